@@ -40,7 +40,7 @@ METRICS = {
     "classification": "neg_squared_error_of_class_indicators",
     "regression": "neg_root_mean_squared_error",
 }
-Point = dict[str, Any]  #: arguments of a candidate
+Candidate = dict[str, Any]  #: arguments of a model
 
 
 @default_output
@@ -96,7 +96,14 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     search = method.make(setting)
     search.set_fitted(model, best, points)
     search.expected_score_ = expected = moments.errors(scores)
-    watch, sources = plan.watch, moments.sources()
+    sources: dict[str, tuple[Array, float]] = {}  # sums and freedom, whichever sites have a domain
+    for file in sites:
+        parts = (file.content["domains"], file.arrays["watch"], file.arrays["freedom"])
+        for name, totals, freedom in zip(*parts, strict=True):
+            before, mean = sources.get(name, (0.0 * totals, 0.0))
+            share = totals[0] / (totals[0] + before[0])
+            sources[name] = before + totals, float((1 - share) * mean + share * freedom)
+    watch = plan.watch
     watch.sources_ = sorted(sorted(sources, key=lambda n: -sources[n][0][0])[:MOST_SOURCES])
     watch.totals_ = np.array([sources[name][0] for name in watch.sources_])
     watch.freedom_ = np.array([sources[name][1] for name in watch.sources_])
@@ -118,16 +125,18 @@ def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
     late, absent = (", ".join(sorted(sites)) for sites in (names - before, before - names))
     left_out = sum(file.content["left_out"] for file in sites)
     accepted = ", ".join(file.site for file in sites if file.content["accepted"])
-    notes = {
-        f"fitted from the moments of {len(sites)} sites, which keep their rows": True,
-        f"preprocessing and widths do not include sites that came later: {late}": late,
-        f"sites that are used for preprocessing and widths only: {absent}": absent,
-        f"{left_out} rows have no target or domain and are left out": left_out,
-        f"disclosure was accepted: rows of {accepted} may be reconstructed from this model": (
-            accepted
-        ),
-    }
-    return [note for note, holds in notes.items() if holds]
+    notes = [f"fitted from the moments of {len(sites)} sites, which keep their rows"]
+    if late:
+        notes.append(f"preprocessing and widths do not include sites that came later: {late}")
+    if absent:
+        notes.append(f"sites that are used for preprocessing and widths only: {absent}")
+    if left_out:
+        notes.append(f"{left_out} rows have no target or domain and are left out")
+    if accepted:
+        notes.append(
+            f"disclosure was accepted: rows of {accepted} may be reconstructed from this model"
+        )
+    return notes
 
 
 class _Search:
@@ -144,7 +153,7 @@ class _Search:
         # Of problems without any penalty but the head's own.
         self.penalties = Penalties([(0.0, False)], [1.0], 1.0, plan.class_weight)
         kind = "fourier" if plan.feature_map == "fourier" else "nystroem"
-        self.map: Point = {"feature_map": kind, "n_landmarks": plan.part("columns")}
+        self.map: Candidate = {"feature_map": kind, "n_landmarks": plan.part("columns")}
 
     def cells(self, i: int) -> Cells:
         """Of one map, by place of the site and code of the class."""
@@ -163,17 +172,6 @@ class _Search:
             return Columns(m, self.plan.width(nystrom) - m - 1)
         return Columns(m, 0, dict(enumerate(class_codes(len(self.plan.classes)))))
 
-    def sources(self) -> dict[str, tuple[Array, float]]:
-        """Sums and freedom of each domain, whichever sites have it."""
-        sources: dict[str, tuple[Array, float]] = {}
-        for file in self.sites:
-            parts = (file.content["domains"], file.arrays["watch"], file.arrays["freedom"])
-            for name, totals, freedom in zip(*parts, strict=True):
-                before, mean = sources.get(name, (0.0 * totals, 0.0))
-                share = totals[0] / (totals[0] + before[0])
-                sources[name] = before + totals, float((1 - share) * mean + share * freedom)
-        return sources
-
     def errors(self, scores: Array) -> dict[str, float]:
         """Errors by site of scores, minus squared errors of targets, where there is one."""
         # Codes of classes are twice as far apart as indicators.
@@ -183,19 +181,17 @@ class _Search:
     def constant(self) -> Array:
         """Scores of the mean target of the other sites."""
         columns = self.columns(self.plan.maps[0])
-        judge = error_score(columns)
-        return score_cells(
-            self.cells(0),
-            columns,
-            self.splits,
-            self.penalties,
-            lambda split, problem, solutions, test: judge(split, problem, 0.0 * solutions, test),
-        )[0]
+        score = error_score(columns)
 
-    def ridge(self) -> tuple[Any, list[Point], Array, Point]:
+        def of_mean(split: Any, problem: RidgeProblem, solutions: Array, test: Any) -> Any:
+            return score(split, problem, 0.0 * solutions, test)
+
+        return score_cells(self.cells(0), columns, self.splits, self.penalties, of_mean)[0]
+
+    def ridge(self) -> tuple[Any, list[Candidate], Array, Candidate]:
         """Kernel ridge regression, which searches by itself."""
         plan, labels = self.plan, dict(enumerate(self.plan.classes or ()))
-        arguments: Point = {"kernels": plan.kernels, "gammas": plan.gammas, **plan.candidates}
+        arguments: Candidate = {"kernels": plan.kernels, "gammas": plan.gammas, **plan.candidates}
         arguments |= {"class_weight": plan.class_weight} if labels else {}
         model = build(plan.method, bool(labels), **arguments, **self.map, random_state=plan.seed)
         cells = [
@@ -207,14 +203,15 @@ class _Search:
         by_site = [results[split][model.best_index_] for split in splits]
         return model, results["params"], np.array(by_site), model.best_params_
 
-    def projection(self) -> tuple[Any, list[Point], Array, Point]:
-        """A projection and the head behind it; candidates are judged by least squares."""
+    def projection(self) -> tuple[Any, list[Candidate], Array, Candidate]:
+        """A projection and the head behind it; candidates are scored by least squares."""
         plan, points, scores = self.plan, [], []
         grid = candidates(plan.method, plan.candidates, plan.classes is not None, self.n_rows)
         for i, nystrom in enumerate(plan.maps):
             kernel = dict(zip(("kernel", "gamma"), kernel_of(nystrom), strict=True))
-            points += [{**kernel, **point} for point in grid]
-            scores.append(self._judged(nystrom, self.cells(i), points[-len(grid) :]))
+            of_map = [{**kernel, **point} for point in grid]
+            points += of_map
+            scores.append(self._scores(nystrom, self.cells(i), of_map))
         table = np.vstack(scores)
         best = SearchResult.of(points, table).indices[0]
         nystrom = plan.maps[best // len(grid)]
@@ -222,7 +219,10 @@ class _Search:
         cells: Cells = reduce(merged_cells, by_class)
         project, W = self._projected(nystrom, cells, points[best])
         if plan.classes is None:
-            head = ridge_head(self.penalties.problem(cells, self.columns(nystrom)), W)
+            head: Any = Ridge()
+            problem = self.penalties.problem(cells, self.columns(nystrom))
+            head.coef_ = least_squares(problem, W, head.alpha)[:, 0]  # of components, centred
+            head.intercept_, head.n_features_in_ = float(problem.target[0]), W.shape[1]
         else:
             cells = {c: cells[c] for c in sorted(cells)}
             labels = label_array([plan.classes[c] for c in cells], "y")
@@ -230,23 +230,24 @@ class _Search:
         model = Pipeline([("project", project), ("predict", head)])
         return model, points, table[best], points[best]
 
-    def _judged(self, nystrom: NystromMap, cells: Cells, points: list[Point]) -> Array:
+    def _scores(self, nystrom: NystromMap, cells: Cells, points: list[Candidate]) -> Array:
+        """Scores of the candidates of a map on each site, NaN where there are none."""
         columns = self.columns(nystrom)
-        judge, scores = error_score(columns), np.full((len(points), len(self.sites)), np.nan)
+        score, scores = error_score(columns), np.full((len(points), len(self.sites)), np.nan)
         for s, (train, test) in enumerate(cells_by_split(cells, self.splits)):
             if self.plan.classes is not None and len(train) < 2:
                 continue
             problem = self.penalties.problem(train, columns)
             equal = {c: 1.0 / (len(test) * cell.n_samples) for c, cell in test.items()}
-            left_out = weighted(test, equal, columns)
+            held_out = weighted(test, equal, columns)
             for j, point in enumerate(points):
                 with warnings.catch_warnings():  # about splits, not models
                     warnings.simplefilter("ignore", UserWarning)
                     W = self._projected(nystrom, train, point)[1]
-                scores[j, s] = judge(s, problem, W @ least_squares(problem, W), left_out)[0]
+                scores[j, s] = score(s, problem, W @ least_squares(problem, W), held_out)[0]
         return scores
 
-    def _projected(self, nystrom: NystromMap, cells: Cells, point: Point) -> tuple[Any, Array]:
+    def _projected(self, nystrom: NystromMap, cells: Cells, point: Candidate) -> tuple[Any, Array]:
         """A projection fitted to cells by class, and its weights of the map's columns."""
         plan = self.plan
         project = build(plan.method, True, **point, **self.map, random_state=plan.seed)
@@ -259,15 +260,6 @@ def least_squares(problem: RidgeProblem, W: Array, alpha: float = 1.0) -> Array:
     """Coefficients of the components ``(phi - mean) W`` by ridge regression."""
     inner = W.T @ problem.second @ W + alpha * np.eye(W.shape[1])
     return np.asarray(np.linalg.solve(inner, W.T @ problem.cross))
-
-
-def ridge_head(problem: RidgeProblem, W: Array) -> Ridge:
-    """Ridge regression of a continuous target on components, which are centred."""
-    head: Any = Ridge()
-    head.coef_ = least_squares(problem, W, head.alpha)[:, 0]
-    head.intercept_ = float(problem.target[0])
-    head.n_features_in_ = W.shape[1]
-    return head
 
 
 def discriminant(cells: Cells, W: Array, classes: Array, class_weight: str | None) -> Any:

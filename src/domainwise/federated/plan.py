@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib.resources import files
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,8 +19,10 @@ from sklearn.model_selection import ParameterGrid
 
 from domainwise.arrays import Array, Frame, Label, MaybeArray
 from domainwise.checks.arguments import (
-    COUNT,
+    POSITIVE,
     SEED,
+    Each,
+    Number,
     StrOptions,
     check_arguments,
     validate_arguments,
@@ -40,8 +43,7 @@ from domainwise.tables.statistics import Learnt
 TEXTS = tomllib.loads((files("domainwise.federated") / "texts.toml").read_text(encoding="utf-8"))
 RIDGE = "invariantridge"
 PROJECTIONS: dict[str, Any] = {"fastdcm": FastDCM, "fastcoir": FastCOIR, "fastdica": FastDICA}
-METHODS = (RIDGE, *PROJECTIONS)
-#: Default candidates of projections; "auto" follows the number of rows.
+#: Candidates of projections, by default; "auto" follows the number of rows.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "fastdcm": {"ridge": RIDGES, "domain_weight": WEIGHTS},
     "fastcoir": {"ridge": RIDGES},
@@ -53,16 +55,20 @@ FORMAT = 2
 #: Columns of a map, at most: a second moment has half of their squared number.
 MOST_FEATURES = 20_000
 MOST_MAPS = 100
-#: Fewer rows than this are single rows.
-SMALLEST_CELL = 3
 N_CENTRES = 100  #: drawn from ranges where the plan does not say how many
 #: Arguments of how a table is read.
 READING = ("features", "drop", "task", "auto_drop", "dates", "decimal", "na")
-CHOICES: dict[str, tuple[Any, ...]] = {
-    "method": METHODS,
-    "feature_map": ("fourier", "centres"),
-    "class_weight": ("balanced", None),
-    "second_moments": ("auto", "classes", "sites"),
+_CONSTRAINTS: dict[str, list[Any]] = {
+    "method": [StrOptions({RIDGE, *PROJECTIONS})],
+    "kernels": [Each(StrOptions(set(FOURIER_KERNELS)))],
+    "gammas": [StrOptions({"auto"}), Each(POSITIVE)],
+    "feature_map": [StrOptions({"fourier", "centres"})],
+    "n_features": [Number(Integral, 1, MOST_FEATURES, closed="both"), StrOptions({"auto"})],
+    "second_moments": [StrOptions({"auto", "classes", "sites"})],
+    "seed": [SEED],
+    "class_weight": [StrOptions({"balanced"}), None],
+    # Fewer than three rows could be identified.
+    "smallest_cell": [Number(Integral, 3, None, closed="left")],
 }
 
 
@@ -134,33 +140,19 @@ class Plan:
     merged: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                accepted = ", ".join(map(repr, known))
-                raise PlanError(f"{name}={getattr(self, name)!r}: use one of {accepted}")
-        rules: Any = {
-            "n_features": [COUNT, StrOptions({"auto"})],
-            "smallest_cell": [COUNT],
-            "seed": [SEED],
-        }
-        check_arguments("Plan", rules, **{name: getattr(self, name) for name in (*rules, "gammas")})
-        if self.n_features != "auto" and int(self.n_features) > MOST_FEATURES:
-            raise PlanError(f"n_features={self.n_features} is more than {MOST_FEATURES}")
-        if self.smallest_cell < SMALLEST_CELL:
-            raise PlanError(
-                f"smallest_cell={self.smallest_cell} must be at least {SMALLEST_CELL}: fewer rows "
-                "could be identified"
-            )
-        if not self.kernels or not set(self.kernels) <= set(FOURIER_KERNELS):
-            raise PlanError(f"kernels={self.kernels!r}: use some of {', '.join(FOURIER_KERNELS)}")
-        if self.class_weight and self.classes is None:
-            raise PlanError("class_weight is about classes, but the target is continuous")
         try:
+            check_arguments("Plan", _CONSTRAINTS, **{n: getattr(self, n) for n in _CONSTRAINTS})
             candidates(self.method, self.candidates, self.classes is not None, 1000)
         except (TypeError, ValueError) as error:
-            raise PlanError(f"candidates={dict(self.candidates)!r}: {error}") from None
+            raise PlanError(f"the plan cannot be used: {error}") from None
+        if self.class_weight and self.classes is None:
+            raise PlanError("class_weight is about classes, but the target is continuous")
         if (self.feature_map == "fourier") != (self.centres is None):
-            raise PlanError(f"feature_map={self.feature_map!r} does not fit these centres")
+            raise PlanError(
+                f"feature_map={self.feature_map!r}, but there are "
+                f"{'no centres' if self.centres is None else 'centres'}: pass centres with "
+                "feature_map='centres' and only with it"
+            )
         numbers = self.schema.numbers
         for name in [] if self.centres is None else [*numbers, *self.schema.categorical]:
             values = (self.centres or {}).get(name, ())
@@ -207,10 +199,9 @@ class Plan:
         table = check_table(table, target=target, domain=domain, several=False, **reading)
         if options.get("centres") is not None:
             options = {"feature_map": "centres", **options}
-            frame = _drawn(table, **options)
-            frame = frame.astype(object).where(frame.notna(), None)
-            options["centres"] = {name: frame[name].tolist() for name in frame.columns}
-            options["n_features"] = len(frame)
+            centres = _centres(table, **options)
+            options["centres"] = {name: plain(centres[name]) for name in centres.columns}
+            options["n_features"] = len(centres)
         known: Any = table.classes if classes is None else sorted(np.asarray(classes).tolist())
         return cls(table.schema, None if table.classes is None else tuple(known), **options)
 
@@ -402,7 +393,7 @@ class Plan:
         )
 
 
-def _drawn(
+def _centres(
     table: Any, centres: Any, n_features: Any = "auto", seed: int = 0, **options: Any
 ) -> Any:
     """Centres as a frame, or drawn from ranges of columns and from a table's categories.
@@ -410,10 +401,9 @@ def _drawn(
     NumPy will never change the numbers that RandomState draws.
     """
     schema, rng = table.schema, np.random.RandomState(seed)
-    n_centres = N_CENTRES if n_features == "auto" else n_features
     if hasattr(centres, "columns"):
         return schema.prepare(centres)
-    columns = {}
+    n_centres, columns = N_CENTRES if n_features == "auto" else n_features, {}
     for name in schema.numbers:
         ends = np.array(centres.get(name, ()), dtype=np.float64)
         if ends.shape != (2,) or not -np.inf < ends[0] < ends[1] < np.inf:
