@@ -1,5 +1,7 @@
 """fit_parquet: folders of files, their footers, and files that are damaged."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -164,10 +166,7 @@ def test_a_closed_client_and_what_is_no_client(folder, new_cluster):
 
 @pytest.mark.parametrize("package", ["distributed", "dask"])
 def test_a_missing_package_is_named(package, folder, monkeypatch):
-    import domainwise.distributed.fit as module
-
-    found = module.find_spec
-    monkeypatch.setattr(module, "find_spec", lambda name: None if name == package else found(name))
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf'needs {package}: pip install "domainwise\[dask'):
         fit_parquet(FastDCM(), folder, target="y", domain="site")
 

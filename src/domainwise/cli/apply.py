@@ -126,8 +126,8 @@ def _apply(shared: ApplyOptions, *, project: bool, **arguments: Any) -> None:
         common.check_output(out, shared.force, *([] if in_parts else FORMATS))
         model = TableModel.load(shared.model)
         columns = table_columns(new, encoding=arguments["encoding"])
-        doing = f"{'projecting' if project else 'predicting'} {new}"
-        with connected(shared.dask) as client, common.working(doing) as say:
+        activity = f"{'projecting' if project else 'predicting'} {new}"
+        with connected(shared.dask) as client, common.working(activity) as update:
             try:
                 applied = apply_to_file(
                     model,
@@ -136,7 +136,7 @@ def _apply(shared: ApplyOptions, *, project: bool, **arguments: Any) -> None:
                     project=project,
                     keep=split_names(shared.keep, columns) or (),
                     strict=shared.strict,
-                    progress=lambda rows: say(f"{doing}: {rows:,} rows"),
+                    progress=lambda rows: update(f"{activity}: {rows:,} rows"),
                     client=client,
                     **arguments,
                 )

@@ -126,7 +126,7 @@ def require(extra: str, without: str = "") -> None:
     if missing := [name for name in packages if importlib.util.find_spec(name) is None]:
         other = f", or use {without}" if without else ""
         raise ImportError(
-            f'{" and ".join(missing)} missing: pip install "domainwise[{extra}]"{other}'
+            f'this command needs {" and ".join(missing)}: pip install "domainwise[{extra}]"{other}'
         )
     for name in packages:
         importlib.import_module(name)

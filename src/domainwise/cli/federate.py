@@ -85,7 +85,7 @@ def plan(
         with working("merging the files of the sites"):
             new_plan = merge(Plan.load(source), files)
     elif target is None:
-        raise ValueError("name --target, or files of the first round to merge")
+        raise ValueError("pass --target to plan from a table, or files of the first round to merge")
     else:
         with working(f"reading {source}"):
             arguments = reading.arguments()

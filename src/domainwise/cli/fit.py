@@ -116,12 +116,12 @@ def fit(
     table = common.read_input(data, **table_options) if large is None else large.table
     if jobs is None and dask is None and len(table.y) < SMALL_TABLE:
         n_jobs = 1
-    doing = "fitting, and scoring on held-out domains" if check else "fitting"
+    activity = "fitting, and scoring on held-out domains" if check else "fitting"
     with (
         replacing(out) as unfinished,
         connected(dask) as client,
-        common.working(doing) as say,
-        folds_on(client, lambda done: say(f"{doing}: {done} tasks done")),
+        common.working(activity) as update,
+        folds_on(client, lambda done: update(f"{activity}: {done} tasks done")),
     ):
         if large is None:
             model = fit_table(table, **arguments, rows=rows, n_jobs=n_jobs)

@@ -43,7 +43,9 @@ def info(model: options.Model, *, as_json: options.Json = False) -> None:
         print_facts(console, facts)
         print_model_notes(console, header["info"])
     except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(f"{model} is damaged: its description is incomplete") from error
+        raise ValueError(
+            f"{model} is damaged: its description is incomplete. Fit the model again"
+        ) from error
 
 
 @options.command

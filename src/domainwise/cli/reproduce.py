@@ -59,8 +59,8 @@ def reproduce(
             f"results: [bold]{shown(store.path)}[/bold]"
             + (f", {total} jobs to do, seed {seed}" if total else ", everything is done already")
         )
-        doing = f"experiments, {n_jobs} {'process' if n_jobs == 1 else 'processes'}"
-        with Bar(plan.cost, total, doing) as bar:
+        activity = f"experiments, {n_jobs} {'process' if n_jobs == 1 else 'processes'}"
+        with Bar(plan.cost, total, activity) as bar:
             failed = run_plan(
                 plan,
                 store,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib import import_module
 from os import PathLike
 from typing import Any, TypeVar
 
@@ -76,7 +77,13 @@ def fit_parquet(
     ...     FastDCM(n_landmarks=300), "measurements/", target="y", domain="site"
     ... )  # doctest: +SKIP
     """
-    _check_installed()
+    try:
+        for package in ("dask", "distributed", "pandas", "pyarrow"):
+            import_module(package)
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f'fit_parquet needs {error.name}: pip install "domainwise[dask,data]"'
+        ) from None
     if not isinstance(estimator, Projection | InvariantRidge):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}, but fit_parquet fits exact and fast "
@@ -86,39 +93,41 @@ def fit_parquet(
     from domainwise.backends.dask import DaskBackend
     from domainwise.distributed.parquet import known_rows
 
-    target, domain = _column_argument(target, "target"), _column_argument(domain, "domain")
-    columns = (target, domain)
-    labels = [n for part in columns for n in ([part] if isinstance(part, str) else part or ())]
-    chosen = None if features is None else _feature_argument(features, labels)
-    with _computing_on(client):
-        frame, known = known_rows(path, labels, chosen)
+    labels: list[str] = []
+    columns: dict[str, Any] = {"target": target, "domain": domain}
+    for argument, names in columns.items():
+        if isinstance(names, str):
+            labels.append(names)
+        elif isinstance(names, Sequence) and names and all(isinstance(n, str) for n in names):
+            columns[argument] = [*names]
+            labels += names
+        elif names is not None:
+            raise TypeError(
+                f"{argument}={names!r}: pass the name of a column, a list of names, or None"
+            )
+    if isinstance(features, str):
+        raise TypeError(f"features={features!r}: pass a list of column names")
+    chosen = None if features is None else list(features)
+    problem = "the list is empty" if chosen == [] else ""
+    for name, count in Counter(chosen or ()).items():
+        if name in labels:
+            problem = f"{name!r} is also a label"
+        elif count > 1:
+            problem = f"{name!r} is named twice"
+    if problem:
+        raise ValueError(
+            f"features={features!r}: {problem}. Name every feature once, without target and domain"
+        )
+    with nullcontext() if client is None else _current(client):
+        frame, partitions = known_rows(path, labels, chosen)
         attempt = copy.copy(estimator)
-        attempt.fit_with(DaskBackend(known), frame, target, domain)
+        attempt.fit_with(DaskBackend(partitions), frame, columns["target"], columns["domain"])
     estimator.__dict__ = attempt.__dict__
     return estimator
 
 
-def _check_installed() -> None:
-    packages = ("dask", "distributed", "pandas", "pyarrow")
-    missing = [name for name in packages if not _found(name)]
-    if missing:
-        raise ImportError(
-            f"domainwise.distributed needs {' and '.join(missing)}: "
-            'pip install "domainwise[dask,data]"'
-        )
-
-
-def _found(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ValueError:  # a module that was put in place by hand
-        return True
-
-
-def _computing_on(client: Any) -> AbstractContextManager[Any]:
+def _current(client: Any) -> AbstractContextManager[Any]:
     """Make a client the current one; an error if it cannot be used."""
-    if client is None:
-        return nullcontext()
     from distributed import Client
 
     if not isinstance(client, Client):
@@ -131,34 +140,6 @@ def _computing_on(client: Any) -> AbstractContextManager[Any]:
     if client.status != "running":
         raise ValueError(f"client is {client.status}: connect a new one with Client(address)")
     return client.as_current()
-
-
-def _feature_argument(features: Any, labels: list[str]) -> list[str]:
-    """Names of feature columns: at least one, no duplicates, no labels."""
-    if isinstance(features, str):
-        raise TypeError(f"features={features!r}: pass a list of column names")
-    chosen = list(features)
-    problem = "" if chosen else "the list is empty"
-    for name in chosen:
-        if name in labels:
-            problem = f"{name!r} is also a label"
-        elif chosen.count(name) > 1:
-            problem = f"{name!r} is named twice"
-    if problem:
-        raise ValueError(f"features={features!r}: {problem}")
-    return chosen
-
-
-def _column_argument(names: Any, argument: str) -> Any:
-    """A column's name, a list of names, or None."""
-    if names is None or isinstance(names, str):
-        return names
-    columns = list(names) if isinstance(names, Sequence) else []
-    if not columns or not all(isinstance(name, str) for name in columns):
-        raise TypeError(
-            f"{argument}={names!r}: pass the name of a column, a list of names, or None"
-        )
-    return columns
 
 
 # Folds on workers ---------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def parquet_files(path: Any) -> tuple[Any, str, list[str]]:
     if len(paths) == 1 and files.isdir(root):
         paths = [p for p in files.find(root) if is_data_file(p)]
     if not paths:
-        raise FileNotFoundError(f"no Parquet files in {path}")
+        raise FileNotFoundError(f"there are no Parquet files in {path}: check the path")
     return files, root, sorted(paths)
 
 
@@ -121,14 +121,23 @@ def cut_pieces(footers: list[Footer], columns: list[str], max_rows: int) -> list
 
     A row group is never cut, however long it is.
     """
-    pieces = []
+    pieces: list[Piece] = []
     for footer in footers:
         present = {*footer.content.schema.to_arrow_schema().names, *footer.keys}
         missing = [name for name in columns if name not in present]
         if missing:
             listed = ", ".join(sorted(present))
             raise ValueError(f"{footer.path} has no column {missing[0]!r}; it has {listed}")
-        pieces += _pieces(footer, max_rows)
+        start = len(pieces)
+        for g in range(footer.content.num_row_groups):
+            n = footer.content.row_group(g).num_rows
+            if n and len(pieces) > start and pieces[-1].n_rows + n <= max_rows:
+                before = pieces.pop()
+                groups, n = (*before.groups, g), before.n_rows + n
+            else:
+                groups = (g,)
+            if n:
+                pieces.append(Piece(footer.files, footer.path, groups, n, footer.keys))
     if not pieces:
         raise ValueError(
             f"{len(footers)} Parquet files, but none has rows; the first is {footers[0].path}"
@@ -165,17 +174,3 @@ def _check_same_kind(footers: list[Footer], features: list[str]) -> None:
 def _is_number(kind: Any) -> bool:
     tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
     return any(test(kind) for test in tests)
-
-
-def _pieces(footer: Footer, max_rows: int) -> list[Piece]:
-    """Neighbouring row groups of a file, as many as make a piece."""
-    parts: list[tuple[tuple[int, ...], int]] = []
-    for g in range(footer.content.num_row_groups):
-        n = footer.content.row_group(g).num_rows
-        if parts and parts[-1][1] + n <= max_rows:
-            groups, rows = parts.pop()
-        else:
-            groups, rows = (), 0
-        if n or groups:
-            parts.append(((*groups, g) if n else groups, rows + n))
-    return [Piece(footer.files, footer.path, groups, rows, footer.keys) for groups, rows in parts]

@@ -142,12 +142,17 @@ def choose_columns(
     rows = sum(int(by_class.sum()) for by_class in counts)
 
     def largest(k: int, share: float, most: int) -> int:
-        """Columns with which this share of all rows may be sent."""
-        too_many = lambda m: rows_to_send(request(m, k), counts, first) < share * rows  # noqa: E731
+        """Columns of k maps with which this share of all rows may be sent."""
+
+        def too_many(columns: int) -> bool:
+            return rows_to_send(request(columns, k), counts, first) < share * rows
+
         return bisect_left(range(1, most + 1), True, key=too_many)
 
-    few = min(FEW_COLUMNS, most)
-    possible = {k: max(largest(k, SENT, most), largest(k, SENT_BY_FEW, few)) for k in n_maps}
+    few_columns = min(FEW_COLUMNS, most)
+    possible = {
+        k: max(largest(k, SENT, most), largest(k, SENT_BY_FEW, few_columns)) for k in n_maps
+    }
     least = max(LEAST_COLUMNS, min(ENOUGH_COLUMNS, max(possible.values())))
     for k, columns in possible.items():
         if columns >= least:
@@ -169,56 +174,51 @@ def grouped(rows: SiteRows, request: Request, first: int, accept: bool) -> SiteR
     """
     counts = np.zeros((request.n_classes, len(rows.names)), dtype=np.int64)
     np.add.at(counts, (rows.classes, rows.domains), 1)
+    notes = [*rows.notes]
     if accept:
-        keep = counts[rows.classes, rows.domains] >= rows.least
-        if not keep.any():
-            raise DisclosureError(f"all domains and classes have fewer than {rows.least} rows")
-        few = f"domains and classes with fewer than {rows.least} rows"
-        places = [[int(d)] for d in np.unique(rows.domains[keep])]
-        return _groups(rows, keep, places, [rows.names[d] for (d,) in places], few)
-    large = counts.sum(axis=1) >= request.class_rows()
-    keep = large[rows.classes]
-    n, needed = int(keep.sum()), request.site_rows(first)
-    if n < needed:
-        raise DisclosureError(
-            f"the second round is not written: the plan asks for {request.maps} of "
-            f"{request.width} columns, for which a site needs {needed} rows, and each class "
-            f"{request.class_rows()}. This site has {n} rows in classes that are large enough, and "
-            f"{len(keep) - n} others. {ADVICE}"
-        )
-    places = _places(counts[large], request, first)
-    names = [rows.names[place[0]] if len(place) == 1 else rows.site for place in places]
-    if len(places) > 1 and len(places[-1]) > 1:
-        names[-1] = f"{rows.site} (other domains)"
-    few = f"classes with fewer than {request.class_rows()} rows"
-    return _groups(rows, keep, places, names, few)
-
-
-def _groups(
-    rows: SiteRows, keep: Array, places: list[list[int]], names: list[str], few: str
-) -> SiteRows:
-    """Rows with the places of their domains, and notes about the others for the site."""
-    place_of = np.zeros(len(rows.names), dtype=np.int64)
-    for place, domains in enumerate(places):
-        place_of[domains] = place
-    notes, left_out = [*rows.notes], int((~keep).sum())
-    if left_out:
-        notes.append(f"left out: {left_out} rows of {few}")
-    if len(places[-1]) > 1:
-        merged = describe_names([rows.names[d] for d in places[-1]])
+        selected = counts[rows.classes, rows.domains] >= rows.least
+        if not selected.any():
+            raise DisclosureError(
+                f"all classes of all domains have fewer than {rows.least} rows. Add rows, or ask "
+                "for a plan with a smaller smallest_cell"
+            )
+        excluded = f"domains and classes with fewer than {rows.least} rows"
+        groups = [[int(d)] for d in np.unique(rows.domains[selected])]
+    else:
+        large = counts.sum(axis=1) >= request.class_rows()
+        selected = large[rows.classes]
+        n, needed = int(selected.sum()), request.site_rows(first)
+        if n < needed:
+            raise DisclosureError(
+                f"the second round is not written: the plan asks for {request.maps} of "
+                f"{request.width} columns, for which a site needs {needed} rows, and each class "
+                f"{request.class_rows()}. This site has {n} rows in classes that are large enough, "
+                f"and {len(selected) - n} others. {ADVICE}"
+            )
+        excluded = f"classes with fewer than {request.class_rows()} rows"
+        groups = _groups_of_domains(counts[large], request, first)
+    names = [rows.names[group[0]] for group in groups]
+    if left_out := int((~selected).sum()):
+        notes.append(f"left out: {left_out} rows of {excluded}")
+    if len(groups[-1]) > 1:
+        names[-1] = rows.site if len(groups) == 1 else f"{rows.site} (other domains)"
+        merged = describe_names([rows.names[d] for d in groups[-1]])
         notes.append(f"sent as one domain, {names[-1]!r}: {merged}")
+    group_of = np.zeros(len(rows.names), dtype=np.int64)
+    for place, group in enumerate(groups):
+        group_of[group] = place
     return replace(
         rows,
-        X=rows.X.iloc[np.flatnonzero(keep)],
-        y=rows.y[keep],
-        classes=rows.classes[keep],
-        domains=place_of[rows.domains[keep]],
+        X=rows.X.iloc[np.flatnonzero(selected)],
+        y=rows.y[selected],
+        classes=rows.classes[selected],
+        domains=group_of[rows.domains[selected]],
         names=names,
         notes=notes,
     )
 
 
-def _places(counts: Array, request: Request, first: int) -> list[list[int]]:
+def _groups_of_domains(counts: Array, request: Request, first: int) -> list[list[int]]:
     """Domains by themselves where they and the others are large enough; the others come last."""
     sizes = counts.sum(axis=0)
     large = (counts >= request.cell_rows()).all(axis=0) & (sizes >= request.domain_rows())
@@ -286,48 +286,62 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     target = without(frame[schema.target], schema.na)
     mark = decimal_marks({schema.target: target}, [schema.target], schema.decimal)
     target = target_column(target, mark.get(schema.target))
-    known, domain = target.notna().to_numpy(), None
+    labelled, domain = target.notna().to_numpy(), None
     if schema.domain in frame.columns:
         domain = without(frame[schema.domain], schema.na, words=False)
-        known = known & domain.notna().to_numpy()
-    if not known.any():
+        labelled = labelled & domain.notna().to_numpy()
+    if not labelled.any():
         raise TableError(
             f"no row has both a target ({schema.target!r}) and a domain ({schema.domain!r}). Check "
             "that these columns are the right ones"
         )
-    labels = None if domain is None else as_labels(domain[known]).astype(str)
+    labels = None if domain is None else as_labels(domain[labelled]).astype(str)
     if site is None and (labels is None or len(np.unique(labels)) > 1):
-        raise TableError("pass the name of the site: its rows do not have one domain in common")
+        raise TableError(
+            "the rows are not of one domain, from which the site could take its name: pass the "
+            "name of the site (--site)"
+        )
     site = str(labels[0]) if site is None and labels is not None else str(site)
     names, domains = np.unique(
-        np.full(int(known.sum()), site) if labels is None else labels, return_inverse=True
+        np.full(int(labelled.sum()), site) if labels is None else labels, return_inverse=True
     )
     if plan.classes is None:
-        y, classes = as_numbers(target[known], schema.target), np.zeros(len(domains), dtype=int)
+        y, classes = as_numbers(target[labelled], schema.target), np.zeros(len(domains), dtype=int)
     else:
         codes = {str(label): code for code, label in enumerate(plan.classes)}
-        texts, inverse = np.unique(as_labels(target[known]).astype(str), return_inverse=True)
+        texts, inverse = np.unique(as_labels(target[labelled]).astype(str), return_inverse=True)
         if unknown := [text for text in texts.tolist() if text not in codes]:
             raise TableError(
                 f"the target {schema.target!r} holds {describe_names(unknown)}, which the plan "
                 f"does not have among its classes: {describe_names(codes)}"
             )
         y = classes = np.array([codes[text] for text in texts.tolist()])[inverse]
-    keep = np.bincount(classes)[classes] >= least
-    if not keep.any():
-        raise TableError(f"every class has fewer than {least} rows: nothing may be sent about them")
-    notes, missing = [], int((~known).sum())
-    if not keep.all():
-        notes.append(f"left out: {(~keep).sum()} rows of classes with fewer than {least} rows")
-    rows = np.flatnonzero(known)[keep]
+    selected = np.bincount(classes)[classes] >= least
+    if not selected.any():
+        raise TableError(
+            f"every class of {schema.target!r} has fewer than {least} rows, the fewest that the "
+            "plan allows sites to report. Add rows"
+        )
+    notes, unlabelled = [], int((~labelled).sum())
+    if not selected.all():
+        notes.append(f"left out: {(~selected).sum()} rows of classes with fewer than {least} rows")
+    rows = np.flatnonzero(labelled)[selected]
     X = schema.prepare(frame if len(rows) == len(frame) else frame[schema.features].iloc[rows])
     for name in (*schema.numbers, *schema.categorical):
         if 0 < X[name].notna().sum() < least:
             X[name] = X[name].where(X[name].isna())
             notes.append(f"treated as missing: the values of {name!r}, fewer than {least}")
-    if 0 < missing < least:
-        notes.append(f"left out: {missing} rows without a target or domain")
-    sent_missing = missing if missing >= least else 0
+    if 0 < unlabelled < least:
+        notes.append(f"left out: {unlabelled} rows without a target or domain")
+    left_out = unlabelled if unlabelled >= least else 0
     return SiteRows(
-        site, least, X, y[keep], classes[keep], domains[keep], names.tolist(), sent_missing, notes
+        site,
+        least,
+        X,
+        y[selected],
+        classes[selected],
+        domains[selected],
+        names.tolist(),
+        left_out,
+        notes,
     )

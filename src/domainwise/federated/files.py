@@ -152,7 +152,7 @@ def _stored(array: Array) -> Array:
 def _array(content: bytes, name: str) -> Array:
     stream = io.BytesIO(content)
     if np.lib.format.read_magic(stream) != (1, 0):
-        raise ValueError(f"{name!r} is an array of another version")
+        raise ValueError(f"{name!r} is not in version 1.0 of NumPy's format")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
     if dtype.str not in ("<f8", "<i8") or fortran:
         raise ValueError(f"{name!r} holds {dtype}: integers or float64 are expected")
@@ -190,8 +190,8 @@ def gathered(
         if file.site in by_site:
             raise SiteFileError(f"site {file.site!r} appears twice: leave one of its files out")
         try:
-            if odd := sorted(map(str, set(file.content) ^ set(FORMS[kind]))):
-                raise ValueError(f"the field {odd[0]!r} is missing or unexpected")
+            if unexpected := sorted(map(str, set(file.content) ^ set(FORMS[kind]))):
+                raise ValueError(f"the field {unexpected[0]!r} is missing or unexpected")
             check_form(file.content, FORMS[kind], "content")
             if max(map(len, [file.site, *file.content["words"]])) > LONGEST:
                 raise ValueError(f"'site' and 'words' must have at most {LONGEST} characters")
@@ -216,8 +216,8 @@ def check_arrays(
 
     The array named by ``counts`` has integers from 0 to ``most``.
     """
-    if odd := sorted(set(file.arrays) ^ set(shapes)):
-        raise ValueError(f"the array {odd[0]!r} is missing or unexpected")
+    if unexpected := sorted(set(file.arrays) ^ set(shapes)):
+        raise ValueError(f"the array {unexpected[0]!r} is missing or unexpected")
     for name, shape in shapes.items():
         array = file.arrays[name]
         if array.shape != shape or array.dtype.kind != ("i" if name == counts else "f"):

@@ -122,8 +122,9 @@ def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
     names, numbers = [*schema.numbers], rows.X[schema.numbers].to_numpy(dtype=np.float64)
     if plan.classes is None:
         numbers, names = np.column_stack([numbers, rows.y]), [*names, schema.target]
-    if numbers.size and np.nanmax(np.abs(numbers), initial=0.0) > LARGEST:
-        raise DisclosureError(f"a column has values beyond {LARGEST:.0e}: check its unit")
+    if (large := (np.abs(numbers) > LARGEST).any(axis=0)).any():
+        column = names[int(large.argmax())]
+        raise DisclosureError(f"column {column!r} has values beyond {LARGEST:.0e}: check its unit")
     blocks = [_block_means(column[~np.isnan(column)], least) for column in numbers.T]
     moments = Moments.of_rows(numbers, np.zeros(n, dtype=np.int64), 1)
     # Of a column with a few gaps, how many these are is not sent: it counts as complete.
@@ -136,8 +137,10 @@ def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
         if len(counted) < len(occurring):
             notes.append(f"not sent: categories of {name!r} with fewer than {least} rows")
         if counted:  # few gaps and rare categories count as the most frequent, which fills gaps
-            rest = n - sum(counted.values())
-            counted[max(counted, key=lambda text: (counted[text], text))] += rest * (rest < least)
+            n_others = n - sum(counted.values())
+            counted[max(counted, key=lambda text: (counted[text], text))] += n_others * (
+                n_others < least
+            )
         categories.append(counted)
     sizes = {
         "n": n,
@@ -229,17 +232,17 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
             continue
         size = np.abs(values).max() + np.finfo(float).tiny
         # Blocks differ by a row in size: their mean is the column's up to one row of each.
-        off = np.ptp(values) * len(values) / counts[j] + 1e-6 * size
-        if abs(means[j] - values.mean()) > off:
+        tolerance = np.ptp(values) * len(values) / counts[j] + 1e-6 * size
+        if abs(means[j] - values.mean()) > tolerance:
             raise ValueError("'numbers' has a mean that is not the mean of the column's 'blocks'")
         between = float((weights * (values - values.mean()) ** 2).sum())
-        slack = 2 * off * np.ptp(values) * counts[j] + 1e-6 * counts[j] * size**2
+        slack = 2 * tolerance * np.ptp(values) * counts[j] + 1e-6 * counts[j] * size**2
         if not max(between - slack, 0.0) <= squares[j] <= LARGEST**2:
             raise ValueError("'numbers' has squared deviations smaller than those of the 'blocks'")
 
 
 def check_units(plan: Plan, sites: list[SiteFile]) -> None:
-    """Refuse a site whose values are far beyond those of all others: they would all look alike."""
+    """Refuse a site whose values are far beyond those of all others: these would seem equal."""
     names = [*plan.schema.numbers, *([plan.schema.target] if plan.classes is None else [])]
     counts, means, squares = np.array([file.arrays["numbers"] for file in sites]).swapaxes(0, 1)
     size = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
@@ -338,7 +341,7 @@ def _maps(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
             distances = np.concatenate([file.arrays["distances"][place] for file in sites])
             median = quantile(sketched(distances, rows), 0.5)
             if median <= 0:
-                raise PlanError("all rows of the sites are equal: pass gammas as numbers")
+                raise PlanError("the rows of every site are equal: pass gammas as numbers")
             middle = 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
             gammas = [middle * factor for factor in RIDGE_GAMMAS]
         if kernel in plan.kernels:
@@ -375,12 +378,14 @@ def _target(sketch: Sketch) -> dict[str, Any]:
     shares = (np.arange(QUANTILES) + 0.5) / QUANTILES
     points = np.array([quantile(sketch, share) for share in shares])[:, None]
     if not np.ptp(points):
-        raise PlanError("the target has only one value: there is nothing to learn")
-    gamma, rest = resolve_gamma("median", "rbf", points), residual_trace(1e-3)
+        raise PlanError("the target is the same in all rows of the sites: choose another target")
+    gamma, tolerance = resolve_gamma("median", "rbf", points), residual_trace(1e-3)
     # Sites do not send their outermost values: landmarks go beyond the blocks, too.
     reach = np.ptp(points) / 2
     beyond = np.linspace(points[0] - reach, points[-1] + reach, QUANTILES)
-    chosen = LabelMap.choose(points, "rbf", gamma, rest, "the target kernel", [*points, *beyond])
+    chosen = LabelMap.choose(
+        points, "rbf", gamma, tolerance, "the target kernel", [*points, *beyond]
+    )
     return {"gamma": gamma, "points": chosen.points[:, 0]}
 
 
@@ -400,6 +405,6 @@ def _watch(
         shares = (np.cumsum(weights) - weights / 2) / weights.sum()
         drawn = np.interp(rng.uniform(size=n_points), shares, values)
         points[:, j] = np.clip((drawn - learnt.mean[j]) / scale[j], -CLIP, CLIP)
-    alike = not np.ptp(points, axis=0).any() if p else True
-    gamma = 1.0 if alike else resolve_gamma("median", "rbf", points)
+    constant = not np.ptp(points, axis=0).any() if p else True
+    gamma = 1.0 if constant else resolve_gamma("median", "rbf", points)
     return {"ends": ends, "landmarks": points, "gamma": gamma}

@@ -69,7 +69,8 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     sites = gathered(plan, files, "moments", check_moments)
     if len(sites) < 2:
         raise SiteFileError(
-            f"there is one site only, {sites[0].site!r}: holding out sites needs two or more"
+            f"there is one site only, {sites[0].site!r}, but sites are held out one by one: add "
+            "the file of another site"
         )
     present = np.array([file.arrays["counts"].any(axis=1) for file in sites])
     n_classes = [np.delete(present, s, axis=0).any(axis=0).sum() for s in range(len(sites))]

@@ -146,7 +146,7 @@ class Plan:
         except (TypeError, ValueError) as error:
             raise PlanError(f"the plan cannot be used: {error}") from None
         if self.class_weight and self.classes is None:
-            raise PlanError("class_weight is about classes, but the target is continuous")
+            raise PlanError("class_weight is for classes, but the target is continuous: omit it")
         if (self.feature_map == "fourier") != (self.centres is None):
             raise PlanError(
                 f"feature_map={self.feature_map!r}, but there are "
@@ -202,8 +202,8 @@ class Plan:
             centres = _centres(table, **options)
             options["centres"] = {name: plain(centres[name]) for name in centres.columns}
             options["n_features"] = len(centres)
-        known: Any = table.classes if classes is None else sorted(np.asarray(classes).tolist())
-        return cls(table.schema, None if table.classes is None else tuple(known), **options)
+        labels: Any = table.classes if classes is None else sorted(np.asarray(classes).tolist())
+        return cls(table.schema, None if table.classes is None else tuple(labels), **options)
 
     # As a file.
 
@@ -235,24 +235,23 @@ class Plan:
         content = Path(path).read_bytes()
         try:
             values = json.loads(content)
-            number, written = values.pop("format"), values.pop("hash")
+            number, digest = values.pop("format"), values.pop("hash")
             if number != FORMAT:
-                raise PlanError(
-                    f"it has format {number}, and this version reads format {FORMAT}. Make the "
-                    "plan again with this version"
-                )
+                raise PlanError(f"it has format {number}, and this version reads format {FORMAT}")
             tuples = {n: tuple(v) for n, v in values.items() if isinstance(v, list)}
             lists = {n: _values(value) for n, value in values["candidates"].items()}
             schema = Schema.from_dict(values["schema"])
             plan = cls(**{**values, **tuples, "schema": schema, "candidates": lists})
-            if plan.hash != written:
+            if plan.hash != digest:
                 raise PlanError("its hash does not match: it was changed after it was written")
             plan.check_values()
         except PlanError as error:
-            raise PlanError(f"{path}: {error}") from None
+            raise PlanError(
+                f"{path} cannot be used: {error}. Ask the coordinator for the plan again"
+            ) from None
         except Exception as error:
             raise PlanError(
-                f"{path} is damaged, or not a plan: {error!r}. Ask for the plan again"
+                f"{path} is damaged, or not a plan: {error!r}. Ask the coordinator for it again"
             ) from error
         return plan
 
@@ -273,23 +272,23 @@ class Plan:
             numbers += [self.part("target_range") or [0.0], *(m.landmarks for m in self.maps)]
             numbers += [self.watch.landmarks_, [self.watch.gamma_]]
             if not all(np.isfinite(np.asarray(values, dtype=float)).all() for values in numbers):
-                raise PlanError("it has numbers that are missing or infinite")
+                raise PlanError("numbers must not be missing or infinite")
             if np.abs(self.watch.landmarks_).max(initial=0.0) > CLIP or self.watch.gamma_ <= 0:
                 raise PlanError(f"watch must have landmarks within {CLIP:g}, and a positive gamma")
             if (learnt.variance < 0).any() or type(self.part("by_class")) is not bool:
-                raise PlanError("it has negative variances, or by_class is not true or false")
+                raise PlanError("variances must be positive or 0, and by_class true or false")
             sizes = {len(values) for values in (learnt.medians, learnt.mean, learnt.variance)}
             if sizes != {len(schema.numbers)}:
-                raise PlanError("its columns differ from those of its schema")
+                raise PlanError("learnt must have a number for each numeric column of the schema")
             _ = self.target_map, self.watch.n_totals
         if schema.decimal not in (None, ".", ","):
             raise PlanError(f"decimal={schema.decimal!r} must be a point or a comma")
         if not all(isinstance(name, str) for name in names):
-            raise PlanError("one of its names is not a string")
+            raise PlanError("names of columns, sites and categories must be strings")
         if not isinstance(self.classes, tuple | None):
             raise PlanError("classes must be a list, or null")
         if {"classification": False, "regression": True}[schema.task] != (self.classes is None):
-            raise PlanError(f"its task, {schema.task}, does not fit its classes")
+            raise PlanError(f"its task is {schema.task}, but classes={self.classes!r}")
 
     def words(self) -> list[str]:
         """What the plan contains, and what it does not.
@@ -444,8 +443,8 @@ def candidates(
         accepted = ["alphas", "domain_weights", "n_average", *["conditionals"][: int(classes)]]
         points = [dict(lists)]
     else:
-        known = PROJECTIONS[method]().get_params()
-        accepted = [n for n in _NAMES if n in known and (classes or n != "conditional")]
+        parameters = PROJECTIONS[method]().get_params()
+        accepted = [n for n in _NAMES if n in parameters and (classes or n != "conditional")]
         grid = {**_DEFAULTS[method], **lists}
         if isinstance(grid.get("lam"), str):
             grid["lam"] = [factor * n_rows for factor in LAMBDAS]

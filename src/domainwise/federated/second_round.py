@@ -243,9 +243,9 @@ def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
     # About their mean, squares are at most those of rows at the ends: (high - mean)(mean - low).
     n = counts.sum(axis=1)
     means = sums.sum(axis=1) / np.maximum(n, 1)
-    room = n * (high - means) * (means - low) + ROUNDING * n * (high - low) ** 2
+    largest = n * (high - means) * (means - low) + ROUNDING * n * (high - low) ** 2
     for c, second in enumerate(_symmetric(packed, len(low))):
-        allowed = room[c] if len(packed) > 1 else room.sum(axis=0)
+        allowed = largest[c] if len(packed) > 1 else largest.sum(axis=0)
         if (np.diagonal(second) > allowed).any():
             raise ValueError(f"'second{i}' is larger than that of any rows in this map")
         shift = ROUNDING * abs(np.trace(second)) + np.finfo(float).tiny
