@@ -87,10 +87,10 @@ def narrow_grids(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     It is the second of the values, which is the middle one for widths.
     """
     from domainwise.models.registry import METHODS
-    from domainwise.search.grids import In
+    from domainwise.search.grids import InUnits
 
     def one_of(values: Any) -> Any:
-        if isinstance(values, In):
+        if isinstance(values, InUnits):
             return replace(values, values=values.values[1:2] or values.values)
         return values[1:2] or values
 

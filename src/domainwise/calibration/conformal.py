@@ -29,9 +29,9 @@ from domainwise.checks.signatures import arguments
 from domainwise.scoring.predictions import (
     AroundEstimator,
     Predictions,
-    asks_for_domains,
     codes_of,
     fit_with_domains,
+    requests_domains,
 )
 from domainwise.splits.folds import LeaveDomainsOut, Split, domain_folds
 
@@ -103,7 +103,7 @@ class AroundPredictor(PredictionSets, AroundEstimator):
         """Predictions for test rows: "plain", one by one and, if it uses domains, in "context"."""
         model = fit_rows(self.estimator, X, y, sample_domain, train)
         domains = {"plain": None}
-        if sample_domain is not None and asks_for_domains(self.estimator, "predict"):
+        if sample_domain is not None and requests_domains(self.estimator, "predict"):
             domains["context"] = take_rows(sample_domain, test)
         X_test, classes = take_rows(X, test), getattr(self, "classes_", None)
         return {kind: Predictions(model, X_test, classes, d) for kind, d in domains.items()}

@@ -17,7 +17,7 @@ TOLERANCE = 1e-8
 #: Weight of the penalty on the parameters, where all rows together weigh 1: in rows of average
 #: weight.
 PENALTY_ROWS = 1.0
-#: A penalty that leaves nothing of a parameter.
+#: A penalty that fixes a parameter.
 FORBIDDEN = 1e12
 
 
@@ -25,7 +25,7 @@ FORBIDDEN = 1e12
 class Curve:
     """Probabilities ``softmax(slope * values + bias)``: a logistic curve, for two classes."""
 
-    slope: float  #: not negative: values that say the opposite of the truth are not turned round
+    slope: float  #: not negative: values are not reversed, even if that fits better
     bias: Array  #: of each class
 
     def probabilities(self, values: Array) -> Array:
@@ -77,8 +77,8 @@ def fit_curve(
 
     ``values``, of shape (n, n_classes), are log-probabilities or decision values. The loss is the
     weighted mean of the negative logarithm of the probability of the class.
-    Without ``shifted`` classes have no biases, and the largest value stays the largest probability,
-    unless values say less than how frequent classes are, which is then all that counts.
+    Without ``shifted`` classes have no biases, and the largest value stays the largest probability.
+    Values that are less informative than the class shares are replaced by these.
     """
     values = values - values.mean(axis=1, keepdims=True)
     weights = weights / weights.sum()

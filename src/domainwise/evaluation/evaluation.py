@@ -21,7 +21,7 @@ from domainwise.evaluation.verdict import Answer, make_answer
 from domainwise.models.registry import CONTEXT
 from domainwise.scoring.predictions import fit_with_domains
 from domainwise.scoring.statistics import p_text
-from domainwise.search.grids import In
+from domainwise.search.grids import InUnits
 from domainwise.tables.errors import import_pandas
 
 if TYPE_CHECKING:
@@ -352,8 +352,10 @@ def describe_grid(grid: Any) -> dict[str, Any] | None:
         return None
     described: dict[str, Any] = {}
     for name, values in grid.items():
-        texts = [str(value) for value in (values.values if isinstance(values, In) else values)]
-        described[name] = {"in": values.unit, "values": texts} if isinstance(values, In) else texts
+        if isinstance(values, InUnits):
+            described[name] = {"in": values.unit, "values": [str(v) for v in values.values]}
+        else:
+            described[name] = [str(value) for value in values]
     return described
 
 

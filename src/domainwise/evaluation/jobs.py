@@ -24,7 +24,7 @@ from domainwise.evaluation.problem import Problem, within_splits
 from domainwise.models.registry import Method
 from domainwise.models.search import MethodSearch
 from domainwise.models.table_model import plain_parameters
-from domainwise.scoring.predictions import Predictions, fit_with_domains, takes
+from domainwise.scoring.predictions import Predictions, fit_with_domains, has_argument
 from domainwise.splits.folds import Split, spaced_rows
 
 Row = dict[str, Any]
@@ -115,7 +115,7 @@ class MethodJob:
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
         source, rows, options = problem, train, {}
-        uses_others = takes(model[-1].estimator.fit, "learn_from")
+        uses_others = has_argument(model[-1].estimator.fit, "learn_from")
         if uses_others and problem.whole is not None and not self.quick:
             source, rows = problem.everything, problem.everything.rows_of(problem.codes[train])
             options = {"learn_from": np.searchsorted(rows, problem.index[train])}
@@ -371,7 +371,7 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
         return {}
     max_rows = QUICK_ROWS if job.quick else MAX_ROWS
     names, local = np.unique(problem.codes[test], return_inverse=True)
-    rows = test[spaced_rows(local, np.full(len(names), max(10, max_rows // len(names))))]
+    rows = test[spaced_rows(local, max(10, max_rows // len(names)))]
     y, codes, n = problem.y, problem.codes[rows], len(rows)
     places = [np.flatnonzero(codes == code) for code in np.setdiff1d(names, problem.unscored)]
     learnt, kind = y[train], problem.classification

@@ -195,7 +195,7 @@ class InvariantKernel(
         kernel = check_kernel(resolved_kernel(self, X), X)
         kernel = kernel if sound else replace(kernel, sound=False)
         gram, row_means = self._gram(X, kernel, keep)
-        # K is symmetric up to rounding, which an infinite weight blows up: read it as it stands.
+        # K is symmetric up to rounding, which an infinite weight amplifies: multiply as stored.
         multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
         KF = gram.centred_product(F, multiply)
         A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)

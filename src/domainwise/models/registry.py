@@ -30,9 +30,9 @@ from domainwise.invariant.search import InvariantSearchCV
 from domainwise.kernels.landmarks import landmark_count
 from domainwise.models.search import MethodSearch
 from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
-from domainwise.scoring.predictions import asks_for_domains, takes
+from domainwise.scoring.predictions import has_argument, requests_domains
 from domainwise.search import grids
-from domainwise.search.grids import WEIGHTS, Grid, In, dcm_grid
+from domainwise.search.grids import WEIGHTS, Grid, InUnits, dcm_grid
 from domainwise.shift.watch import ShiftWatch
 
 #: Landmarks of a search, at most: it makes dozens of fits, and each costs their square.
@@ -121,8 +121,8 @@ class Method:
             kind = "regressor" if setting.classification else "classifier"
             raise ValueError(f"methods: {self.key!r} is a {kind}, but the task is {setting.task}")
         grid = self.grid(setting.classification)
-        units = {name: v.unit for name, v in (grid or {}).items() if isinstance(v, In)}
-        values = {n: v.values if isinstance(v, In) else v for n, v in (grid or {}).items()}
+        units = {name: v.unit for name, v in (grid or {}).items() if isinstance(v, InUnits)}
+        values = {n: v.values if isinstance(v, InUnits) else v for n, v in (grid or {}).items()}
         return MethodSearch(
             estimator,
             None if grid is None else {name: list(v) for name, v in values.items()},
@@ -178,9 +178,9 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
         raise ValueError(f"methods: the grid of {name!r} must be a dict of lists, got {grid!r}")
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     if isinstance(last, MethodSearch):  # whose predict takes domains for any estimator
-        context = takes(last.estimator.predict)
+        context = has_argument(last.estimator.predict)
     else:
-        context = asks_for_domains(estimator, "predict") or takes(estimator.predict)
+        context = requests_domains(estimator, "predict") or has_argument(estimator.predict)
     return Method(
         name,
         (name, name),

@@ -30,8 +30,8 @@ from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import (
     AroundEstimator,
     fit_with_domains,
+    has_argument,
     names_likeliest,
-    takes,
 )
 from domainwise.search.driver import Candidate, Data, Outcomes, Race, batches_by, search
 from domainwise.search.heads import quick_head
@@ -147,12 +147,12 @@ class MethodSearch(AroundEstimator):
     """An estimator with arguments chosen on held-out source domains.
 
     ``grid`` holds candidate values by argument, in ``units`` (see
-    :class:`~domainwise.search.grids.In`); None chooses nothing. ``step`` names the pipeline's step
-    that has the arguments. An estimator that ``searches`` by itself gets splits, score and values;
-    a user's ``own`` estimator gets the original labels of domains. ``scoring=None`` is a smooth
-    score (:class:`~domainwise.search.scores.SmoothScore`). ``pos_label`` is the positive one of two
-    classes for scores such as F1; None is the second. ``cv=None`` holds out source domains in at
-    most five groups.
+    :class:`~domainwise.search.grids.InUnits`); None chooses nothing. ``step`` is the step of the
+    pipeline with the arguments. An estimator that ``searches`` by itself gets splits, score and
+    values; a user's ``own`` estimator gets the original labels of domains. ``scoring=None`` is a
+    smooth score (:class:`~domainwise.search.scores.SmoothScore`). ``pos_label`` is the positive one
+    of two classes for scores such as F1; None is the second. ``cv=None`` holds out source domains
+    in at most five groups.
 
     ``fit`` sets ``estimator_`` (with the selected arguments, fitted to all rows), ``best_params_``,
     ``varied_`` (arguments with more than one candidate value), ``n_candidates_``, ``selected_on_``
@@ -302,7 +302,7 @@ class MethodSearch(AroundEstimator):
     def _call(self, method: str, X: Any, sample_domain: Any) -> Any:
         check_is_fitted(self)
         call = getattr(self.estimator_, method)
-        if sample_domain is None or not takes(call):
+        if sample_domain is None or not has_argument(call):
             return call(X)
         return call(X, sample_domain=sample_domain)
 

@@ -28,7 +28,7 @@ from domainwise.splits.folds import draw_rows
 MOST_HELD_OUT = 20_000
 
 
-def takes(method: Any, name: str = "sample_domain") -> bool:
+def has_argument(method: Any, name: str = "sample_domain") -> bool:
     """Whether a function has an argument of this name."""
     return name in inspect.signature(method).parameters
 
@@ -39,17 +39,17 @@ def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any, **more:
     ``more`` are other arguments, which its ``fit`` must have.
     """
     with config_context(enable_metadata_routing=True):
-        if sample_domain is not None and not asks_for_domains(estimator) and takes(estimator.fit):
-            if not hasattr(estimator, "set_fit_request"):
-                return estimator.fit(X, y, sample_domain=sample_domain, **more)
-            # It has the argument, and no request has been set.
-            estimator.set_fit_request(sample_domain=True)
-        if sample_domain is not None and asks_for_domains(estimator):
+        requested = sample_domain is not None and requests_domains(estimator)
+        if sample_domain is not None and not requested and has_argument(estimator.fit):
+            requested = True
+            if hasattr(estimator, "set_fit_request"):
+                estimator.set_fit_request(sample_domain=True)
+        if requested:
             more["sample_domain"] = sample_domain
         return estimator.fit(X, y, **more)
 
 
-def asks_for_domains(estimator: Any, method: str = "fit") -> bool:
+def requests_domains(estimator: Any, method: str = "fit") -> bool:
     """Whether an estimator, or a part of it, requests ``sample_domain``."""
     with config_context(enable_metadata_routing=True):
         return bool(get_routing_for_object(estimator).consumes(method, ["sample_domain"]))

@@ -51,8 +51,8 @@ def share_interval(hits: float, n: float) -> tuple[float, float]:
 def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, float, float]:
     """Mean over domains, and an interval of it by drawing domains with replacement.
 
-    Domains without a score are left out; one domain has no interval. Few domains vary less than
-    all do, so that the interval is widened as that of Student's t is. It is approximate.
+    Domains without a score are left out; one domain has no interval. A few domains vary less than
+    all domains, so the interval is widened as Student's t is. It is approximate.
     """
     defined = _defined(scores)
     n = len(defined)

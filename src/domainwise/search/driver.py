@@ -279,24 +279,6 @@ class SearchResult:
         """Arguments of the chosen candidates, the best first."""
         return [self.candidates[i] for i in self.indices]
 
-    def cv_results(self, *, arguments: bool = True) -> dict[str, Any]:
-        """Arrange scores as :class:`sklearn.model_selection.GridSearchCV` does.
-
-        Splits on which no candidate has a score do not count in means. ``arguments`` adds a column
-        for each argument, where all candidates have the same.
-        """
-        compared = self.scores[:, _defined(self.scores)]
-        mean = compared.mean(axis=1)
-        results: dict[str, Any] = {"params": self.candidates}
-        for name in self.candidates[0] if arguments else ():
-            results[f"param_{name}"] = np.array([point[name] for point in self.candidates])
-        for i, column in enumerate(self.scores.T):
-            results[f"split{i}_test_score"] = column
-        results["mean_test_score"] = mean
-        results["std_test_score"] = compared.std(axis=1)
-        results["rank_test_score"] = ranks(mean)
-        return results
-
 
 class Searched:
     """Attributes that a search leaves behind."""
@@ -313,12 +295,23 @@ class Searched:
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name != "held_out_outputs_"}
 
-    def _record_search(self, result: SearchResult, **options: bool) -> None:
-        """Store the results of a search; ``options`` are those of ``cv_results``."""
-        self.cv_results_ = result.cv_results(**options)
+    def _record_search(self, result: SearchResult, *, arguments: bool = True) -> None:
+        """Store the results of a search as :class:`sklearn.model_selection.GridSearchCV` does.
+
+        Splits on which no candidate has a score do not count in means. ``arguments`` adds a column
+        for each argument, where all candidates have the same.
+        """
+        compared = result.scores[:, _defined(result.scores)]
+        mean = compared.mean(axis=1)
+        columns: dict[str, Any] = {"params": result.candidates}
+        for name in result.candidates[0] if arguments else ():
+            columns[f"param_{name}"] = np.array([point[name] for point in result.candidates])
+        columns |= {f"split{i}_test_score": column for i, column in enumerate(result.scores.T)}
+        columns |= {"mean_test_score": mean, "std_test_score": compared.std(axis=1)}
+        self.cv_results_ = columns | {"rank_test_score": ranks(mean)}
         self.best_index_ = result.indices[0]
         self.best_params_ = result.chosen[0]
-        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+        self.best_score_ = float(mean[self.best_index_])
         self.n_splits_ = result.scores.shape[1]
         self.held_out_outputs_ = result.held_out
 

@@ -39,7 +39,7 @@ RIDGE_MEMBER_ALPHAS = (0.03, 0.3, 3.0, 30.0)
 
 
 @dataclass(frozen=True)
-class In:
+class InUnits:
     """Values to choose from, in a unit that depends on the rows.
 
     Units are "median" (the median rule for the kernel's scale), "deviation" (of the target),
@@ -51,9 +51,9 @@ class In:
     values: Sequence[float]
 
 
-Grid = Mapping[str, In | Sequence[Any]]
+Grid = Mapping[str, InUnits | Sequence[Any]]
 
-GAMMAS = In("median", (0.3, 1.0, 3.0))
+GAMMAS = InUnits("median", (0.3, 1.0, 3.0))
 RIDGES = (1e-3, 1e-1, float("inf"))
 WEIGHTS = (0.0, 0.01, 0.1, 1.0)
 COSTS = (0.1, 1.0, 10.0, 100.0)
@@ -61,19 +61,19 @@ ALPHAS = (1e-2, 1.0, 1e2, 1e4)
 LAMBDAS = (1e-4, 1e-2, 1.0)  #: of DICA, times the number of rows
 #: Errors below a tenth of the target's spread are free, in whatever unit it is given.
 TUBE: Grid = {
-    "C": In("deviation", COSTS),
-    "epsilon": In("deviation", (0.1,)),
-    "tol": In("tolerance", (1e-3,)),
+    "C": InUnits("deviation", COSTS),
+    "epsilon": InUnits("deviation", (0.1,)),
+    "tol": InUnits("tolerance", (1e-3,)),
 }
 KERNELS: Grid = {"kernel": ("rbf", "laplacian"), "gamma": GAMMAS}
 LINEAR = {"C": [1.0 / alpha for alpha in ALPHAS[::-1]]}, {"alpha": ALPHAS}
 BOOSTING: Grid = {"max_leaf_nodes": (4, 31)}
 SVM = {"gamma": GAMMAS, "C": COSTS}, {"gamma": GAMMAS, **TUBE}
 INVARIANT_SVM = {**KERNELS, "C": COSTS}, {**KERNELS, **TUBE}
-KPCA: Grid = {"gamma": GAMMAS, "n_components": In("components", (5, 30))}
-DICA: Grid = {"gamma": GAMMAS, "lam": In("rows", LAMBDAS)}
+KPCA: Grid = {"gamma": GAMMAS, "n_components": InUnits("components", (5, 30))}
+DICA: Grid = {"gamma": GAMMAS, "lam": InUnits("rows", LAMBDAS)}
 SCATTER: Grid = {"gamma": GAMMAS, "ridge": (1e-4, 1e-2, 1.0), "domain_weight": (0.1, 1.0, 10.0)}
-MIDA: Grid = {**KPCA, "domain_weight": In("per row", (0.1, 1.0, 10.0))}
+MIDA: Grid = {**KPCA, "domain_weight": InUnits("per row", (0.1, 1.0, 10.0))}
 
 
 def dcm_grid(*weights: float, conditionals: Sequence[bool] = (False,)) -> Grid:

@@ -322,10 +322,8 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
     return np.sort(np.concatenate(rows))
 
 
-def spaced_rows(codes: Array, most: Array) -> Array:
+def spaced_rows(codes: Array, most: int) -> Array:
     """Evenly spaced rows of each domain, domain by domain; ``most`` of each, at most."""
-    parts = []
-    for code, count in enumerate(most):
-        rows = np.flatnonzero(codes == code)
-        parts.append(rows[np.linspace(0, len(rows) - 1, min(len(rows), count)).astype(int)])
-    return np.concatenate(parts)
+    groups = [np.flatnonzero(codes == code) for code in np.unique(codes)]
+    places = [np.linspace(0, len(g) - 1, min(len(g), most)).astype(int) for g in groups]
+    return np.concatenate([g[place] for g, place in zip(groups, places, strict=True)])
