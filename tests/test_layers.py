@@ -46,7 +46,7 @@ HEIGHT = {folder: height for height, layer in enumerate(LAYERS) for folder in la
 #: The paper's experiments are an application: only the command line knows them.
 ONLY_FOR = {"paper": {"paper", "cli"}, "reference": {"reference", "paper"}}
 #: Files at the root. They offer names and start the command line, and nothing below imports them.
-ROOT_FILES = {"__init__.py", "__main__.py", "metrics.py", "selection.py"}
+ROOT_FILES = {"__init__.py", "__main__.py", "metrics.py", "reference.py", "selection.py"}
 
 
 def part_of(path):

@@ -4,15 +4,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from domainwise.calibration.conformal import DomainConformal
-    from domainwise.calibration.curves import adapt_class_shares
-    from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
-    from domainwise.invariant.search import InvariantSearchCV
-    from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
-    from domainwise.scoring.measures import DomainScores, domain_cross_validate
-    from domainwise.splits.folds import LeaveDomainsOut
+    from domainwise.calibration.conformal import DomainConformal as DomainConformal
+    from domainwise.calibration.curves import adapt_class_shares as adapt_class_shares
+    from domainwise.estimators.dcmcv import DCMCV as DCMCV
+    from domainwise.estimators.dcmcv import FastDCMCV as FastDCMCV
+    from domainwise.invariant.search import InvariantSearchCV as InvariantSearchCV
+    from domainwise.ridge import InvariantRidgeClassifierCV as InvariantRidgeClassifierCV
+    from domainwise.ridge import InvariantRidgeCV as InvariantRidgeCV
+    from domainwise.scoring.measures import DomainScores as DomainScores
+    from domainwise.scoring.measures import domain_cross_validate as domain_cross_validate
+    from domainwise.splits.folds import LeaveDomainsOut as LeaveDomainsOut
 
-#: Where each public name is defined; imported when it is first asked for.
+#: Where each public name is defined; imported when it is first used.
 _LAZY = {
     "DCMCV": "estimators.dcmcv",
     "DomainConformal": "calibration.conformal",
@@ -26,18 +29,8 @@ _LAZY = {
     "domain_cross_validate": "scoring.measures",
 }
 
-__all__ = [
-    "DCMCV",
-    "DomainConformal",
-    "DomainScores",
-    "FastDCMCV",
-    "InvariantRidgeCV",
-    "InvariantRidgeClassifierCV",
-    "InvariantSearchCV",
-    "LeaveDomainsOut",
-    "adapt_class_shares",
-    "domain_cross_validate",
-]
+if not TYPE_CHECKING:  # type checkers take the names that are imported above
+    __all__ = list(_LAZY)
 
 
 def __getattr__(name: str) -> Any:
@@ -47,4 +40,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return list(_LAZY)

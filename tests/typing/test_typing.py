@@ -24,7 +24,6 @@ ARBITRARY = {
     "client": "of Dask, which has no types",
     "parts": "partitions: of Dask, too",
     "arguments": "values of arguments by name",
-    "self": "a part of estimators, which mypy would not know",
     # Mappings do not vary in their keys: labels of one type would not be labels.
     "curves": "by domain",
     "scores": "by domain",

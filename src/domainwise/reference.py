@@ -1,4 +1,27 @@
-"""Algorithms 1 and 2 of the paper and the original DICA, dense, with the checks they share."""
+r"""The paper's algorithms as it states them, on given kernel matrices: slow, dense, independent.
+
+They exist to check the estimators against and to rerun the paper's tables. Nothing here shares
+code with the estimators.
+
+Matrices are laid out as in the paper: ``K_x[i, j] = k(x_i, x_j)``, and a kernel between training
+points and new ones has the **training points as rows**, ``K_z[i, j] = k(x_i, z_j)``. Projected
+points are returned one per row. Kernels are given uncentred; every function centres them with the
+training means, since the paper assumes feature maps of zero mean. ``K_x``, ``K_y`` and ``K_d`` are
+those of the points, the targets and the domains, ``epsilon`` is the positive regulariser of the
+label kernels, and ``domain_weight`` the factor w of the domain term: 1 in the paper, 0 for COIR.
+Eigenvalues are real in exact arithmetic; of those that rounding makes complex beyond 1e-8 relative
+the real part is kept, with a RuntimeWarning.
+
+Where the paper's text cannot be run as printed (theory 10.1):
+
+* Algorithm 1's pencil is singular once K_x is centred, and LAPACK's QZ then returns spurious
+  leading values; it is restricted to the range of K_x.
+* Algorithm 2 inverts W_y and W_d, which are singular for delta kernels: pseudo-inverses stand in.
+* Its step 6 multiplies an m x N by an M x N_T matrix; the Nystroem extension of a new point is
+  :math:`\tilde B^\top C_x \tilde W_x K_z`.
+* It adds :math:`N\epsilon I` on the right side, which Algorithm 1 does not have, so with M = N the
+  two differ; directions with eigenvalue 1 become ordered by variance.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +33,15 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from domainwise.checks import warn_caller
+
+__all__ = [
+    "ReferenceResult",
+    "algorithm1",
+    "algorithm2",
+    "algorithm2_stable",
+    "dica_original",
+    "project",
+]
 
 Matrix = NDArray[np.float64]
 
@@ -27,14 +59,14 @@ class ReferenceResult:
 def leading(
     gammas: NDArray[Any], vectors: NDArray[Any], n_components: int
 ) -> tuple[Matrix, Matrix]:
-    """Largest real parts first; a warning where the chosen ones are truly complex."""
+    """Largest real parts first; warn where those are of complex eigenvalues."""
     order = np.argsort(-gammas.real, kind="stable")[:n_components]
     chosen = gammas[order]
     imaginary = np.abs(np.imag(chosen)) > 1e-8 * np.abs(chosen)
     if imaginary.any():
         warn_caller(
-            f"{imaginary.sum()} of the {len(chosen)} leading eigenvalues are complex, by rounding;"
-            " only real parts are used",
+            f"{imaginary.sum()} of the {len(chosen)} leading eigenvalues are complex because of"
+            " rounding; only their real parts are used",
             RuntimeWarning,
         )
     return chosen.real, vectors[:, order].real
@@ -58,7 +90,7 @@ def matrix(values: ArrayLike, name: str) -> Matrix:
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} must be a non-empty matrix, got shape {array.shape}")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} holds NaN or infinite values")
+        raise ValueError(f"{name} contains NaN or infinite values")
     return array
 
 
@@ -81,10 +113,12 @@ def positive(value: float, name: str, *, zero: bool = False) -> float:
     return float(value)
 
 
-def check_components(n_components: int, most: int, what: str) -> None:
+def check_components(n_components: int, most: int, meaning: str) -> None:
     """Check n_components."""
     if not 1 <= n_components <= most:
-        raise ValueError(f"n_components must be between 1 and {most} ({what}), got {n_components}")
+        raise ValueError(
+            f"n_components must be between 1 and {most} ({meaning}), got {n_components}"
+        )
 
 
 # Dense eigenproblems of size N --------------------------------------------------------------------
@@ -189,20 +223,28 @@ def dica_original(
     """
     K_raw = square(K_x, "K_x")
     n_samples = len(K_raw)
-    positive(lam, "lam")
+    ridge = positive(lam, "lam") * np.eye(n_samples)
     check_components(n_components, n_samples - 1, "n_samples - 1")
     K = centre(K_raw)
     left = K @ K
     if K_y is not None:
         left = _smoother(square(K_y, "K_y", n_samples), epsilon) @ left
-    L = _distribution_matrix(np.asarray(sample_domain), n_samples)
-    gammas, vectors = scipy.linalg.eig(left, K @ L @ K + K + lam * np.eye(n_samples))
+    domains = np.asarray(sample_domain)
+    if domains.shape != (n_samples,):
+        raise ValueError(
+            f"sample_domain has shape {domains.shape}, but K_x has {n_samples} rows. Pass one"
+            " domain per row"
+        )
+    _, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
+    n_domains, size = len(counts), counts[codes].astype(np.float64)
+    L = (n_domains * (codes[:, None] == codes) - 1.0) / (n_domains**2 * np.outer(size, size))
+    gammas, vectors = scipy.linalg.eig(left, K @ L @ K + K + ridge)
     size = np.abs(gammas)
     usable = (np.abs(gammas.imag) <= 1e-8 * size) & (gammas.real > 1e-10 * size.max())
     if usable.sum() < n_components:
         warn_caller(
-            f"n_components={n_components} but DICA has {usable.sum()} real positive eigenvalues;"
-            " returning those",
+            f"n_components={n_components}, but DICA has {usable.sum()} real positive eigenvalues;"
+            " only their components are returned",
             RuntimeWarning,
         )
     chosen = min(n_components, int(usable.sum()))
@@ -245,17 +287,6 @@ def _smoother(K: Matrix, epsilon: float) -> Matrix:
     shifted = centred + len(K) * positive(epsilon, "epsilon") * np.eye(len(K))
     P: Matrix = scipy.linalg.solve(shifted, centred, assume_a="sym")
     return (P + P.T) / 2
-
-
-def _distribution_matrix(sample_domain: NDArray[Any], n_samples: int) -> Matrix:
-    if sample_domain.shape != (n_samples,):
-        raise ValueError(
-            f"sample_domain has shape {sample_domain.shape} but K_x has {n_samples} rows"
-        )
-    _, codes, counts = np.unique(sample_domain, return_inverse=True, return_counts=True)
-    n_domains, size = len(counts), counts[codes].astype(np.float64)
-    same = codes[:, None] == codes
-    return np.asarray((n_domains * same - 1.0) / (n_domains**2 * np.outer(size, size)))
 
 
 # FastDCM ------------------------------------------------------------------------------------------
