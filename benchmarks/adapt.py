@@ -1,13 +1,13 @@
-"""What a few labels of a new site gain, on every data set of the leaderboard.
+"""The gain from a few labels of a new site, on every data set of the leaderboard.
 
     python benchmarks/leaderboard.py prepare                    needs the data and pandas
-    python benchmarks/adapt.py run --workers 2                  fits ensembles, keeps their outputs
+    python benchmarks/adapt.py run --workers 2                  fits ensembles, stores their outputs
     python benchmarks/adapt.py report                           writes ADAPT.md
 
-Ensembles learn from 600 rows, as on the leaderboard, with default class weights and with balanced
-ones. Each domain of a held-out fold plays the new site: labels are drawn at random (20 draws), or
-are the first rows in table order, and the other rows of the domain are scored. A run that is
-started again goes on where it stopped.
+Ensembles are trained on 600 rows, as on the leaderboard, with default and with balanced class
+weights. Each domain of a held-out fold plays the part of the new site: labels are drawn at random
+(20 draws), or are those of the first rows in table order, and the other rows of the domain are
+scored. A run that is started again continues where it stopped.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FEWEST_SCORED = 10
 
 
 def fit_job(job: tuple[str, int, bool, Path, Path]) -> str:
-    """Fit an ensemble to one fold, and keep its held-out outputs and those for the new domains."""
+    """Fit an ensemble to one fold, and store its held-out outputs and those for the new domains."""
     name, fold, balanced, data, out = job
     file = out / f"{name}.{fold}.{'balanced' if balanced else 'default'}.npz"
     if file.exists():
@@ -96,7 +96,7 @@ def run(data: Path, out: Path, workers: int) -> None:
 
 
 def folds_of(name: str, setting: str, out: Path) -> Iterator[dict[str, Any]]:
-    """Kept arrays of the folds of a data set."""
+    """Stored arrays of the folds of a data set."""
     for file in sorted(out.glob(f"{name}.*.{setting}.npz")):
         with np.load(file) as arrays:
             yield dict(arrays)
@@ -120,7 +120,7 @@ def own_score(outputs: np.ndarray, y: np.ndarray) -> float:
 
 
 class Site:
-    """One held-out domain of a fold, with what the model knows of sites."""
+    """One held-out domain of a fold, with the held-out outputs of the model."""
 
     def __init__(self, fold: dict[str, Any], code: Any, kind: str, balanced: bool) -> None:
         self.n_classes = int(fold["n_classes"])
@@ -162,7 +162,7 @@ class Site:
 
 
 def study(name: str, setting: str, kind: str, out: Path) -> dict[str, Any]:
-    """All that is reported of a data set."""
+    """All numbers that are reported for a data set."""
     balanced = setting == "balanced"
     scores: dict[Any, list[Any]] = defaultdict(list)
     coverage, gains, n_sources = [], [], []
@@ -209,7 +209,7 @@ def change(pairs: np.ndarray, column: int) -> tuple[float, float, float]:
 
 
 def reweighted(fold: dict[str, Any], labels: Any, rows: Any, strength: float) -> np.ndarray:
-    """Outputs for rows by members that count as likely as they make the labels."""
+    """Outputs for rows, with members weighted by the likelihood of the labels."""
     members, weights = fold["members_new"][:, labels], fold["weights"]
     likely = np.maximum(members[:, np.arange(len(labels)), fold["y_new"][labels]], 0.01)
     logs = np.log(np.maximum(weights, 1e-12)) + strength * np.log(likely).sum(axis=1)
@@ -218,7 +218,7 @@ def reweighted(fold: dict[str, Any], labels: Any, rows: Any, strength: float) ->
 
 
 def trial(name: str, out: Path) -> dict[str, float]:
-    """Gains with ten random labels, of what was tried and of what is used, on one data set."""
+    """Gains with ten random labels, of the current method and of alternatives, on one data set."""
     gains: dict[str, float] = {}
     by_site: dict[str, list[Any]] = defaultdict(list)
     for number, fold in enumerate(folds_of(name, "default", out)):
@@ -227,12 +227,12 @@ def trial(name: str, out: Path) -> dict[str, float]:
         first = Site(fold, codes[0], "plain", False)
         prior = learn_prior(first.held_out)
         even = Spread(0.0, 1.0)
-        variants: dict[str, Any] = {"as it is": prior}
+        variants: dict[str, Any] = {"current method": prior}
         if first.n_classes:
             variants |= {f"scale {scale}": replace(prior, scale=scale) for scale in (0.25, 1.0)}
         else:
             variants |= {"level only": replace(prior, slope=0.0)}
-        variants["labels count in full"] = replace(prior, spread=even)
+        variants["all labels with full weight"] = replace(prior, spread=even)
         for code in codes:
             site = Site(fold, code, "plain", False)
             places = np.flatnonzero(fold["domain_new"] == code)
@@ -258,10 +258,10 @@ def trial(name: str, out: Path) -> dict[str, float]:
     for variant, pairs in by_site.items():
         before, after = np.mean(pairs, axis=0)
         if first.n_classes:
-            gains[f"classes: {variant}: accuracy"] = 100 * (after[0] - before[0])
-            gains[f"classes: {variant}: log loss"] = 100 * (after[2] / before[2] - 1)
+            gains[f"classification: {variant}: accuracy"] = 100 * (after[0] - before[0])
+            gains[f"classification: {variant}: log loss"] = 100 * (after[2] / before[2] - 1)
         else:
-            gains[f"numbers: {variant}: RMSE"] = 100 * (after[0] / before[0] - 1)
+            gains[f"regression: {variant}: RMSE"] = 100 * (after[0] / before[0] - 1)
     return gains
 
 
@@ -288,7 +288,7 @@ def cell(pairs: np.ndarray, column: int, *, percent: bool) -> str:
 
 
 def study_job(job: tuple[str, str, str, Path]) -> tuple[tuple[str, str, str], dict[str, Any]]:
-    """A study with its key; ``trials`` is a kind, too."""
+    """A study with its key; ``trials`` is a kind as well."""
     name, _, kind, out = job
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -337,26 +337,29 @@ def score_tables(
                         ]
                     )
                 gain += gain_rows(title, setting, found)
-    lines += ["### Numbers: change of RMSE in per cent", ""]
+    lines += ["### Regression: change of RMSE in per cent", ""]
     head = ["", "RMSE", *(f"{k} labels" for k in LABEL_COUNTS[1:]), "first 10 rows"]
     lines += table(head, numbers)
     for setting, rows in classes.items():
-        lines += [f"### Classes, {setting} class weights: ten labels", ""]
+        lines += [f"### Classification with {setting} class weights: change with ten labels", ""]
         head = ["", "accuracy", "balanced accuracy", "log loss, %"]
         lines += table([*head, *(f"first 10: {h}" for h in head[1:])], rows)
-    lines += ["### Sets and intervals at 90 %, twenty labels", ""]
+    lines += [
+        "### Prediction sets and intervals with a nominal coverage of 90 %, twenty labels",
+        "",
+    ]
     head = ["", "source domains", "coverage before", "after", "median size before", "after"]
     lines += table(head, cover)
-    lines += ["### `label_gain_` beside what was observed", ""]
+    lines += ["### Predicted (`label_gain_`) and observed scores", ""]
     head = ["", "labels", "predicted", "interval", "observed", "inside"]
     inside = [row[-1] == "yes" for row in gain]
     lines += table(head, gain)
-    lines += [f"Inside: {sum(inside)} of {len(inside)}.", ""]
+    lines += [f"Observed scores inside the predicted interval: {sum(inside)} of {len(inside)}.", ""]
     return lines
 
 
 def gain_rows(title: str, setting: str, found: dict[str, Any]) -> list[list[str]]:
-    """Predicted and observed scores with ten labels, averaged over folds and domains."""
+    """Predicted and observed scores with labels, averaged over folds and domains."""
     rows = []
     for j, k in enumerate(LABEL_COUNTS):
         if k not in (5, 10, 20) or (k, "random") not in found["scores"]:
@@ -393,22 +396,23 @@ def report(out: Path, workers: int) -> None:
     lines = [
         "# Labels from a new site",
         "",
-        "Written by `python benchmarks/adapt.py report`, from ensembles fitted to 600 rows. A star "
-        "marks confirmation sets. Changes are in points, or in per cent where that is said, with "
-        "the standard error of paired differences over sites; labels are random unless the column "
-        "says that they are the first rows of the table.",
+        "Written by `python benchmarks/adapt.py report`, from ensembles fitted to 600 rows. A "
+        "star marks confirmation sets. Changes are in points, or in per cent where stated, with "
+        "the standard error of paired differences over sites. Labels are drawn at random, unless "
+        "the column says that they are those of the first rows of the table.",
         "",
     ]
     for kind in ("plain", "context"):
-        what = "Rows one by one" if kind == "plain" else "Rows with their domain (context)"
+        what = "Rows one by one" if kind == "plain" else "Rows with context"
         lines += [f"## {what}", "", *score_tables(names, kind, studies)]
     lines += [
-        "## What was tried, on development sets",
+        "## Alternatives that were tried on development sets",
         "",
-        "Mean change over sets with ten random labels. Kept: a level with a slope for numbers, a "
-        "bias per class for classes, and labels that count less where their outputs are alike. Not "
-        "kept: weights of members by the likelihood of the labels. They gain less than the bias, "
-        "and need the outputs of every member.",
+        "The table shows the mean change over data sets with ten random labels, in per cent of "
+        "RMSE and log loss, and in points of accuracy. The current method corrects a level and a "
+        "slope in regression and a bias per class in classification, and gives less weight to "
+        "labels of rows with similar outputs. Weighting members by the likelihood of the labels "
+        "was rejected: it gains less than the bias, and it needs the outputs of every member.",
         "",
         *table(["target", "variant", "measure", "change"], trials(names["development"], studies)),
     ]

@@ -1,17 +1,17 @@
-"""The invariant kernel on real domains: what it gains, which rule chooses it, what a search costs.
+"""The invariant kernel on real domains: its gain, rules to choose its weight, time of a search.
 
-Nested leave-domains-out. The domains of a data set are dealt into at most ten folds (one domain
-each where there are no more). Each fold is held out in turn; C, gamma, domain_weight and
-conditional are chosen on the other folds, held out in turn as well; the tuned SVM has the same C
-and gamma and domain_weight=0. Every candidate is scored on every held-out domain and the scores
-are stored, so that selection rules can be compared without fitting anything twice.
+Nested leave-domains-out cross-validation. The domains of a data set are assigned to at most ten
+folds. Each fold is held out in turn; C, gamma, domain_weight and conditional are chosen on the
+other folds, which are held out in turn as well. The tuned SVM has the same grid with
+domain_weight=0. Every candidate is scored on every held-out domain, and the scores are stored, so
+that selection rules can be compared without fitting again.
 
     python benchmarks/invariant.py run development     facies, GvHD, Parkinson's, synthetic
     python benchmarks/invariant.py run confirmation    LandMine, oil wells, CyTOF, HIPC: once
-    python benchmarks/invariant.py search              InvariantSearchCV beside GridSearchCV
+    python benchmarks/invariant.py search              compares InvariantSearchCV with GridSearchCV
     python benchmarks/invariant.py report              writes INVARIANT.md beside this file
 
-Results go to --out as JSON lines; a run that is started again goes on where it stopped.
+Results are written to --out as JSON lines; a run that is started again continues where it stopped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WEIGHTS = (0.0, 0.01, 0.1, 1.0, 10.0)
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set of the study; regression is judged by RMSE, classes by balanced accuracy."""
+    """A data set; the metric is RMSE for regression, balanced accuracy for classification."""
 
     load: Callable[[], Bunch]
     rows_per_domain: int
@@ -173,7 +173,7 @@ def tasks(folds: list[list[Any]]) -> Iterator[tuple[int, ...]]:
 
 
 def run(stage: str, out: Path, jobs: int) -> None:
-    """Score what is not in the results yet."""
+    """Score the folds that have no results yet."""
     out.mkdir(parents=True, exist_ok=True)
     for name, data_set in DATA_SETS[stage].items():
         store = out / f"{name}.jsonl"
@@ -213,7 +213,7 @@ def read(store: Path) -> list[dict[str, Any]]:
 
 
 def search(out: Path, rounds: int = 1) -> None:
-    """Measure one search by both classes, in CPU seconds of one thread; what is stored is kept."""
+    """Measure one search with both classes, in CPU seconds of one thread, and store the result."""
     out.mkdir(parents=True, exist_ok=True)
     store = out / "search.json"
     lines = json.loads(store.read_text()) if store.exists() else []

@@ -1,4 +1,4 @@
-"""How well each landmark rule stands in for all rows: facies, Parkinson's and GvHD.
+"""How well each rule for landmarks approximates exact DCM: facies, Parkinson's and GvHD.
 
 FastDCM is compared with exact DCM on the same source domains: the largest angle between the two
 subspaces of projected source rows, and the score of a linear model on unseen domains.
@@ -45,7 +45,7 @@ MARKERS = {"uniform": "o", "stratified": "s", "kmeans++": "^", "leverage": "D"}
 
 @dataclass(frozen=True)
 class Study:
-    """A data set, how many of its domains are sources, and how unseen ones are judged."""
+    """A data set, the number of its source domains, and the metric on unseen domains."""
 
     title: str
     load: Callable[[], Bunch]
@@ -56,7 +56,7 @@ class Study:
 
 
 def gvhd_sample() -> Bunch:
-    """Every fiftieth cell of each sample, so that samples keep their unequal sizes."""
+    """Every fiftieth cell of each sample, so that samples still have different sizes."""
     data = load_gvhd()
     for name in ("data", "target", "sample_domain"):
         data[name] = data[name][::50]
@@ -98,7 +98,7 @@ class Findings:
 
 
 def time_rules(X: Any, labels: dict[str, Any]) -> dict[str, float]:
-    """CPU seconds of one fit with each rule, before anything is remembered."""
+    """CPU seconds of one fit with each rule, before anything is cached."""
     seconds = {}
     for rule in LANDMARK_RULES:
         model = FastDCM(n_landmarks=TIMED_COUNT, landmarks=rule)
@@ -165,7 +165,7 @@ def investigate(study: Study, splits: int, draws: int, weight: float) -> Finding
 
 
 def draw_plot(findings: list[Findings], path: Path) -> None:
-    """Angles above, scores below, a column for each data set."""
+    """Plot angles above and scores below, with a column for each data set."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -203,7 +203,7 @@ def draw_plot(findings: list[Findings], path: Path) -> None:
 
 
 def write_page(report: Report, findings: list[Findings], splits: int, draws: int) -> None:
-    """Fill the page: two sentences, the plot, the table."""
+    """Write the page: two sentences, the plot, the table."""
     settings = [(found, count) for found in findings for count in COUNTS]
     wins = dict.fromkeys(LANDMARK_RULES, 0)
     for found, count in settings:
@@ -230,16 +230,19 @@ def write_page(report: Report, findings: list[Findings], splits: int, draws: int
     report.text(
         f"k-means++ comes closest to exact DCM in {wins['kmeans++']} of {len(settings)} settings "
         f"(leverage scores in {wins['leverage']}, stratified in {wins['stratified']}, uniform in "
-        f"{wins['uniform']}), and from 100 landmarks on its angle is {ratio:.0f} times smaller "
-        "than that of uniform landmarks. What reaches the predictor differs far less: from 200 "
-        f"landmarks on, the mean score of every rule is within {100 * distance:.1f} % of the exact "
-        "method's."
+        f"{wins['uniform']}), and with 100 or more landmarks its angle is {ratio:.0f} times "
+        "smaller than that of uniform landmarks. The effect on predictions is far smaller: with "
+        f"200 or more landmarks, the mean score of every rule is within {100 * distance:.1f} % of "
+        "that of exact DCM."
     )
-    report.text("![angle to exact DCM and score on unseen domains against M](landmarks.png)")
     report.text(
-        f"Medians of {splits} choices of source domains and {draws} draws of landmarks; bands are "
-        "quartiles. Below: largest angle in degrees, and the mean score on unseen domains in "
-        "brackets."
+        "![Angle to exact DCM and score on unseen domains, by the number of landmarks "
+        "M](landmarks.png)"
+    )
+    report.text(
+        f"The figure shows medians over {splits} choices of source domains and {draws} draws of "
+        "landmarks; bands are quartiles. The table shows the largest angle in degrees, and in "
+        "brackets the mean score on unseen domains."
     )
     rows = []
     for study, found in zip(STUDIES, findings, strict=True):
@@ -252,7 +255,7 @@ def write_page(report: Report, findings: list[Findings], splits: int, draws: int
             rows.append([study.title, str(count), *cells, f"{np.mean(found.exact_scores):.3f}"])
     rows.append(
         [
-            "CPU time of a fit over uniform's",
+            "CPU time of a fit relative to uniform landmarks",
             str(TIMED_COUNT),
             *[f"{c:.1f}×" for c in cost.values()],
             "",
@@ -273,7 +276,8 @@ def main() -> None:
     report = Report(
         "Which rows should be landmarks?",
         "python benchmarks/landmarks.py",
-        "Defaults of `DCM` and `FastDCM` on standardised features; a linear model on top.",
+        "`DCM` and `FastDCM` have their defaults, features are standardized, and a linear model "
+        "is fitted to the projection.",
     )
     write_page(report, findings, splits, draws)
     keep = not arguments.quick

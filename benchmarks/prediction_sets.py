@@ -31,7 +31,7 @@ MAX_DOMAINS, ROWS = 11, 500
 
 
 def made(rng: np.random.Generator, n_domains: int, kind: str) -> tuple[Array, Array, Array]:
-    """Domains of unequal size, alike, shifted, or shifted with noise of their own."""
+    """Domains of unequal size: similar, shifted, or shifted with different noise."""
     sizes = rng.integers(5, 60, size=n_domains)
     domain = np.repeat(np.arange(n_domains), sizes)
     shifted, spread = kind != "alike", kind == "shifted, unequal noise"
@@ -43,9 +43,10 @@ def made(rng: np.random.Generator, n_domains: int, kind: str) -> tuple[Array, Ar
 
 
 def simulated(n_runs: int) -> list[str]:
-    """Coverage of random new domains, beside what was asked for."""
+    """Coverage of random new domains, compared with the nominal coverage."""
     lines = [
-        "| domains | calibration | calibrating | asked | covered | error | bounds | |",
+        "| domains | calibration | calibration domains | nominal coverage | coverage | standard "
+        "error | bounds | |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for kind in ("alike", "shifted", "shifted, unequal noise"):
@@ -88,7 +89,7 @@ def loaded(name: str) -> tuple[Array, Array, Array, bool]:
 
 
 def models(classes: bool) -> dict[str, Any]:
-    """A plain model and, for classes, an invariant one."""
+    """A standard model and, for classification, an invariant one."""
     start = (SimpleImputer(), StandardScaler())
     if not classes:
         return {"ridge": make_pipeline(*start, RidgeCV(np.logspace(-2, 3, 8)))}
@@ -102,7 +103,7 @@ def models(classes: bool) -> dict[str, Any]:
 
 
 def calibration_error(p: Array, y: Array, n_bins: int = 10) -> float:
-    """Mean distance of confidence and accuracy over bins of confidence."""
+    """Mean absolute difference between confidence and accuracy over bins of confidence."""
     sure, right = p.max(axis=1), p.argmax(axis=1) == y
     bins = np.minimum((sure * n_bins).astype(int), n_bins - 1)
     return float(
@@ -113,7 +114,8 @@ def calibration_error(p: Array, y: Array, n_bins: int = 10) -> float:
 def observed(names: list[str]) -> tuple[list[str], list[str]]:
     """Coverage, log loss and calibration error on held-out domains of real sets."""
     sets = [
-        "| set | model | asked | covered | by domain | size or width / deviation |",
+        "| set | model | nominal coverage | coverage | by domain | size, or width / standard "
+        "deviation |",
         "|---|---|---|---|---|---|",
     ]
     probabilities = [
@@ -172,8 +174,8 @@ def observed(names: list[str]) -> tuple[list[str], list[str]]:
 
 
 def intervals(n_runs: int) -> list[str]:
-    """How often the interval of an expected score holds the mean over all domains."""
-    lines = ["| source domains | 95 % intervals that hold the mean |", "|---|---|"]
+    """How often the interval of an expected score contains the mean over all domains."""
+    lines = ["| source domains | share of 95 % intervals that contain the mean |", "|---|---|"]
     rng = np.random.default_rng(0)
     for n in (4, 6, 9, 15, 30):
         hits = 0
@@ -187,7 +189,7 @@ def intervals(n_runs: int) -> list[str]:
 def main() -> None:
     """Measure everything and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="little of everything; no report")
+    parser.add_argument("--quick", action="store_true", help="few runs; no report")
     quick = parser.parse_args().quick
     started = time.process_time()
     warnings.simplefilter("ignore")
@@ -200,35 +202,38 @@ def main() -> None:
 
 Written by `benchmarks/prediction_sets.py` ({seconds:.0f} s of one core).
 
-## Made domains
+## Simulated domains
 
-A linear model; one new domain a run, drawn as the others were. "split" is *guaranteed*: on average
-over domains, not below what is asked by more than two standard errors, nor above it by more than
-1/(K + 1) and two. "cv" is *approximate*: a quarter as many runs, and no bounds.
+The model is linear, and each run has one new domain, drawn like the others. The coverage of "split"
+is *guaranteed*: its average over domains must not be below the nominal coverage by more than two
+standard errors, and not above it by more than 1/(K + 1) plus two standard errors. The coverage of
+"cv" is *approximate*: it has no bounds, and a quarter as many runs.
 
 {chr(10).join(made_up)}
 
 ## Held-out domains of the development sets
 
-Up to {MAX_DOMAINS} domains and {ROWS} rows of each set; each domain is left out in turn, and
-`calibration="cv"` (*approximate*) sees the others only. Asked are the largest of 0.5, 0.8 and 0.9
-that their number allows, and the one below it. Coverage is an average over domains: those of a set,
-sorted, differ widely. With K domains the largest coverage rests on the largest scores: sets are
-large then.
+Up to {MAX_DOMAINS} domains and {ROWS} rows of each data set are used. Each domain is held out in
+turn, and `calibration="cv"` (*approximate*) uses the others only. The nominal coverages are the
+largest of 0.5, 0.8 and 0.9 that the number of domains allows, and the next smaller one. Coverage is
+an average over domains; the coverages of single domains, which are sorted, differ widely. With K
+domains, the largest possible coverage depends on the largest scores, so that sets are large.
 
 {chr(10).join(sets)}
 
 ## Probabilities on held-out domains
 
-Means over the same held-out domains; calibration errors in ten bins, which few rows make larger.
-"With EM": class shares of the new domain re-estimated without labels (`adapt_class_shares`).
+The table shows means over the same held-out domains. Calibration errors are computed in ten bins;
+they are larger if there are few rows. "With EM": class shares of the new domain are estimated
+without labels (`adapt_class_shares`).
 
 {chr(10).join(probabilities)}
 
 ## Intervals of expected scores
 
-Domains are drawn with replacement, and intervals widened as those of Student's t are; both are
-*approximate*. Scores of domains are drawn from a beta distribution here.
+Intervals are computed by drawing domains with replacement, and widened as those of Student's t
+distribution; both are *approximate*. In this simulation, the scores of domains are drawn from a
+beta distribution.
 
 {chr(10).join(scores)}
 """

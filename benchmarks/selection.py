@@ -1,16 +1,16 @@
-"""Which method holds up on unseen domains when its parameters are chosen on the others.
+"""Compare methods on unseen domains, with parameters chosen on the source domains.
 
-Nested leave-domains-out with the methods of `domainwise evaluate`: every domain is left out in turn
-(in at most ten groups), preprocessing and parameters come from the other domains alone, and every
-held-out domain is scored by itself. Methods learn from at most 1,000 rows, drawn evenly from the
-domains; at most 300 rows of a domain are scored.
+Nested leave-domains-out cross-validation with the methods of `domainwise evaluate`: every domain is
+held out in turn (in at most ten groups), preprocessing and parameters are fitted to the other
+domains only, and every held-out domain is scored separately. Methods are trained on at most 1,000
+rows, drawn evenly from the domains; at most 300 rows of a domain are scored.
 
     python benchmarks/selection.py run development     facies, GvHD, Parkinson's, synthetic
     python benchmarks/selection.py run confirmation    LandMine, oil wells, CyTOF, HIPC: once
-    python benchmarks/selection.py path                a grid of DCMCV beside a single fit
+    python benchmarks/selection.py path                compares a grid of DCMCV with a single fit
     python benchmarks/selection.py report              writes SELECTION.md beside this file
 
-Results go to --out as JSON lines; a run that is started again goes on where it stopped.
+Results are written to --out as JSON lines; a run that is started again continues where it stopped.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ DATA_SETS: dict[str, dict[str, Callable[[], Bunch]]] = {
 
 
 class WithSVM(Method):
-    """A projection judged and followed by a support vector machine instead of a linear head."""
+    """A projection followed by a support vector machine instead of a linear model."""
 
     def make(self, setting: Setting) -> Any:
         return super().make(replace(setting, predictor="svm"))
@@ -87,7 +87,7 @@ WEIGHTS: list[Method] = [
 
 
 def pose(load: Callable[[], Bunch]) -> tuple[Problem, list[tuple[Any, Any]]]:
-    """Rows of a data set, and splits that train on fewer of them than they are scored on."""
+    """Rows of a data set, and splits with fewer training rows than scored rows."""
     bunch = load()
     rng = np.random.default_rng(0)
     kept = []
@@ -111,7 +111,7 @@ def pose(load: Callable[[], Bunch]) -> tuple[Problem, list[tuple[Any, Any]]]:
 
 
 def run(stage: str, out: Path, jobs: int, methods: list[Method]) -> None:
-    """Do what is not in the results yet."""
+    """Run the searches that have no results yet."""
     out.mkdir(parents=True, exist_ok=True)
     for name, load in DATA_SETS[stage].items():
         store = out / f"{name}.jsonl"
@@ -138,7 +138,7 @@ def run(stage: str, out: Path, jobs: int, methods: list[Method]) -> None:
 
 
 def measure_path(out: Path, rounds: int = 3) -> None:
-    """Time five ridges times five weights on one split, beside one fit at the smallest ridge."""
+    """Time five ridges times five weights on one split, and one fit with the smallest ridge."""
     out.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
     candidates = [
@@ -170,7 +170,7 @@ def measure_path(out: Path, rounds: int = 3) -> None:
 
 
 def read(store: Path) -> list[dict[str, Any]]:
-    """Rows of a results file; a line that was cut off when a run was stopped is left out."""
+    """Rows of a results file; an incomplete last line is skipped."""
     rows = []
     for line in store.read_text().splitlines() if store.exists() else []:
         try:
@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("stage", nargs="?", choices=list(DATA_SETS))
     parser.add_argument("--out", type=Path, default=Path("domainwise-results/selection"))
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--methods", help="some of the methods, with commas")
+    parser.add_argument("--methods", help="names of methods, separated by commas")
     arguments = parser.parse_args()
     chosen = COMPARED + WEIGHTS
     if arguments.methods:

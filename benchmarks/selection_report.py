@@ -1,4 +1,4 @@
-"""The study of selection as a page: scores, ranks, and differences to the tuned SVM."""
+"""The report of selection.py: scores, ranks, and differences from the tuned SVM."""
 
 from __future__ import annotations
 
@@ -24,51 +24,54 @@ NAMES = {
 }
 RIVAL = "svm"
 READING = """\
-`InvariantRidge` has the best average rank over the eight sets and `InvariantSVC` the second, before
-COIR and the tuned SVM. `InvariantSVC`, a vote of five machines, loses to the tuned SVM on no set by
-more than one standard error, which was the aim; its gain is small (significant on CyTOF and
-Parkinson's). `InvariantRidge` gains more, two standard errors on LandMine and three on Parkinson's,
-and loses 1.3 on the synthetic set and on HIPC. On Parkinson's a constant beats everything. With
-eight sets the ranks of neighbours cannot be told apart.
+`InvariantRidge` has the best average rank over the eight sets and `InvariantSVC` the second best,
+before COIR and the tuned SVM. `InvariantSVC`, a vote of five models, loses to the tuned SVM on no
+set by more than one standard error, which was the target. Its gain is small (significant on CyTOF
+and Parkinson's). `InvariantRidge` gains more, two standard errors on LandMine and three on
+Parkinson's, and loses 1.3 standard errors on the synthetic set and on HIPC. On Parkinson's, a
+constant prediction is better than all methods. Eight sets are not enough to separate methods with
+similar ranks.
 
-In a projection the price for domains does not pay on these data: DCM at weight 1, the paper's
-problem, loses to the SVM by more than one standard error on six sets; COIR, which ignores domains,
-on HIPC and, just, on facies. Smaller weights lie between. DCMCV, which has COIR in its grid, is
-below it: the weight it finds on a few domains is partly luck.
+In a projection, the domain penalty does not improve scores on these data. DCM with weight 1, as in
+the paper, loses to the SVM by more than one standard error on six sets. COIR, which ignores
+domains, loses on HIPC and, barely, on facies. Smaller weights lie in between. DCMCV, which has COIR
+in its grid, scores worse than COIR: a weight chosen on a few domains is partly chosen by chance.
 
-The default `domain_weight` of DCM is 1, as its signature in the design has it and as the paper's
-problem needs; these figures speak for 0.1 or less. That of the invariant machines is 1 as well:
-`InvariantSVC` above uses it.
+The default `domain_weight` of DCM is 1, as in the paper; these results suggest 0.1 or less. The
+default of the invariant SVMs is 1 as well, and `InvariantSVC` above uses it.
 
-The confirmation sets were run once, with the methods of commit c6e1699. They were not unseen: an
-earlier study of single invariant machines (INVARIANT.md) had used them. Nothing was changed after.
+The confirmation sets were run once, with the methods of commit c6e1699. An earlier study of single
+invariant SVMs (INVARIANT.md) had already used them. Nothing was changed after the run.
 """
 TRIED = """\
-Methods were studied on the development sets, on several draws of their rows, by storing what every
-candidate predicts on held-out domains and comparing ways to choose among them. Those explorations
-are not kept here; what came of them is.
+Methods were studied on the development sets, on several draws of their rows. The predictions of
+every candidate for held-out domains were stored, and rules to choose among them were compared. The
+scripts of these trials are not in the repository. The results were:
 
-- *One winner.* Kernel ridge machines, SVMs, both kernels, all weights: whichever grid is searched,
-  the candidate with the best inner score is no better than a tuned RBF SVM, and a larger grid is
-  worse. Inner scores of five to ten domains do not tell good candidates from lucky ones.
-- *Other rules for one winner*: scores smoothed along alpha, squared errors instead of hits, ranks,
-  greedy ensembles. None helped on more than two of the four sets.
-- *Averages.* The best alpha of every kernel and weight, and the mean of the ten best: better than
-  one winner on every set, better than the SVM on facies, GvHD and Parkinson's, worse by up to a
-  point on the synthetic set, where the hinge loss beats squares. This is `InvariantRidge`.
-- *Votes.* The same with SVMs: mean decision values were uneven, votes of five machines at weight 1
-  were not below the tuned SVM on any of five draws. This is `InvariantSVC` here.
-- *Landmarks.* 500 uniform ones cost `InvariantRidge` a point on GvHD, where one class is rare: it
-  now takes all rows up to 1,000, and k-means++ beyond.
-- *The Laplacian kernel* is what gains on facies; on the synthetic set it loses. Both are offered.
-- *Projections* (COIR, DICA, DCM, DCMCV) keep one direction fewer than there are classes. With a
-  linear head they lose to the SVM on facies; an SVM as head does not bring that back.
+- *A single best candidate.* With kernel ridge models or SVMs, both kernels and all weights, the
+  candidate with the best inner score is not better than a tuned RBF SVM, and a larger grid is
+  worse. Inner scores on five to ten domains do not separate good candidates from lucky ones.
+- *Other rules for a single candidate*: scores smoothed along alpha, squared errors instead of
+  accuracy, ranks, greedy ensembles. None of them improved scores on more than two of the four sets.
+- *Averages.* The best alpha of every kernel and weight, and the mean of the ten best models, is
+  better than a single candidate on every set. It is better than the SVM on facies, GvHD and
+  Parkinson's, and worse by up to one point on the synthetic set, where the hinge loss is better
+  than the squared loss. This is `InvariantRidge`.
+- *Votes.* With SVMs, means of decision values gave mixed results. Votes of five models with weight
+  1 were not worse than the tuned SVM on any of five draws. This is `InvariantSVC` here.
+- *Landmarks.* With 500 uniform landmarks, `InvariantRidge` loses one point on GvHD, where one class
+  is rare. It now uses all rows up to 1,000, and k-means++ for more rows.
+- *The Laplacian kernel* improves scores on facies and worsens them on the synthetic set. Both
+  kernels are in the grid.
+- *Projections* (COIR, DICA, DCM, DCMCV) have one direction fewer than there are classes. With a
+  linear model they lose to the SVM on facies; an SVM instead of the linear model does not change
+  this.
 """
 
 
 @dataclass(frozen=True)
 class DataSetScores:
-    """Scores of every method on every held-out domain of one data set; larger is better."""
+    """Scores of every method on every held-out domain of a data set; larger is better."""
 
     name: str
     measure: str
@@ -116,12 +119,13 @@ def write_report(
 ) -> None:
     """Write the page."""
     lines = [
-        "# Which method holds up on unseen domains",
+        "# Which method scores best on unseen domains",
         "",
-        "Written by `benchmarks/selection.py report`. Nested leave-domains-out: parameters are"
-        " chosen on source domains only, and every held-out domain is scored by itself. Balanced"
-        " accuracy or accuracy, whichever `domainwise evaluate` takes by default; RMSE for"
-        " Parkinson's. At most 1,000 training rows and 300 scored rows per domain.",
+        "Written by `benchmarks/selection.py report`. In nested leave-domains-out "
+        "cross-validation, parameters are chosen on source domains only, and every held-out "
+        "domain is scored separately. The metric is balanced accuracy or accuracy, as `domainwise "
+        "evaluate` chooses by default, and RMSE for Parkinson's. There are at most 1,000 training "
+        "rows, and 300 scored rows per domain.",
         "",
     ]
     for stage, found in stages.items():
@@ -131,14 +135,14 @@ def write_report(
     if len(everything) > 1:
         lines += ["## All sets", "", *_ranks(everything, methods)]
     lines += _weights(everything, weights)
-    lines += ["## Reading", "", READING, "## What was tried", "", TRIED]
+    lines += ["## Conclusions", "", READING, "## Alternatives that were tried", "", TRIED]
     if times:
         lines += [
-            "## What a grid costs",
+            "## Time of a grid search",
             "",
-            "DCMCV scores all ridges and weights of one gamma and one split from the same products."
-            " CPU seconds of one thread, medians of three rounds; 16 features, 2 classes, 10"
-            " domains; a tenth as many rows are projected for scoring.",
+            "DCMCV scores all ridges and weights of one gamma and one split from the same "
+            "products. Times are CPU seconds of one thread, medians of three rounds, with 16 "
+            "features, 2 classes and 10 domains. A tenth as many rows are projected for scoring.",
             "",
             *_table(
                 ["rows", "one fit at ridge 1e-4", "5 ridges × 5 weights", "ratio"],
@@ -165,7 +169,7 @@ def _stage(stage: str, found: Sequence[DataSetScores], methods: Sequence[Method]
         f" {one.measure.removeprefix('neg_').replace('_', ' ')}, {one.seconds:,.0f} s of searches"
         for one in found
     ]
-    lines += ["", "Mean over domains, and the worst domain:", ""]
+    lines += ["", "Mean score over domains, and in brackets the score on the worst domain:", ""]
     lines += _table(
         ["method", *(NAMES[one.name] for one in found)],
         [
@@ -176,8 +180,8 @@ def _stage(stage: str, found: Sequence[DataSetScores], methods: Sequence[Method]
     )
     lines += [
         "",
-        "Difference to the tuned SVM (positive: better than it) ± standard error over domains, and"
-        " p of Wilcoxon's signed-rank test:",
+        "Difference from the tuned SVM (positive: better than the SVM) ± standard error over "
+        "domains, and p-value of Wilcoxon's signed-rank test:",
         "",
     ]
     lines += _table(
@@ -192,7 +196,7 @@ def _stage(stage: str, found: Sequence[DataSetScores], methods: Sequence[Method]
 
 
 def _ranks(found: Sequence[DataSetScores], methods: Sequence[Method]) -> list[str]:
-    """Average ranks over data sets, and where each method is more than one error below the SVM."""
+    """Average ranks over data sets, and losses to the SVM of more than one standard error."""
     shared = [m for m in methods if all(m.key in one.scores for one in found)]
     table = np.array([[one.mean(m.key) for m in shared] for one in found])
     ranking = rank_methods(table, [m.labels[0] for m in shared])
@@ -225,19 +229,19 @@ def _ranks(found: Sequence[DataSetScores], methods: Sequence[Method]) -> list[st
                 "method",
                 "average rank, mean score",
                 "average rank, worst domain",
-                "loses to the SVM by more than one standard error on (errors)",
+                "loses to the SVM by more than one standard error on (loss in standard errors)",
             ],
             rows,
         ),
         "",
-        f"Ranks over {len(found)} data sets, 1 is best.{p} average ranks closer than"
-        f" {ranking.critical_difference:.1f} cannot be told apart at the 5 % level.",
+        f"Ranks over {len(found)} data sets, 1 is best.{p} differences of average ranks below "
+        f"{ranking.critical_difference:.1f} are not significant at the 5 % level.",
         "",
     ]
 
 
 def _weights(found: Sequence[DataSetScores], weights: Sequence[Method]) -> list[str]:
-    """DCM at fixed weights beside COIR, which is DCM without domains."""
+    """DCM with fixed weights, compared with COIR, which is DCM without domains."""
     keys = {"coir": "0 (COIR)", "dcm": "1"}
     keys |= {method.key: method.key.removeprefix("dcm@") for method in weights}
     order = [key for key in ("coir", "dcm@0.01", "dcm@0.1", "dcm", "dcm@10.0") if key in keys]
@@ -253,10 +257,11 @@ def _weights(found: Sequence[DataSetScores], weights: Sequence[Method]) -> list[
             cells.append(f"{one.sign * one.mean(key):.3f} ({gap:+.3f} ± {error:.3f})")
         rows.append([keys[key], *cells, f"{np.mean(ratios):+.2f}" if ratios else ""])
     return [
-        "## The weight of DCM",
+        "## The domain weight of DCM",
         "",
-        "Gamma and ridge searched, linear head. Mean score, and the difference to COIR ± standard"
-        " error (positive: better); last the mean difference in standard errors.",
+        "Gamma and ridge are searched, and a linear model follows the projection. The table shows "
+        "mean scores, and in brackets the difference from COIR ± its standard error (positive: "
+        "better). The last column is the mean difference in standard errors.",
         "",
         *_table(["weight", *(NAMES[one.name] for one in found), "errors, mean"], rows),
         "",

@@ -1,13 +1,13 @@
-"""Sites that keep their rows: what a map that depends on no row costs.
+"""Federated fits: random Fourier features, which do not depend on any row.
 
-Random Fourier features beside Nystrom features on the development sets: accuracy on held-out
-domains, and the error of the kernel. Nothing is tuned: defaults, the median rule for gamma. And one
-second round of a site with a million rows, beside scikit-learn's RBFSampler and its second moment.
+Random Fourier features are compared with Nystrom features on the development sets, by scores on
+held-out domains and by the error of the kernel. All arguments have their defaults. The second round
+of a site with a million rows is compared with scikit-learn's RBFSampler and a second moment.
 
     python benchmarks/sites.py             all parts, then SITES.md beside this file
-    python benchmarks/sites.py maps        one part, then SITES.md from the results there are
+    python benchmarks/sites.py maps        one part, then SITES.md from stored results
     python benchmarks/sites.py --quick     few rows, to see that it works, no files
-    python benchmarks/sites.py --report    SITES.md from the results there are
+    python benchmarks/sites.py --report    SITES.md from stored results
 
 Results are JSON files in ``domainwise-results/sites``, one for each part.
 """
@@ -44,8 +44,11 @@ sys.path[:] = [entry for entry in sys.path if entry != str(HERE)]
 COLUMNS = (500, 1000, 2000)
 MAPS = ("nystroem", "fourier")
 METHODS = {
-    "dcm": "`FastDCM`, then linear discriminant analysis (numbers: ridge regression)",
-    "invariant": "`InvariantFeatures`, then ridge regression (classes: of balanced indicators)",
+    "dcm": "`FastDCM`, then linear discriminant analysis (regression: ridge regression)",
+    "invariant": (
+        "`InvariantFeatures`, then ridge regression (classification: of class "
+        "indicators, with balanced weights)"
+    ),
 }
 #: Loaders of the development sets with their arguments.
 DATA_SETS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -67,7 +70,7 @@ KERNEL_ROWS = 600
 
 
 def maps_of(name: str, rows: int = ROWS, columns: tuple[int, ...] = COLUMNS) -> Result:
-    """Scores of both maps and methods on one data set, and how well they know the kernel."""
+    """Scores of both maps and methods on one data set, and the errors of the kernel."""
     import warnings
 
     import numpy as np
@@ -115,7 +118,7 @@ def _is_classes(y: Any) -> bool:
 
 
 def _score(method: str, asked: dict[str, Any], sources: Any, new: Any) -> float:
-    """Fit a method to sources and judge it on new domains."""
+    """Fit a method to source domains and score it on new domains."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     from sklearn.linear_model import Ridge, RidgeClassifier
     from sklearn.metrics import balanced_accuracy_score, root_mean_squared_error
@@ -173,7 +176,7 @@ def _site_table(rows: int) -> Any:
 
 
 def second_round(rows: int, features: int) -> Result:
-    """Moments of one map, with everything else that a site's file holds, and its size."""
+    """Compute a site file with the moments of one map, and its size."""
     from domainwise import federated
 
     frame = _site_table(rows)
@@ -219,26 +222,26 @@ def maps_part(quick: bool) -> Result:
 
 
 def report_maps(report: Report, found: Result) -> None:
-    """A table for each method, one of the kernel's error, and a sentence about them."""
+    """A table for each method, one for the error of the kernel, and a sentence about them."""
     counts = sorted({int(key.split("|")[2]) for r in found.values() for key in r["scores"]})
     slopes = [
         exponent(counts, [r["errors"][f"fourier|{m}"] for m in counts]) for r in found.values()
     ]
     report.check(
-        f"Fourier features: exponent of the kernel's error over M, median of {len(found)} sets",
+        f"Fourier features: exponent of the kernel error over M, median of {len(found)} sets",
         statistics.median(slopes),
         -0.45,
         form="{:.2f}",
         least=False,
     )
-    report.text("## Fourier features beside Nyström features")
+    report.text("## Fourier features and Nyström features")
     report.text(
-        f"Up to {size(ROWS)} rows of each development set, drawn from its domains alike; domains "
-        f"are left out in {GROUPS} groups, and scores are means over these. Features are "
-        "standardised on the sources, everything else is at its default: an RBF kernel with the "
-        "median rule, uniform landmarks, domain_weight = 1. Nyström features are at most as many "
-        "as there are source rows, with which the method is exact. Balanced accuracy (larger is "
-        "better), or RMSE where it says so (smaller is better)."
+        f"Up to {size(ROWS)} rows are drawn evenly from the domains of each development set. "
+        f"Domains are held out in {GROUPS} groups, and scores are means over these. Features are "
+        "standardized on the source domains. All other settings are defaults: an RBF kernel with "
+        "the median rule, uniform landmarks, `domain_weight=1`. There are at most as many Nyström "
+        "features as source rows; with all rows, the method is exact. Scores are balanced "
+        "accuracy (larger is better), or RMSE if the table says so (smaller is better)."
     )
     header = ["data (rows, domains)", *[f"{m:,}: {kind}" for m in counts for kind in MAPS]]
     for method, title in METHODS.items():
@@ -275,27 +278,27 @@ def _gains(found: Result, method: str, m: int) -> list[float]:
 
 
 def round_part(quick: bool) -> Result:
-    """A second round and scikit-learn's pass, in turn."""
+    """A second round and scikit-learn's pass, one after the other."""
     shape = (50_000, 100) if quick else (SITE_ROWS, SITE_FEATURES)
     points = [{"task": t, "rows": shape[0], "features": shape[1]} for t in ("moments", "sampler")]
     return {point["task"]: run_point(str(Path(__file__)), point) for point in points}
 
 
 def report_round(report: Report, found: Result) -> None:
-    """How the two compare, in time and memory."""
+    """Compare the two in time and memory."""
     ours, theirs = found["moments"], found["sampler"]
     title = f"second round of {size(SITE_ROWS)} rows at M = {size(SITE_FEATURES)}"
     less: dict[str, Any] = {"form": "{:.2f}", "least": False}
     ratio = ours["cpu"] / theirs["cpu"]
     report.check(f"{title}: CPU time over that of `RBFSampler`", ratio, 1.5, **less)
     report.check(f"{title}: GiB, the table included", ours["peak"] / 2**30, 1.0, **less)
-    report.text("## One second round")
+    report.text("## The second round of one site")
     report.text(
-        f"A table of {SITE_COLUMNS} columns of numbers, two classes and four domains. Beside it: "
-        f"`RBFSampler.transform` in blocks of {size(BLOCK)} rows and the sum of `Phi.T @ Phi`, "
-        "without classes, domains, preprocessing or means. One run of each, on a machine that "
-        f"others used as well (load {ours['load']:.1f} and {theirs['load']:.1f} on two cores): the "
-        "seconds of CPU are what to compare."
+        f"The table has {SITE_COLUMNS} numeric columns, two classes and four domains. It is "
+        f"compared with `RBFSampler.transform` in blocks of {size(BLOCK)} rows and the sum of "
+        "`Phi.T @ Phi`, without classes, domains, preprocessing or means. Each was run once, on a "
+        f"busy machine (load averages {ours['load']:.1f} and {theirs['load']:.1f} on two cores), "
+        "so compare CPU seconds."
     )
     report.table(
         ["", "seconds", "seconds of CPU", "peak MiB"],
@@ -304,7 +307,7 @@ def report_round(report: Report, found: Result) -> None:
             for name, r in (("`federated.moments`", ours), ("`RBFSampler`, second moment", theirs))
         ],
     )
-    report.text(f"The site's file is {ours['bytes'] / 1e6:.1f} MB, whatever the number of rows.")
+    report.text(f"The site file has {ours['bytes'] / 1e6:.1f} MB, whatever the number of rows.")
 
 
 #: What each part measures, and how the report tells it.
@@ -315,11 +318,11 @@ PARTS: dict[str, tuple[Callable[[bool], Result], Callable[[Report, Result], None
 
 
 def write_report(folder: Path, path: Path | None) -> None:
-    """Put the parts there are into one file."""
+    """Write all stored parts into one file."""
     report = Report(
-        "Sites that keep their rows",
+        "Federated fits: feature maps and the second round",
         "python benchmarks/sites.py",
-        "Every point ran in a process of its own.",
+        "Every measurement ran in a separate process.",
     )
     for name, (_, tell) in PARTS.items():
         file = folder / f"{name}.json"
