@@ -325,7 +325,7 @@ def test_all_columns_that_cannot_be_used_are_in_one_error(frame):
         ("t.parquet", b"not parquet", "not a Parquet file"),
         ("t.feather", b"not feather", "not a Feather file"),
         ("t.xlsx", b"PK", "not an Excel file"),
-        ("t.ods", b"PK", "use one of .csv"),
+        ("t.ods", b"PK", "Use one of .csv"),
     ],
 )
 def test_files_that_are_no_tables_are_refused(tmp_path, name, content, message):
@@ -510,3 +510,16 @@ def test_a_file_in_two_encodings_is_refused(tmp_path):
         load_table(tmp_path / "t.csv", target="ill", domain="site")
     table = load_table(tmp_path / "t.csv", target="ill", domain="site", encoding="cp1252")
     assert "KÃ¶ln" in table.domains
+
+
+def test_a_column_may_be_called_self_and_rows_may_share_an_index():
+    n = 40
+    frame = pandas.DataFrame({"self": np.arange(n) % 7 + 0.5, "site": ["A", "B"] * 20})
+    frame["dose"] = [f"{i % 9},5" if i % 5 else "NA" for i in range(n)]
+    frame["ill"] = ["no", "yes", "yes", "no"] * 10
+    expected = check_table(frame, target="ill", domain="site")
+    assert expected.schema.numeric == ("self", "dose")
+    same_index = frame.set_axis([0] * n, axis=0)
+    table = check_table(same_index, target="ill", domain="site")
+    pandas.testing.assert_frame_equal(table.X, expected.X)
+    pandas.testing.assert_frame_equal(table.schema.prepare(same_index), expected.X)

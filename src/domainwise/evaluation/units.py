@@ -243,21 +243,21 @@ def _signs(
     strength = np.maximum((usual**2).sum(axis=1), 1e-12)
     along = (correlations * usual).sum(axis=2) / strength
     for number, d in enumerate(large):
-        own, others = correlations[number], np.delete(along, number, axis=0)
+        current, others = correlations[number], np.delete(along, number, axis=0)
         variance = others.var(axis=0, ddof=1) * (1 + 1 / len(others))
         error = np.sqrt(variance + 1 / ((len(rows[d]) - 3) * strength))
         for _ in quantities:
-            score = (own * usual).sum(axis=1) / strength
+            score = (current * usual).sum(axis=1) / strength
             score[0] = 1.0  # the sign of the target is right
             worst = int(np.argmin(score))
             z = (others[:, worst].mean() - score[worst]) / error[worst]
             if score[worst] > -0.5 or 2 * t.sf(z, len(others) - 1) > alarm:
                 break
             j = int(np.argmax(np.abs(usual[worst])))
-            ends = own[worst, [j]], usual[worst, [j]]
+            ends = current[worst, [j]], usual[worst, [j]]
             yield Shift("sign", places[worst], [d], *ends, partner=places[j])
-            own[worst] *= -1
-            own[:, worst] *= -1
+            current[worst] *= -1
+            current[:, worst] *= -1
 
 
 def _correlations(X: Array) -> Array:

@@ -329,12 +329,12 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return np.zeros(n, dtype=np.intp)
         counts = np.bincount(labels.codes)
         largest = np.argsort(-counts, kind="stable")[:MOST_SOURCES]
-        own = np.sort(largest[counts[largest] >= LEAST_ROWS])
-        others = n - counts[own].sum()
-        pool = bool(others >= LEAST_ROWS or not len(own))
-        self.sources_ = [str(labels.names[i]) for i in own] + [POOLED] * pool
-        place = np.full(len(counts), len(own) if pool else -1)
-        place[own] = np.arange(len(own))
+        separate = np.sort(largest[counts[largest] >= LEAST_ROWS])
+        n_separate, n_others = len(separate), n - counts[separate].sum()
+        pool = bool(n_others >= LEAST_ROWS or not n_separate)
+        self.sources_ = [str(labels.names[i]) for i in separate] + [POOLED] * pool
+        place = np.full(len(counts), n_separate if pool else -1)
+        place[separate] = np.arange(n_separate)
         return np.asarray(place[labels.codes])
 
     def _draw_landmarks(self, Z: Array, counts: Array) -> Array:

@@ -118,16 +118,15 @@ def decimal_marks(
     names: Sequence[str],
     mark: str | None = None,
     *,
-    known: Mapping[str, str] | None = None,
+    earlier: Mapping[str, str] | None = None,
     usual: str | None = None,
 ) -> dict[str, str]:
     """Detect the decimal mark of columns of text; ambiguous ones are left out.
 
-    It is the ``mark`` that the user named, or ``known`` from earlier pieces of the table, or
-    follows from the column's cells, or from the other columns if they agree, or was ``usual`` in
-    earlier tables.
+    It is the ``mark`` that the user named, or that of ``earlier`` pieces of the table, or follows
+    from the column's cells, or from the other columns if they agree, or was ``usual`` before.
     """
-    marks = dict(known or {})
+    marks = dict(earlier or {})
     ambiguous = {}
     texts = [name for name in names if name not in marks and is_text(frame[name])]
     if {mark, usual, *marks.values()} <= {None, "."} and not any(

@@ -25,19 +25,15 @@ SEPARATORS = (",", "\t", ";", "|")
 #: name is taken.
 ROW_NUMBERS = "Unnamed: 0"
 #: Lines that decide between separators, and bytes read at a time.
-LOOKED_AT, BLOCK = 20, 2**22
+HEADER_LINES, BLOCK = 20, 2**22
 #: Three neighbours beyond ASCII, or bytes without a meaning: not the Western letters of cp1252.
 NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x81\x8d\x8f\x90\x9d]")
 _OTHER_KINDS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or zip", ".xlsx")}
 _OTHER_KINDS |= {b"\x1f\x8b\x08" + flag: ("a gzip", ".csv.gz") for flag in (b"\0", b"\x08")}
-
-
-BYTE_ORDER_MARKS = (
-    codecs.BOM_UTF32_LE,
-    codecs.BOM_UTF32_BE,
-    codecs.BOM_UTF16_LE,
-    codecs.BOM_UTF16_BE,
-)
+BYTE_ORDER_MARKS = {
+    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+}
 
 
 @dataclass(frozen=True)
@@ -58,55 +54,54 @@ class CsvFile:
         import pyarrow
         from pyarrow import csv as arrow_csv
 
-        wrong: list[Any] = []
+        invalid: list[Any] = []
 
         def refuse(row: Any) -> str:
-            wrong.append(row)
+            invalid.append(row)
             return "error"
 
-        # The last column shows whether an unclosed quotation mark contains the lines after it.
-        wanted = list(dict.fromkeys([*columns, self.names[-1]]))
-        options = dict(
-            read_options=arrow_csv.ReadOptions(
-                column_names=self.names,
-                skip_rows=self.n_lines,
-                encoding=self.encoding,
-                use_threads=False,
-                block_size=BLOCK if self.data is None else min(len(self.data) + 1, 2**30),
-            ),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=self.separator, newlines_in_values=True, invalid_row_handler=refuse
-            ),
-            convert_options=arrow_csv.ConvertOptions(
-                include_columns=wanted,
-                column_types=dict.fromkeys(self.names, pyarrow.string()),
-                strings_can_be_null=True,
-                null_values=[""],
-            ),
+        reading = arrow_csv.ReadOptions(
+            column_names=self.names,
+            skip_rows=self.n_lines,
+            encoding=self.encoding,
+            use_threads=False,
+            block_size=BLOCK if self.data is None else min(len(self.data) + 1, 2**30),
+        )
+        parsing = arrow_csv.ParseOptions(
+            delimiter=self.separator, newlines_in_values=True, invalid_row_handler=refuse
+        )
+        conversion = arrow_csv.ConvertOptions(
+            # The last column shows whether an unclosed quotation mark contains the lines after it.
+            include_columns=list(dict.fromkeys([*columns, self.names[-1]])),
+            column_types=dict.fromkeys(self.names, pyarrow.string()),
+            strings_can_be_null=True,
+            null_values=[""],
         )
         last = None
         try:
             with _open(self.path) if self.data is None else io.BytesIO(self.data) as file:
-                for batch in arrow_csv.open_csv(file, **options):
+                for batch in arrow_csv.open_csv(file, reading, parsing, conversion):
                     if batch.num_rows:
                         last = batch.column(self.names[-1])[-1].as_py()
                     yield batch.select(columns)
         except UnicodeDecodeError as error:
-            raise TableError(f"{self.path} is not {self.encoding}: {error}") from None
+            text = f"{self.path} is not {self.encoding}: {error}. Name its encoding with "
+            raise TableError(text, Argument("encoding", "cp1252")) from None
         except (OSError, EOFError) as error:
-            raise TableError(f"{self.path} is damaged: {error}") from None
+            raise TableError(f"{self.path} is damaged: {error}. Export or copy it again") from None
         except pyarrow.ArrowInvalid as error:
-            if not wrong:
+            if not invalid:
                 reason = str(error).splitlines()[0]
                 raise TableError(f"{self.path} is not a CSV file: {reason}") from None
-            row = wrong[0]
+            row = invalid[0]
             raise TableError(
                 f"{self.path}, line {row.number}: {row.actual_columns} fields, but the first line "
                 f"names {len(self.names)} columns. Correct {row.text[:80]!r} (text that contains "
                 f"{self.separator!r} needs double quotes around it)"
             ) from None
         if self.odd_quotes and last is not None and "\n" in last:
-            raise TableError(f"{self.path}: a quotation mark is never closed, near {last[:40]!r}")
+            where = f"{self.path}, near {last[:40]!r}"
+            raise TableError(f"{where}: a quotation mark is never closed. Close or remove it")
 
 
 def open_csv(
@@ -123,9 +118,8 @@ def open_csv(
             encoding = {"utf-8": "utf-8-sig"}.get(codecs.lookup(encoding).name, encoding)
             "".encode(encoding)
         except LookupError:
-            raise TableError(
-                Argument("encoding", encoding), " is unknown; use utf-8, cp1252, …"
-            ) from None
+            named = Argument("encoding", encoding)
+            raise TableError(named, " is unknown; use utf-8, cp1252, …") from None
     try:
         with _open(path) as file:
             data = file.read() if read == "all" else None
@@ -136,7 +130,8 @@ def open_csv(
             names, separator, n_lines = _header(text, path)
             text.detach()
     except UnicodeDecodeError as error:
-        raise TableError(f"{path} is not {error.encoding}: {error}") from None
+        reason = f"{path} is not {error.encoding}: {error}. Name its encoding with "
+        raise TableError(reason, Argument("encoding", "cp1252")) from None
     except (OSError, EOFError) as error:
         raise TableError(f"{path} cannot be read: {error}") from None
     encoding = "utf8" if detected == "utf-8-sig" else detected  # pyarrow skips the mark of UTF-8
@@ -150,59 +145,51 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _scan(
-    file: IO[bytes], path: Path, given: str | None, fallback: str | None, to_end: bool
+    file: IO[bytes], path: Path, encoding: str | None, fallback: str | None, to_end: bool
 ) -> tuple[str, bool, tuple[str, ...]]:
     """Encoding, whether quotation marks are odd, and notes, from all bytes."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    utf8, foreign, zeros, quotes, start = True, False, False, 0, b""
-    partial, number = b"", 0  # the line that a block cuts off, and lines before it
-    lines: dict[bool, int] = {}  # first line beyond ASCII that is UTF-8, and first that is not
+    utf8, western, zeros, quotes, start = True, True, False, 0, b""
     while block := file.read(BLOCK):
         start = start or block[:4]
         quotes += block.count(b'"')
         zeros |= b"\0" in block
         utf8 = utf8 and _decodes(decoder, block)
-        foreign = foreign or (not utf8 and NOT_WESTERN.search(block) is not None)
-        if given is None and len(lines) < 2 and not (partial + block).isascii():
-            *whole, partial = (partial + block).split(b"\n")
-            for place, line in enumerate([*whole, partial] if len(block) < BLOCK else whole, 1):
-                if not line.isascii():
-                    is_utf8 = _decodes(codecs.getincrementaldecoder("utf-8")(), line, final=True)
-                    lines.setdefault(is_utf8, number + place)
-            number += len(whole)
-        else:
-            partial, number = b"", number + block.count(b"\n")
+        western = western and (utf8 or NOT_WESTERN.search(block) is None)
         if not to_end:
             break
     if start in _OTHER_KINDS:
         kind, ending = _OTHER_KINDS[start]
         raise TableError(f"{path} is {kind} file: give it a name that ends in {ending}")
-    odd = bool(quotes % 2)
-    if given is not None:
-        return given, odd, ()
-    for size, encoding in ((4, "utf-32"), (2, "utf-16")):
-        if start[:size] in BYTE_ORDER_MARKS:
-            return encoding, odd, ()
+    marked = [name for name, marks in BYTE_ORDER_MARKS.items() if start.startswith(marks)]
+    if encoding or marked:
+        return encoding or marked[0], bool(quotes % 2), ()
     if zeros:
-        raise TableError(
-            f"{path} holds zero bytes: it is damaged, or name its ",
-            Argument("encoding", "utf-16-le"),
-        )
+        remedy = Argument("encoding", "utf-16-le")
+        raise TableError(f"{path} holds zero bytes: it is damaged, or name its ", remedy)
     if utf8:
-        return "utf-8-sig", odd, ()
-    if len(lines) == 2:
-        raise TableError(
-            f"{path} mixes encodings: line {lines[True]} is UTF-8, line {lines[False]} is not. "
-            "Convert the file to UTF-8, or read all of it by one encoding with ",
-            Argument("encoding", "cp1252"),
-        )
-    if fallback is None and foreign:
-        raise TableError(
-            f"{path} is not UTF-8, and its encoding is not clear. Name it, for example ",
-            Argument("encoding", "cp1251"),
-        )
+        return "utf-8-sig", bool(quotes % 2), ()
+    file.seek(0)
+    lines: IO[bytes] = file
+    if not to_end:
+        block = file.read(BLOCK)
+        lines = io.BytesIO(block[: block.rfind(b"\n") + 1] if len(block) == BLOCK else block)
+    first: dict[bool, int] = {}  # line beyond ASCII that is UTF-8, and one that is not
+    for number, line in enumerate(lines, 1):
+        if not line.isascii():
+            is_utf8 = _decodes(codecs.getincrementaldecoder("utf-8")(), line, final=True)
+            first.setdefault(is_utf8, number)
+            if len(first) == 2:
+                raise TableError(
+                    f"{path} mixes encodings: line {first[True]} is UTF-8, line {first[False]} is "
+                    "not. Convert the file to UTF-8, or read all of it by one encoding with ",
+                    Argument("encoding", "cp1252"),
+                )
+    if fallback is None and not western:
+        text = f"{path} is not UTF-8, and its encoding is not clear. Name it, for example "
+        raise TableError(text, Argument("encoding", "cp1251"))
     guess = fallback or "cp1252"
-    return guess, odd, (f"{path.name} is not UTF-8 and was read as {guess}",)
+    return guess, bool(quotes % 2), (f"{path.name} is not UTF-8 and was read as {guess}",)
 
 
 def _decodes(decoder: codecs.IncrementalDecoder, part: bytes, final: bool = False) -> bool:
@@ -222,10 +209,10 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
             lines.append(line)
         elif not lines:
             blank += 1
-        if len(lines) == LOOKED_AT:
+        if len(lines) == HEADER_LINES:
             break
     if not lines:
-        raise TableError(f"{path} is empty")
+        raise TableError(f"{path} is empty. Name a file with column names and rows")
     limit = csv.field_size_limit(max(map(len, lines)) + 1)  # the wrong mark makes a line one field
     try:
         rows = {mark: list(csv.reader(lines, delimiter=mark)) for mark in SEPARATORS}

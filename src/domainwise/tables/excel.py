@@ -10,9 +10,8 @@ import re
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from xml.etree import ElementTree
 
 from domainwise.tables.csv_files import row_numbers_name
@@ -34,42 +33,6 @@ VALUE = re.compile(rb"<(?:\w+:)?v>([^<]{1,20})<")
 DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, RuntimeError)
 
 
-@dataclass
-class _Cells:
-    """The area that the cells of a sheet span, by their addresses, and its error values."""
-
-    n: int = 0
-    columns: set[bytes] = field(default_factory=set)
-    rows: set[int] = field(default_factory=set)
-    errors: dict[tuple[int, int], str] = field(default_factory=dict)
-
-    def add(self, text: bytes) -> None:
-        """Read the cells of a part of the sheet."""
-        cells = CELL.findall(text)
-        self.n += len(cells)
-        self.columns |= {column for column, _ in cells}
-        rows = self.rows | {int(row) for _, row in cells}
-        self.rows = {min(rows), max(rows)} if rows else rows
-        for attributes, content in ERROR.findall(text) if b'"e"' in text or b"'e'" in text else ():
-            place, value = re.search(_PLACE, attributes), VALUE.search(content)
-            if place is not None and value is not None:
-                row, column = int(place[2]) - 1, _column_number(place[1])
-                self.errors[row, column] = value[1].decode("ascii", "replace")
-
-    def check(self, where: str) -> None:
-        """Refuse a few cells that are far apart."""
-        if not self.n:
-            return
-        columns = sorted(map(_column_number, self.columns))
-        height = max(self.rows) - min(self.rows) + 1
-        width = columns[-1] - columns[0] + 1
-        if height * width > max(MAX_AREA, FILLED * self.n):
-            raise TableError(
-                f"{where} has {self.n:,} cells, spread over {height:,} rows and {width:,} "
-                "columns. Delete the cells that lie far from the table, or save it as CSV"
-            )
-
-
 def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     """The first sheet of a workbook that is not empty, and notes about what was skipped."""
     try:
@@ -77,7 +40,7 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     except ModuleNotFoundError:
         raise ImportError('Excel files need an extra: pip install "domainwise[excel]"') from None
     try:
-        contents = _checked_contents(path)
+        errors = _error_values(path)
         book = CalamineWorkbook.from_path(path)
         sheets = [book.get_sheet_by_name(name) for name in book.sheet_names]
         full = [sheet for sheet in sheets if sheet.height]
@@ -87,9 +50,9 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     except (*DAMAGED, CalamineError, ElementTree.ParseError) as error:
         raise TableError(f"{path} is damaged or not an Excel file: {error}") from None
     if not full:
-        raise TableError(f"{path} is empty")
+        raise TableError(f"{path} is empty. Name a workbook with column names and rows")
     sheet, (top, left) = full[0].name, full[0].start or (0, 0)
-    for (row, column), value in contents[sheet].errors.items():
+    for (row, column), value in errors[sheet].items():
         rows[row - top][column - left] = value
     header = _header_row(rows)
     names = [str(name) for name in rows[header]]
@@ -99,10 +62,8 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
             "columns in the first row of the table"
         )
     names[0] = names[0] or row_numbers_name(names[1:])
-    columns = [[_excel_cell(row[i]) for row in rows[header + 1 :]] for i in range(len(names))]
-    pandas = import_pandas()
-    frame = pandas.concat([pandas.Series(cells, dtype=object) for cells in columns], axis=1)
-    frame.columns = names
+    rows = [[_excel_cell(cell) for cell in row] for row in rows[header + 1 :]]
+    frame = import_pandas().DataFrame(rows, columns=names, dtype=object)
     notes = []
     if header:
         notes.append(f"of {path.name}, the {header} rows above the column names were skipped")
@@ -112,48 +73,68 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     return frame.infer_objects(), tuple(notes)
 
 
-def _checked_contents(path: Path) -> dict[str, _Cells]:
-    """Check sizes of a workbook, and return the cells of its sheets by name."""
+def _error_values(path: Path) -> dict[str, dict[tuple[int, int], str]]:
+    """Check the sizes of a workbook, and return its error values by sheet, row and column."""
     with zipfile.ZipFile(path) as archive:
-        size = sum(part.file_size for part in archive.infolist())
+        parts = archive.infolist()
+        size = sum(part.file_size for part in parts)
         if size > MAX_UNPACKED:
             raise TableError(
                 f"{path} unpacks to {size / 1e9:.1f} GB, and {MAX_UNPACKED / 1e9:.1f} GB are "
                 "allowed. Save the sheet as CSV or Parquet"
             )
-        book, links = (
-            _xml(archive, f"xl/{name}") for name in ("workbook.xml", "_rels/workbook.xml.rels")
-        )
-        parts = {link.get("Id"): str(link.get("Target")) for link in links}
-        contents, scanned = {}, set()
+        contents = []
+        for name in ("xl/workbook.xml", "xl/_rels/workbook.xml.rels"):
+            if archive.getinfo(name).file_size > MAX_CONTENTS:
+                raise ValueError(f"{name} is too long")
+            contents.append(ElementTree.fromstring(archive.read(name)))
+        book, links = contents
+        targets = {link.get("Id"): str(link.get("Target")) for link in links}
+        errors, scanned = {}, set()
         for sheet in book.findall(".//{*}sheet"):
-            key = next(value for name, value in sheet.items() if name.endswith("}id"))
-            target = parts[key]
+            target = targets[next(v for name, v in sheet.items() if name.endswith("}id"))]
             member = target[1:] if target.startswith("/") else f"xl/{target}"
-            cells = contents[str(sheet.get("name"))] = _Cells()
+            where = f"{path}: sheet {sheet.get('name')!r}"
             with archive.open(member) as stream:
-                partial = b""
-                while block := stream.read(BLOCK):
-                    text = partial + block
-                    # A cell that is cut off is read with the next block.
-                    end = max(text.rfind(b"<c "), text.rfind(b":c "), len(text) - BLOCK)
-                    end = text.rfind(b"<", 0, end + 1) if end > 0 else 0
-                    cells.add(text[:end])
-                    partial = text[end:]
-                cells.add(partial)
-            cells.check(f"{path}: sheet {sheet.get('name')!r}")
+                errors[str(sheet.get("name"))] = _scan_sheet(stream, where)
             scanned.add(member)
-        for part in archive.infolist():  # reading fails if a part is longer than it declares
+        for part in parts:  # reading fails if a part is longer than it declares
             with archive.open(part) as stream:
                 while part.filename not in scanned and stream.read(BLOCK):
                     pass
-    return contents
+    return errors
 
 
-def _xml(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
-    if archive.getinfo(name).file_size > MAX_CONTENTS:
-        raise ValueError(f"{name} is too long")
-    return ElementTree.fromstring(archive.read(name))
+def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
+    """Error values by row and column; refuse a few cells that are far apart."""
+    n, columns, rows, errors = 0, set(), set(), {}
+    partial, block = b"", b"first"
+    while block:
+        block = stream.read(BLOCK)
+        text = partial + block
+        end = len(text)
+        if block:  # a cell that is cut off is read with the next block
+            end = max(text.rfind(b"<c "), text.rfind(b":c "), len(text) - BLOCK)
+            end = text.rfind(b"<", 0, end + 1) if end > 0 else 0
+        text, partial = text[:end], text[end:]
+        cells = CELL.findall(text)
+        n += len(cells)
+        columns |= {column for column, _ in cells}
+        rows |= {int(row) for _, row in cells}
+        rows = {min(rows), max(rows)} if rows else rows
+        for attributes, content in ERROR.findall(text) if b'"e"' in text or b"'e'" in text else ():
+            place, value = re.search(_PLACE, attributes), VALUE.search(content)
+            if place is not None and value is not None:
+                row, column = int(place[2]) - 1, _column_number(place[1])
+                errors[row, column] = value[1].decode("ascii", "replace")
+    numbers = sorted(map(_column_number, columns)) or [0]
+    height, width = max(rows, default=0) - min(rows, default=0) + 1, numbers[-1] - numbers[0] + 1
+    if height * width > max(MAX_AREA, FILLED * n):
+        raise TableError(
+            f"{where} has {n:,} cells, spread over {height:,} rows and {width:,} columns. Delete "
+            "the cells that lie far from the table, or save it as CSV"
+        )
+    return errors
 
 
 def _column_number(letters: bytes) -> int:

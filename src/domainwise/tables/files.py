@@ -47,7 +47,7 @@ class OpenTable:
 
     def frames(self, columns: Sequence[str], rows: int | None = None) -> Iterator[Any]:
         """Read columns as data frames of ``rows`` rows, or as one; cells of a CSV file are text."""
-        columns, n_rows = list(columns), 0
+        columns, empty = list(columns), True
         if self.kind == "excel":
             step = rows or max(1, len(self.source))
             frames = (self.source[i : i + step] for i in range(0, len(self.source), step))
@@ -57,12 +57,11 @@ class OpenTable:
             pieces = (arrow_frame(table, columns, {}) for table in sized(batches, rows))
         else:
             pieces = arrow_pieces(self.path, self.kind, columns, rows)
-        for frame in pieces:
-            n_rows += len(frame)
-            if len(frame):
-                yield frame
-        if not n_rows:
-            raise TableError(f"{self.path} has column names but no rows")
+        for frame in filter(len, pieces):
+            empty = False
+            yield frame
+        if empty:
+            raise TableError(f"{self.path} has column names but no rows. Name a table with rows")
 
 
 def open_table(
@@ -72,14 +71,13 @@ def open_table(
     import_pandas()
     path = Path(path)
     if not path.exists():
-        raise TableError(f"{path}: no such file")
+        raise TableError(f"{path}: no such file or folder. Check the path")
     if path.is_dir() and not parquet_files(path):
-        raise TableError(f"{path} is a folder without Parquet files; name a file")
+        raise TableError(f"{path} is a folder without Parquet files. Name a file")
     if path.is_file() and path.stat().st_size == 0:
-        raise TableError(f"{path} is empty")
-    kind = existing_format(path)
+        raise TableError(f"{path} is empty. Name a file with column names and rows")
+    kind, source = existing_format(path), None
     notes: tuple[str, ...] = ()
-    source: Any = None
     with arrow_errors(path, kind):
         if kind == "csv":
             source = open_csv(path, encoding, fallback=fallback, read=read)
@@ -88,7 +86,10 @@ def open_table(
             source, notes = read_excel(path)
             names = list(source.columns)
         else:
-            names = arrow_names(path, kind)
+            first = parquet_files(path)[0]
+            keys = folder_keys(first.as_posix(), path.as_posix())
+            stored = _dataset(first, kind).schema.names
+            names = [name for name in (*stored, *keys) if not _is_index(name)]
     double = [name for name, count in Counter(names).items() if count > 1]
     if double:
         raise TableError(
@@ -109,7 +110,7 @@ def table_format(path: str | Path, formats: dict[str, str] = READ_FORMATS) -> st
         if name.endswith(ending):
             return kind
     raise TableError(
-        f"{path}: the format is not known from its ending; use one of {', '.join(formats)}"
+        f"{path}: the format is not known from its ending. Use one of {', '.join(formats)}"
     )
 
 
@@ -144,8 +145,9 @@ def read_table(
     Raises TableError if the file is missing, empty, ragged, of unknown encoding, damaged, or names
     a column twice.
     """
-    options: dict[str, Any] = {"decimal": decimal, "encoding": encoding, "na": na}
-    (frame,) = iter_table(path, columns=columns, labels=labels, **options)
+    (frame,) = iter_table(
+        path, columns=columns, labels=labels, decimal=decimal, encoding=encoding, na=na
+    )
     return frame
 
 
@@ -169,9 +171,8 @@ def iter_table(
     all as one. ``usual`` are decimal mark and encoding of earlier tables, used if the file is
     ambiguous.
     """
-    table = open_table(
-        path, encoding=encoding, fallback=usual[1], read="all" if rows is None else "pieces"
-    )
+    read = "all" if rows is None else "pieces"
+    table = open_table(path, encoding=encoding, fallback=usual[1], read=read)
     for note in table.notes:
         warn_caller(note)
     columns = table.names if columns is None else columns
@@ -180,7 +181,7 @@ def iter_table(
         free = [name for name in frame.columns if name not in labels and name not in text]
         for name in frame.columns:
             frame[name] = without(frame[name], na, words=name not in labels)
-        marks |= decimal_marks(frame, free, decimal, known=marks, usual=usual[0])
+        marks |= decimal_marks(frame, free, decimal, earlier=marks, usual=usual[0])
         for name in free:
             frame[name] = typed_numbers(with_points(frame[name], marks.get(name)))
         yield frame
@@ -239,14 +240,13 @@ def arrow_frame(
     table = table.select([name for name in columns if name not in keys])
     for i, column in enumerate(table.schema):
         if pyarrow.types.is_decimal(column.type):
-            table = table.set_column(i, column.name, table.column(i).cast(pyarrow.float64()))
+            table = table.set_column(i, column.name, table[i].cast(pyarrow.float64()))
     whole = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.uint64(): pandas.UInt64Dtype()}
     frame = table.to_pandas(
         ignore_metadata=True, use_threads=False, types_mapper=whole.get if exact else None
     )
-    for name in columns:
-        if name in keys:
-            frame[name] = keys[name]
+    for name, value in keys.items():
+        frame[name] = value
     return frame[columns]
 
 
@@ -254,18 +254,8 @@ def parquet_files(path: Path) -> list[Path]:
     """The file itself, or the files of a folder in the order of their names."""
     if not path.is_dir():
         return [path]
-    return sorted(
-        (p for p in path.rglob("*") if is_data_file(p.as_posix()) and p.is_file()),
-        key=Path.as_posix,
-    )
-
-
-def arrow_names(path: Path, kind: str) -> list[str]:
-    """Columns of a file or of the first of a folder, and those in the names of folders."""
-    first = parquet_files(path)[0]
-    names = _dataset(first, kind).schema.names
-    names = [*names, *folder_keys(first.as_posix(), path.as_posix())]
-    return [name for name in names if not _is_index(name)]
+    files = (p for p in path.rglob("*") if is_data_file(p.as_posix()) and p.is_file())
+    return sorted(files, key=Path.as_posix)
 
 
 def _dataset(path: Path, kind: str) -> Any:
@@ -346,34 +336,31 @@ class TableWriter:
     def write(self, frame: Any) -> None:
         """Append the rows of a data frame."""
         if self._kind == "csv":
+            name = self._path.name.lower()
             if self._file is None:
-                opened = gzip.open if self._path.name.lower().endswith(".gz") else open
+                opened = gzip.open if name.endswith(".gz") else open
                 self._file = opened(self._path, "wt", encoding="utf-8", newline="")
-            separator = "\t" if ".tsv" in self._path.name.lower() else ","
+            separator = "\t" if ".tsv" in name else ","
             frame.to_csv(self._file, index=False, header=self.n_rows == 0, sep=separator)
         else:
-            self._write_arrow(frame)
+            import pyarrow
+            from pyarrow import parquet
+
+            # The types of the first piece hold for all: a piece without values has none of its own.
+            table = pyarrow.Table.from_pandas(frame, schema=self.schema, preserve_index=False)
+            if self._file is None:
+                self.schema = table.schema.remove_metadata()
+                open_file = (
+                    parquet.ParquetWriter if self._kind == "parquet" else pyarrow.ipc.new_file
+                )
+                self._file = open_file(str(self._path), self.schema)
+            self._file.write_table(table.cast(self.schema))
         self.n_rows += len(frame)
 
     def close(self) -> None:
         """Finish the file."""
         if self._file is not None:
             self._file.close()
-
-    def _write_arrow(self, frame: Any) -> None:
-        import pyarrow
-
-        # The types of the first piece hold for all: a piece without values has none of its own.
-        table = pyarrow.Table.from_pandas(frame, schema=self.schema, preserve_index=False)
-        if self._file is None:
-            self.schema = table.schema.remove_metadata()
-            if self._kind == "parquet":
-                from pyarrow import parquet
-
-                self._file = parquet.ParquetWriter(self._path, self.schema)
-            else:
-                self._file = pyarrow.ipc.new_file(str(self._path), self.schema)
-        self._file.write_table(table.cast(self.schema))
 
 
 @contextmanager

@@ -81,6 +81,7 @@ class Schema:
         """
         require_columns(self.features, list(frame.columns), "the table")
         pandas = import_pandas()
+        frame = frame if frame.index.is_unique else frame.reset_index(drop=True)
         raw = {name: cells.without(frame[name], self.na) for name in self.features}
         marks = cells.decimal_marks(raw, self.numeric)
         columns = {}
@@ -239,24 +240,24 @@ def check_table(
     columns = [*chosen, target, domain]
     notes = _row_numbers(names, [*columns, *drop])
     na = tuple(str(word) for word in na)
-    frame = frame[columns].assign(
-        **{name: cells.without(frame[name], na, words=name != domain) for name in columns}
+    frame = import_pandas().DataFrame(
+        {name: cells.without(frame[name], na, words=name != domain) for name in columns}
     )
     marks = cells.decimal_marks(frame, [*chosen, target], decimal)
     frame[target] = target_column(frame[target], marks.get(target))
     for name, role in ((target, "target"), (domain, "domain")):
         missing = int(frame[name].isna().sum())
         if missing == len(frame):
-            raise TableError(f"the {role} column {name!r} has no values")
+            raise TableError(f"the {role} column {name!r} has no values. Name another column")
         if missing:
             notes.append(f"{missing} of {len(frame)} rows have no {role} and are left out")
             frame = frame[frame[name].notna()]
     domains = cells.as_labels(frame[domain])
     if drop_domains:
-        kept = _domains_to_keep(domains, drop_domains, where)
-        frame, domains = frame[kept], domains[kept]
+        keep = _domains_to_keep(domains, drop_domains, where)
+        frame, domains = frame[keep], domains[keep]
     if not len(frame):
-        raise TableError(f"{where}: no row has both a target and a domain")
+        raise TableError(f"{where}: no row has both a target and a domain. Name other columns")
     task = task_of(frame[target], task)
     y = target_values(frame[target], task, notes)
     if several:
@@ -303,7 +304,7 @@ def choose_features(
     mentioned = [*(features or ()), *(drop or ())]
     require_columns([target, domain, *mentioned], names, where)
     if target == domain:
-        raise TableError(f"target and domain are the same column, {target!r}")
+        raise TableError(f"target and domain are the same column, {target!r}. Name two columns")
     if clash := {target, domain}.intersection(mentioned):
         raise TableError(
             f"{describe_names(clash)} cannot be a feature, nor left out: it is the target or domain"
@@ -318,11 +319,11 @@ def choose_features(
 
 
 def named_frame(frame: Any) -> Any:
-    """Return a data frame of any library as one of pandas whose column names are strings."""
+    """Return a data frame of any library as one of pandas, with text as names, without an index."""
     frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
     if not hasattr(frame, "set_axis") or frame.ndim != 2:
         raise TableError(f"a data frame is needed, got {type(frame).__name__}")
-    return frame.set_axis([str(name) for name in frame.columns], axis=1)
+    return frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
 
 
 def require_columns(
@@ -411,7 +412,7 @@ def feature_schema(
         date_parts=tuple(dates) if date_columns else (),
         reference=latest,
     )
-    return schema, frame.assign(**typed)
+    return schema, import_pandas().DataFrame({**frame, **typed})
 
 
 def target_column(column: Any, mark: str | None) -> Any:
@@ -453,7 +454,7 @@ def target_values(target: Any, task: str, notes: list[str]) -> Array:
             raise TableError(f"{name} holds text: use ", remedy, ", or a numeric column")
         y = cells.as_numbers(target, str(target.name))
         if np.all(y == y[0]):
-            raise TableError(f"{name} has one value only, {y[0]:g}: nothing to learn")
+            raise TableError(f"{name} has one value only, {y[0]:g}. Name another column")
         return y
     refuse_quantities(target)
     if cells.is_numeric(target):
@@ -461,7 +462,7 @@ def target_values(target: Any, task: str, notes: list[str]) -> Array:
     y = cells.as_labels(target)
     classes = np.unique(y)
     if len(classes) < 2:
-        raise TableError(f"{name} has one class only, {classes[0]!s}: two are needed")
+        raise TableError(f"{name} has one class only, {classes[0]!s}, and two are needed")
     if len(classes) > max(MAX_CLASSES, len(y) // 3):
         remedy = Argument("task", "regression")
         text = f"{name} has {len(classes)} classes in {len(y)} rows: use "
@@ -501,8 +502,8 @@ def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[s
     labels, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
     if len(labels) < 2:
         raise TableError(
-            f"the domain column {name!r} names one domain only, {labels[0]!s}: two or more "
-            "are needed"
+            f"the domain column {name!r} names one domain only, {labels[0]!s}, and two are needed. "
+            "Name another column, or add rows of other domains"
         )
     if len(labels) > 2 and counts.max() == 1:
         raise TableError(

@@ -1,8 +1,8 @@
 """Statistics of columns, the same ones for shift, plots, fault checks and preprocessing.
 
-Of rows in memory, by domain: :func:`columns_of` lists columns, :func:`quantiles_by_domain` and
-:func:`scale_within_domains` describe numbers, :func:`describe_column` describes any column. Means
-and variances are those of :class:`~domainwise.ensemble.moments.Moments`.
+Of rows in memory, by domain: :func:`columns_of` lists columns, :func:`quantiles_by_domain`
+describes numbers, :func:`describe_column` any column. Means and variances are those of
+:class:`~domainwise.ensemble.moments.Moments`.
 
 Of rows in pieces: :class:`Statistics` of two pieces merge, and :class:`Learnt` is what
 preprocessing takes from them. Medians come from a sketch, within 1 % of rank.
@@ -85,29 +85,14 @@ def quantiles_by_domain(
     >>> quantiles_by_domain(np.array([1.0, 3.0, 5.0, np.nan]), np.array([0, 0, 1, 1]), 2, [0.5])
     array([[2., 5.]])
     """
-    quantiles = np.full((len(probabilities), n_domains, *values.shape[1:]), np.nan)
     columns = values[:, None] if values.ndim == 1 else values
-    flat = quantiles.reshape(len(probabilities), n_domains, columns.shape[1])
+    quantiles = np.full((len(probabilities), n_domains, columns.shape[1]), np.nan)
     for d in range(n_domains):
         for j, column in enumerate(columns[codes == d].T):
             finite = column[np.isfinite(column)]
             if len(finite):
-                flat[:, d, j] = np.quantile(finite, probabilities)
-    return quantiles
-
-
-def scale_within_domains(values: Array, codes: Array, n_domains: int) -> float:
-    """Robust standard deviation of finite values from the median of their own domain.
-
-    It is the median absolute deviation, scaled to a normal distribution. If more than half of the
-    values are alike it is the root mean square, and for a constant column 1.
-    """
-    if not len(values):
-        return 1.0
-    (medians,) = quantiles_by_domain(values, codes, n_domains, [0.5])
-    residuals = np.abs(values - medians[codes])
-    scale = NORMAL_MAD * float(np.median(residuals))
-    return scale or float(np.sqrt(np.mean(residuals**2))) or float(np.std(values)) or 1.0
+                quantiles[:, d, j] = np.quantile(finite, probabilities)
+    return quantiles.reshape(len(probabilities), n_domains, *values.shape[1:])
 
 
 def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> dict[str, Any]:
@@ -146,22 +131,33 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
 
 
 def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
-    quantiles = quantiles_by_domain(x, codes, n, QUANTILES).T
-    counts, scale = np.bincount(codes, minlength=n), scale_within_domains(x, codes, n)
-    statistics = {
-        "quantiles": [quantiles[d].tolist() if counts[d] else None for d in range(n)],
-        "deviation": scale,
-    }
+    """Statistics of numbers, distances of domains from all others, and areas under the curve.
+
+    The deviation inside domains is the median absolute one, scaled to a normal distribution. If
+    more than half of the values are the same it is the root mean square, and for a constant 1.
+    """
+    quantiles, counts = quantiles_by_domain(x, codes, n, QUANTILES).T, np.bincount(codes, None, n)
+    scale = 1.0
+    if len(x):
+        residuals = np.abs(x - quantiles[codes, 2])
+        scale = NORMAL_MAD * float(np.median(residuals)) or float(np.sqrt(np.mean(residuals**2)))
+        scale = scale or float(np.std(x)) or 1.0
     ranks = np.bincount(codes, rankdata(x), minlength=n)
     with np.errstate(invalid="ignore", divide="ignore"):
         area = (ranks - counts * (counts + 1) / 2) / (counts * (len(x) - counts))
     distances = np.zeros(n)
     for d in np.flatnonzero((counts > 0) & (counts < len(x))):
         distances[d] = abs(quantiles[d, 2] - np.median(x[codes != d])) / scale
-    return statistics, distances, np.nan_to_num(np.maximum(area, 1 - area), nan=0.5)
+    shown = [quantiles[d].tolist() if counts[d] else None for d in range(n)]
+    areas = np.nan_to_num(np.maximum(area, 1 - area), nan=0.5)
+    return {"quantiles": shown, "deviation": scale}, distances, areas
 
 
 def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
+    """Statistics of categories, and of domains as for numbers.
+
+    Areas are those of categories in their best order, by the ratio of their shares.
+    """
     names = [str(value) for value in x]
     frequent = [name for name, count in Counter(names).most_common() if count >= RARE]
     index = {name: i for i, name in enumerate(frequent)}
@@ -171,26 +167,18 @@ def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Arra
     counts, others = table.sum(axis=1), table.sum(axis=0) - table
     shares = table / np.maximum(counts, 1)[:, None]
     others = others / np.maximum(others.sum(axis=1), 1)[:, None]
-    shown = min(SHOWN_CATEGORIES, len(frequent))
-    statistics = {
-        "categories": frequent[:shown],
-        "shares": [shares[d, :shown].tolist() if counts[d] else None for d in range(n)],
-    }
-    areas = np.array(list(map(_category_area, shares, others)))
-    return statistics, np.abs(shares - others).sum(axis=1) / 2, areas
-
-
-def _category_area(shares: Array, others: Array) -> float:
-    """Area under the curve of categories in their best order, by the ratio of their shares.
-
-    >>> _category_area(np.array([0.5, 0.5]), np.array([0.5, 0.5]))
-    0.5
-    """
     with np.errstate(invalid="ignore", divide="ignore"):
-        order = np.argsort(np.nan_to_num(-shares / (shares + others)), kind="stable")
-    hits = np.concatenate([[0.0], np.cumsum(shares[order])])
-    alarms = np.concatenate([[0.0], np.cumsum(others[order])])
-    return float(np.trapezoid(hits, alarms)) if hits[-1] > 0 and alarms[-1] > 0 else 0.5
+        order = np.argsort(np.nan_to_num(-shares / (shares + others)), axis=1, kind="stable")
+    hits, alarms = (
+        np.pad(np.cumsum(np.take_along_axis(part, order, axis=1), axis=1), ((0, 0), (1, 0)))
+        for part in (shares, others)
+    )
+    observed = (hits[:, -1] > 0) & (alarms[:, -1] > 0)
+    areas = np.where(observed, np.trapezoid(hits, alarms, axis=1), 0.5)
+    shown = frequent[:SHOWN_CATEGORIES]
+    by_domain = [shares[d, : len(shown)].tolist() if counts[d] else None for d in range(n)]
+    distances = np.abs(shares - others).sum(axis=1) / 2
+    return {"categories": shown, "shares": by_domain}, distances, areas
 
 
 Sketch = tuple[Array, Array]  #: Sorted values, and how many rows each of them represents.
@@ -223,7 +211,7 @@ def quantile(sketch: Sketch, share: float) -> float:
 
 @dataclass(frozen=True)
 class Learnt:
-    """What preprocessing has learnt of numbers, missing ones imputed, and of categories."""
+    """What preprocessing learns: of numbers, with missing ones imputed, and of categories."""
 
     n_rows: int
     medians: Array
@@ -236,13 +224,12 @@ class Learnt:
         """The transformer of a table's features, equal to one fitted to all rows."""
         pandas = import_pandas()
         # One row for each category makes the encoder; statistics of numbers are then replaced.
-        most = max([1, *(len(names) for names in self.categories)])
-        columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(most)))
+        n = max([1, *map(len, self.categories)])
+        columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(n)))
         for name, names in zip(schema.categorical, self.categories, strict=True):
-            filled: list[Any] = [*names] or [np.nan]
-            columns[name] = pandas.Series(filled * most, dtype=object)[:most]
-        prepare = make_preprocessor(schema)
-        prepare.fit(pandas.DataFrame(columns, index=range(most)))
+            values: list[Any] = list(names) or [np.nan]
+            columns[name] = pandas.Series(values * n, dtype=object)[:n]
+        prepare = make_preprocessor(schema).fit(pandas.DataFrame(columns, index=range(n)))
         if schema.numbers:
             imputer, scaler = (step for _, step in prepare.named_transformers_["numeric"].steps)
             imputer.statistics_ = self.medians
@@ -260,7 +247,7 @@ class Learnt:
 class Statistics:
     """Statistics of a piece of a table: of numbers, of categories, and of labels."""
 
-    left_out: int
+    left_out: int  #: rows without a target or domain
     numbers: Moments
     sketches: list[Sketch]
     categories: list[Counter[str]]
@@ -296,7 +283,7 @@ class Statistics:
             frequent.append(ordered[0] if ordered else None)
         p = len(schema.numbers)
         count, mean, squares = (np.asarray(part)[0, :p] for part in vars(self.numbers).values())
-        n, medians = sum(self.domains.values()), self.medians()[:p]
+        n, medians = self.domains.total(), self.medians()[:p]
         missing = n - count
         centre = (count * mean + missing * medians) / n
         between = count * (mean - centre) ** 2 + missing * (medians - centre) ** 2
