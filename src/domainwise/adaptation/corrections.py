@@ -452,12 +452,12 @@ class SiteQuantiles:
         # Scores of labels are those of a model corrected without them, in at most 50 groups.
         outputs, n = labels.outputs.astype(np.float64), len(labels)
         groups = np.arange(n) % 50
-        own = np.zeros(n)
+        label_scores = np.zeros(n)
         for group in range(min(n, 50)):
             others, inside = np.flatnonzero(groups != group), groups == group
-            own[inside] = _scores_without(prior, outputs, labels.y, others, inside)
+            label_scores[inside] = _scores_without(prior, outputs, labels.y, others, inside)
         quantiles = DomainQuantiles.of(np.concatenate(scores), np.concatenate(domains))
-        return cls(quantiles, np.sort(own))
+        return cls(quantiles, np.sort(label_scores))
 
     def _quantiles(self, coverage: float) -> DomainQuantiles:
         n, needed = len(self.labels), needed_domains(coverage)

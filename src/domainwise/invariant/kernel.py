@@ -39,7 +39,7 @@ from domainwise.gram import DenseGram, StreamedGram
 from domainwise.gram.dense import check_dense_memory
 from domainwise.gram.rows import RowsGram
 from domainwise.gram.tiles import in_threads, kernel_matrix, panels, tile_side, worth_compiling
-from domainwise.kernels.functions import Kernel, Prepared, make_kernel
+from domainwise.kernels.functions import Kernel, make_kernel
 from domainwise.labels import factors
 from domainwise.labels.factors import LabelSpace, RowLabels
 
@@ -158,12 +158,11 @@ class InvariantKernel(
             In the precision of X.
         """
         check_is_fitted(self)
-        new = check_rows(self, X, reset=False)
-        rows = None if self.kernel == "precomputed" else self._kernel.prepare(self.X_fit_)
-        with one_thread_for_few(new):
-            K = centred_cross(self._kernel, new, rows, self._row_means)
+        rows = check_rows(self, X, reset=False)
+        with one_thread_for_few(rows):
+            K = centred_cross(self._kernel, rows, getattr(self, "X_fit_", None), self._row_means)
             K = self.correct(K)
-        return K.astype(new.dtype, copy=False)
+        return K.astype(rows.dtype, copy=False)
 
     def correct(self, K: Array) -> Array:
         """Remove the domain part of centred kernel values with the training rows; K may change."""
@@ -361,12 +360,13 @@ def corrected_gram(K: Array, images: Array) -> Array:
     return np.subtract(K, corrected, out=corrected)
 
 
-def centred_cross(kernel: Kernel, X: Array, rows: Prepared | None, row_means: Array) -> Array:
+def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Array) -> Array:
     """Kernel values between X and training rows in float64, centred with the training means.
 
-    For a precomputed kernel X holds them, and ``rows`` is None. ``row_means`` are those of the
-    training Gram matrix, up to the kernel's constant.
+    For a precomputed kernel X holds them. ``row_means`` are those of the training Gram matrix, up
+    to the kernel's constant.
     """
+    rows = None if kernel.name == "precomputed" else kernel.prepare(X_fit)
     K = np.empty((len(X), len(row_means)))
     shift = row_means - row_means.mean()
     side = tile_side(8)
@@ -471,5 +471,4 @@ def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Ar
         return U[:, keep] / np.sqrt(values[keep]), values
     # A huge weight would amplify eigenvalues that are rounding errors of the largest.
     keep = values > len(values) * np.finfo(float).eps * largest
-    kept = values[keep]
-    return U[:, keep] * np.sqrt(weight / (1.0 + weight * kept)), values
+    return U[:, keep] * np.sqrt(weight / (1.0 + weight * values[keep])), values

@@ -236,9 +236,9 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         for train, test in splits:
             model = clone(self).set_params(probability=False)
             columns = train if self.kernel == "precomputed" else slice(None)
-            known = None if domains is None else domains[train]
+            train_domains = None if domains is None else domains[train]
             with quiet_about_domains():
-                model.fit(X[train][:, columns], y[train], known)
+                model.fit(X[train][:, columns], y[train], train_domains)
             values.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
         rows = np.concatenate([test for _, test in splits])
         return Calibration.of(np.concatenate(values), y[rows])

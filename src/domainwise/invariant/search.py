@@ -77,12 +77,10 @@ class KernelPath:
     @classmethod
     def evaluate(cls, machine: Any, X: Array, X_new: Array) -> KernelPath:
         """Evaluate a machine's kernel among training rows, and between new rows and those."""
-        kernel, rows, K = resolved_kernel(machine, X), None, X.astype(np.float64)
-        if kernel.name != "precomputed":
-            rows = kernel.prepare(X)
-            K = kernel_matrix(kernel, X)
+        kernel = resolved_kernel(machine, X)
+        K = X.astype(np.float64) if kernel.name == "precomputed" else kernel_matrix(kernel, X)
         gram = DenseGram(K, RowLabels(LabelSpace(len(X))), X.dtype)
-        cross = centred_cross(kernel, X_new, rows, gram.row_means)
+        cross = centred_cross(kernel, X_new, X, gram.row_means)
         return cls(symmetric(gram.K), cross, gram.tolerance)
 
     def fitted(self, machine: InvariantMachine, y: Any, sample_domain: Any) -> tuple[Any, Array]:

@@ -175,14 +175,14 @@ def search(
     rounds = [list(range(len(splits)))] if race is None else race.rounds(len(splits))
     outcomes: list[dict[int, Outcome]] = [{} for _ in candidates]
     remaining, kept = list(range(len(candidates))), []
-    done: list[int] = []
+    finished: list[int] = []
 
     def remaining_scores() -> Array:
-        values = [[outcomes[i][k] for k in done] for i in remaining]
-        return score.table(values, [splits[k][1] for k in done])
+        values = [[outcomes[i][k] for k in finished] for i in remaining]
+        return score.table(values, [splits[k][1] for k in finished])
 
     for split_numbers in rounds:
-        if done and race is not None and len(remaining) > 1:
+        if finished and race is not None and len(remaining) > 1:
             raced = [candidates[i] for i in remaining]
             survivors = race.survivors(raced, remaining_scores(), rule)
             remaining = [remaining[i] for i in survivors]
@@ -199,9 +199,9 @@ def search(
             for i, values in zip(batch, result.values, strict=True):
                 outcomes[i].update(zip(part, values, strict=True))
         kept = [result.kept for result in computed] if kind.one_pass else []
-        done = sorted(done + split_numbers)
+        finished = sorted(finished + split_numbers)
     result = SearchResult.of([candidates[i] for i in remaining], remaining_scores(), rule)
-    chosen = [[outcomes[remaining[i]][k] for k in done] for i in result.indices]
+    chosen = [[outcomes[remaining[i]][k] for k in finished] for i in result.indices]
     if not isinstance(chosen[0][0], np.ndarray):
         return replace(result, kept=kept)
     tests = [test for _, test in splits]

@@ -81,8 +81,8 @@ class ProjectedMoments:
     def spread(self) -> Array:
         """Standard deviation of each column."""
         n = self.counts.sum()
-        away = self.means - self.counts @ self.means / n
-        squares = self.scatter.diagonal() + self.counts @ away**2
+        deviations = self.means - self.counts @ self.means / n
+        squares = self.scatter.diagonal() + self.counts @ deviations**2
         return np.asarray(np.sqrt(squares.clip(0.0) / n))
 
     def fitted(self, head: Any) -> Any:
@@ -119,11 +119,11 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         """Fit to rows that are known to be finite."""
         classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
         means = np.stack([X[codes == c].mean(axis=0) for c in range(len(counts))])
-        rest = X - means[codes]
-        spread = rest.std(axis=0)
+        residuals = X - means[codes]
+        spread = residuals.std(axis=0)
         spread[spread == 0] = 1.0
         scale = spread * np.sqrt(len(y) - len(counts) * rows_lost())
-        _, sizes, V = np.linalg.svd(rest / scale, full_matrices=False)
+        _, sizes, V = np.linalg.svd(residuals / scale, full_matrices=False)
         return self._whitened(classes, counts, means, sizes, V / spread)
 
     def fit_moments(self, moments: ProjectedMoments) -> Self:
@@ -144,12 +144,14 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         n, k = counts.sum(), len(counts)
         middle = counts @ means / n
         white = V[sizes > 1e-4].T / sizes[sizes > 1e-4]
-        away = (means - middle) @ white
-        _, sizes, V = np.linalg.svd(np.sqrt(counts / (k - 1))[:, None] * away, full_matrices=False)
+        deviations = (means - middle) @ white
+        _, sizes, V = np.linalg.svd(
+            np.sqrt(counts / (k - 1))[:, None] * deviations, full_matrices=False
+        )
         V = V[sizes > 1e-4 * sizes.max(initial=0.0)]
-        away = away @ V.T
-        coef = away @ (white @ V.T).T
-        bias = -0.5 * (away**2).sum(axis=1) - coef @ middle
+        deviations = deviations @ V.T
+        coef = deviations @ (white @ V.T).T
+        bias = -0.5 * (deviations**2).sum(axis=1) - coef @ middle
         bias += 0.0 if self.equal_priors else np.log(counts / n)
         if k == 2:
             coef, bias = coef[1] - coef[0], bias[1] - bias[0]

@@ -100,29 +100,29 @@ def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> A
     if not n_classes:
         values = np.asarray(model.predict(X), dtype=np.float64)
         return values.reshape(len(values), 1)
-    known: Any = getattr(model, "classes_", None) if codes is None else codes
+    places: Any = getattr(model, "classes_", None) if codes is None else codes
     if hasattr(model, "decision_function"):
-        return decision_outputs(model.decision_function(X), known, n_classes)
+        return decision_outputs(model.decision_function(X), places, n_classes)
     if hasattr(model, "predict_proba"):
         p = np.asarray(model.predict_proba(X), dtype=np.float64)
     else:
         p = (np.asarray(model.predict(X)).reshape(-1, 1) == model.classes_).astype(np.float64)
     least = np.full(len(p), np.log(LEAST_PROBABILITY))
-    return _all_classes(np.log(np.maximum(p, LEAST_PROBABILITY)), least, known, n_classes)
+    return _all_classes(np.log(np.maximum(p, LEAST_PROBABILITY)), least, places, n_classes)
 
 
 def decision_outputs(values: Array, codes: Array, n_classes: int) -> Array:
-    """Decision values of all classes, of which those of ``codes`` are known."""
+    """Decision values of all classes from those of the classes ``codes``."""
     columns = class_columns(np.asarray(values, dtype=np.float64))
     return _all_classes(columns, columns.min(axis=1, initial=0.0), codes, n_classes)
 
 
-def _all_classes(known: Array, least: Array, codes: Array, n_classes: int) -> Array:
+def _all_classes(values: Array, least: Array, codes: Array, n_classes: int) -> Array:
     """Columns of all classes; those that were not seen have the least value."""
-    if known.shape[1] == n_classes:
-        return known
+    if values.shape[1] == n_classes:
+        return values
     columns = np.repeat(least[:, None], n_classes, axis=1)
-    columns[:, np.asarray(codes, dtype=np.intp)] = known
+    columns[:, np.asarray(codes, dtype=np.intp)] = values
     return columns
 
 
@@ -146,8 +146,8 @@ class SmoothScore:
 
     def __call__(self, model: Any, X: Any, y: Array) -> float:
         """Score of some rows by a curve of their own."""
-        alone = SmoothScore(np.asarray(y), None, self.classes)
-        return float(alone.scores([self.outputs(model, X)], [np.arange(len(y))])[0])
+        score = SmoothScore(np.asarray(y), None, self.classes)
+        return float(score.scores([self.outputs(model, X)], [np.arange(len(y))])[0])
 
     def outcome(self, model: Any, X: Any, y: Array) -> Array:
         """Outputs of a candidate for rows that it was fitted without."""
