@@ -159,7 +159,9 @@ class ResultStore:
                     " line to go on from the lines before it, or choose another folder"
                 )
         if not rows or rows[0]["kind"] != "header":
-            raise ResultsError(f"{self.path} does not begin with a header of domainwise")
+            raise ResultsError(
+                f"{self.path} does not begin with a header of domainwise; choose another folder"
+            )
         self.header, *self._rows = rows
         for name, here in (("schema", SCHEMA), ("domainwise", __version__)):
             if self.header.get(name) != here:
@@ -255,7 +257,7 @@ class ResultStore:
 def prepare_folder(folder: Path) -> None:
     """Create the folder, or check that it is empty or ours and can be written to."""
     if folder.exists() and not folder.is_dir():
-        raise ResultsError(f"{folder} is a file, not a folder")
+        raise ResultsError(f"{folder} is a file, not a folder; name a folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         foreign = any(folder.iterdir()) and not (folder / FILE_NAME).exists()
@@ -302,7 +304,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path).resolve()
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to")
+        raise FileNotFoundError(f"{path.parent} does not exist: create it to write {path.name}")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file")
     temporary, before = _beside(path), _state(path)

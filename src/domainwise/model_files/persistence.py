@@ -48,6 +48,7 @@ HEADER, SCHEMA = "domainwise.json", "schema.json"
 METHODS = ("predict", "predict_proba", "decision_function", "transform")
 #: Columns beyond which they are not called.
 MOST_COLUMNS = 100_000
+NAME_ANOTHER = "Name a file that domainwise fit or domainwise.save has written"
 
 
 class ModelFileError(ValueError):
@@ -281,20 +282,18 @@ def _opened(path: str | Path) -> Iterator[tuple[dict[str, Any], zipfile.ZipFile]
     """Open a model file, and read its header; errors about it become ModelFileErrors."""
     if not Path(path).is_file():
         problem = "a folder" if Path(path).is_dir() else "no such file"
-        raise ModelFileError(f"{path}: {problem}; domainwise fit writes models")
+        raise ModelFileError(f"{path}: {problem}. {NAME_ANOTHER}")
     content = Path(path).read_bytes()
     if content[:2] != b"PK":
         raise ModelFileError(
-            f"{path} is {'not a model file' if content else 'empty'}; use a file that domainwise "
-            "fit or domainwise.save has written (pickles are not loaded: they could run any code)"
+            f"{path} is {'not a model file' if content else 'empty'}. {NAME_ANOTHER} (pickles are "
+            "not loaded: they could run any code)"
         )
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             check_archive(archive, len(content))
             if not {HEADER, SCHEMA} <= set(archive.namelist()):
-                raise ModelFileError(
-                    f"{path} was not written by domainwise; domainwise fit writes models"
-                )
+                raise ModelFileError(f"{path} was not written by domainwise. {NAME_ANOTHER}")
             header = dict(json.loads(archive.read(HEADER)))
             if int(header["format"]) > FORMAT:
                 raise ModelFileError(

@@ -205,7 +205,8 @@ class Application:
             domains = None if self.context is None else np.full(len(frame), "all")
         elif (domains == "").any():
             raise TableError(
-                f"{self.source} has rows without a value in {name!r}, which context needs"
+                f"{self.source} has rows without a value in {name!r}, which context needs. Fill "
+                "them in, or leave these rows out"
             )
         if not self.act:
             in_context = domains is not None
@@ -274,8 +275,8 @@ def apply_to_file(
     if context is not None:
         if context not in ("column", "one") or project:
             raise ValueError(
-                f"context={context!r}, project={project}: context must be one of column, one, and "
-                "is for predictions only"
+                f"context={context!r}, project={project}: context must be 'column', 'one' or None, "
+                "and is for predictions only"
             )
         if context == "column":
             require_columns([domain], names, str(source), reason=", which context needs")

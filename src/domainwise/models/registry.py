@@ -116,10 +116,14 @@ class Method:
             estimator = Pipeline([("project", estimator), ("predict", predict)])
         elif setting.predictor != "auto":
             raise ValueError(f"method {self.key!r} predicts by itself: leave out predictor")
-        other = is_regressor if setting.classification else is_classifier
-        if self.kind == "own" and other(estimator):
-            kind = "regressor" if setting.classification else "classifier"
-            raise ValueError(f"methods: {self.key!r} is a {kind}, but the task is {setting.task}")
+        kind, needed, is_wrong = "regressor", "classifier", is_regressor
+        if not setting.classification:
+            kind, needed, is_wrong = "classifier", "regressor", is_classifier
+        if self.kind == "own" and is_wrong(estimator):
+            raise ValueError(
+                f"methods: {self.key!r} is a {kind}, but the task is {setting.task}. Pass a "
+                f"{needed}"
+            )
         grid = self.grid(setting.classification)
         units = {name: v.unit for name, v in (grid or {}).items() if isinstance(v, InUnits)}
         values = {n: v.values if isinstance(v, InUnits) else v for n, v in (grid or {}).items()}

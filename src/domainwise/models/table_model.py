@@ -89,8 +89,8 @@ class TableModel:
             calibration = (self.info.get("check") or {}).get("calibration")
             if calibration is None:
                 raise TableError(
-                    "this model has no prediction sets: they come from a check on held-out "
-                    "domains, which was left out when it was fitted. Fit it again with the check"
+                    "this model has no prediction sets: it was fitted without the check on "
+                    "held-out domains. Fit it again with the check"
                 )
             by_name = {
                 "prediction": lambda: outputs.labels,
