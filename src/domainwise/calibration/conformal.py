@@ -14,17 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray
 from domainwise.calibration.quantiles import DomainQuantiles, PredictionSets, class_scores
+from domainwise.checks import inputs
 from domainwise.checks.arguments import CONSTRAINTS
-from domainwise.checks.inputs import (
-    Labels,
-    check_classes,
-    check_sample_domain,
-    check_target,
-    count_rows,
-    quiet_about_domains,
-    refuse_no_rows,
-    take_rows,
-)
+from domainwise.checks.inputs import Labels
 from domainwise.checks.signatures import arguments
 from domainwise.scoring.predictions import (
     AroundEstimator,
@@ -80,19 +72,19 @@ class AroundPredictor(PredictionSets, AroundEstimator):
         classification = is_classifier(self.estimator)
         if not classification and not is_regressor(self.estimator):
             raise ValueError(f"estimator={self.estimator!r} must be a classifier or a regressor")
-        refuse_no_rows(X)
+        inputs.refuse_no_rows(X)
         (X,) = indexable(X)
-        n = count_rows(X)
+        n = inputs.count_rows(X)
         if n < 2:
             raise ValueError(f"X has n_samples={n}: at least 2 rows are needed to hold some out")
-        domain = check_sample_domain(sample_domain, n, "delta")
+        domain = inputs.check_sample_domain(sample_domain, n, "delta")
         if hasattr(self, "classes_"):  # of an earlier fit
             del self.classes_
         if classification:
-            target = check_classes(y, n)
+            target = inputs.check_classes(y, n)
             self.classes_ = target.names
             return X, target.names[target.codes], target, domain
-        target = check_target(y, n, "rbf", least_classes=1)
+        target = inputs.check_target(y, n, "rbf", least_classes=1)
         if target.values.shape[1] > 1:
             raise ValueError(f"y has several columns. Fit one {type(self).__name__} per column.")
         return X, target.values[:, 0], target, domain
@@ -104,14 +96,14 @@ class AroundPredictor(PredictionSets, AroundEstimator):
         model = fit_rows(self.estimator, X, y, sample_domain, train)
         domains = {"plain": None}
         if sample_domain is not None and requests_domains(self.estimator, "predict"):
-            domains["context"] = take_rows(sample_domain, test)
-        X_test, classes = take_rows(X, test), getattr(self, "classes_", None)
+            domains["context"] = inputs.take_rows(sample_domain, test)
+        X_test, classes = inputs.take_rows(X, test), getattr(self, "classes_", None)
         return {kind: Predictions(model, X_test, classes, d) for kind, d in domains.items()}
 
     def _predictions(self, X: Any, sample_domain: Any) -> Predictions:
         """Predictions of the fitted estimator; domains are for one that uses their rows."""
         check_is_fitted(self)
-        refuse_no_rows(X)
+        inputs.refuse_no_rows(X)
         domains = sample_domain if "context" in self._quantiles else None
         return Predictions(self.estimator_, X, getattr(self, "classes_", None), domains)
 
@@ -129,9 +121,9 @@ class AroundPredictor(PredictionSets, AroundEstimator):
 def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, rows: Any = None) -> Any:
     """Fit a clone to some of the rows, or to all, without a warning about their domains."""
     if rows is not None:
-        X, y = take_rows(X, rows), take_rows(y, rows)
-        sample_domain = None if sample_domain is None else take_rows(sample_domain, rows)
-    with quiet_about_domains():
+        X, y = inputs.take_rows(X, rows), inputs.take_rows(y, rows)
+        sample_domain = None if sample_domain is None else inputs.take_rows(sample_domain, rows)
+    with inputs.quiet_about_domains():
         return fit_with_domains(clone(estimator), X, y, sample_domain)
 
 

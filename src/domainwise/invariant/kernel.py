@@ -12,21 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, MaybeArray
 from domainwise.backends import refuse_elsewhere
+from domainwise.checks import inputs
 from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
-from domainwise.checks.inputs import (
-    Labels,
-    check_sample_domain,
-    check_target,
-    label_array,
-    validate_rows,
-    warn_about_domains,
-)
-from domainwise.checks.kernels import (
-    check_kernel,
-    check_precomputed,
-    positive_part,
-    refuse_unsound,
-)
+from domainwise.checks.inputs import Labels
+from domainwise.checks.kernels import check_kernel, check_precomputed, positive_part, refuse_unsound
 from domainwise.checks.signatures import (
     InvarianceArguments,
     LandmarkArguments,
@@ -189,7 +178,7 @@ class InvariantKernel(
         sound = self.kernel != "precomputed" or check_precomputed(X)
         domain, target = check_invariance_labels(self, y, sample_domain, len(X))
         if self.domain_weight:
-            warn_about_domains(self, sample_domain, domain, len(X))
+            inputs.warn_about_domains(self, sample_domain, domain, len(X))
         F = domain_factor(self, len(X), domain, target, self.domain_weight)
         kernel = check_kernel(resolved_kernel(self, X), X)
         kernel = kernel if sound else replace(kernel, sound=False)
@@ -392,15 +381,15 @@ def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any)
     if y is not None and not isinstance(y, str):
         # Labels are not converted: NaN among strings would become the class "nan", and nullable
         # columns of whole numbers would become fractions.
-        y = label_array(y, "y")
-    return validate_rows(estimator, X, y, dtype=(np.float64, np.float32), **options)
+        y = inputs.label_array(y, "y")
+    return inputs.validate_rows(estimator, X, y, dtype=(np.float64, np.float32), **options)
 
 
 def check_invariance_labels(
     estimator: Any, y: Any, sample_domain: Any, n_samples: int
 ) -> tuple[Labels, Labels | None]:
     """Check domains, and classes where domains are compared inside them."""
-    domain = check_sample_domain(sample_domain, n_samples, estimator.domain_kernel)
+    domain = inputs.check_sample_domain(sample_domain, n_samples, estimator.domain_kernel)
     if not estimator.conditional:
         return domain, None
     if y is None:
@@ -408,7 +397,7 @@ def check_invariance_labels(
             "conditional=True compares domains inside classes: "
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         )
-    target = check_target(y, n_samples, "auto", least_classes=1)
+    target = inputs.check_target(y, n_samples, "auto", least_classes=1)
     if target.codes is None:
         raise ValueError(
             "conditional=True compares domains inside classes, but y is continuous. Use "

@@ -17,20 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray, Seed
 from domainwise.calibration.curves import Calibration
-from domainwise.checks import RowFoldsWarning, warn_caller
+from domainwise.checks import RowFoldsWarning, inputs, warn_caller
 from domainwise.checks.arguments import MACHINE_CONSTRAINTS
-from domainwise.checks.inputs import (
-    check_class_weight,
-    check_classes,
-    check_sample_domain,
-    check_target,
-    quiet_about_domains,
-)
-from domainwise.checks.signatures import (
-    InvarianceArguments,
-    arguments,
-    with_shared_arguments,
-)
+from domainwise.checks.signatures import InvarianceArguments, arguments, with_shared_arguments
 from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram.tiles import tile_side
 from domainwise.invariant.kernel import InvariantFeatures, InvariantKernel, check_rows
@@ -200,8 +189,8 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 
     def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
-        target = check_classes(y, len(X))
-        check_class_weight(self.class_weight, target.names)
+        target = inputs.check_classes(y, len(X))
+        inputs.check_class_weight(self.class_weight, target.names)
         self.classes_, y = target.names, target.names[target.codes]
         self._fit_machine(X, y, sample_domain)
         if hasattr(self, "calibration_"):
@@ -211,7 +200,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 
     def _calibrate(self, X: Array, y: Array, sample_domain: Any) -> Calibration:
         """Learn probabilities from decision values for domains that are held out."""
-        domain = check_sample_domain(sample_domain, len(X), self.domain_kernel)
+        domain = inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
         domains = None if sample_domain is None else np.asarray(sample_domain)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RowFoldsWarning)
@@ -237,7 +226,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
             model = clone(self).set_params(probability=False)
             columns = train if self.kernel == "precomputed" else slice(None)
             train_domains = None if domains is None else domains[train]
-            with quiet_about_domains():
+            with inputs.quiet_about_domains():
                 model.fit(X[train][:, columns], y[train], train_domains)
             values.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
         rows = np.concatenate([test for _, test in splits])
@@ -319,7 +308,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
                 "is continuous; use conditional=False"
             )
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)
-        check_target(y, len(X), "rbf", least_classes=1)  # numbers that libsvm can hold
+        inputs.check_target(y, len(X), "rbf", least_classes=1)  # numbers that libsvm can hold
         # The intercept of a linear machine is penalised: it should be small.
         exact = self._is_exact(len(X))
         self._target_mean = 0.0 if exact else float(np.mean(y, dtype=np.float64))

@@ -20,15 +20,8 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
 from domainwise.calibration.curves import class_columns
-from domainwise.checks import NotAKernelWarning
+from domainwise.checks import NotAKernelWarning, inputs
 from domainwise.checks.arguments import CONSTRAINTS, validate_arguments
-from domainwise.checks.inputs import (
-    check_sample_domain,
-    check_target,
-    plain_array,
-    quiet_about_domains,
-    validate_rows,
-)
 from domainwise.checks.kernels import check_kernel, check_precomputed
 from domainwise.checks.signatures import arguments
 from domainwise.estimators.projection import one_thread_for_few
@@ -47,15 +40,8 @@ from domainwise.invariant.machines import InvariantMachine
 from domainwise.labels.factors import LARGEST_WEIGHT, LabelSpace, RowLabels
 from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import AroundEstimator, fit_with_domains
-from domainwise.search.driver import (
-    Candidate,
-    Data,
-    Outcomes,
-    Searched,
-    batches_by,
-    best_of_paths,
-    search,
-)
+from domainwise.search import driver
+from domainwise.search.driver import Candidate, Data, Outcomes, Searched
 from domainwise.search.scores import Outcome, Score, SmoothScore, as_score
 from domainwise.splits.folds import Split, domain_folds
 
@@ -147,14 +133,14 @@ class InvariantKind:
         prefix, _ = last_step(self.estimator)
         names = dict.fromkeys(name for candidate in candidates for name in candidate)
         shared = [name for name in names if name.removeprefix(prefix) not in PATH_ARGUMENTS]
-        return batches_by(candidates, shared)
+        return driver.batches_by(candidates, shared)
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit the estimator with each candidate's arguments."""
         fitted = []
         for candidate in chosen:
             model = clone(self.estimator).set_params(**clone(candidate, safe=False))
-            with quiet_about_domains(), config_context(enable_metadata_routing=True):
+            with inputs.quiet_about_domains(), config_context(enable_metadata_routing=True):
                 fitted.append(model.fit(data.X, data.y, sample_domain=data.sample_domain))
         return fitted
 
@@ -185,7 +171,7 @@ class InvariantKind:
         if not (machine._is_exact(len(train)) and sound):
             scores = []
             for candidate in machines:
-                with quiet_about_domains(), warnings.catch_warnings():
+                with inputs.quiet_about_domains(), warnings.catch_warnings():
                     warnings.simplefilter("ignore", NotAKernelWarning)  # the last fit warns
                     candidate.fit(X, y, sample_domain=domain)
                 scores.append([score.outcome(candidate, X_test, y_test)])
@@ -324,16 +310,16 @@ class InvariantSearchCV(Searched, AroundEstimator):
         self._validate_params()
         prefix, _ = last_step(self.estimator)
         # A data frame stays one, for steps that choose columns by their names.
-        validate_rows(self, X, numbers=False, skip_check_array=True)
+        inputs.validate_rows(self, X, numbers=False, skip_check_array=True)
         rows: Any = X
         if not hasattr(X, "iloc"):
             rows = check_array(X, dtype=None, ensure_all_finite="allow-nan")
-        classification, labels = is_classifier(self.estimator), plain_array(y)
-        target = check_target(labels, len(rows), "delta" if classification else "rbf")
+        classification, labels = is_classifier(self.estimator), inputs.plain_array(y)
+        target = inputs.check_target(labels, len(rows), "delta" if classification else "rbf")
         if target.names is not None:
             labels = target.names[target.codes]
-        domains = None if sample_domain is None else plain_array(sample_domain)
-        codes = None if domains is None else check_sample_domain(domains, len(rows)).codes
+        domains = None if sample_domain is None else inputs.plain_array(sample_domain)
+        codes = None if domains is None else inputs.check_sample_domain(domains, len(rows)).codes
         splits, _ = domain_folds(
             labels, codes, classification=classification, cv=self.cv, max_splits=None
         )
@@ -345,9 +331,9 @@ class InvariantSearchCV(Searched, AroundEstimator):
         data = Data(rows, labels, domains)
         # Of each kernel and weight the best machine, and of these the best n_average.
         path = {prefix + name for name in SVM_ARGUMENTS}
-        rule = partial(best_of_paths, path=path, n=self.n_average)
+        rule = partial(driver.best_of_paths, path=path, n=self.n_average)
         with one_thread_for_few(rows):
-            result = search(kind, data, splits, as_score(scorer), rule, n_jobs=self.n_jobs)
+            result = driver.search(kind, data, splits, as_score(scorer), rule, n_jobs=self.n_jobs)
         self._record_search(result, arguments=False)
         self.members_ = result.chosen
         self.estimators_: list[Any] = kind.fit(data, self.members_)
@@ -357,7 +343,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
     def _check_new(self, X: Any) -> None:
         """Refuse other columns than those of fit, or in another order."""
         check_is_fitted(self)
-        validate_rows(self, X, numbers=False, reset=False, skip_check_array=True)
+        inputs.validate_rows(self, X, numbers=False, reset=False, skip_check_array=True)
 
     @property
     def classes_(self) -> Array:
