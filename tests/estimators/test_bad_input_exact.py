@@ -84,7 +84,7 @@ def test_y_of_the_wrong_shape_or_kind(model):
         ValueError, match=r"y must have one or two dimensions, got shape \(30, 1, 1\)"
     ):
         fit(model, y=np.zeros((N, 1, 1)))
-    with pytest.raises(ValueError, match="y must be an array of 30 targets, got the scalar"):
+    with pytest.raises(ValueError, match="y has no length but X has 30 rows"):
         fit(model, y=3)
     with pytest.raises(ValueError, match="Complex data not supported: y is complex"):
         fit(model, y=Y + 1j)

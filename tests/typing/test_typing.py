@@ -39,7 +39,7 @@ ARBITRARY = {
     "content": "what a site tells beside arrays",
 }
 #: Methods that return anything: plain values for JSON, rows as they came, and any model.
-RETURN_ANY = {"as_dict", "measured", "part", "to_dict", "load", "transform"}
+RETURN_ANY = {"as_dict", "part", "to_dict", "load", "transform"}
 
 
 def test_a_users_code_is_understood_and_its_mistakes_are_found(tmp_path):

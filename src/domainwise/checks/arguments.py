@@ -68,40 +68,35 @@ class Rows(HasMethods):
 POSITIVE = Number(Real, 0, None, closed="neither")
 NON_NEGATIVE = Number(Real, 0, None, closed="left")
 NON_NEGATIVE_OR_INF = Number(Real, 0, np.inf, closed="both")
-UNIT_INTERVAL = Number(Real, 0, 1, closed="both")
 COUNT = Number(Integral, 1, None, closed="left")
 SEED = Number(Integral, 0, 2**32 - 1, closed="both")
 
 LABEL_KERNELS = ("auto", "delta", "rbf", "linear")
-_LABEL_KERNEL = [StrOptions(set(LABEL_KERNELS)), callable]
-_GAMMA = [StrOptions({"median", "scale"}), POSITIVE]
+_LABEL_KERNEL = StrOptions(set(LABEL_KERNELS))
 _AUTO = StrOptions({"auto"})
-_MEASURED_KERNEL = [StrOptions(set(LABEL_KERNELS))]
-_MEASURED_GAMMA = [StrOptions({"median"}), POSITIVE]
+
+
+def _same(names: str, *accepted: Any) -> dict[str, list[Any]]:
+    """The same constraint for several arguments."""
+    return {name: list(accepted) for name in names.split()}
+
 
 #: A name means the same, and accepts the same, in all estimators.
 CONSTRAINTS: dict[str, list[Any]] = {
-    "n_components": [COUNT, None],
+    **_same("conditional probability relative summary prepare quick force", "boolean"),
+    **_same("greater_is_better normalize as_frame", "boolean"),
+    **_same("degree domain_epsilon domain_weight epsilon within_weight shrinkage", NON_NEGATIVE),
+    **_same("lam tol C clip", POSITIVE),
+    **_same("max_iter n_average n_test_domains block_size", COUNT),
+    **_same("n_components n_repeats max_splits", COUNT, None),
+    **_same("gamma target_gamma domain_gamma", StrOptions({"median", "scale"}), POSITIVE),
+    **_same("target_kernel domain_kernel", _LABEL_KERNEL, callable),
     "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
-    "gamma": _GAMMA,
-    "degree": [NON_NEGATIVE],
     "coef0": [Number(Real, None, None, closed="neither")],
     "kernel_params": [dict, None],
-    "target_kernel": _LABEL_KERNEL,
-    "target_gamma": _GAMMA,
-    "domain_kernel": _LABEL_KERNEL,
-    "domain_gamma": _GAMMA,
-    "domain_epsilon": [NON_NEGATIVE],
-    "domain_weight": [NON_NEGATIVE],
-    "conditional": ["boolean"],
-    "epsilon": [NON_NEGATIVE],
     "ridge": [NON_NEGATIVE_OR_INF],
-    "lam": [POSITIVE],
-    "between": [UNIT_INTERVAL],
-    "within_weight": [NON_NEGATIVE],
+    "between": [Number(Real, 0, 1, closed="both")],
     "solver": [StrOptions({"auto", "exact", "dense"})],
-    "tol": [POSITIVE],
-    "max_iter": [COUNT],
     "random_state": [SEED, np.random.RandomState, None],
     "verbose": ["verbose"],
     # Of forms on landmarks.
@@ -110,46 +105,28 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "feature_map": [StrOptions({"nystroem", "fourier"})],
     "target_landmarks": [Rows(), None],
     # Of searches.
-    "gammas": [_AUTO, Each(POSITIVE)],
+    **_same("gammas alphas", _AUTO, Each(POSITIVE)),
     "ridges": [_AUTO, Each(NON_NEGATIVE_OR_INF)],
-    "alphas": [_AUTO, Each(POSITIVE)],
     "domain_weights": [_AUTO, Each(NON_NEGATIVE)],
     "kernels": [Each(StrOptions(set(KERNEL_NAMES) - {"precomputed"}))],
     "conditionals": [Each("boolean")],
     "epsilons": [Each(NON_NEGATIVE)],
-    "n_average": [COUNT],
     "cv": ["cv_object"],
     "scoring": [StrOptions(set(get_scorer_names())), callable, None],
     "estimator": [HasMethods(["fit", "predict"]), None],
     "rule": [StrOptions({"best", "1se"})],
     "n_jobs": [Number(Integral, None, -1, closed="right"), COUNT, None],
     # Of machines and ensembles.
-    "C": [POSITIVE],
     "class_weight": [StrOptions({"balanced"}), Each(NON_NEGATIVE, of_dict=True), None],
-    "probability": ["boolean"],
     "members": [_AUTO, list, tuple],
     "context": [_AUTO, "boolean"],
     "calibration": [StrOptions({"cv", "split"})],
     "time_budget": [POSITIVE, None],
-    "relative": ["boolean"],
-    "summary": ["boolean"],
-    "shrinkage": [NON_NEGATIVE],
-    "clip": [POSITIVE],
-    # Of splitters and functions.
-    "n_test_domains": [COUNT],
-    "n_repeats": [COUNT, None],
-    "max_splits": [COUNT, None],
+    # Of functions.
     "max_rows": [_AUTO, COUNT, None],
-    "prepare": ["boolean"],
-    "quick": ["boolean"],
-    "force": ["boolean"],
     "progress": ["boolean", callable],
     "metric": [callable],
-    "greater_is_better": ["boolean"],
-    "normalize": ["boolean"],
-    "block_size": [COUNT],
     "coverage": [Number(Real, 0, 1, closed="neither")],
-    "as_frame": ["boolean"],
 }
 #: Where ``numpy.inf`` makes a penalty a constraint.
 INVARIANCE_CONSTRAINTS = {"domain_weight": [NON_NEGATIVE_OR_INF]}
@@ -160,8 +137,8 @@ MACHINE_CONSTRAINTS: dict[str, list[Any]] = {
 }
 #: Of the measures in ``metrics``.
 MEASURE_CONSTRAINTS: dict[str, list[Any]] = {
-    **dict.fromkeys(("kernel_a", "kernel_b"), _MEASURED_KERNEL),
-    **dict.fromkeys(("gamma_a", "gamma_b", "gamma", "target_gamma"), _MEASURED_GAMMA),
+    **_same("kernel_a kernel_b", _LABEL_KERNEL),
+    **_same("gamma_a gamma_b gamma target_gamma", StrOptions({"median"}), POSITIVE),
 }
 
 

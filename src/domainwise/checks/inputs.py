@@ -61,44 +61,53 @@ def check_target(
     ``"auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels is
     classes, anything continuous or with several columns is values.
     """
-    y = plain_array(y, "y")
-    if y.ndim == 0:
-        raise ValueError(f"y must be an array of {n_samples} targets, got the scalar {y!r}")
-    if y.dtype.kind == "c":
-        raise ValueError("Complex data not supported: y is complex")
-    if y.shape[0] != n_samples:
-        raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: y has {y.shape[0]} "
-            f"entries but X has {n_samples} rows"
-        )
+    y = _one_per_row(plain_array(y, "y"), "y", n_samples)
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
-    if y.ndim > 2:
-        raise ValueError(f"y must have one or two dimensions, got shape {y.shape}")
-    if y.dtype.kind == "f":
-        y = _finite(y, "y")
     if kernel == "auto":
         kind = type_of_target(sortable(y, "y") if y.ndim == 1 else y, input_name="y")
         kernel = "delta" if kind in ("binary", "multiclass") else "rbf"
-    if kernel == "delta":
-        if y.ndim != 1:
-            raise ValueError(
-                f'target_kernel="delta" needs one column of labels, got shape {y.shape}'
-            )
-        names, codes = np.unique(sortable(y, "y"), return_inverse=True)
-        if len(names) < least_classes:
-            raise ValueError(
-                f"y has one class only ({names[0]}); the classifier needs at least 2 classes "
-                "to find directions that separate them"
-            )
-        return Labels(codes=codes, names=names)
-    values = _numeric(y, "y")
-    if least_classes > 1 and not np.ptp(values, axis=0).any():
+    labels = _categories(y, "y", "target") if kernel == "delta" else Labels(values=_numeric(y, "y"))
+    if labels.names is not None and len(labels.names) < least_classes:
+        raise ValueError(
+            f"y has one class only ({labels.names[0]}); the classifier needs at least 2 classes "
+            "to find directions that separate them"
+        )
+    constant = labels.values is not None and not np.ptp(labels.values, axis=0).any()
+    if constant and least_classes > 1:
         raise ValueError(
             f"y is constant (every row is {y[0]}): there is nothing to learn; leave y out to fit "
             "without a target"
         )
-    return Labels(values=values)
+    return labels
+
+
+def _one_per_row(labels: Array, name: str, n_samples: int) -> Array:
+    """Check the shape of labels, and that they are finite and not complex."""
+    if labels.ndim == 0 or len(labels) != n_samples:
+        length = f"{len(labels)} entries" if labels.ndim else "no length"
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: {name} has {length} but "
+            f"X has {n_samples} rows"
+        )
+    if labels.ndim > 2:
+        raise ValueError(f"{name} must have one or two dimensions, got shape {labels.shape}")
+    if labels.dtype.kind == "c":
+        raise ValueError(
+            f"Complex data not supported: {name} is complex. Pass labels or real numbers"
+        )
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise ValueError(f"Input {name} contains NaN or infinity.")
+    return labels
+
+
+def _categories(labels: Array, name: str, role: str) -> Labels:
+    if labels.ndim != 1:
+        raise ValueError(
+            f'{name}: {role}_kernel="delta" needs one column of labels, got shape {labels.shape}'
+        )
+    names, codes = np.unique(sortable(labels, name), return_inverse=True)
+    return Labels(codes=codes, names=names)
 
 
 def is_quantity(values: Array) -> bool:
@@ -178,28 +187,13 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
     if sample_domain is None:
         return Labels(codes=np.zeros(n_samples, dtype=np.intp), names=np.array([0]))
     domains = plain_array(sample_domain, "sample_domain")
-    if domains.ndim == 0 or domains.shape[0] != n_samples:
-        length = "no length" if domains.ndim == 0 else f"{domains.shape[0]} entries"
-        raise ValueError(f"sample_domain has {length} but X has {n_samples} rows")
     if domains.ndim == 2 and domains.shape[1] == 1 and domains.dtype.kind not in "biuf":
         domains = domains[:, 0]  # a data frame of one column of names
-    if domains.ndim > 2:
-        raise ValueError(f"sample_domain must have one or two dimensions, got {domains.shape}")
-    if domains.dtype.kind == "c":
-        raise ValueError("sample_domain holds complex numbers; use labels or real descriptors")
-    domains = sortable(domains, "sample_domain")
-    if domains.dtype.kind == "f":
-        domains = _finite(domains, "sample_domain")
+    domains = _one_per_row(sortable(domains, "sample_domain"), "sample_domain", n_samples)
     if kernel == "auto":
         kernel = "rbf" if is_continuous(domains) else "delta"
     if kernel == "delta":
-        if domains.ndim != 1:
-            raise ValueError(
-                'sample_domain: domain_kernel="delta" needs one column of labels, got shape '
-                f"{domains.shape}"
-            )
-        names, codes = np.unique(domains, return_inverse=True)
-        return Labels(codes=codes, names=names)
+        return _categories(domains, "sample_domain", "domain")
     return Labels(values=_numeric(domains, "sample_domain"))
 
 
@@ -373,12 +367,6 @@ def refuse_too_large(values: Array, name: str) -> None:
         raise ValueError(f"{name} holds values beyond {LARGEST_NUMBER:.0e}: scale it")
 
 
-def _finite(values: Array, name: str) -> Array:
-    if not np.isfinite(values).all():
-        raise ValueError(f"Input {name} contains NaN or infinity.")
-    return values
-
-
 def _numeric(values: Array, name: str) -> Array:
     """Continuous labels as a float64 array with one row per sample."""
     if values.dtype.kind not in "biuf":
@@ -408,21 +396,18 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
         return validate_data(estimator, X, y, **options)
     except (TypeError, ValueError) as error:
         if str(error).startswith("Input X contains NaN"):
-            raise ValueError(f"Input X contains NaN. {_about_missing(estimator)}") from error
+            name = type(estimator).__name__
+            advice = f"Add a step that imputes them: make_pipeline(SimpleImputer(), {name}())"
+            if is_classifier(estimator) or is_regressor(estimator):
+                kind = "Classifier" if is_classifier(estimator) else "Regressor"
+                advice += f", or use DomainEnsemble{kind}, which accepts them"
+            raise ValueError(
+                f"Input X contains NaN. {name} does not accept missing values. {advice}"
+            ) from error
         # NumPy's messages about cells that are not numbers.
         if str(error).startswith(("could not convert", "float() argument", "setting an array")):
             raise type(error)(f"X must hold numbers, one in each cell: {error}") from error
         raise
-
-
-def _about_missing(estimator: Any) -> str:
-    """Advice about missing values."""
-    name = type(estimator).__name__
-    advice = f"Add a step that imputes them, such as make_pipeline(SimpleImputer(), {name}())"
-    if is_classifier(estimator) or is_regressor(estimator):
-        kind = "Classifier" if is_classifier(estimator) else "Regressor"
-        advice += f", or use DomainEnsemble{kind}, which accepts them"
-    return f"{name} does not accept missing values. {advice}"
 
 
 def refuse_no_rows(X: Any, *, numbers: bool = False) -> None:
