@@ -5,15 +5,25 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import sklearn
 
 from domainwise import __version__
-from domainwise.evaluation.batches import HALVES, TENTHS, batch_scores
 from domainwise.evaluation.evaluation import Evaluation
-from domainwise.evaluation.jobs import OUTSIDE, PARTS, SEEN, Row, Scorer, can_score, job_key
+from domainwise.evaluation.jobs import (
+    HALVES,
+    OUTSIDE,
+    PARTS,
+    SEEN,
+    TENTHS,
+    Row,
+    Scorer,
+    can_score,
+    job_key,
+)
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import (
     MethodResult,
@@ -24,8 +34,11 @@ from domainwise.evaluation.results import (
 )
 from domainwise.models.registry import CONTEXT, Method
 from domainwise.scoring.measures import Measure
-from domainwise.scoring.statistics import compare
+from domainwise.scoring.statistics import compare, defined_score
 from domainwise.splits.folds import Split
+
+#: Kinds of batches in which context is measured.
+BATCHES = ("whole", "first half", "last half", "random tenth")
 
 
 def able_methods(
@@ -257,3 +270,37 @@ def _facts(problem: Problem) -> dict[str, Any]:
             "scikit-learn": sklearn.__version__,
         },
     }
+
+
+def batch_scores(
+    measure: Measure, classes: Any, context: Iterable[Row], plain: Iterable[Row]
+) -> dict[str, dict[str, float]]:
+    """Score the records of a method with context, and those of the same fits without it.
+
+    By kind of batch: mean score with context and without (``plain``), standard ``error`` of their
+    difference over domains, and the number of domains. Domains on which the measure is not defined
+    are ignored, and so is every score that needs the model itself.
+    """
+    pairs: dict[str, list[list[float]]] = {}
+    plain_records = {record["domain"]: record for record in plain}
+    for record in context if not measure.own else ():
+        other, target = plain_records.get(record["domain"]), record["target"]
+        if other is None or len(other["row"]) != len(record["row"]):
+            continue
+        order = np.argsort(record["row"], kind="stable")
+        first, last = order[: len(order) // 2], order[len(order) // 2 :]
+        kinds = {HALVES: {"first half": first, "last half": last}, TENTHS: {"random tenth": order}}
+        for kind, rows in kinds.get(record["fold"], {"whole": order}).items():
+            if len(rows) and measure.defined(target, target[rows], classes is not None):
+                scorers = [partial(measure.score_record, classes, r) for r in (record, other)]
+                pair = [defined_score(scorer, rows) for scorer in scorers]
+                if np.isfinite(pair).all():
+                    pairs.setdefault(kind, []).append(pair)
+    scores = {}
+    for kind in (kind for kind in BATCHES if kind in pairs):
+        with_context, without = np.array(pairs[kind]).T
+        n = len(without)
+        error = float((with_context - without).std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+        means = {"context": float(with_context.mean()), "plain": float(without.mean())}
+        scores[kind] = {**means, "error": error, "domains": n}
+    return scores

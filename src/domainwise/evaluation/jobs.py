@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -17,9 +17,8 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
-from domainwise.checks import ClassShareWarning, RowFoldsWarning
+from domainwise.checks import ClassShareWarning, ContextWarning, RowFoldsWarning
 from domainwise.checks.inputs import quiet_about_domains
-from domainwise.evaluation.batches import partial_records
 from domainwise.evaluation.problem import Problem, within_splits
 from domainwise.models.registry import Method
 from domainwise.models.search import MethodSearch
@@ -42,6 +41,9 @@ FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, Att
 #: In place of the number of a fold inside a domain: predicted by a model that had not seen it, or
 #: by one that has seen other rows of it, among those of all domains.
 OUTSIDE, SEEN = -1, 1000
+#: The same for all rows of a held-out domain, predicted in two halves of the table and in ten
+#: random tenths: context assumes that a batch looks like the whole domain, and parts may not.
+HALVES, TENTHS = -2, -3
 #: Parts of the work on a method and a split: held-out domains, and domains that are seen.
 PARTS = ("outside", "inside")
 #: A method with a larger cost has no scores of folds inside each domain, which are many fits.
@@ -409,3 +411,21 @@ def _shuffle(X: Any, start: int, codes: Array, name: str, rng: np.random.Generat
     else:
         at = X.columns.get_loc(name)
         X.iloc[place, at] = X.iloc[order, at].to_numpy()
+
+
+def partial_records(
+    model: Any, X: Any, classes: Array | None, drawn: Array | None, record: Row, seed: int
+) -> Iterator[Row]:
+    """Predict the rows of a held-out domain in parts, by a model that takes ``sample_domain``.
+
+    X has all rows of the domain in the order of the table, of which ``drawn`` are in ``record``,
+    the predictions with the whole domain.
+    """
+    n = X.shape[0]
+    halves = (np.arange(n) >= n // 2).astype(np.intp)
+    tenths = np.random.default_rng(seed).permutation(n) % 10
+    for fold, parts in ((HALVES, halves), (TENTHS, tenths)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ContextWarning)
+            predictions = Predictions(model, X, classes, parts, drawn)
+            yield {**record, "fold": fold, **predictions.outputs()}

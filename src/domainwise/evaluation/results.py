@@ -17,7 +17,6 @@ from domainwise.adaptation.corrections import (
     label_gain,
 )
 from domainwise.arrays import Array, CrossValidator, Label
-from domainwise.evaluation.batches import holds_up
 from domainwise.evaluation.problem import Problem
 from domainwise.models.registry import METHODS, TRIVIAL, Method
 from domainwise.scoring.measures import Measure
@@ -112,8 +111,13 @@ class MethodResult:
 
     @property
     def holds_up(self) -> bool:
-        """Whether context is better with whole domains, and not worse with parts of them."""
-        return holds_up(self.batches)
+        """Whether context is better with whole domains, and not worse with parts of them.
+
+        Worse is a mean difference beyond one standard error.
+        """
+        gains = {kind: means["context"] - means["plain"] for kind, means in self.batches.items()}
+        better = gains.get("whole", 0.0) > 0.0
+        return better and all(gain >= -self.batches[kind]["error"] for kind, gain in gains.items())
 
     @property
     def generalization_gap(self) -> float:
