@@ -163,11 +163,11 @@ def test_tables_have_a_row_for_each_method_and_domain(found):
 def test_the_picture_of_shift_shows_medians_in_deviations_inside_domains(found):
     from domainwise.evaluation.page import shift_picture
 
-    picture = shift_picture(found, "shift")
+    picture = shift_picture(found)
     assert "x0" in picture.svg
     assert "&lt;b&gt;ayr&lt;/b&gt;" in picture.svg or "3 other domains" in picture.svg
     column = found.differences["columns"][0]
     assert column["kind"] == "number"
     found.differences["columns"], kept = [], found.differences["columns"]
-    assert shift_picture(found, "shift") is None
+    assert shift_picture(found) is None
     found.differences["columns"] = kept

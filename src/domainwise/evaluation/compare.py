@@ -103,20 +103,22 @@ class Comparison:
         from domainwise.report.page import Picture, Templates, drawing, to_svg
 
         pair, (first, second) = self.pairs[0], self.names
-        parts = ((second, "second"), (first, "first"))
+        scores = {
+            name: {row["domain"]: row[key] for row in pair.per_domain}
+            for name, key in ((second, "second"), (first, "first"))
+        }
+        greater, label = self.measure.sign > 0, self.measure.label
         with drawing(9.0, 1.3 + 0.34 * len(pair.per_domain)) as figure:
-            DomainScoresDisplay(
-                scores={n: {row["domain"]: row[p] for row in pair.per_domain} for n, p in parts},
-                label=self.measure.label,
-                greater_is_better=self.measure.sign > 0,
-            ).plot(figure.subplots())
-            alt = f"{self.measure.label} by domain in {first} and in {second}, {pair.method}"
+            display = DomainScoresDisplay(scores=scores, label=label, greater_is_better=greater)
+            display.plot(figure.subplots())
+            alt = f"{label} by domain in {first} and in {second}, {pair.method}"
             caption = f"{pair.method}: the domain that is worst in {second} is at the top"
             picture = Picture(to_svg(figure, "both", alt), alt, caption, wide=True)
         title, styles = f"{second} compared with {first}", ["style.css", "evaluate.css"]
-        made = Templates("domainwise.evaluation")
         content = {"title": title, "comparison": self, "picture": picture}
-        return made.render("compare.html.j2", styles=styles, **content)
+        return Templates("domainwise.evaluation").render(
+            "compare.html.j2", styles=styles, **content
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings; None where something is not defined."""
@@ -132,36 +134,46 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
     A ``method`` that is named has to be in both, and is compared alone. Refused are other targets,
     domains and measures; notes list what to be careful about.
     """
-    (a, stored_a), (b, stored_b) = (read_evaluation(path, every=True) for path in (first, second))
-    _refuse(stored_a, stored_b, first, second)
-    same = (each for each in (b, *b.others) if each.measure.name == a.measure.name)
-    other = next(same, None)
-    if other is None:
+    (a, stored), (b, other_stored) = (read_evaluation(path, every=True) for path in (first, second))
+    tables = [content.get("table", {}) for content in (stored, other_stored)]
+    settings = [{**t.get("asked", {}), **e.facts} for t, e in zip(tables, (a, b), strict=True)]
+    for name in ("target", "domain", "task", "positive", "classes"):
+        one, other = (setting.get(name) for setting in settings)
+        if one != other and None not in (one, other):
+            raise ValueError(
+                f"{first} and {second} cannot be compared: the {name} is {one!s} in one and "
+                f"{other!s} in the other. Evaluate the same {name} in both"
+            )
+    same_measure = (results for results in (b, *b.others) if results.measure.name == a.measure.name)
+    matching = next(same_measure, None)
+    if matching is None:
         raise TableError(
             f"{first} has {a.measure.label}, {second} has {b.measure.label}: evaluate "
             f"{second} again with ",
             Argument("metric", a.measure.name),
             ", which is computed from the predictions there",
         )
-    other.records = b.records
-    shared = [domain for domain in a.domains if domain in other.domains]
+    matching.records, b = b.records, matching
+    shared = [domain for domain in a.domains if domain in b.domains]
     if not shared:
         raise ValueError(
             f"{first} and {second} have no domain in common. Compare evaluations that do"
         )
-    both = [(r, s) for r in a.results if (s := other.find(r.key)) is not None]
-    pairs = [(a.best, other.best)]
-    pairs += [(r, s) for r, s in both if r is not a.best or s is not other.best]
+    common = [(r, s) for r in a.results if (s := b.find(r.key)) is not None]
+    pairs = [(a.best, b.best)]
+    pairs += [(r, s) for r, s in common if r is not a.best or s is not b.best]
     if method is not None:
-        named = a.find(method)
-        pairs = [(r, s) for r, s in both if r is named]
+        result = a.find(method)
+        pairs = [(r, s) for r, s in common if r is result]
         if not pairs:
-            common = ", ".join(r.key for r, _ in both) or "none"
-            raise ValueError(f"method={method!r} is not in both evaluations; choose from: {common}")
-    differences = [_difference(a, other, shared, *pair) for pair in pairs]
+            keys = ", ".join(r.key for r, _ in common) or "none"
+            raise ValueError(f"method={method!r} is not in both evaluations; choose from: {keys}")
+    differences = [_difference(a, b, shared, *pair) for pair in pairs]
     alike = first.name == second.name
     names = (str(first), str(second)) if alike else (first.name, second.name)
-    notes = _notes(a, other, [stored_a, stored_b], names, shared)
+    files = [table.get("sha256") for table in tables]
+    other_file = None not in files and files[0] != files[1]
+    notes = _notes((a, b), names, shared, settings, other_file)
     return Comparison(names, a.measure, a.margin, notes, differences)
 
 
@@ -174,22 +186,22 @@ def _difference(
         raise ValueError(
             f"{first.key} and {second.key} have no scored domain in common. Choose other methods"
         )
-    names, sign = a.facts["classes"], a.measure.sign
-    by_domain = [grouped(a.records.get(first.key, ())), grouped(b.records.get(second.key, ()))]
-    classes = None if names is None else np.asarray(names)
-    known = np.zeros(2) if classes is None else classes
-    measure = choose_measure(a.measure.name, known, names is not None, a.facts["positive"])
+    classes, sign, positive = a.classes, a.measure.sign, a.facts["positive"]
+    y = np.zeros(2) if classes is None else classes
+    measure = choose_measure(a.measure.name, y, classes is not None, positive)
+    one, other = grouped(a.records.get(first.key, ())), grouped(b.records.get(second.key, ()))
     rows = []
     for place, domain in enumerate(common):
-        one, other = (sign * result.known[domain] for result in (first, second))
         ends: Sequence[float] = (np.nan, np.nan)
-        if all(domain in each for each in by_domain):
-            records = [each[domain] for each in by_domain]
+        if domain in one and domain in other:
+            numbers = [[r["row"].tolist() for r in records[domain]] for records in (one, other)]
             # Rows are drawn alike where they are the same, and apart elsewhere.
-            seeds = [place, place if _rows(records[0]) == _rows(records[1]) else place + 10**6]
-            draws = [resampled(measure, classes, *of) for of in zip(records, seeds, strict=True)]
-            ends = sorted(sign * np.nanquantile(draws[1] - draws[0], (TAIL, 1 - TAIL)))
-        rows.append({"domain": plain(domain), **_row(one, other, ends)})
+            seed = place if numbers[0] == numbers[1] else place + 10**6
+            before = resampled(measure, classes, one[domain], place)
+            after = resampled(measure, classes, other[domain], seed)
+            ends = sorted(sign * np.nanquantile(after - before, (TAIL, 1 - TAIL)))
+        scores = (sign * first.known[domain], sign * second.known[domain])
+        rows.append({"domain": plain(domain), **_row(*scores, ends)})
     ones, others, differences = (
         np.array([row[name] for row in rows]) for name in ("first", "second", "difference")
     )
@@ -220,35 +232,17 @@ def _words(difference: float, sign: int, margin: float, ends: Sequence[float]) -
     return better if ends[0] > 0 or ends[1] < 0 else f"{better}, but not significantly"
 
 
-def _rows(records: list[Any]) -> list[Any]:
-    return [record["row"].tolist() for record in records]
-
-
-def _asked(stored: dict[str, Any], name: str) -> Any:
-    return stored.get("table", {}).get("asked", {}).get(name)
-
-
-def _refuse(a: dict[str, Any], b: dict[str, Any], first: Path, second: Path) -> None:
-    """Refuse evaluations of different targets, domains or tasks."""
-    questions = {name: (_asked(a, name), _asked(b, name)) for name in ("target", "domain")}
-    for name in ("task", "positive", "classes"):
-        questions[name] = a["facts"][name], b["facts"][name]
-    for name, (one, other) in questions.items():
-        if one != other and None not in (one, other):
-            raise ValueError(
-                f"{first} and {second} cannot be compared: the {name} is {one!s} in one and "
-                f"{other!s} in the other"
-            )
-
-
 def _notes(
-    a: Results, b: Results, stored: list[Any], names: Sequence[str], shared: list[Any]
+    evaluations: Sequence[Results],
+    names: Sequence[str],
+    shared: Sequence[Any],
+    settings: Sequence[Mapping[str, Any]],
+    other_file: bool,
 ) -> list[str]:
     """What to be careful about: other tables, rows, folds, columns and domains."""
+    (rows, folds), (other_rows, other_folds) = (_layout(e, shared) for e in evaluations)
     notes = []
-    tables = [each.get("table", {}).get("sha256") for each in stored]
-    (rows, folds), (other_rows, other_folds) = (_laid_out(results, shared) for results in (a, b))
-    if None not in tables and tables[0] != tables[1]:
+    if other_file:
         notes.append("The tables are different files (SHA-256), so the rows differ.")
     elif rows != other_rows:
         notes.append("Different rows were evaluated, so the rows of a domain are not paired.")
@@ -258,20 +252,20 @@ def _notes(
         same = "Same table, rows and folds." if rows else "The folders have no predictions."
         notes.append(same)
     for name in ("features", "drop"):
-        one, other = (", ".join(_asked(each, name) or ()) or "not given" for each in stored)
+        one, other = (", ".join(setting.get(name) or ()) or "not given" for setting in settings)
         if one != other:
             notes.append(f"{name}: {one} in {names[0]}, {other} in {names[1]}.")
-    for name, results in zip(names, (a, b), strict=True):
-        if alone := [str(domain) for domain in results.domains if domain not in shared]:
+    for name, evaluation in zip(names, evaluations, strict=True):
+        if alone := [str(domain) for domain in evaluation.domains if domain not in shared]:
             notes.append(f"Only in {name}, and not compared: {', '.join(alone)}.")
     return notes
 
 
-def _laid_out(results: Results, shared: list[Any]) -> tuple[dict[Any, Any], set[Any]]:
+def _layout(evaluation: Results, shared: Sequence[Any]) -> tuple[dict[Any, Any], set[Any]]:
     """Rows and their targets by domain, and the groups of domains that were held out together."""
     rows: dict[Any, Any] = {}
     folds: dict[int, set[Any]] = {}
-    for record in next(iter(results.records.values()), ()):
+    for record in next(iter(evaluation.records.values()), ()):
         folds.setdefault(record["split"], set()).add(record["domain"])
         if record["domain"] in shared:
             rows[record["domain"]] = [record[name].tolist() for name in ("row", "target")]
@@ -302,7 +296,6 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
     For options see :func:`~domainwise.models.table_model.table_setting`.
     """
     setting = table_setting(table, **options)
-    chosen = find_method(method, len(table.y))
     problem = make_problem(
         table.X,
         table.y,
@@ -315,15 +308,14 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
         random_state=setting.seed,
         pos_label=setting.pos_label,
     )
-    compare = partial(compare_methods, inside=False, n_jobs=setting.n_jobs, progress=False)
-    decided = {"class_weight": setting.class_weight, "predictor": setting.predictor}
-    constant, model = (
-        compare(replace(problem, overrides=overrides), [replace(one, context=False)])
-        for one, overrides in ((METHODS[TRIVIAL], {}), (chosen, decided))
-    )
+    score = partial(compare_methods, inside=False, n_jobs=setting.n_jobs, progress=False)
+    overrides = {"class_weight": setting.class_weight, "predictor": setting.predictor}
+    chosen = replace(find_method(method, len(table.y)), context=False)
+    constant = score(problem, [METHODS[TRIVIAL]])
+    model = score(replace(problem, overrides=overrides), [chosen])
     calibration = calibrated(model.records[model.best_], problem.classes)
-    known = model.best.known, constant.best.known
-    return compare_with_constant(problem.measure.name, *known, calibration)
+    scores = model.best.known, constant.best.known
+    return compare_with_constant(problem.measure.name, *scores, calibration)
 
 
 def compare_with_constant(

@@ -35,14 +35,10 @@ MAX_METHODS = 8
 def render(evaluation: Results, *, title: str | None = None) -> str:
     """Make the report of an evaluation, a complete HTML document."""
     differences, own = evaluation.differences, evaluation.recommended
-    records = evaluation.records.get(own.key)
-    sets = (
-        evaluation.calibration
-        if records is None
-        else calibrated(records, evaluation.facts["classes"])
-    )
-    faults = list(map(verdict.fault_in_words, differences.get("faults", ())))
-    answer = verdict.make_answer(evaluation)
+    sets, answer = evaluation.calibration, verdict.make_answer(evaluation)
+    if (records := evaluation.records.get(own.key)) is not None:
+        sets = calibrated(records, evaluation.facts["classes"])
+    faults = map(verdict.fault_in_words, differences.get("faults", ()))
     columns = sorted(
         differences.get("columns", ()),
         key=lambda column: -own.importance.get(column["name"], -np.inf),
@@ -54,16 +50,16 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         evaluation=evaluation,
         answer=answer,
         no_fault=verdict.NO_FAULT,
-        expect_picture=expect_picture(evaluation, "expect"),
+        expect_picture=expect_picture(evaluation),
         other_faults=[fault for fault in faults if fault not in answer.faults],
         show=evaluation.show,
         interval=partial(verdict.interval, evaluation),
         methods_table=methods_table(evaluation),
-        methods_picture=methods_picture(evaluation, "methods"),
+        methods_picture=methods_picture(evaluation),
         shown=shown_methods(evaluation),
         order=evaluation.hardest_first,
         top={d: np.nanmax([r.scores[d] for r in evaluation.results]) for d in own.known},
-        domains_picture=domains_picture(evaluation, "domains"),
+        domains_picture=domains_picture(evaluation),
         domains_table=verdict.domains_table(evaluation).without_empty_columns(),
         worst=str(evaluation.worst_domain),
         own=own.label,
@@ -71,7 +67,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         differing=verdict.difference_sentences(evaluation) if columns else [],
         important=verdict.importance_sentences(evaluation) if columns else [],
         differences={**differences, "columns": columns},
-        shift=shift_picture(evaluation, "shift") if columns else None,
+        shift=shift_picture(evaluation) if columns else None,
         names=[domain["name"] for domain in differences.get("domains", ())],
         importance=partial(_importance, evaluation),
         notes=evaluation.notes,
@@ -85,12 +81,10 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
 
 def _importance(evaluation: Results, name: str) -> str:
     """Loss without a column, no finer than the third digit of a score: the rest is chance."""
-    lost = evaluation.recommended.importance.get(name)
-    if lost is None:
-        return "–"
-    mean = evaluation.recommended.mean
-    unit = min(10.0 ** (np.floor(np.log10(abs(mean) or 1.0)) - 2), 0.001)
-    return evaluation.show(evaluation.measure.sign * unit * np.round(lost / unit))
+    own, sign = evaluation.recommended, evaluation.measure.sign
+    unit = min(10.0 ** (np.floor(np.log10(abs(own.mean) or 1.0)) - 2), 0.001)
+    loss = own.importance.get(name, np.nan)
+    return evaluation.show(sign * unit * np.round(loss / unit))
 
 
 def shown_methods(evaluation: Results) -> list[MethodResult]:
@@ -109,14 +103,9 @@ def methods_table(evaluation: Results) -> TextTable:
     safest = max(result.worst for result in evaluation.results)
     rows = []
     for r in evaluation.results:
-        mark = " ●" if r is evaluation.baseline else ""
-        label = f"{r.label}{mark}" + " ✓" * (r is evaluation.recommended)
-        ends = evaluation.one_domain(r)
-        texts = [
-            label,
-            show(r.mean),
-            verdict.interval(evaluation, ends and [sign * end for end in ends]),
-        ]
+        label = r.label + " ●" * (r is evaluation.baseline) + " ✓" * (r is evaluation.recommended)
+        ends = [sign * end for end in evaluation.one_domain(r) or ()]
+        texts = [label, show(r.mean), verdict.interval(evaluation, ends)]
         texts += [show(r.worst), str(r.worst_domain), show(sign * r.spread), show(r.seen_mean)]
         texts += [show(sign * r.generalization_gap), p_text(r.p_value), p_text(r.p_adjusted)]
         bold = {1: r is evaluation.best, 3: r.worst == safest}
@@ -126,56 +115,56 @@ def methods_table(evaluation: Results) -> TextTable:
     return TextTable(columns, rows, kinds).without_empty_columns()
 
 
-def expect_picture(evaluation: Results, name: str) -> Picture:
+def expect_picture(evaluation: Results) -> Picture:
     """Scores of the held-out domains, and the range of one new domain, on a line."""
     own, measure, show = evaluation.recommended, evaluation.measure, evaluation.show
     ends, constant = evaluation.next_site, evaluation.find(TRIVIAL)
     values = {domain: measure.shown(score) for domain, score in own.known.items()}
     worst, mean = evaluation.worst_domain, measure.shown(own.mean)
     low, high = (f([*values.values(), *(ends or ())]) for f in (min, max))
+    left, right, far = low, high, 4 * (high - low)
     trivial = None if constant is None or own.trivial else measure.shown(constant.mean)
-    far = 4 * (high - low)
     beyond = trivial is not None and not low - far <= trivial <= high + far
-    on_line = [low, high] if trivial is None or beyond else [low, high, trivial]
-    reach = [min(on_line), max(on_line)]
-    pad = 0.04 * (reach[1] - reach[0]) or 0.01
-    reach = [reach[0] - pad, reach[1] + pad]
-
-    def place(x: float) -> str:
-        """Words near an end are written towards the middle."""
-        share = (x - reach[0]) / (reach[1] - reach[0])
-        return "left" if share < 0.3 else "right" if share > 0.7 else "center"
+    if trivial is not None and not beyond:
+        left, right = min(low, trivial), max(high, trivial)
+    pad = 0.04 * (right - left) or 0.01
+    left, right = left - pad, right + pad
 
     with drawing(4.2, 1.3) as figure:
         axes = figure.subplots()
+
+        def write(x: float, y: float, text: str, colour: str) -> None:
+            """Write towards the middle near an end."""
+            share = (x - left) / (right - left)
+            side = "left" if share < 0.3 else "right" if share > 0.7 else "center"
+            axes.text(x, y, text, ha=side, va="center", color=colour, fontsize=9)
+
         if ends is not None:
             axes.fill_between(ends, -0.62, 0.62, color=PALETTE[1], alpha=0.25, linewidth=0)
         axes.plot([mean, mean], [-0.62, 0.62], color=INK, linewidth=1.6)
-        heights = _heights(list(values.values()), (reach[1] - reach[0]) / 45)
+        heights = _heights(list(values.values()), (right - left) / 45)
         for (domain, value), height in zip(values.items(), heights, strict=True):
             colour = ACCENT if domain == worst else PALETTE[1]
             axes.plot(value, height, "o", color=colour, markersize=5.5, zorder=3)
-        text: dict[str, Any] = {"fontsize": 9, "va": "center"}
-        label = f"worst: {short(worst)}, {show(own.worst)}"
-        axes.text(values[worst], -1.0, label, ha=place(values[worst]), color=ACCENT, **text)
+        write(values[worst], -1.0, f"worst: {short(worst)}, {show(own.worst)}", ACCENT)
+        place = np.nan if trivial is None else float(np.clip(trivial, left, right))
         if trivial is not None:
             label = f"constant: {show(measure.sign * trivial)}"
             if beyond:
                 label = f"← {label}" if trivial < low else f"{label} →"
-                trivial = reach[trivial > high]
             else:
                 axes.plot([trivial, trivial], [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
-            axes.text(trivial, 1.0, label, ha=place(trivial), color=FAINT, **text)
-        if trivial is None or abs(trivial - mean) > 0.35 * (reach[1] - reach[0]):
-            axes.text(mean, 1.0, f"mean: {show(own.mean)}", ha=place(mean), color=INK, **text)
-        axes.set(ylim=(-1.25, 1.25), xlim=reach, yticks=[])
+            write(place, 1.0, label, FAINT)
+        if not abs(place - mean) <= 0.35 * (right - left):
+            write(mean, 1.0, f"mean: {show(own.mean)}", INK)
+        axes.set(ylim=(-1.25, 1.25), xlim=(left, right), yticks=[])
         axes.spines[["left", "top", "right"]].set_visible(False)
         axes.set_xlabel(f"{measure.label} ({measure.direction})")
         caption = "Dots: held-out domains; line: their mean"
         caption += "; shaded: 90 % range" if ends is not None else ""
-        some = [f"{name} {show(own.scores[name])}" for name in evaluation.hardest_first[:12]]
-        alt = f"{own.label}. {caption}. {'; '.join(some)}" + "; and others" * (len(values) > 12)
-        return Picture(to_svg(figure, name, alt), alt, caption)
+        scores = [f"{name} {show(own.scores[name])}" for name in evaluation.hardest_first[:12]]
+        alt = f"{own.label}. {caption}. {'; '.join(scores)}" + "; and others" * (len(values) > 12)
+        return Picture(to_svg(figure, "expect", alt), alt, caption)
 
 
 def _heights(values: list[float], apart: float) -> list[float]:
@@ -193,10 +182,9 @@ def _chosen(result: MethodResult) -> str:
     """Every parameter with its most frequent value, and how often that was chosen."""
     parts = []
     for name in result.parameters[0] if result.parameters else ():
-        values = [chosen[name] for chosen in result.parameters if name in chosen]
+        values = [selected[name] for selected in result.parameters if name in selected]
         if name.startswith(("gamma", "weight of ")):
-            numbers = sorted(float(value) for value in values)
-            parts.append(f"{name} {numbers[0]:.3g} to {numbers[-1]:.3g}")
+            parts.append(f"{name} {min(map(float, values)):.3g} to {max(map(float, values)):.3g}")
             continue
         value, times = Counter(values).most_common(1)[0]
         shown = f"{value:.3g}" if isinstance(value, float) else str(value)
@@ -227,8 +215,7 @@ COLOURS = {
 
 def colour_of(result: MethodResult) -> str:
     """Colour of a method; one that is not listed, a caller's own, takes one by its name."""
-    other = PALETTE[sum(result.key.encode()) % len(PALETTE)]
-    return COLOURS.get(result.key, other)
+    return COLOURS.get(result.key, PALETTE[sum(result.key.encode()) % len(PALETTE)])
 
 
 def scores_figure(evaluation: Results) -> Any:
@@ -238,7 +225,7 @@ def scores_figure(evaluation: Results) -> Any:
         return figure
 
 
-def domains_picture(evaluation: Results, name: str) -> Picture:
+def domains_picture(evaluation: Results) -> Picture:
     """Scores of the methods on each domain, the worst domain singled out."""
     worst, best, measure = evaluation.worst_domain, evaluation.recommended, evaluation.measure
     alt = (
@@ -252,36 +239,35 @@ def domains_picture(evaluation: Results, name: str) -> Picture:
     )
     with drawing(9.0, _height(evaluation)) as figure:
         _draw_scores(evaluation, figure.subplots())
-        return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
+        return Picture(to_svg(figure, "domains", alt), alt, caption, wide=True)
 
 
-def methods_picture(evaluation: Results, name: str) -> Picture:
+def methods_picture(evaluation: Results) -> Picture:
     """Mean of each method with its worst and best domain."""
-    results = shown_methods(evaluation)
-    shown = evaluation.measure.shown
+    results, measure = shown_methods(evaluation), evaluation.measure
+    heights = range(len(results))[::-1]
     with drawing(4.3, 0.6 + 0.3 * len(results)) as figure:
         axes = figure.subplots()
-        for height, result in zip(range(len(results))[::-1], results, strict=True):
+        for height, result in zip(heights, results, strict=True):
             colour = colour_of(result)
-            values = [shown(score) for score in result.known.values()]
+            values = [measure.shown(score) for score in result.known.values()]
             axes.plot([min(values), max(values)], [height] * 2, color=colour, alpha=0.45, lw=4)
             axes.plot(values, [height] * len(values), "|", color=colour, markersize=6)
-            axes.plot(shown(result.mean), height, "o", color=colour, markersize=7)
-            axes.plot(shown(result.worst), height, "x", color=INK, markersize=5)
-        axes.set_yticks(range(len(results))[::-1], [result.label for result in results])
+            axes.plot(measure.shown(result.mean), height, "o", color=colour, markersize=7)
+            axes.plot(measure.shown(result.worst), height, "x", color=INK, markersize=5)
+        axes.set_yticks(heights, [result.label for result in results])
         axes.set_ylim(-0.6, len(results) - 0.4)
-        axes.set_xlabel(f"{evaluation.measure.label} ({evaluation.measure.direction})")
+        axes.set_xlabel(f"{measure.label} ({measure.direction})")
         axes.grid(axis="x")
         listed = "; ".join(
-            f"{result.label} {evaluation.measure.format(result.mean)}, worst "
-            f"{evaluation.measure.format(result.worst)}"
+            f"{result.label} {measure.format(result.mean)}, worst {measure.format(result.worst)}"
             for result in results
         )
-        alt = f"Mean and worst {evaluation.measure.label} over held-out domains: {listed}"
-        return Picture(to_svg(figure, name, alt), alt, "Dot: mean; cross: worst domain")
+        alt = f"Mean and worst {measure.label} over held-out domains: {listed}"
+        return Picture(to_svg(figure, "methods", alt), alt, "Dot: mean; cross: worst domain")
 
 
-def shift_picture(evaluation: Results, name: str) -> Picture | None:
+def shift_picture(evaluation: Results) -> Picture | None:
     """Where numbers lie in each domain, the worst domain in colour; None where there are none."""
     differences, worst = evaluation.differences, str(evaluation.worst_domain)
     columns = [column for column in differences["columns"] if column["kind"] == "number"]
@@ -307,7 +293,7 @@ def shift_picture(evaluation: Results, name: str) -> Picture | None:
             "median of the domains' medians, in robust standard deviations within domains. Columns "
             "that differ most are at the top"
         )
-        return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
+        return Picture(to_svg(figure, "shift", alt), alt, caption, wide=True)
 
 
 def _draw_scores(evaluation: Results, axes: Any) -> None:

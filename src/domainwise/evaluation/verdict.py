@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.results import UNKNOWN, MethodResult, Results
+from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, percent
 from domainwise.models.registry import CONTEXT, TRIVIAL
 from domainwise.report.page import TextCell, TextTable
 from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
@@ -63,14 +65,13 @@ class Answer:
         # A line for each of three faults, one for the number of others, and one for the command;
         # the worst faults have a second line where there is room.
         room = 11 - sum(map(len, parts.values()))
-        n = min(len(self.faults), 3, room - 1)
-        hidden = len(self.faults) - n + self.more_faults
-        faults = [_joined(fault) for fault in self.faults[:n]] or [NO_FAULT]
+        faults = [_joined(fault) for fault in self.faults[: min(3, room - 1)]]
+        hidden = len(self.faults) - len(faults) + self.more_faults
+        faults = faults or [NO_FAULT]
         second = room - len(faults) - (hidden > 0)
-        parts["Check first"] = [
-            line for i, text in enumerate(faults) for line in wrap(text, max_lines=1 + (i < second))
-        ]
-        parts["Check first"] += [f"{hidden} more on the page"] * (hidden > 0)
+        parts["Check first"] = [f"{hidden} more on the page"] * (hidden > 0)
+        for i, text in reversed([*enumerate(faults)]):
+            parts["Check first"][:0] = wrap(text, max_lines=1 + (i < second))
         parts["Next"] = [self.command] * bool(self.command)
         return [
             f"{'' if i else name:13}{line}"
@@ -84,24 +85,26 @@ def make_answer(results: Results) -> Answer:
     recommended, trivial = results.recommended, results.recommended.trivial
     faults = results.differences.get("faults", ())
     grave = [fault for fault in faults if fault["severity"] > 1]
-    words = [fault_in_words(fault) for fault in grave]
-    _, known, rest = results.next_step.partition(": domainwise ")
-    command = f"domainwise {rest}" if known else ""
-    python = "" if trivial or command else "model = evaluation.fit()"
-    watch = "domainwise predict" if command else "check_shift(model, X)"
+    messages = [fault_in_words(fault) for fault in grave]
+    _, _, arguments = results.next_step.partition(": domainwise ")
+    command = "" if trivial else "model = evaluation.fit()"
+    watch = "check_shift(model, X)"
+    if arguments:
+        command, watch = f"domainwise {arguments}", "domainwise predict"
     if failed := [key for key, why in results.left_out.items() if why.startswith("failed")]:
         text = f"Not scored, because they failed: {', '.join(failed)}."
-        words.append({"problem": text, "action": ""})
+        messages.append({"problem": text, "action": ""})
+    shown = messages[:MOST_FAULTS]
     return Answer(
         "" if trivial else recommended.label,
         _reason(results),
         _context(results),
         _expect(results),
         *_certainty(results),
-        words[:MOST_FAULTS],
-        len(words) + len(faults) - len(grave) - len(words[:MOST_FAULTS]),
+        shown,
+        len(messages) + len(faults) - len(grave) - len(shown),
         label_sentence(results),
-        command or python,
+        command,
         "" if trivial else f"{watch} reports new rows that differ from all training domains.",
     )
 
@@ -118,50 +121,48 @@ def _joined(fault: dict[str, str]) -> str:
 
 def domains_in_words(results: Results) -> str:
     """How many domains were scored; all counts on the page are this one."""
-    known, every = len(results.recommended.known), results.facts.get("domains", 0)
-    return f"{in_words(known)} held-out domains" + (f" of {every}" if known < every else "")
+    n_scored, n_domains = len(results.recommended.known), results.facts.get("domains", 0)
+    of_all = f" of {n_domains}" if n_scored < n_domains else ""
+    return f"{in_words(n_scored)} held-out domains{of_all}"
 
 
 def _reason(results: Results) -> str:
     """Why the recommended method, in a sentence."""
     own, rival, leader = results.recommended, results.rival, results.leader()
-    label, show, sign = results.measure.label, results.show, results.measure.sign
+    label, show, where = results.measure.label, results.show, domains_in_words(results)
     if own.trivial:
-        alone = " that predicts row by row" * any(r.context for r in results.results)
-        text = f"No method{alone} is better than a constant prediction on unseen domains"
-        scores = f"{label} {show(own.mean)} on average over {domains_in_words(results)}"
-        beside = f"; {rival.label} {show(rival.mean)}" if rival else ""
-        return f"{text}: {scores}{beside}."
-    where = f"on average over {domains_in_words(results)}"
+        row_by_row = " that predicts row by row" * any(r.context for r in results.results)
+        next_best = f"; {rival.label} {show(rival.mean)}" if rival else ""
+        return (
+            f"No method{row_by_row} is better than a constant prediction on unseen domains: "
+            f"{label} {show(own.mean)} on average over {where}{next_best}."
+        )
+    where = f"on average over {where}"
+    mean: Callable[[MethodResult], float] = results.weighted_mean
     other = leader if leader is not own else rival
-    gap = 0.0 if other is None else results.weighted_mean(own) - results.weighted_mean(other)
-    if other is not None and gap < results.margin and not other.trivial:
+    if other is not None and not other.trivial and mean(own) - mean(other) < results.margin:
         simpler = ", and simpler and faster" if own.cost < other.cost else ""
         means = f"{label} {show(own.mean)} and {show(other.mean)}"
         return f"as good as {other.label} {where} ({means}){simpler}."
-    few = "" if own is max(results.row_by_row, key=lambda r: r.mean) else (
-        ", in which domains with few rows count less"
-    )  # fmt: skip
-    if rival is None or rival.trivial:
-        return f"{'the only method that was compared' if rival is None else 'best'} {where}{few}."
-    mean = results.weighted_mean if few else (lambda result: result.mean)
-    ahead = mean(own) - mean(rival)
-    text = f"best {where}{few}; {show(sign * ahead)} better than {rival.label}"
-    return f"{text}, {_chance(results, own, rival)}."
-
-
-def _chance(results: Results, own: MethodResult, rival: MethodResult) -> str:
-    """Whether a difference may be chance."""
-    n = len(own.known.keys() & rival.known.keys())
+    if own is max(results.row_by_row, key=lambda result: result.mean):
+        mean = attrgetter("mean")
+    else:
+        where += ", in which domains with few rows count less"
+    if rival is None:
+        return f"the only method that was compared {where}."
+    if rival.trivial:
+        return f"best {where}."
+    lead = show(results.measure.sign * (mean(own) - mean(rival)))
     p_value = compare(own.known, rival.known).p_value
     if own.p_adjusted is not None and rival is results.baseline:
         p_value = own.p_adjusted
     if p_value is None:
-        return f"which may be chance with {in_words(n)} domains"
-    if p_value >= LEVEL:
-        return f"which may be chance (p = {p_text(p_value)})"
-    equals = "" if p_value < 0.001 else "= "
-    return f"which is more than chance (p {equals}{p_text(p_value)})"
+        n = len(own.known.keys() & rival.known.keys())
+        chance = f"may be chance with {in_words(n)} domains"
+    else:
+        chance = "may be chance" if p_value >= LEVEL else "is more than chance"
+        chance += f" (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
+    return f"best {where}; {lead} better than {rival.label}, which {chance}."
 
 
 def _context(results: Results) -> str:
@@ -262,20 +263,18 @@ def interval(results: Results, ends: Any) -> str:
 
 def domains_table(results: Results) -> TextTable:
     """Rows, target and scores of each domain, the hardest for the recommended method first."""
-    main, classes = results.main, results.facts["classes"]
-    columns = ["domain", "rows", "target, quartiles" if classes is None else "classes"]
-    if classes is not None and len(classes) == 2:
-        columns[2] = f"share of {classes[1]}"
-    columns += [main[0].label, "95 %", *(f"{result.label}" for result in main[1:])]
-    columns += ["seen", "folds inside it"]
+    (own, *others), classes = results.main, results.facts["classes"]
+    share = f"share of {classes[1]}" if classes is not None and len(classes) == 2 else "classes"
+    columns = ["domain", "rows", "target, quartiles" if classes is None else share]
+    columns += [own.label, "95 %", *(result.label for result in others), "seen", "folds inside it"]
     domains = {domain["name"]: domain for domain in results.differences.get("domains", ())}
     rows = []
     for name in results.hardest_first:
-        domain, own = domains.get(str(name), {}), main[0]
+        domain = domains.get(str(name), {})
         cells = [str(name), f"{domain['rows']:,}" if domain else "–", _target(domain, classes)]
         cells += [results.show(own.scores[name]), interval(results, own.ends.get(name))]
-        cells += [results.show(result.scores.get(name)) for result in main[1:]]
-        cells += [results.show(own.seen.get(name)), results.show(own.within.get(name))]
+        scores = [result.scores.get(name) for result in others]
+        cells += map(results.show, (*scores, own.seen.get(name), own.within.get(name)))
         rows.append([TextCell(text) for text in cells])
     kinds = ["worst" if row[0].text == str(results.worst_domain) else "" for row in rows]
     return TextTable(columns, rows, kinds)
@@ -289,9 +288,9 @@ def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
         return " / ".join(f"{v:.4g}" if whole else f"{v:#.4g}" for v in domain["target"])
     counts = domain["classes"]
     if len(classes) == 2:
-        return f"{100 * counts[1] / domain['rows']:.0f} %"
-    often = sorted(zip(counts, map(str, classes), strict=True), reverse=True)[:3]
-    return ", ".join(f"{c}: {100 * n / domain['rows']:.0f} %" for n, c in often if n)
+        return percent(counts[1] / domain["rows"])
+    frequent = sorted(zip(counts, map(str, classes), strict=True), reverse=True)[:3]
+    return ", ".join(f"{c}: {percent(n / domain['rows'])}" for n, c in frequent if n)
 
 
 def label_sentence(results: Results) -> str:
@@ -302,23 +301,21 @@ def label_sentence(results: Results) -> str:
     if not gains:
         return ""
     start, *counts = gains
-    label, show = results.measure.label, results.show
-    top = max(counts, key=lambda n: gains[n])
-    if gains[top] - gains[start] < results.margin:
+    label, show, margin = results.measure.label, results.show, results.margin
+    best = max(gains[n] for n in counts)
+    if best - gains[start] < margin:
         last = counts[-1]
         return (
             f"Labels from the new site would hardly help {results.recommended.label}: {label} "
             f"{show(gains[start])} without labels, {show(gains[last])} with {last}."
         )
     # The fewest labels with which the score is about as good as with any number of them.
-    enough = next(n for n in counts if gains[top] - gains[n] < results.margin)
-    steps = [counts[0]] if gains[counts[0]] - gains[start] >= results.margin else []
-    steps += [enough] if enough not in steps else []
-    first, *rest = steps
-    texts = [
-        f"{first} labels from the new site: {label} {show(gains[start])} → {show(gains[first])}"
-    ]
-    texts += [f"{n} labels: {show(gains[n])}" for n in rest]
+    enough = next(n for n in counts if best - gains[n] < margin)
+    steps = {counts[0]: None} if gains[counts[0]] - gains[start] >= margin else {}
+    first, *others = {**steps, enough: None}
+    scores = f"{show(gains[start])} → {show(gains[first])}"
+    texts = [f"{first} labels from the new site: {label} {scores}"]
+    texts += [f"{n} labels: {show(gains[n])}" for n in others]
     if enough < counts[-1]:
         texts.append(f"more than {enough} add little")
     return "; ".join(texts) + "."
@@ -345,29 +342,29 @@ def difference_sentences(results: Results) -> list[str]:
 
 def importance_sentences(results: Results) -> list[str]:
     """Columns that matter on held-out domains, and those that could be dropped."""
-    own, show = results.recommended, results.show
-    importance = own.importance
+    own, importance, margin = results.recommended, results.recommended.importance, results.margin
     if not importance:
         return []
     most = max(importance, key=lambda name: importance[name])
     change = "lower" if results.measure.sign > 0 else "higher"
-    loss = show(results.measure.sign * importance[most])
-    text = (
+    loss = results.show(results.measure.sign * importance[most])
+    sentences = [
         f"The most important column on held-out domains is {most}: with it shuffled, "
         f"{results.measure.label} of {own.label} is {loss} {change}."
-    )
+    ]
     faulty = {name for f in results.differences.get("faults", ()) for name in f.get("columns", ())}
+    columns = {column["name"]: column["tells"] for column in results.differences["columns"]}
     unused = [
-        column["name"]
-        for column in results.differences["columns"]
-        if column["tells"] >= IDENTIFIES and column["name"] not in faulty
-        and importance.get(column["name"], np.inf) < results.margin / 2
-    ]  # fmt: skip
-    advice = (
-        f"{own.label} loses almost nothing there without {_some(unused)}, which identify domains: "
-    )
-    advice += f"consider dropping {'it' if len(unused) == 1 else 'them'}."
-    return [text, *([advice] if unused else [])]
+        name
+        for name, auc in columns.items()
+        if auc >= IDENTIFIES and name not in faulty and importance.get(name, np.inf) < margin / 2
+    ]
+    if unused:
+        sentences.append(
+            f"{own.label} loses almost nothing there without {_some(unused)}, which identify "
+            f"domains: consider dropping {'it' if len(unused) == 1 else 'them'}."
+        )
+    return sentences
 
 
 def _some(names: list[str]) -> str:
