@@ -100,7 +100,7 @@ class Comparison:
     def page(self) -> str:
         """A complete HTML document, in the style of the other pages."""
         from domainwise.plots import DomainScoresDisplay
-        from domainwise.report.page import Picture, Templates, drawing, to_svg
+        from domainwise.report.page import Picture, drawing, render_page, to_svg
 
         pair, (first, second) = self.pairs[0], self.names
         scores = {
@@ -116,9 +116,7 @@ class Comparison:
             picture = Picture(to_svg(figure, "both", alt), alt, caption, wide=True)
         title, styles = f"{second} compared with {first}", ["style.css", "evaluate.css"]
         content = {"title": title, "comparison": self, "picture": picture}
-        return Templates("domainwise.evaluation").render(
-            "compare.html.j2", styles=styles, **content
-        )
+        return render_page("domainwise.evaluation", "compare.html.j2", styles=styles, **content)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings; None where something is not defined."""

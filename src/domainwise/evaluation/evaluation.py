@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Frame
 from domainwise.calibration.quantiles import calibrated
-from domainwise.evaluation.results import MethodResult, Results, Row, plain
+from domainwise.evaluation.results import MethodResult, Results, Row, finite_mean, plain
 from domainwise.evaluation.verdict import Answer, make_answer
 from domainwise.models.registry import CONTEXT
 from domainwise.scoring.predictions import fit_with_domains
@@ -309,7 +309,7 @@ class Evaluation(Results):
             "worst_domain": result.worst_domain,
             "spread": result.spread,
             "seen": shown(result.seen_mean),
-            "within": shown(result.reference),
+            "within": shown(finite_mean(result.within.values())),
             "p_value": result.p_value,
             "p_adjusted": result.p_adjusted,
             "seconds": round(result.seconds, 3),

@@ -126,7 +126,7 @@ class MethodJob:
 
     def _fill(self, rows: list[Row], contexts: list[bool]) -> None:
         """Add what the fitted method predicts, without context and, in a second row, with it."""
-        problem, (train, test) = self.problem, self.split
+        problem, whole, (train, test) = self.problem, self.problem.everything, self.split
         model = self._fitted()
         search: MethodSearch = model[-1]
         selected = plain_parameters(search.best_params_)
@@ -137,13 +137,12 @@ class MethodJob:
         for row, context in zip(rows, contexts, strict=True):
             records = []
             for scored in problem.scored_rows(test):
-                predictions = self._predictions(model, problem.everything, scored, context)
-                learnt = problem.y[train]
-                record = self._record(predictions, problem.everything, scored, learnt, OUTSIDE)
-                records.append(record)
+                predictions = self._predictions(model, whole, scored, context)
+                outputs = predictions.outputs()
+                records.append(self._record(model, outputs, whole, scored, problem.y[train]))
                 if context and not (self.quick or problem.measure.own):
                     data = (predictions.X, predictions.classes, predictions.rows)
-                    records += partial_records(model, *data, record, problem.seed)
+                    records += partial_records(model, *data, records[-1], problem.seed)
             weights = getattr(search.estimator_, "context_weights_" if context else "weights_", {})
             members = weights.items() if isinstance(weights, dict) else ()  # of an ensemble
             row |= {
@@ -169,21 +168,23 @@ class MethodJob:
         return Predictions(model, X, problem.classes, domains, drawn)
 
     def _record(
-        self, predictions: Predictions, problem: Problem, rows: Array, learnt: Array, fold: int
+        self,
+        model: Any,
+        outputs: Row,
+        problem: Problem,
+        rows: Array,
+        learnt: Array,
+        fold: int = OUTSIDE,
     ) -> Row:
         """Predictions of a model that was fitted to targets ``learnt``, for rows of one domain."""
         score, y = float("nan"), problem.y[rows]
         # Only a scorer of the caller's needs the model; all others can score records later.
         if problem.measure.own and problem.measure.defined(learnt, y, problem.classification):
-            score = float(problem.measure.scorer(predictions.estimator, predictions.X, y))
-        return {
-            "row": problem.index[rows],
-            "domain": int(problem.codes[rows[0]]),
-            "fold": fold,
-            "target": y,
-            **predictions.outputs(),
-            "score": score,
-        }
+            X = problem.rows(rows, self.method.prepare)
+            score = float(problem.measure.scorer(model, X, y))
+        domain = int(problem.codes[rows[0]])
+        first = {"row": problem.index[rows], "domain": domain, "fold": fold, "target": y}
+        return {**first, **outputs, "score": score}
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,9 @@ class InsideJob(MethodJob):
         return super().cost * (0.1 if self.settled is not None else 1.1)
 
     def _fill(self, rows: list[Row], contexts: list[bool]) -> None:
-        settled = self._fitted()[-1].settled_ if self.settled is None else self.settled
+        problem, settled = self.problem, self.settled
+        if settled is None:
+            settled = self._fitted()[-1].settled_
         within = self._within(settled) if self.method.cost <= CHEAP else []
         for row in rows:
             row["predictions"] = list(within)
@@ -216,7 +219,13 @@ class InsideJob(MethodJob):
         with suppress(*FAILURES, TypeError):
             model = self._refitted(settled, train, domains=True)
             for row, context in zip(rows, contexts, strict=True):
-                row["predictions"] += self._seen(model, self.problem.y[train], test, context)
+                # One prediction for all domains: forty small ones would mostly prepare rows.
+                outputs = self._predictions(model, problem, test, context).outputs()
+                for code in np.unique(problem.codes[test]):
+                    at = problem.codes[test] == code
+                    part = {k: None if v is None else v[at] for k, v in outputs.items()}
+                    record = self._record(model, part, problem, test[at], problem.y[train], SEEN)
+                    row["predictions"].append(record)
 
     def _within(self, settled: Any) -> list[Row]:
         """Predictions of folds inside the held-out domains.
@@ -230,31 +239,10 @@ class InsideJob(MethodJob):
             for fold, (train, test) in enumerate(within_splits(problem, rows)):
                 with suppress(*FAILURES, TypeError):
                     model = self._refitted(settled, rows[train], domains=False)
-                    predictions = self._predictions(model, problem, rows[test], context=False)
-                    learnt = problem.y[rows[train]]
-                    records.append(self._record(predictions, problem, rows[test], learnt, fold))
+                    at, learnt = rows[test], problem.y[rows[train]]
+                    outputs = self._predictions(model, problem, at, context=False).outputs()
+                    records.append(self._record(model, outputs, problem, at, learnt, fold))
         return records
-
-    def _seen(self, model: Any, learnt: Array, test: Array, context: bool) -> list[Row]:
-        """Predictions for rows of all domains by a model that was fitted to others of them."""
-        problem, codes = self.problem, self.problem.codes[test]
-        places = [np.flatnonzero(codes == code) for code in np.unique(codes)]
-        # One prediction for all domains: forty small ones would mostly prepare rows. A scorer of
-        # the caller's scores a domain by its own rows.
-        batches = [test[rows] for rows in places] if problem.measure.own else [test]
-        records = [
-            self._record(self._predictions(model, problem, at, context), problem, at, learnt, SEEN)
-            for at in batches
-        ]
-        if problem.measure.own:
-            return records
-        parts = ("row", "target", "prediction", "probabilities", "decisions")
-        (whole,) = records
-        return [
-            {**whole, "domain": int(codes[rows[0]])}
-            | {name: None if whole[name] is None else whole[name][rows] for name in parts}
-            for rows in places
-        ]
 
     def _refitted(self, settled: Any, train: Array, domains: bool) -> Pipeline:
         """The model that was chosen on the sources, fitted to other rows."""

@@ -20,10 +20,10 @@ from domainwise.report.page import (
     FAINT,
     INK,
     Picture,
-    Templates,
     TextCell,
     TextTable,
     drawing,
+    render_page,
     to_svg,
 )
 from domainwise.scoring.statistics import p_text
@@ -43,7 +43,8 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         differences.get("columns", ()),
         key=lambda column: -own.importance.get(column["name"], -np.inf),
     )
-    return Templates("domainwise.evaluation").render(
+    return render_page(
+        "domainwise.evaluation",
         "evaluate.html.j2",
         styles=["style.css", "evaluate.css"],
         title=title or "Which method is best on an unseen domain?",

@@ -81,7 +81,7 @@ class MethodResult:
     @property
     def mean(self) -> float:
         """Mean over domains, each counting once."""
-        return _mean(self.known.values())
+        return finite_mean(self.known.values())
 
     @property
     def worst(self) -> float:
@@ -100,14 +100,9 @@ class MethodResult:
         return float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
 
     @property
-    def reference(self) -> float:
-        """Mean over domains of the score inside each."""
-        return _mean(self.within.values())
-
-    @property
     def seen_mean(self) -> float:
         """Mean score in random folds, over the domains that are scored when held out."""
-        return _mean(self.seen.get(name, float("nan")) for name in self.known)
+        return finite_mean(self.seen.get(name, float("nan")) for name in self.known)
 
     @property
     def holds_up(self) -> bool:
@@ -335,8 +330,8 @@ class Results:
 
     def find(self, name: str) -> MethodResult | None:
         """A method by its key or its name in tables, if it was evaluated."""
-        wanted = name.lower()
-        matches = (r for r in self.results if wanted in (r.key.lower(), r.label.lower()))
+        key = name.lower()
+        matches = (r for r in self.results if key in (r.key.lower(), r.label.lower()))
         return next(matches, None)
 
 
@@ -385,7 +380,8 @@ def domain_weights(results: Sequence[MethodResult], rows: Mapping[Any, int]) -> 
     return dict(zip(rows, (weights / weights.max()).tolist(), strict=True))
 
 
-def _mean(values: Iterable[float]) -> float:
+def finite_mean(values: Iterable[float]) -> float:
+    """Mean of the values that are not NaN; NaN if there are none."""
     finite = [value for value in values if np.isfinite(value)]
     return float(np.mean(finite)) if finite else float("nan")
 
@@ -505,7 +501,7 @@ def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], s
             draws = rng.integers(n, size=(SLOW_DRAWS, n))
             scores = np.array([_score(measure, classes, record, rows) for rows in draws])
             scores = np.resize(scores, ROW_DRAWS)
-        draws_by_model.append(np.where(np.isfinite(scores), scores, _mean(scores)))
+        draws_by_model.append(np.where(np.isfinite(scores), scores, finite_mean(scores)))
     return np.asarray(np.mean(draws_by_model, axis=0))
 
 

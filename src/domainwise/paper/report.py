@@ -12,7 +12,7 @@ from domainwise.paper import sentences
 from domainwise.paper.methods import METHODS
 from domainwise.paper.protocols import PROVENANCE, Metric
 from domainwise.paper.summary import CaseView, CellView, RunSummary, summarise_run
-from domainwise.report.page import Templates, TextCell, TextTable
+from domainwise.report.page import TextCell, TextTable, render_page
 from domainwise.scoring.statistics import PAIRED_CAVEAT, p_text
 
 if TYPE_CHECKING:
@@ -278,7 +278,8 @@ def to_html(run: RunSummary) -> str:
     """Make the report of a run: a complete HTML document, one file that needs no network."""
     from domainwise.paper import plots
 
-    return Templates("domainwise.paper").render(
+    return render_page(
+        "domainwise.paper",
         "reproduce.html.j2",
         styles=["style.css"],
         title="The paper's tables, reproduced",

@@ -89,27 +89,28 @@ class ShiftDisplay(style.Display):
         frame: Any = X.to_pandas() if hasattr(X, "to_pandas") else X
         if hasattr(frame, "columns"):
             frame = frame.select_dtypes(["number", "bool"]).astype(np.float64)
-        named = isinstance(frame, dict)
-        rows = np.column_stack([*frame.values()]) if named else np.asarray(frame)
+        columns = frame if isinstance(frame, dict) else getattr(frame, "columns", ())
+        rows = np.asarray(frame)
+        if isinstance(frame, dict):
+            rows = np.column_stack([*frame.values()])
         if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "biuf":
             raise ValueError(
                 f"X must be a 2-D numeric array, got {rows.dtype} of shape {rows.shape}"
             )
-        names = [str(name) for name in (frame if named else getattr(frame, "columns", ()))]
+        names = [str(name) for name in columns] or [f"x{i}" for i in range(rows.shape[1])]
         codes, domains = style.by_domain(sample_domain, rows, "X")
         style.check_known(new, domains, "new")
-        old = [place for place, name in enumerate(domains) if name not in new]
-        if not old:
+        sources = [code for code, name in enumerate(domains) if name not in new]
+        if not sources:
             raise ValueError(f"new={new!r} names all domains: at least one must be a source")
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of columns without a value
-            spread = np.where(high > low, high - low, np.nan)[old]  # one row has none
+            spread = np.where(high > low, high - low, np.nan)[sources]  # one row has none
             scale = np.nanmedian(spread, axis=0) / NORMAL_IQR
-            scale = np.where(scale > 0, scale, np.nanstd(rows[np.isin(codes, old)], axis=0))
-            ends = (ends - np.nanmedian(middle[old], axis=0)) / np.where(scale > 0, scale, 1.0)
-        names = names or [f"x{i}" for i in range(rows.shape[1])]
+            scale = np.where(scale > 0, scale, np.nanstd(rows[np.isin(codes, sources)], axis=0))
+            ends = (ends - np.nanmedian(middle[sources], axis=0)) / np.where(scale > 0, scale, 1.0)
         return cls(features=names, domains=domains, ends=ends, new=new).plot(**options)
 
     @classmethod
@@ -190,17 +191,16 @@ class ShiftDisplay(style.Display):
             The same object, with ``ax_`` and ``figure_``.
         """
         check_arguments("plot", {"max_features": [COUNT]}, max_features=max_features)
-        few = len(self.domains) <= len(style.PALETTE)
-        if highlight is None:
-            highlight = self.new or (self.domains if few else ())
-        style.check_known(highlight, self.domains, "highlight")
         n, count = len(self.domains), min(max_features, len(self.features))
+        if highlight is None:
+            highlight = self.new or (self.domains if n <= len(style.PALETTE) else ())
+        style.check_known(highlight, self.domains, "highlight")
         colours = dict(zip(highlight, style.PALETTE * n, strict=False))
         rest = [name for name in self.domains if name not in colours]
         low, middle, high = self.ends
-        moved = [name in self.new for name in self.domains] if self.new else [True] * n
-        off = np.nan_to_num(np.abs(middle), nan=-1.0)[moved].max(axis=0)
-        order = np.argsort(-off, kind="stable")[:count]
+        moved = [name in self.new or not self.new for name in self.domains]
+        distance = np.nan_to_num(np.abs(middle), nan=-1.0)[moved].max(axis=0)
+        order = np.argsort(-distance, kind="stable")[:count]
         heights = -np.arange(count, dtype=np.float64)
         ax = style.axes_for(ax, 7.2, 1.2 + 0.36 * count)
         for height in heights[1::2]:
@@ -208,9 +208,9 @@ class ShiftDisplay(style.Display):
         for place, name in enumerate(self.domains):
             at = heights + style.offsets(n, 0.3)[place]
             front, alpha = (3, 0.6) if name in colours else (2, min(0.6, 6 / n))
-            look: dict[str, Any] = {"color": colours.get(name, style.GREY), "zorder": front}
-            ax.hlines(at, low[place, order], high[place, order], alpha=alpha, **look)
-            ax.plot(middle[place, order], at, "o", markersize=3.5, **look)
+            options: Any = {"color": colours.get(name, style.GREY), "zorder": front}
+            ax.hlines(at, low[place, order], high[place, order], alpha=alpha, **options)
+            ax.plot(middle[place, order], at, "o", markersize=3.5, **options)
         for name, colour in colours.items():
             ax.plot([], [], "o", color=colour, label=style.short(name))
         if rest:
@@ -230,6 +230,8 @@ class ShiftDisplay(style.Display):
 
 #: Share of rows on each side that the axes leave out: a few would shrink all others.
 OUTER = 0.005
+#: How points are drawn; in pixels, because there may be many.
+POINTS: Any = {"s": 12, "alpha": 0.65, "linewidths": 0, "rasterized": True}
 
 
 class DomainMapDisplay(style.Display):
@@ -355,17 +357,16 @@ class DomainMapDisplay(style.Display):
         if color_by == "target" and self.target is None:
             raise ValueError("color_by='target' needs y: the class or value of each row")
         ax = style.axes_for(ax, 5.0, 4.4)
-        look: dict[str, Any] = {"s": 12, "alpha": 0.65, "linewidths": 0, "rasterized": True}
         numbers = target.dtype.kind in "iuf" and is_quantity(target)
         if color_by == "target" and numbers:
-            points = ax.scatter(self.Z[:, 0], self.Z[:, 1], c=target, cmap="viridis", **look)
+            points = ax.scatter(self.Z[:, 0], self.Z[:, 1], c=target, cmap="viridis", **POINTS)
             ax.figure.colorbar(points, ax=ax, shrink=0.8, label="target")
         elif color_by == "target":
-            self._draw(ax, target, None, np.unique(target).tolist(), look)
+            self._draw(ax, target, None, np.unique(target).tolist())
         else:
             names = np.unique(self.domain).tolist()
             chosen = names if len(names) <= len(style.PALETTE) else list(highlight)
-            self._draw(ax, self.domain, None if numbers else target, chosen, look)
+            self._draw(ax, self.domain, None if numbers else target, chosen)
         x, y = self.Z[[name in highlight for name in self.domain]].T
         # Lines, not pixels, so that they take the ink of a page.
         ax.scatter(x, y, s=22, facecolors="none", edgecolors=style.ink(), linewidths=0.5)
@@ -378,25 +379,23 @@ class DomainMapDisplay(style.Display):
                 limits(low - 0.06 * (high - low), high + 0.06 * (high - low))
         return self._finish(ax)
 
-    def _draw(
-        self, ax: Any, group: Array, marked: Array | None, chosen: Sequence[Any], look: Any
-    ) -> None:
+    def _draw(self, ax: Any, group: Array, classes: Array | None, chosen: Sequence[Any]) -> None:
         """Draw points, coloured by group where it is chosen, in the marker of their class."""
         n, names = len(style.PALETTE), np.unique(group).tolist()
-        classes = [] if marked is None else np.unique(marked).tolist()
-        few = 1 < len(classes) <= len(style.MARKERS)
-        marks = dict(zip(classes, style.MARKERS, strict=False)) if few else {}
-        looks = {
+        labels = [] if classes is None else np.unique(classes).tolist()
+        few = 1 < len(labels) <= len(style.MARKERS)
+        markers = dict(zip(labels, style.MARKERS, strict=False)) if few else {}
+        styles = {
             name: (style.PALETTE[i % n], style.MARKERS[i // n % n]) for i, name in enumerate(chosen)
         }
-        for name in sorted(names, key=lambda name: name in looks):  # grey ones below
-            colour, mark = looks.get(name, (style.GREY, "o"))
-            for value, own in marks.items() or [(None, mark)]:
-                rows = (group == name) & (True if value is None else marked == value)
-                ax.scatter(*self.Z[rows].T, color=colour, marker=own, **look)
-        keys = {style.short(name): look for name, look in looks.items()} if len(looks) < 25 else {}
-        if len(names) > len(looks):
-            keys[f"{len(names) - len(looks)} other domains"] = (style.GREY, "o")
-        keys |= {f"class {style.short(value)}": (style.ink(), m) for value, m in marks.items()}
-        for label, (colour, mark) in keys.items():
-            ax.scatter([], [], s=20, color=colour, marker=mark, linewidths=0, label=label)
+        for name in sorted(names, key=lambda name: name in styles):  # grey ones below
+            colour, marker = styles.get(name, (style.GREY, "o"))
+            for label, shape in markers.items() or [(None, marker)]:
+                rows = (group == name) & (True if label is None else classes == label)
+                ax.scatter(*self.Z[rows].T, color=colour, marker=shape, **POINTS)
+        legend = {style.short(name): styles[name] for name in styles if len(styles) < 25}
+        if len(names) > len(styles):
+            legend[f"{len(names) - len(styles)} other domains"] = (style.GREY, "o")
+        legend |= {f"class {style.short(c)}": (style.ink(), mark) for c, mark in markers.items()}
+        for text, (colour, marker) in legend.items():
+            ax.scatter([], [], s=20, color=colour, marker=marker, linewidths=0, label=text)

@@ -92,32 +92,34 @@ class DomainScoresDisplay(style.Display):
         **options
             Of :meth:`plot`.
         """
-        passed: Any = estimator
-        models = passed if isinstance(passed, dict) else {type(passed).__name__: passed}
-        truth, classes, every = checked_labels(y, "y"), None, list(models.values())
-        kinds = {is_classifier(model) if hasattr(model, "predict") else None for model in every}
+        by_name: Any = (
+            estimator if isinstance(estimator, dict) else {type(estimator).__name__: estimator}
+        )
+        truth, classes, models = checked_labels(y, "y"), None, list(by_name.values())
+        kinds = {is_classifier(model) if hasattr(model, "predict") else None for model in models}
         if kinds not in ({True}, {False}):
-            raise ValueError(f"estimator={passed!r} must be classifiers only, or regressors only")
+            raise ValueError(
+                f"estimator={estimator!r} must be classifiers only, or regressors only"
+            )
         if kinds == {True}:
-            for model in every:
+            for model in models:
                 check_is_fitted(model)
-            classes = np.unique(np.concatenate([truth, *(model.classes_ for model in every)]))
+            classes = np.unique(np.concatenate([truth, *(model.classes_ for model in models)]))
+        targets = truth if classes is None else classes
         scoring = scoring or default_scoring(truth, classes is not None, sample_domain)
-        known = truth if classes is None else classes
-        measure = choose_measure(scoring, known, classes is not None)
-        predictions = {name: Predictions(model, X, classes) for name, model in models.items()}
-        same_length(next(iter(predictions.values())).labels, "X", truth, "y")
+        measure = choose_measure(scoring, targets, classes is not None)
+        records = {
+            name: {**Predictions(model, X, classes).outputs(), "target": truth}
+            for name, model in by_name.items()
+        }
+        same_length(next(iter(records.values()))["prediction"], "X", truth, "y")
 
         def score(name: str, rows: Array) -> float:
-            model = predictions[name]
-            values = (model.labels, model.probabilities, model.decisions)
-            outputs: list[Any] = [None if part is None else part[rows] for part in values]
-            drawn = Predictions.of_values(classes, *outputs)
-            return measure.shown(measure.scorer(drawn, None, truth[rows]))
+            return measure.shown(measure.score_record(classes, records[name], rows))
 
-        scored = _scores(score, list(models), truth, sample_domain)
-        made = cls(**scored, label=measure.label, greater_is_better=measure.sign > 0)
-        return made.plot(**options)
+        scored = _scores(score, list(records), truth, sample_domain)
+        display = cls(**scored, label=measure.label, greater_is_better=measure.sign > 0)
+        return display.plot(**options)
 
     @classmethod
     def from_predictions(
@@ -226,16 +228,15 @@ def _scores(
     """Scores and intervals by method and domain."""
     codes, domains = style.by_domain(sample_domain, y, "y")
     rows = {domain: np.flatnonzero(codes == code) for code, domain in enumerate(domains)}
-    scorers = {name: partial(score, name) for name in names}
     return {
         kind: {
-            n: {d: of(scorer, mine) for d, mine in rows.items()} for n, scorer in scorers.items()
+            name: {d: compute(partial(score, name), at) for d, at in rows.items()} for name in names
         }
-        for kind, of in (("scores", defined_score), ("intervals", row_interval))
+        for kind, compute in (("scores", defined_score), ("intervals", row_interval))
     }
 
 
-#: Of a bin; the share of fewer rows is chance.
+#: Rows of a bin, at least: the share of fewer rows is mostly chance.
 LEAST_ROWS = 15
 
 
@@ -385,9 +386,9 @@ class CalibrationByDomainDisplay(style.Display):
         else:
             probability, hit = p.max(axis=1), names[p.argmax(axis=1)] == truth
             about = "the predicted class"
-        rows = {name: codes == code for code, name in enumerate(domains)}
         curves = {
-            name: reliability(probability[some], hit[some], n_bins) for name, some in rows.items()
+            name: reliability(probability[codes == code], hit[codes == code], n_bins)
+            for code, name in enumerate(domains)
         }
         return cls(curves=curves, about=about).plot(**options)
 

@@ -31,10 +31,10 @@ def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[A
     return labels.codes, labels.names.tolist()
 
 
-def check_known(chosen: Sequence[Any], known: Collection[Any], name: str) -> None:
-    """Refuse names that are not known; ``name`` is that of the argument."""
-    if unknown := [value for value in chosen if value not in known]:
-        raise ValueError(f"{name}={unknown[0]!r} is not one of {', '.join(map(str, known))}")
+def check_known(values: Sequence[Any], allowed: Collection[Any], name: str) -> None:
+    """Refuse values of the argument ``name`` that are not allowed."""
+    if unknown := [value for value in values if value not in allowed]:
+        raise ValueError(f"{name}={unknown[0]!r} is not one of {', '.join(map(str, allowed))}")
 
 
 def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
@@ -75,14 +75,13 @@ class Display:
 
         The legend is in the order of drawing, or turned round.
         """
-        handles, labels = ax.get_legend_handles_labels()
-        step = -1 if turn else 1
+        handles, labels = (part[:: -1 if turn else 1] for part in ax.get_legend_handles_labels())
         alone = len(ax.figure.axes) == 1 and ax.figure.get_layout_engine() is not None
         if labels:
             place = {"loc": "outside lower center", "ncols": columns} if alone else {"loc": "best"}
             owner = ax.figure if alone else ax
-            made = owner.legend(handles[::step], labels[::step], fontsize=8, title=title, **place)
-            draw_names_as_text(made)
+            legend = owner.legend(handles, labels, fontsize=8, title=title, **place)
+            draw_names_as_text(legend)
         ax.grid(visible=True, axis="x", alpha=0.3)
         draw_names_as_text(ax)
         self.ax_, self.figure_ = ax, ax.figure

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from domainwise.plots.style import ACCENT, draw_names_as_text
@@ -40,43 +41,41 @@ class TextTable:
 
     def without_empty_columns(self) -> TextTable:
         """The same table without columns that hold only dashes."""
-        some = [i for i in range(len(self.columns)) if any(r[i].text != "–" for r in self.rows)]
-        rows = [[row[i] for i in some] for row in self.rows]
-        return TextTable([self.columns[i] for i in some], rows, self.kinds)
+        filled = [
+            any(cell.text != "–" for cell in column) for column in zip(*self.rows, strict=True)
+        ]
+        rows = [list(compress(row, filled)) for row in self.rows]
+        return TextTable(list(compress(self.columns, filled)), rows, self.kinds)
 
 
-class Templates:
-    """Those in the folder ``templates`` of a package, which may extend those of this one."""
+def render_page(package: str, template: str, *, styles: Sequence[str], **values: object) -> str:
+    """Fill a template in the folder ``templates`` of a package, which may extend those of this one.
 
-    def __init__(self, package: str) -> None:
-        from jinja2 import Environment, FunctionLoader, StrictUndefined
+    The style sheets stand in the page's head, in this order. The only script that a browser may
+    run is the one that sorts tables.
+    """
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-        self._folders = [files(name) / "templates" for name in (package, "domainwise.report")]
-        self._environment = Environment(
-            loader=FunctionLoader(self.read),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+    def read(name: str) -> str:
+        """Text of a template, style sheet or script."""
+        folders = (files(part) / "templates" for part in (package, "domainwise.report"))
+        paths = [folder / name for folder in folders if (folder / name).is_file()]
+        return paths[0].read_text(encoding="utf-8")
 
-    def read(self, name: str) -> str:
-        """Return the text of a template or style sheet."""
-        for folder in self._folders:
-            if (folder / name).is_file():
-                return (folder / name).read_text(encoding="utf-8")
-        raise FileNotFoundError(f"there is no template {name}")
-
-    def render(self, name: str, *, styles: Sequence[str], **values: object) -> str:
-        """Fill a template; the style sheets stand in the page's head, in this order.
-
-        The only script that a browser may run is the one that sorts tables.
-        """
-        style = "\n".join(self.read(sheet) for sheet in styles)
-        script = self.read("tables.js")
-        allowed = b64encode(sha256(script.encode()).digest()).decode()
-        page = self._environment.get_template(name)
-        return page.render(style=style, script=script, allowed=allowed, **values)
+    environment = Environment(
+        loader=FunctionLoader(read),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = read("tables.js")
+    return environment.get_template(template).render(
+        style="\n".join(map(read, styles)),
+        script=script,
+        allowed=b64encode(sha256(script.encode()).digest()).decode(),
+        **values,
+    )
 
 
 #: Drawn with these, as figure.mplstyle says, and replaced by the page's own colours afterwards.
