@@ -45,10 +45,10 @@ def test_a_table_gives_scores_a_verdict_and_a_report(table, tmp_path):
     result = run(table, "--out", out)
     assert result.exit_code == 0, result.output
     assert "logistic" in result.output
-    answer = result.output[result.output.index("Take this") :].split("\n\n")[0].splitlines()
+    answer = result.output[result.output.index("Recommended") :].split("\n\n")[0].splitlines()
     assert len(answer) <= 12
     assert [line.split("  ")[0] for line in answer if line[0] != " "] == [
-        "Take this", "Expect", "How certain", "Check first", "Next"
+        "Recommended", "Expect", "Confidence", "Check first", "Next"
     ]  # fmt: skip
     assert sorted(path.name for path in out.iterdir()) == ["evaluation.json", "jobs", "report.html"]
     stored = json.loads((out / "evaluation.json").read_text("utf-8"))
@@ -165,7 +165,7 @@ def test_the_page_is_made_again_from_the_folder_alone(table, tmp_path):
     again = runner.invoke(app, ["report", str(out)])
     assert again.exit_code == 0, again.output
     assert (out / "report.html").read_bytes() == page
-    assert "Take this" in again.output
+    assert "Recommended" in again.output
 
 
 def test_a_page_that_cannot_be_drawn_costs_no_result(table, tmp_path, monkeypatch):

@@ -43,7 +43,7 @@ def test_the_best_method_is_recommended_with_its_lead_and_whether_that_is_chance
         "best on average over eight held-out domains; 0.050 better than SVM, which is more than "
         "chance (p = 0.008)."
     )
-    assert found.verdict().startswith("Take DCM: best on average")
+    assert found.verdict().startswith("Use DCM: best on average")
     mixed = [score + (0.07 if i % 2 else -0.04) for i, score in enumerate(SVM)]
     assert "which may be chance (p = " in evaluation({"svm": SVM, "dcm": mixed}).answer.reason
     few = evaluation({"svm": SVM[:5], "dcm": [score + 0.05 for score in SVM[:5]]})
@@ -199,7 +199,7 @@ def test_the_answer_fits_twelve_lines_of_a_terminal():
     assert len(lines) <= 12
     assert max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
-    for part in ("Take this DCM:", "Expect accuracy", "How certain", "4 more on the page",
+    for part in ("Recommended DCM:", "Expect accuracy", "Confidence", "4 more on the page",
                  "Next domainwise fit --from folder -o model.skops"):  # fmt: skip
         assert part in text
     assert len(found.answer.faults) == 5

@@ -232,8 +232,8 @@ def _evaluated(
     evaluation.inner_cv = inner_cv
     if plan is not None:
         evaluation.facts["quick"] = plan.in_words
-        rows_note = drawn_rows_note(problem)  # the same numbers as in the quick note
-        others = [note for note in evaluation.notes if note != rows_note]
+        same_numbers = drawn_rows_note(problem)
+        others = [note for note in evaluation.notes if note != same_numbers]
         evaluation.notes = [plan.in_words, *others]
         evaluation.left_out |= plan.left_out
     return evaluation
@@ -372,15 +372,14 @@ def _keep_comparable(jobs: Sequence[MethodJob], finished: JobMemory) -> str:
 
     Return a sentence about the splits that are missing.
     """
-    done = set(map(job_key, finished.rows))
+    unfinished = finished.unfinished(jobs)
     numbers = sorted({job.number for job in jobs})
-    missing = {job.number for job in jobs if not done.issuperset(job.rows)}
-    whole = [number for number in numbers if number not in missing] or numbers[:1]
-    finished.rows = [row for row in finished.rows if row["split"] in whole]
-    n_done = sum(done.issuperset(job.rows) for job in jobs)
+    missing = {job.number for job in unfinished}
+    complete = [number for number in numbers if number not in missing] or numbers[:1]
+    finished.rows = [row for row in finished.rows if row["split"] in complete]
     return (
-        f"Interrupted after {n_done} of {len(jobs)} fits: scores are of {len(whole)} of "
-        f"{len(numbers)} groups of held-out domains. The same command continues."
+        f"Interrupted after {len(jobs) - len(unfinished)} of {len(jobs)} fits: scores are of "
+        f"{len(complete)} of {len(numbers)} groups of held-out domains. The same command continues."
     )
 
 
@@ -392,9 +391,8 @@ def _run(
     Of the first split quick methods are first, for an early answer, of others long ones, so that
     no worker waits in the end.
     """
-    done = set(map(job_key, finished.rows))
     todo = sorted(
-        (job for job in jobs if not done.issuperset(job.rows)),
+        finished.unfinished(jobs),
         key=lambda job: (job.number, job.cost if job.number == 0 else -job.cost, job.method.key),
     )
     if isinstance(progress, JobProgress):
@@ -411,20 +409,14 @@ def _inside_jobs(
     """
     described = {result.key for evaluation in ranked for result in evaluation.described}
     recommended = {evaluation.recommended_ for evaluation in ranked}
-    problem = jobs[0].problem
-    seen = dict(enumerate(seen_splits(problem, 1 + max(job.number for job in jobs))))
+    n_splits = 1 + max(job.number for job in jobs)
+    seen = dict(enumerate(seen_splits(jobs[0].problem, n_splits)))
     settled = {job_key(row): row.get("settled_model") for row in finished.rows}
-    return [
-        InsideJob(
-            problem,
-            job.method,
-            job.split,
-            job.number,
-            job.inner_cv,
-            seen=seen.get(job.number),
-            settled=settled[job.rows[0]],
-        )
-        for job in jobs
-        if (job.method.cost <= CHEAP or job.method.key in recommended)
-        and described.intersection(key for key, _, _ in job.rows)
-    ]
+    inside = []
+    for job in jobs:
+        shown = described.intersection(key for key, _, _ in job.rows)
+        if shown and (job.method.cost <= CHEAP or job.method.key in recommended):
+            fields = (job.problem, job.method, job.split, job.number, job.inner_cv)
+            chosen = settled[job.rows[0]]
+            inside.append(InsideJob(*fields, seen=seen.get(job.number), settled=chosen))
+    return inside

@@ -25,7 +25,7 @@ import numpy as np
 from domainwise.arrays import Array
 from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
 from domainwise.evaluation.faults import stored_fault
-from domainwise.evaluation.jobs import OUTSIDE, PARTS, job_key
+from domainwise.evaluation.jobs import OUTSIDE, PARTS, MethodJob, job_key
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import MethodResult, plain
 from domainwise.jobs.runner import Row
@@ -187,8 +187,12 @@ class JobMemory:
     def append(self, rows: Sequence[Row]) -> None:
         """Add the rows of a job; they replace those of an earlier session."""
         new = set(map(job_key, rows))
-        self.rows = [row for row in self.rows if job_key(row) not in new]
-        self.rows += rows
+        self.rows = [*(row for row in self.rows if job_key(row) not in new), *rows]
+
+    def unfinished(self, jobs: Sequence[MethodJob]) -> list[MethodJob]:
+        """Jobs that are not done."""
+        done = set(map(job_key, self.rows))
+        return [job for job in jobs if not done.issuperset(job.rows)]
 
 
 class JobFolder(JobMemory):
@@ -202,7 +206,9 @@ class JobFolder(JobMemory):
         codes = {str(name): code for code, name in enumerate(problem.domains.tolist())}
         for (method, split, _), row in _finished(store).items():
             if split >= n_splits:
-                raise ResultsError(f"{store.path}: {method} has a split {split} of {n_splits}")
+                raise ResultsError(
+                    f"{store.path}: {method} has a split {split}, but there are {n_splits}"
+                )
             records = _records(store, row, codes, problem.classes)
             self.rows.append({**row, "predictions": records})
 
@@ -313,51 +319,41 @@ def read_stored(folder: Path) -> dict[str, Any]:
         )
     facts, differences = stored["facts"], stored["differences"]
     if differences.get("columns"):
-        check_form(differences, dict.fromkeys(("domains", "faults"), list), f"{path}, differences")
-        check_form(differences, {"others": int}, f"{path}, differences")
-    described, columns = differences.get("domains", ()), differences.get("columns", ())
-    n_domains, n_classes = len(described), len(facts["classes"] or ())
+        form = {"domains": list, "faults": list, "others": int}
+        check_form(differences, form, f"{path}, differences")
+    described, n_classes = differences.get("domains", []), len(facts["classes"] or ())
+    names, n_domains = {domain["name"] for domain in described}, len(described)
     weights = stored.get("domain_weights", ())
-    problems = [
-        ("classes do not fit the task", (facts["task"] == "regression") != (n_classes == 0)),
-        ("the weights of domains are not shares", not all(0 < weight <= 1 for weight in weights)),
-        *(
-            (
-                f"the classes of domain {d['name']} are not those of the target",
-                len(d.get("classes", d.get("target", ()))) != (n_classes or 3),
-            )
-            for d in described
-        ),
-        *(
-            (
-                f"the column {c['name']!r} does not describe {n_domains} domains",
-                {len(c["missing"]), len(c.get("quantiles", c.get("shares", ())))} != {n_domains}
-                or not (0 <= c["distance_at"] < n_domains and 0 <= c["tells_at"] < n_domains)
-                or ("quantiles" if c["kind"] == "number" else "shares") not in c
-                or any(len(s or ()) > len(c.get("categories", ())) for s in c.get("shares", ())),
-            )
-            for c in columns
-        ),
-    ]
+
+    def refuse(wrong: bool, problem: str) -> None:
+        if wrong:
+            raise ResultsError(f"{path} is damaged: {problem}. Evaluate again")
+
+    refuse((facts["task"] == "regression") != (n_classes == 0), "classes do not fit the task")
+    refuse(not all(0 < weight <= 1 for weight in weights), "the weights of domains are not shares")
+    for domain in described:
+        other = len(domain.get("classes", domain.get("target", ()))) != (n_classes or 3)
+        refuse(other, f"the classes of domain {domain['name']} are not those of the target")
+    for c in differences.get("columns", ()):
+        values, shares = "quantiles" if c["kind"] == "number" else "shares", c.get("shares", ())
+        refuse(
+            values not in c
+            or {len(c["missing"]), len(c.get("quantiles", shares))} != {n_domains}
+            or not (0 <= c["distance_at"] < n_domains and 0 <= c["tells_at"] < n_domains)
+            or any(len(share or ()) > len(c.get("categories", ())) for share in shares),
+            f"the column {c['name']!r} does not describe {n_domains} domains",
+        )
     for measured in (stored, *stored["others"]):
         domains, methods = measured["domains"], measured["methods"]
-        rows = [method["per_domain"] for method in methods]
-        other_domains = any([row["domain"] for row in scores] != domains for scores in rows)
-        no_score = not all(any(row["score"] is not None for row in scores) for scores in rows)
-        problems += [
-            ("a domain is listed twice", len({*map(str, domains)}) != len(domains)),
-            (
-                "best is not the first method",
-                [method["key"] for method in methods[:1]] != [measured["best"]],
-            ),
-            ("a method is not scored on the domains", other_domains),
-            ("a method has no score", no_score),
-        ]
-    if names := {domain["name"] for domain in described}:
-        problems.append(("a domain is not described", not {*map(str, stored["domains"])} <= names))
-    for problem, present in problems:
-        if present:
-            raise ResultsError(f"{path} is damaged: {problem}. Evaluate again")
+        refuse(len({*map(str, domains)}) != len(domains), "a domain is listed twice")
+        keys = [method["key"] for method in methods]
+        refuse(keys[:1] != [measured["best"]], "best is not the first method")
+        for method in methods:
+            scored, scores = ([row[k] for row in method["per_domain"]] for k in ("domain", "score"))
+            refuse(scored != domains, "a method is not scored on the domains")
+            refuse(all(score is None for score in scores), "a method has no score")
+    missing = {*map(str, stored["domains"])} - names
+    refuse(bool(names and missing), "a domain is not described")
     return stored
 
 
@@ -465,12 +461,10 @@ def _records(
             )
         frame = import_pandas().read_parquet(path)
         names = [] if classes is None else [str(name) for name in classes.tolist()]
-        outputs = {}
-        for kind, prefix, single in (
-            ("probabilities", "probability_", []),
-            ("decisions", "decision_", names[-1:]),
-        ):
+        outputs, prefixes = {}, {"probabilities": "probability_", "decisions": "decision_"}
+        for kind, prefix in prefixes.items():
             columns = [name for name in frame if name.startswith(prefix)]
+            single = names[-1:] if kind == "decisions" else []
             if [name.removeprefix(prefix) for name in columns] not in ([], names, single):
                 raise ValueError(f"the columns {prefix}... do not fit the classes")
             frame = frame.astype(dict.fromkeys(columns, np.float64))
@@ -481,7 +475,7 @@ def _records(
         codes = {name: code for code, name in enumerate(names)}
         records = []
         for (domain, fold), part in frame.groupby(["domain", "fold"], sort=False):
-            record = {"row": part["row"].to_numpy(), "domain": domains[domain], "fold": fold}
+            record: Row = {"row": part["row"].to_numpy(), "domain": domains[domain], "fold": fold}
             for name in ("target", "prediction"):
                 values = part[name].to_numpy()
                 record[name] = values if classes is None else classes[[codes[v] for v in values]]

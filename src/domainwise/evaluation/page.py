@@ -34,14 +34,14 @@ MAX_METHODS = 8
 
 def render(evaluation: Results, *, title: str | None = None) -> str:
     """Make the report of an evaluation, a complete HTML document."""
-    differences, own = evaluation.differences, evaluation.recommended
+    differences, method = evaluation.differences, evaluation.recommended
     sets, answer = evaluation.calibration, verdict.make_answer(evaluation)
-    if (records := evaluation.records.get(own.key)) is not None:
+    if (records := evaluation.records.get(method.key)) is not None:
         sets = calibrated(records, evaluation.facts["classes"])
     faults = map(verdict.fault_in_words, differences.get("faults", ()))
     columns = sorted(
         differences.get("columns", ()),
-        key=lambda column: -own.importance.get(column["name"], -np.inf),
+        key=lambda column: -method.importance.get(column["name"], -np.inf),
     )
     return render_page(
         "domainwise.evaluation",
@@ -59,11 +59,11 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         methods_picture=methods_picture(evaluation),
         shown=shown_methods(evaluation),
         order=evaluation.hardest_first,
-        top={d: np.nanmax([r.scores[d] for r in evaluation.results]) for d in own.known},
+        top={d: np.nanmax([r.scores[d] for r in evaluation.results]) for d in method.known},
         domains_picture=domains_picture(evaluation),
         domains_table=verdict.domains_table(evaluation).without_empty_columns(),
         worst=str(evaluation.worst_domain),
-        own=own.label,
+        own=method.label,
         failures=failure_sections(evaluation),
         differing=verdict.difference_sentences(evaluation) if columns else [],
         important=verdict.importance_sentences(evaluation) if columns else [],
@@ -82,9 +82,9 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
 
 def _importance(evaluation: Results, name: str) -> str:
     """Loss without a column, no finer than the third digit of a score: the rest is chance."""
-    own, sign = evaluation.recommended, evaluation.measure.sign
-    unit = min(10.0 ** (np.floor(np.log10(abs(own.mean) or 1.0)) - 2), 0.001)
-    loss = own.importance.get(name, np.nan)
+    method, sign = evaluation.recommended, evaluation.measure.sign
+    unit = min(10.0 ** (np.floor(np.log10(abs(method.mean) or 1.0)) - 2), 0.001)
+    loss = method.importance.get(name, np.nan)
     return evaluation.show(sign * unit * np.round(loss / unit))
 
 
@@ -118,13 +118,13 @@ def methods_table(evaluation: Results) -> TextTable:
 
 def expect_picture(evaluation: Results) -> Picture:
     """Scores of the held-out domains, and the range of one new domain, on a line."""
-    own, measure, show = evaluation.recommended, evaluation.measure, evaluation.show
+    method, measure, show = evaluation.recommended, evaluation.measure, evaluation.show
     ends, constant = evaluation.next_site, evaluation.find(TRIVIAL)
-    values = {domain: measure.shown(score) for domain, score in own.known.items()}
-    worst, mean = evaluation.worst_domain, measure.shown(own.mean)
+    values = {domain: measure.shown(score) for domain, score in method.known.items()}
+    worst, mean = evaluation.worst_domain, measure.shown(method.mean)
     low, high = (f([*values.values(), *(ends or ())]) for f in (min, max))
     left, right, far = low, high, 4 * (high - low)
-    trivial = None if constant is None or own.trivial else measure.shown(constant.mean)
+    trivial = None if constant is None or method.trivial else measure.shown(constant.mean)
     beyond = trivial is not None and not low - far <= trivial <= high + far
     if trivial is not None and not beyond:
         left, right = min(low, trivial), max(high, trivial)
@@ -147,7 +147,7 @@ def expect_picture(evaluation: Results) -> Picture:
         for (domain, value), height in zip(values.items(), heights, strict=True):
             colour = ACCENT if domain == worst else PALETTE[1]
             axes.plot(value, height, "o", color=colour, markersize=5.5, zorder=3)
-        write(values[worst], -1.0, f"worst: {short(worst)}, {show(own.worst)}", ACCENT)
+        write(values[worst], -1.0, f"worst: {short(worst)}, {show(method.worst)}", ACCENT)
         place = np.nan if trivial is None else float(np.clip(trivial, left, right))
         if trivial is not None:
             label = f"constant: {show(measure.sign * trivial)}"
@@ -157,14 +157,16 @@ def expect_picture(evaluation: Results) -> Picture:
                 axes.plot([trivial, trivial], [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
             write(place, 1.0, label, FAINT)
         if not abs(place - mean) <= 0.35 * (right - left):
-            write(mean, 1.0, f"mean: {show(own.mean)}", INK)
+            write(mean, 1.0, f"mean: {show(method.mean)}", INK)
         axes.set(ylim=(-1.25, 1.25), xlim=(left, right), yticks=[])
         axes.spines[["left", "top", "right"]].set_visible(False)
         axes.set_xlabel(f"{measure.label} ({measure.direction})")
         caption = "Dots: held-out domains; line: their mean"
         caption += "; shaded: 90 % range" if ends is not None else ""
-        scores = [f"{name} {show(own.scores[name])}" for name in evaluation.hardest_first[:12]]
-        alt = f"{own.label}. {caption}. {'; '.join(scores)}" + "; and others" * (len(values) > 12)
+        scores = [f"{name} {show(method.scores[name])}" for name in evaluation.hardest_first[:12]]
+        alt = f"{method.label}. {caption}. {'; '.join(scores)}" + "; and others" * (
+            len(values) > 12
+        )
         return Picture(to_svg(figure, "expect", alt), alt, caption)
 
 

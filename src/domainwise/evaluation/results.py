@@ -286,22 +286,22 @@ class Results:
         Empty where it is not known: predictions, or probabilities of classes, are not at hand, or
         no domain has 10 rows.
         """
-        measure, classes, own = self.measure, self.classes, self.recommended
-        records = grouped(self.records.get(own.key, ()))
-        held_out = _held_out_outputs([records.get(name, []) for name in own.scores], classes)
+        measure, classes, method = self.measure, self.classes, self.recommended
+        records = grouped(self.records.get(method.key, ()))
+        held_out = _held_out_outputs([records.get(name, []) for name in method.scores], classes)
         if measure.own or held_out is None or not held_out.domains(2 * LABEL_COUNTS[1]):
             return []
         score = partial(_outputs_score, measure, classes)
         # Adapted classes are the likeliest ones. A method that predicts others starts from there.
-        scores = np.array(list(own.scores.values()))
+        scores = np.array(list(method.scores.values()))
         scores += domain_scores(held_out, score, len(scores))
         scores -= [
             pooled_score(measure, classes, records[d]) if d in records else np.nan
-            for d in own.scores
+            for d in method.scores
         ]
         held_out = replace(held_out, balanced=measure.balanced)
         table, counts = label_gain(held_out, scores, score)
-        table[0, 1:] = expected_score(list(own.known.values()), 0)
+        table[0, 1:] = expected_score(list(method.known.values()), 0)
         gains = []
         for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):
             if n_domains and np.isfinite(mean):

@@ -1,4 +1,4 @@
-"""The answer of an evaluation as text: what to take, what to expect, and how certain that is."""
+"""The answer of an evaluation as text: the method to use, what to expect, and the confidence."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Answer:
 
     def sentences(self) -> list[str]:
         """Everything in order, as text."""
-        take = f"Take {self.take}: {self.reason}" if self.take else self.reason
-        certain = f"Certainty: {self.certainty}. {self.certain}"
+        take = f"Use {self.take}: {self.reason}" if self.take else self.reason
+        certain = f"Confidence: {self.certainty}. {self.certain}"
         faults = [f"Before you use it: {_joined(fault)}" for fault in self.faults]
         command = f"Next: {self.command}" if self.command else ""
         parts = (take, self.context, f"Expect {self.expect}", certain, *faults, self.labels)
@@ -58,9 +58,9 @@ class Answer:
         take = f"{self.take}: {self.reason}" if self.take else self.reason
         wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …")
         parts = {
-            "Take this": wrap(take, max_lines=3),
+            "Recommended": wrap(take, max_lines=3),
             "Expect": wrap(self.expect, max_lines=3),
-            "How certain": wrap(f"{self.certainty}. {self.certain}", max_lines=2),
+            "Confidence": wrap(f"{self.certainty}. {self.certain}", max_lines=2),
         }
         # A line for each of three faults, one for the number of others, and one for the command;
         # the worst faults have a second line where there is room.
@@ -128,23 +128,23 @@ def domains_in_words(results: Results) -> str:
 
 def _reason(results: Results) -> str:
     """Why the recommended method, in a sentence."""
-    own, rival, leader = results.recommended, results.rival, results.leader()
+    method, rival, leader = results.recommended, results.rival, results.leader()
     label, show, where = results.measure.label, results.show, domains_in_words(results)
-    if own.trivial:
+    if method.trivial:
         row_by_row = " that predicts row by row" * any(r.context for r in results.results)
         next_best = f"; {rival.label} {show(rival.mean)}" if rival else ""
         return (
             f"No method{row_by_row} is better than a constant prediction on unseen domains: "
-            f"{label} {show(own.mean)} on average over {where}{next_best}."
+            f"{label} {show(method.mean)} on average over {where}{next_best}."
         )
     where = f"on average over {where}"
     mean: Callable[[MethodResult], float] = results.weighted_mean
-    other = leader if leader is not own else rival
-    if other is not None and not other.trivial and mean(own) - mean(other) < results.margin:
-        simpler = ", and simpler and faster" if own.cost < other.cost else ""
-        means = f"{label} {show(own.mean)} and {show(other.mean)}"
+    other = leader if leader is not method else rival
+    if other is not None and not other.trivial and mean(method) - mean(other) < results.margin:
+        simpler = ", and simpler and faster" if method.cost < other.cost else ""
+        means = f"{label} {show(method.mean)} and {show(other.mean)}"
         return f"as good as {other.label} {where} ({means}){simpler}."
-    if own is max(results.row_by_row, key=lambda result: result.mean):
+    if method is max(results.row_by_row, key=lambda result: result.mean):
         mean = attrgetter("mean")
     else:
         where += ", in which domains with few rows count less"
@@ -152,12 +152,12 @@ def _reason(results: Results) -> str:
         return f"the only method that was compared {where}."
     if rival.trivial:
         return f"best {where}."
-    lead = show(results.measure.sign * (mean(own) - mean(rival)))
-    p_value = compare(own.known, rival.known).p_value
-    if own.p_adjusted is not None and rival is results.baseline:
-        p_value = own.p_adjusted
+    lead = show(results.measure.sign * (mean(method) - mean(rival)))
+    p_value = compare(method.known, rival.known).p_value
+    if method.p_adjusted is not None and rival is results.baseline:
+        p_value = method.p_adjusted
     if p_value is None:
-        n = len(own.known.keys() & rival.known.keys())
+        n = len(method.known.keys() & rival.known.keys())
         chance = f"may be chance with {in_words(n)} domains"
     else:
         chance = "may be chance" if p_value >= LEVEL else "is more than chance"
@@ -167,33 +167,37 @@ def _reason(results: Results) -> str:
 
 def _context(results: Results) -> str:
     """What a method gains that gets the rows of a new domain together; empty if nothing."""
-    own, show = results.recommended, results.show
-    better = [r for r in results.results if r.context and r.mean - own.mean > results.margin]
-    if own.context or not better:
+    method, show = results.recommended, results.show
+    better = [r for r in results.results if r.context and r.mean - method.mean > results.margin]
+    if method.context or not better:
         return ""
     best = max(better, key=results.weighted_mean)
-    label = best.label if best.key.removesuffix(CONTEXT) != own.key else f"{own.label} with context"
+    label = (
+        best.label
+        if best.key.removesuffix(CONTEXT) != method.key
+        else f"{method.label} with context"
+    )
     text = (
         f"If you predict all rows of a new site at once: {label}, "
-        f"{results.measure.label} {show(best.mean)} on average instead of {show(own.mean)}"
+        f"{results.measure.label} {show(best.mean)} on average instead of {show(method.mean)}"
     )
     parts = {kind: scores for kind, scores in best.batches.items() if kind != "whole"}
     if not parts:
         return f"{text}."
     if not best.holds_up:
         kind = min(parts, key=lambda name: parts[name]["context"] - parts[name]["plain"])
-        with_context, alone = (show(parts[kind][name]) for name in ("context", "plain"))
-        return f"{text}; not with part of them ({kind}: {with_context} instead of {alone})."
+        with_context, without = (show(parts[kind][name]) for name in ("context", "plain"))
+        return f"{text}; not with part of them ({kind}: {with_context} instead of {without})."
     listed = ", ".join(f"{kind} {show(scores['context'])}" for kind, scores in parts.items())
     return f"{text} (with part of them: {listed})."
 
 
 def _expect(results: Results) -> str:
-    own, measure, show = results.recommended, results.measure, results.show
-    ends, n = results.next_site, len(own.known)
+    method, measure, show = results.recommended, results.measure, results.show
+    ends, n = results.next_site, len(method.known)
     constant = results.find(TRIVIAL)
     trivial = ""
-    if constant is not None and not own.trivial:
+    if constant is not None and not method.trivial:
         trivial = f" A constant prediction: {show(constant.mean)}."
     if (without := results.differences.get("without_leaks")) and without["scores"]:
         name = max(without["scores"], key=lambda name: without["scores"][name])
@@ -203,12 +207,12 @@ def _expect(results: Results) -> str:
         low, high = (show(measure.sign * end) for end in ends)
         return (
             f"{measure.label} between {low} and {high} at the next site (90 %), "
-            f"{show(own.mean)} on average.{trivial}"
+            f"{show(method.mean)} on average.{trivial}"
         )
-    mean = f"{measure.label} {show(own.mean)} on average"
+    mean = f"{measure.label} {show(method.mean)} on average"
     if n < 2:
         return f"{mean}; one domain was scored, which is too few for a range.{trivial}"
-    low, high = sorted(map(show, own.known.values()), key=float)[:: n - 1]
+    low, high = sorted(map(show, method.known.values()), key=float)[:: n - 1]
     chance = {2: "one third", 3: "one half"}[n]
     return (
         f"{mean}. With {in_words(n)} domains there is no 90 % range: the next site falls between "
@@ -217,9 +221,9 @@ def _expect(results: Results) -> str:
 
 
 def _certainty(results: Results) -> tuple[str, str]:
-    """A word and its reason: few domains, domains differ, or clear."""
-    own, constant, show = results.recommended, results.find(TRIVIAL), results.show
-    n, sign, ends = len(own.known), results.measure.sign, results.next_site
+    """Low, medium or high, and the reason: few domains, domains differ, or clear."""
+    method, constant, show = results.recommended, results.find(TRIVIAL), results.show
+    n, sign, ends = len(method.known), results.measure.sign, results.next_site
     leaks = [
         name for f in results.differences.get("faults", ()) if f["leak"] for name in f["columns"]
     ]
@@ -228,29 +232,20 @@ def _certainty(results: Results) -> tuple[str, str]:
     if n < MIN_PAIRS or ends is None:
         return "low", f"Few domains: {in_words(n)} say little about the next one."
     worse, better = (sign * end for end in ends[::sign])
-    if constant is None or own.trivial:
-        width = (better - worse) / (1.0 if sign > 0 else abs(own.mean))
-        if width > WIDE:
-            return (
-                "medium",
-                f"Domains differ: the worst, {own.worst_domain!s}, has {show(own.worst)}.",
-            )
+    if constant is None or method.trivial:
+        if (better - worse) / (1.0 if sign > 0 else abs(method.mean)) > WIDE:
+            worst = f"the worst, {method.worst_domain!s}, has {show(method.worst)}"
+            return "medium", f"Domains differ: {worst}."
         return "high", f"Clear: scores on {in_words(n)} domains are alike."
-    middle = (own.mean + constant.mean) / 2
+    prediction = f"a constant prediction ({show(constant.mean)})"
     if worse <= constant.mean:
-        return "medium", (
-            f"Domains differ: at the next site {own.label} may be no better than a constant "
-            f"prediction ({show(constant.mean)})."
-        )
-    if worse < middle:
-        return "medium", (
-            f"Domains differ: at the next site more than half of the gain over a constant "
-            f"prediction ({show(constant.mean)}) may be lost."
-        )
-    return "high", (
-        f"Clear: in the whole range, more than half of the gain over a constant prediction "
-        f"({show(constant.mean)}) remains."
-    )
+        text = f"at the next site {method.label} may be no better than {prediction}"
+        return "medium", f"Domains differ: {text}."
+    if worse < (method.mean + constant.mean) / 2:
+        text = f"at the next site more than half of the gain over {prediction} may be lost"
+        return "medium", f"Domains differ: {text}."
+    text = f"in the whole range, more than half of the gain over {prediction} remains"
+    return "high", f"Clear: {text}."
 
 
 def interval(results: Results, ends: Any) -> str:
@@ -263,18 +258,24 @@ def interval(results: Results, ends: Any) -> str:
 
 def domains_table(results: Results) -> TextTable:
     """Rows, target and scores of each domain, the hardest for the recommended method first."""
-    (own, *others), classes = results.main, results.facts["classes"]
+    (method, *others), classes = results.main, results.facts["classes"]
     share = f"share of {classes[1]}" if classes is not None and len(classes) == 2 else "classes"
     columns = ["domain", "rows", "target, quartiles" if classes is None else share]
-    columns += [own.label, "95 %", *(result.label for result in others), "seen", "folds inside it"]
+    columns += [
+        method.label,
+        "95 %",
+        *(result.label for result in others),
+        "seen",
+        "folds inside it",
+    ]
     domains = {domain["name"]: domain for domain in results.differences.get("domains", ())}
     rows = []
     for name in results.hardest_first:
         domain = domains.get(str(name), {})
         cells = [str(name), f"{domain['rows']:,}" if domain else "–", _target(domain, classes)]
-        cells += [results.show(own.scores[name]), interval(results, own.ends.get(name))]
+        cells += [results.show(method.scores[name]), interval(results, method.ends.get(name))]
         scores = [result.scores.get(name) for result in others]
-        cells += map(results.show, (*scores, own.seen.get(name), own.within.get(name)))
+        cells += map(results.show, (*scores, method.seen.get(name), method.within.get(name)))
         rows.append([TextCell(text) for text in cells])
     kinds = ["worst" if row[0].text == str(results.worst_domain) else "" for row in rows]
     return TextTable(columns, rows, kinds)
@@ -342,7 +343,7 @@ def difference_sentences(results: Results) -> list[str]:
 
 def importance_sentences(results: Results) -> list[str]:
     """Columns that matter on held-out domains, and those that could be dropped."""
-    own, importance, margin = results.recommended, results.recommended.importance, results.margin
+    method, importance, margin = results.recommended, results.recommended.importance, results.margin
     if not importance:
         return []
     most = max(importance, key=lambda name: importance[name])
@@ -350,7 +351,7 @@ def importance_sentences(results: Results) -> list[str]:
     loss = results.show(results.measure.sign * importance[most])
     sentences = [
         f"The most important column on held-out domains is {most}: with it shuffled, "
-        f"{results.measure.label} of {own.label} is {loss} {change}."
+        f"{results.measure.label} of {method.label} is {loss} {change}."
     ]
     faulty = {name for f in results.differences.get("faults", ()) for name in f.get("columns", ())}
     columns = {column["name"]: column["tells"] for column in results.differences["columns"]}
@@ -361,7 +362,7 @@ def importance_sentences(results: Results) -> list[str]:
     ]
     if unused:
         sentences.append(
-            f"{own.label} loses almost nothing there without {_some(unused)}, which identify "
+            f"{method.label} loses almost nothing there without {_some(unused)}, which identify "
             f"domains: consider dropping {'it' if len(unused) == 1 else 'them'}."
         )
     return sentences
