@@ -209,7 +209,7 @@ def test_without_a_terminal_there_is_a_line_for_each_job_after_the_time_it_takes
 def test_an_interruption_leaves_a_page_of_what_is_done_and_the_command_continues(
     table, tmp_path, monkeypatch
 ):
-    from domainwise.evaluation.progress import JobProgress
+    from domainwise.evaluation.plan import JobProgress
 
     show, jobs = JobProgress._show, []
 

@@ -49,6 +49,16 @@ def standardised(X):
     return (X - X.mean(axis=0)) / X.std(axis=0)
 
 
+def test_an_ensemble_without_a_search_can_be_fitted_to_fewer_rows():
+    X, y, domain = table()
+    model = DomainEnsembleClassifier(["invariant_ridge"], context=False)
+    model.fit(X, y, sample_domain=domain)
+    settled = model.settled()
+    few = np.arange(len(y)) % 3 == 0
+    settled.fit(X[few], y[few], sample_domain=domain[few])
+    assert np.mean(settled.predict(X) == y) > 0.75
+
+
 def test_weights_are_those_of_loops_over_domains_left_out():
     X, y, domain = table()
     model = DomainEnsembleClassifier(OWN, context=False, class_weight="balanced")

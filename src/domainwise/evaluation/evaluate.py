@@ -20,9 +20,15 @@ from domainwise.evaluation.faults import describe_differences, leaking_columns, 
 from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
 from domainwise.evaluation.gather import able_methods, drawn_rows_note, scored_evaluation
 from domainwise.evaluation.jobs import CHEAP, InsideJob, MethodJob, job_key
-from domainwise.evaluation.plan import QUICK_SCORED, plan_quick, seconds_per_cost, workers_for
+from domainwise.evaluation.plan import (
+    QUICK_SCORED,
+    JobProgress,
+    job_progress,
+    plan_quick,
+    seconds_per_cost,
+    workers_for,
+)
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
-from domainwise.evaluation.progress import JobProgress, job_progress
 from domainwise.jobs.runner import Progress, run_jobs
 from domainwise.models.registry import TRIVIAL, Method, choose_methods, methods_for
 from domainwise.scoring.measures import Measure, choose_measure

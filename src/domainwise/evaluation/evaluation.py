@@ -171,7 +171,7 @@ class Evaluation(Results):
         return make_answer(self)
 
     def verdict(self) -> str:
-        """Return sentences: which method to take, what to expect, and how certain that is.
+        """Return sentences: the method to use, what to expect, and with what confidence.
 
         Returns
         -------
