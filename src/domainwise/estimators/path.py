@@ -91,14 +91,13 @@ def _directions(
     D = Y[:, :0]
     if space.domain is not None and weight > 0:
         D = basis.T @ label_factor(space.domain, n, epsilon)
-    scores = dcm_scores(G, Y, D, weight, gram.tolerance)
-    m = max(scores.n_informative, 1)
+    mu, a, n_informative = dcm_scores(G, Y, D, weight, gram.tolerance)
+    m = max(n_informative, 1)
     if fold.template.n_components is not None:
         m = min(m, fold.template.n_components)
-    elif fold.continuous and scores.n_informative:
-        m = int((scores.mu > CONTINUOUS_CUT * scores.mu[0]).sum())
-    a = scores.a[:, :m]
-    return np.asarray(a / np.linalg.norm(a, axis=0))
+    elif fold.continuous and n_informative:
+        m = int((mu > CONTINUOUS_CUT * mu[0]).sum())
+    return np.asarray(a[:, :m] / np.linalg.norm(a[:, :m], axis=0))
 
 
 def _projected(

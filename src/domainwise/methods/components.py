@@ -53,22 +53,15 @@ def standardise(
         )
     scale = np.eye(len(size))[:, alive] / np.where(alive, size, 1.0)[alive]
     dual, values = gram.combine(components.dual, scale), gram.combine(components.values, scale)
-    signs = _signs(gram, dual, values, labels)
-    flip = np.diag(signs)
-    dual, values = gram.combine(dual, flip), gram.combine(values, flip)
-    return replace(components, dual=dual, values=values, eigenvalues=components.eigenvalues[alive])
-
-
-def _signs(gram: Gram, dual: Matrix, values: Matrix, labels: LabelSpace) -> Array:
     anchors = gram.anchors(dual, values)
     signs = np.sign(anchors[np.abs(anchors).argmax(axis=0), np.arange(anchors.shape[1])])
-    if labels.sign is not None:
-        direction = labels.sign[:, None]
-        norm = float(np.linalg.norm(direction)) * np.sqrt(gram.n_samples)
-        if norm > 0:
-            correlation = gram.inner(gram.lift(direction), values)[0] / norm
-            signs = np.where(np.abs(correlation) >= 1e-6, np.sign(correlation), signs)
-    return np.where(signs == 0, 1.0, signs)
+    if labels.sign is not None and labels.sign.any():
+        direction = labels.sign[:, None] / (np.linalg.norm(labels.sign) * np.sqrt(gram.n_samples))
+        correlation = gram.inner(gram.lift(direction), values)[0]
+        signs = np.where(np.abs(correlation) >= 1e-6, np.sign(correlation), signs)
+    flip = np.diag(np.where(signs == 0, 1.0, signs))
+    dual, values = gram.combine(dual, flip), gram.combine(values, flip)
+    return replace(components, dual=dual, values=values, eigenvalues=components.eigenvalues[alive])
 
 
 def norms(gram: Gram, V: Matrix) -> Array:

@@ -2,8 +2,8 @@
 
 A *thin* matrix has one row per sample and few columns, in the form in which its operator stores
 samples: an array of N rows, a tensor on a device, or coordinates where the rows are not stored.
-Methods add and scale thin matrices, and do everything else through the verbs below, so that
-each method is written once. Small matrices are float64 NumPy arrays everywhere.
+Methods add and scale thin matrices, take columns of them, and do everything else through the verbs
+below, so that each method is written once. Small matrices are float64 NumPy arrays everywhere.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Solution:
 
     X: Matrix
     image: Matrix
-    info: dict[str, Any]
+    info: dict[str, Any] = field(default_factory=dict)
+    rough: bool = False  #: X has errors; the image is still that of this X
 
 
 @dataclass

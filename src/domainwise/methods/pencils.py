@@ -6,8 +6,8 @@ projected training rows, and the eigenvalues of its problem. Scale and sign are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eig, svd
@@ -55,30 +55,22 @@ def dcm(
     Q = gram.lift(basis)
     KQ = gram.product(Q)
     G = gram.inner(Q, KQ)
-    scores = dcm_scores(G, basis.T @ F_y, basis.T @ F_d, domain_weight, gram.tolerance)
-    m, extra = component_count(scores.mu, scores.n_informative, n_components, continuous)
-    a = scores.a[:, :m]
-    components = _from_scores(gram, gram.combine(Q, a), n * ridge, lambda: gram.combine(KQ, a))
-    components.eigenvalues = 1.0 + scores.mu[:m]
-    components.n_informative = scores.n_informative
-    components.info["label_rank"] = basis.shape[1]
+    small = basis.T @ F_y, basis.T @ F_d
+    mu, a, n_informative = dcm_scores(G, *small, domain_weight, gram.tolerance)
+    m, extra = component_count(mu, n_informative, n_components, continuous)
+    V, KV, info = gram.combine(Q, a[:, :m]), gram.combine(KQ, a[:, :m]), {"label_rank": len(G)}
+    components = _from_scores(gram, V, KV, ridge, 1.0 + mu[:m], n_informative, info)
     return with_extras(gram, components, Q, KQ, G, extra)
 
 
-@dataclass
-class Scores:
-    """Solution of the small DCM problem: mu = gamma - 1 in descending order, scores v = Q a."""
-
-    mu: Array
-    a: Array
-    n_informative: int
-
-
-def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) -> Scores:
+def dcm_scores(
+    G: Array, Y: Array, D: Array, weight: float, tolerance: float
+) -> tuple[Array, Array, int]:
     """Solve ``(I + P_y K) v = gamma (I + w P_d K) v`` in the basis Q (theory 2).
 
     G is ``Q'KQ``, Y and D are ``Q'F_y`` and ``Q'F_d``; mu below ``tolerance``, relatively, is
-    rounding.
+    rounding. Returns mu = gamma - 1 in descending order, a of the scores v = Q a, and how many
+    of them separate targets.
     """
     d, U = np.linalg.eigh((G + G.T) / 2)
     root = np.sqrt(np.maximum(d, 0.0))
@@ -101,7 +93,7 @@ def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) ->
     if n_informative:
         lead, size = Z[:, :n_informative], mu[:n_informative]
         a = (Y @ (Y.T @ (L @ lead)) - weight * D @ (D.T @ (L @ lead)) * (1.0 + size)) / size
-        return Scores(mu[:n_informative], a, n_informative)
+        return mu[:n_informative], a, n_informative
     # Targets are not separated beyond the domains. Directions outside the range of the kernel
     # would lose nothing, and are excluded.
     has = d > tolerance * max(float(d.max(initial=0.0)), 0.0)
@@ -109,12 +101,12 @@ def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) ->
         raise ValueError(CONSTANT)
     if not has.all():
         U = U[:, has]
-        inside = dcm_scores(np.diag(d[has]), U.T @ Y, U.T @ D, weight, tolerance)
-        return Scores(inside.mu, U @ inside.a, inside.n_informative)
+        mu, a, n_informative = dcm_scores(np.diag(d[has]), U.T @ Y, U.T @ D, weight, tolerance)
+        return mu, U @ a, n_informative
     # Among the directions that lose least, the one that says most about the target; z = L'a.
     best = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
     z = best @ np.linalg.eigh(best.T @ target @ best)[1][:, -1:]
-    return Scores(mu[:1], U @ (z / root[:, None]), 0)
+    return mu[:1], U @ (z / root[:, None]), 0
 
 
 def _unsupervised_dcm(
@@ -139,12 +131,9 @@ def _unsupervised_dcm(
     usable = np.abs(pairs.values) * norms(gram, pairs.X) > noise
     pairs = _smoothed(gram, images, pairs, usable)
     warn_unconverged(pairs)
-    components = _from_scores(gram, pairs.X, n * ridge, lambda: pairs.KX)
-    components.eigenvalues = 1.0 + pairs.values
-    components.n_informative = int((usable & (pairs.values > 0)).sum())
-    components.info.update(pairs.info)
-    components.floor = relative_floor(gram, components.values)
-    return components
+    n_informative, values = int((usable & (pairs.values > 0)).sum()), 1.0 + pairs.values
+    components = _from_scores(gram, pairs.X, pairs.KX, ridge, values, n_informative, pairs.info)
+    return replace(components, floor=relative_floor(gram, components.values))
 
 
 def _smoothed(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) -> RitzPairs:
@@ -186,23 +175,24 @@ def dica(
             "DICA compares the means of domains: sample_domain has to hold labels; got "
             "continuous descriptors"
         )
-    n = gram.n_samples
-    Z_label = dica_domain_factor(labels)
+    # Domain means about their unweighted mean, over the root of their number.
+    means = np.zeros((labels.size, 0)) if labels.domain_means is None else labels.domain_means
+    if means.shape[1]:
+        means = (means - means.mean(axis=1, keepdims=True)) / np.sqrt(means.shape[1])
     if labels.target is None:
-        return _unsupervised_dica(gram, Z_label, n_components, lam)
-    F_label = label_factor(labels.target, n, epsilon)
+        return _unsupervised_dica(gram, means, n_components, lam)
+    F_label = label_factor(labels.target, gram.n_samples, epsilon)
     r = F_label.shape[1]
-    FZ = gram.lift(np.hstack([F_label, Z_label]))
+    FZ = gram.lift(np.hstack([F_label, means]))
     KFZ = gram.product(FZ)
     solution = gram.solve(FZ, lam)
-    pick_F, pick_Z = np.split(np.eye(FZ.shape[1]), [r], axis=1)
-    Z, Y_F = gram.combine(FZ, pick_Z), gram.combine(solution.X, pick_F)
-    KF, KZ = gram.combine(KFZ, pick_F), gram.combine(KFZ, pick_Z)
-    W, KY_F = gram.combine(solution.image, pick_Z), gram.combine(solution.image, pick_F)
+    Z, Y_F = FZ[:, r:], solution.X[:, :r]
+    KF, KZ = KFZ[:, :r], KFZ[:, r:]
+    W, KY_F = solution.image[:, r:], solution.image[:, :r]
     KW = KZ - lam * W  # W is (K + lam I)^-1 K Z
     if (norms(gram, KW) < 1e-4 * norms(gram, KZ)).any():
         KW = gram.product(W)  # the difference cancels where the kernel is small
-    core = np.eye(Z_label.shape[1]) + gram.inner(Z, KW)
+    core = np.eye(means.shape[1]) + gram.inner(Z, KW)
     S = np.linalg.solve(core, gram.inner(Z, KY_F))
     X = Y_F - gram.combine(W, S)  # R^-1 F
     KX = KY_F - gram.combine(KW, S)
@@ -213,7 +203,7 @@ def dica(
     if not extra:
         return components
     # At epsilon 0 a label factor has the same span, orthogonal columns and no null ones.
-    basis = joint_basis(F_label, label_factor(Z_label, 1, 0.0))
+    basis = joint_basis(F_label, label_factor(means, 1, 0.0))
     Q = gram.lift(basis)
     KQ = gram.product(Q)
     return with_extras(gram, components, Q, KQ, gram.inner(Q, KQ), extra, eigenvalue=0.0)
@@ -241,14 +231,6 @@ def kpca(gram: Gram, labels: LabelSpace, *, n_components: int | None = None) -> 
     return from_pairs(gram, gram.leading(unsupervised_count(gram.n_samples, n_components)))
 
 
-def dica_domain_factor(labels: LabelSpace) -> Array:
-    """Z of DICA in label space: domain means about their unweighted mean, over the root of T."""
-    means = labels.domain_means
-    if means is None:
-        return np.zeros((labels.size, 0))
-    return np.asarray((means - means.mean(axis=1, keepdims=True)) / np.sqrt(means.shape[1]))
-
-
 def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
     """Real positive eigenpairs of a non-symmetric matrix in descending order (theory 5.2)."""
     values, C = eig(M)
@@ -270,13 +252,19 @@ def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
 
 
 def _from_scores(
-    gram: Gram, scores: Matrix, shift: float, image: Callable[[], Matrix]
+    gram: Gram,
+    V: Matrix,
+    KV: Matrix,
+    ridge: float,
+    eigenvalues: Array,
+    n_informative: int,
+    info: dict[str, Any],
 ) -> Components:
-    """From scores v to coefficients: ``(K + shift I)^-1 v``, or v itself at an infinite ridge."""
-    if np.isinf(shift):
-        return Components(scores, image(), np.empty(0), 0)
-    solution = gram.solve(scores, shift)
-    return Components(solution.X, solution.image, np.empty(0), 0, dict(solution.info))
+    """From scores V to coefficients: ``(K + N ridge I)^-1 V``, or V itself at an infinite ridge."""
+    if not np.isinf(ridge):
+        solution = gram.solve(V, gram.n_samples * ridge)
+        V, KV, info = solution.X, solution.image, solution.info | info
+    return Components(V, KV, eigenvalues, n_informative, info)
 
 
 def mida(
@@ -316,6 +304,6 @@ def mida(
             f"only {m} of {n_components} components are left: the others separate domains more "
             "than rows, or have no variance"
         )
-    first = np.eye(len(positive))[:, :m]
-    X, KX = gram.combine(pairs.X, first), gram.combine(pairs.KX, first)
-    return from_pairs(gram, RitzPairs(pairs.values[:m], X, KX, pairs.info))
+    return from_pairs(
+        gram, RitzPairs(pairs.values[:m], pairs.X[:, :m], pairs.KX[:, :m], pairs.info)
+    )

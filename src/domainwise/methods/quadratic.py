@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.methods.components import norms, warn_stopped
-from domainwise.methods.contract import Gram, Matrix
+from domainwise.methods.contract import Gram, Matrix, Solution
 
 #: From ``4 c delta`` of this on the roots of A are too close to each other, or complex.
 CLOSE_ROOTS = 0.99
 #: Relative residual to which rough inverses are refined.
 REFINED = 1e-12
-
-
-@dataclass
-class Inverse:
-    """``Y = A^-1 K V`` and ``K Y``; where Y is rough, that is still the image of this Y."""
-
-    Y: Matrix
-    KY: Matrix
-    info: dict[str, Any] = field(default_factory=dict)
-    rough: bool = False
 
 
 class Quadratic:
@@ -42,15 +30,15 @@ class Quadratic:
         """Return ``A X``."""
         return self.c * KKX + KX + self.delta * X
 
-    def inverse_of_image(self, V: Matrix, KV: Matrix) -> Inverse:
-        """Return ``A^-1 K V``, roughly if the operator has rough inverses.
+    def inverse_of_image(self, V: Matrix, KV: Matrix) -> Solution:
+        """Return ``A^-1 K V`` and its image, roughly if the operator has rough inverses.
 
         With s and t the roots of ``c s^2 - s + delta``, A is ``c (K + s)(K + t)``, and partial
         fractions leave ``[(K + t)^-1 - (K + s)^-1] K V / (c (s - t))``.
         """
         gram, c, delta = self.gram, self.c, self.delta
         if c == 0 and delta == 0:
-            return Inverse(V, KV)
+            return Solution(V, KV)
         if 4 * c * delta >= CLOSE_ROOTS:
             return self.by_conjugate_gradients(KV)
         shifts = self._shifts()
@@ -62,11 +50,11 @@ class Quadratic:
             KY = KV - delta * Y
         elif delta == 0:
             solution = gram.solve(V, 1 / c)
-            return Inverse(solution.X / c, solution.image / c, dict(solution.info))
+            return Solution(solution.X / c, solution.image / c, dict(solution.info))
         elif (inverses := gram.rough_inverses(shifts)) is not None:
             self._rough = inverses
             Y = (V - small * inverses[0](V) - inverses[1](KV)) / root
-            return Inverse(Y, gram.product(Y), rough=True)
+            return Solution(Y, gram.product(Y), rough=True)
         else:
             near, far = gram.solve_shifts(V, shifts)
             info = near.info
@@ -74,11 +62,11 @@ class Quadratic:
             KY = (large * far.image - small * near.image) / root
         if (norms(gram, KY) < 1e-4 * norms(gram, KV)).any():
             KY = gram.product(Y)  # the difference cancels where the kernel is small
-        return Inverse(Y, KY, dict(info))
+        return Solution(Y, KY, dict(info))
 
-    def form(self, inverse: Inverse, KV: Matrix) -> Array:
+    def form(self, inverse: Solution, KV: Matrix) -> Array:
         """Return ``V'K A^-1 K V``; an error E of a rough inverse changes it by ``E'A E`` only."""
-        inner, Y, KY = self.gram.inner, inverse.Y, inverse.KY
+        inner, Y, KY = self.gram.inner, inverse.X, inverse.image
         S = inner(KV, Y)
         if not inverse.rough:
             return S
@@ -101,14 +89,14 @@ class Quadratic:
         small = 2 * delta / (1.0 + root)
         return [small, (1.0 + root) / (2 * c)] if c else [small]
 
-    def by_conjugate_gradients(self, V: Matrix, start: Inverse | None = None) -> Inverse:
+    def by_conjugate_gradients(self, V: Matrix, start: Solution | None = None) -> Solution:
         """Solve ``A Y = V``, if from a rough Y to rounding; preconditioned, A is nearly I."""
         gram, goal = self.gram, 1e-2 * self.gram.tol if start is None else REFINED
         scale = norms(gram, V)
         scale = np.where(scale > 0, scale, 1.0)
         X, KX, R = 0.0 * V, 0.0 * V, V
         if start is not None:
-            X, KX = start.Y, start.KY
+            X, KX = start.X, start.image
             R = V - self.image(X, KX, gram.product(KX))
         Z = self.precondition(R)
         P, rz = Z, _dots(gram, R, Z)
@@ -131,7 +119,7 @@ class Quadratic:
         if history[-1] > gram.tol:
             warn_stopped(history[-1], len(history), gram.tol)
         info = {"linear_solver": "pcg on the quadratic", "residual": history[-1]}
-        return Inverse(X, KX, info | {"n_iterations": len(history)})
+        return Solution(X, KX, info | {"n_iterations": len(history)})
 
 
 def _dots(gram: Gram, U: Matrix, V: Matrix) -> Array:

@@ -21,8 +21,8 @@ from domainwise.arrays import Array
 from domainwise.checks import warn_caller
 from domainwise.labels.factors import Cells, LabelSpace, joint_basis, label_factor
 from domainwise.methods import components
-from domainwise.methods.contract import Gram, Matrix
-from domainwise.methods.quadratic import Inverse, Quadratic
+from domainwise.methods.contract import Gram, Matrix, Solution
+from domainwise.methods.quadratic import Quadratic
 
 
 @dataclass(frozen=True)
@@ -190,11 +190,11 @@ def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> comp
     values, a = label_pairs(S, J, M, gram.tolerance)
     m, extra = components.component_count(values, len(values), n_components, False)
     a = a[:, :m]
-    b = Inverse(gram.combine(inverse.Y, a), gram.combine(inverse.KY, a), inverse.info)
+    b = Solution(gram.combine(inverse.X, a), gram.combine(inverse.image, a), inverse.info)
     if inverse.rough:  # the products of all of Y are good enough, the vectors are not
         b = A.by_conjugate_gradients(gram.combine(KQ, a), b)
     info: dict[str, Any] = {**b.info, "label_rank": len(S)}
-    result = components.Components(b.Y, b.KY, values[:m], len(values), info)
+    result = components.Components(b.X, b.image, values[:m], len(values), info)
     G = gram.inner(Q, KQ) if extra else S
     return components.with_extras(gram, result, Q, KQ, G, extra, eigenvalue=0.0)
 

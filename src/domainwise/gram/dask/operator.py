@@ -9,7 +9,7 @@ block at any time, and the order of additions is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -55,21 +55,21 @@ class DaskGram(IterativeGram):
 
     def uncentred_product(self, V: Array) -> Array:
         """Return ``K V`` block by block."""
-        kernel, blocks, parts = self._constants(V)
-        n = len(blocks)
+        kernel, blocks, parts = constant(self.kernel, "kernel"), row_blocks(self.X), self.parts(V)
+        pairs_of_tasks = list(zip(blocks, parts, strict=True))
         if self.kernel.is_product:
-            inner = tree([call(_inner, kernel, blocks[i], parts[i]) for i in range(n)], _sum)
+            inner = tree([call(_inner, kernel, *pair) for pair in pairs_of_tasks], _sum)
             return np.vstack(run([call(_outer, kernel, block, inner) for block in blocks]))
-        sums = [call(_square, kernel, blocks[i], parts[i]) for i in range(n)]
-        for pairs in tournament(n):
+        sums = [call(_square, kernel, *pair) for pair in pairs_of_tasks]
+        for pairs in tournament(len(blocks)):
             for i, j in pairs:
                 operands = (blocks[i], blocks[j], parts[i], parts[j], sums[i], sums[j])
                 sums[i], sums[j] = call(_pair, kernel, *operands, n_results=2)
         return np.vstack(run(sums))
 
-    def _constants(self, V: Array) -> tuple[Task, list[Task], list[Task]]:
-        parts = [constant(np.ascontiguousarray(V[cut]), "thin") for cut in self.cuts]
-        return constant(self.kernel, "kernel"), row_blocks(self.X), parts
+    def parts(self, V: Array) -> list[Task]:
+        """Return the rows of a thin matrix as tasks, one for each block."""
+        return [constant(np.ascontiguousarray(V[cut]), "thin") for cut in self.cuts]
 
     def _build_preconditioner(self) -> BlockPreconditioner:
         return BlockPreconditioner(self)
@@ -84,7 +84,8 @@ class BlockPreconditioner(Preconditioner):
         landmarks = fetch(gram.X[landmark_rows(n, gram.seed)])
         W = gram.kernel.matrix(landmarks).astype(np.float64)
         _, root = inverse_root((W + W.T) / 2, eps)
-        self.right = (gram.kernel.prepare(landmarks).right, root.astype(gram.dtype))
+        right = gram.kernel.prepare(landmarks).right
+        self.landmarks = (gram.kernel, right, root.astype(gram.dtype))
         (moments,) = run([tree(self._over_blocks(_moments), _sum)])
         self.mean = moments[0] / n
         second = moments[1:] - n * np.outer(self.mean, self.mean)
@@ -92,27 +93,24 @@ class BlockPreconditioner(Preconditioner):
 
     def down(self, R: Array) -> Array:
         """Return ``U'R``."""
-        (inner,) = run([tree(self._over_blocks(_features_inner, R), _sum)])
+        (inner,) = run([tree(self._over_blocks(_features_inner, self.gram.parts(R)), _sum)])
         return np.asarray(self.root.T @ (inner - np.outer(self.mean, R.sum(axis=0))))
 
     def up(self, W: Array) -> Array:
         """Return ``U W``."""
         outer = self.root @ W
-        back = run(self._over_blocks(_features_outer, constant(outer, "weights")))
-        return np.asarray(np.vstack(back) - self.mean @ outer)
+        weights = [constant(outer, "weights")] * len(self.gram.cuts)
+        return np.asarray(
+            np.vstack(run(self._over_blocks(_features_outer, weights))) - self.mean @ outer
+        )
 
-    def _over_blocks(self, function: Callable[..., Any], argument: Any = None) -> list[Task]:
-        gram = self.gram
-        right = constant(self.right, "landmarks")
-        if isinstance(argument, np.ndarray):
-            kernel, blocks, arguments = gram._constants(argument)
-        else:
-            kernel, blocks, _ = gram._constants(np.empty((gram.n_samples, 0)))
-            arguments = [argument] * len(blocks)
-        return [
-            call(function, kernel, right, block, part)
-            for block, part in zip(blocks, arguments, strict=True)
-        ]
+    def _over_blocks(self, function: Callable[..., Any], parts: Any = None) -> list[Task]:
+        """Tasks of a function of the landmarks, a block of rows, and what belongs to it."""
+        landmarks, blocks = constant(self.landmarks, "landmarks"), row_blocks(self.gram.X)
+        if parts is None:
+            return [call(function, landmarks, block) for block in blocks]
+        pairs = zip(blocks, parts, strict=True)
+        return [call(function, landmarks, block, part) for block, part in pairs]
 
 
 def in_blocks(X: Any) -> Any:
@@ -227,38 +225,37 @@ def _outer(kernel: Kernel, rows: Array, inner: Array) -> Array:
     return tiles.thin_product(kernel.prepare(rows).left, inner)
 
 
-def _features(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array) -> Array:
-    right, root = landmarks
-    C = kernel.block(kernel.prepare(rows).left, right) + right.dtype.type(kernel.constant)
-    return np.asarray(C @ root)
+Landmarks = tuple[Kernel, Array, Array]
+
+
+def _features(landmarks: Landmarks, rows: Array) -> Iterator[tuple[slice, Array]]:
+    """Yield panels of rows and their features."""
+    kernel, right, root = landmarks
+    for cut in tiles.panels(len(rows), 4096):
+        C = kernel.block(kernel.prepare(rows[cut]).left, right) + right.dtype.type(kernel.constant)
+        yield cut, C @ root
 
 
 @task
-def _moments(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, _: None) -> Array:
+def _moments(landmarks: Landmarks, rows: Array) -> Array:
     """Sum of the features, and below it that of their products."""
-    m = landmarks[1].shape[1]
+    m = landmarks[2].shape[1]
     total = np.zeros((m + 1, m))
-    for cut in tiles.panels(len(rows), 4096):
-        Phi = _features(kernel, landmarks, rows[cut]).astype(np.float64, copy=False)
+    for _, Phi in _features(landmarks, rows):
+        Phi = Phi.astype(np.float64, copy=False)
         total[0] += Phi.sum(axis=0)
         total[1:] += Phi.T @ Phi
     return total
 
 
 @task
-def _features_inner(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, R: Array) -> Array:
-    total = np.zeros((landmarks[1].shape[1], R.shape[1]))
-    for cut in tiles.panels(len(rows), 4096):
-        total += _features(kernel, landmarks, rows[cut]).T @ R[cut]
-    return total
+def _features_inner(landmarks: Landmarks, rows: Array, R: Array) -> Any:
+    return sum(Phi.T @ R[cut] for cut, Phi in _features(landmarks, rows))
 
 
 @task
-def _features_outer(
-    kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, weights: Array
-) -> Array:
-    parts = tiles.panels(len(rows), 4096)
-    return np.vstack([_features(kernel, landmarks, rows[cut]) @ weights for cut in parts])
+def _features_outer(landmarks: Landmarks, rows: Array, weights: Array) -> Array:
+    return np.vstack([Phi @ weights for _, Phi in _features(landmarks, rows)])
 
 
 @task
