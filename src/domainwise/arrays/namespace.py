@@ -116,10 +116,10 @@ def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:
         return cdist(X, Y, "cityblock" if l1 else "sqeuclidean")
     if l1 and X.device.type == "cuda" and X.shape[1] <= FEW_FEATURES:
         total = X.new_zeros((len(X), len(Y)))
-        apart = namespace(X).empty_like(total)
+        difference = namespace(X).empty_like(total)
         for j in range(X.shape[1]):
-            namespace(X).sub(X[:, j, None], Y[None, :, j], out=apart)
-            total.add_(apart.abs_())
+            namespace(X).sub(X[:, j, None], Y[None, :, j], out=difference)
+            total.add_(difference.abs_())
         return total
     if l1:
         return namespace(X).cdist(X, Y, p=1.0)

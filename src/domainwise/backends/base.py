@@ -88,7 +88,7 @@ class Backend:
 
     # Fitted models
 
-    def kept_rows(self, rows: Any) -> Any:
+    def copied_rows(self, rows: Any) -> Any:
         """Return rows that later changes of the caller's X do not reach."""
         return np.array(rows)
 

@@ -87,7 +87,9 @@ class DaskBackend(Backend):
     @staticmethod
     def check_precomputed(K: Any) -> bool:
         """Refuse kernel matrices: they have no rows to cut into blocks."""
-        raise ValueError('kernel="precomputed" takes a matrix in memory, got a Dask collection')
+        raise ValueError(
+            'kernel="precomputed" takes a matrix in memory, got a Dask collection. Pass X.compute()'
+        )
 
     def resolve_kernel(  # type: ignore[override]
         self, kernel: Any, X: Any, *, gamma: Any, **arguments: Any
@@ -135,7 +137,7 @@ class DaskBackend(Backend):
         columns = None if sample.ndim == 1 else list(range(sample.shape[1]))
         return _mapped(X, layout, model, method, sample, columns)
 
-    def kept_rows(self, rows: Any) -> Any:
+    def copied_rows(self, rows: Any) -> Any:
         """Return the rows themselves: a collection says how to compute them and does not change."""
         return rows
 
@@ -202,10 +204,10 @@ def _mapped(
     if partitions.is_frame(X):
         return X.map_partitions(_values_of, sent, meta=_labelled(X._meta, sample, columns))
     X = X.rechunk({1: -1})
-    wide: dict[str, Any] = {"drop_axis": 1}
+    shape: dict[str, Any] = {"drop_axis": 1}
     if sample.ndim == 2:
-        wide = {"chunks": (X.chunks[0], (sample.shape[1],))}
-    return X.map_blocks(_values_of, sent=sent, dtype=sample.dtype, meta=sample, **wide)
+        shape = {"chunks": (X.chunks[0], (sample.shape[1],))}
+    return X.map_blocks(_values_of, sent=sent, dtype=sample.dtype, meta=sample, **shape)
 
 
 @task

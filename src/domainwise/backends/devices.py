@@ -59,14 +59,11 @@ def moved(values: Any, device: Any) -> Any:
         return values.compute() if is_dask(values) else values
     import torch
 
-    return torch.as_tensor(values).to(device_named(device))
-
-
-def device_named(device: Any) -> Any:
-    """Return a torch device, after checking that it exists."""
-    import torch
-
     chosen = torch.device(device)
+    if chosen.type not in ("cpu", "cuda"):
+        raise ValueError(
+            f"to({str(device)!r}): devices of type cpu and cuda are supported. Use one of these"
+        )
     if chosen.type == "cuda":
         if not torch.cuda.is_available():
             raise RuntimeError(
@@ -74,15 +71,13 @@ def device_named(device: Any) -> Any:
                 'use to("cpu")'
             )
         index = torch.cuda.current_device() if chosen.index is None else chosen.index
-        chosen = torch.device("cuda", index)
-        if chosen.index >= torch.cuda.device_count():
+        if index >= torch.cuda.device_count():
             raise RuntimeError(
                 f"to({str(device)!r}): there are {torch.cuda.device_count()} CUDA devices, "
                 "numbered from 0"
             )
-    elif chosen.type != "cpu":
-        raise ValueError(f"to({str(device)!r}): devices of type cpu and cuda are supported")
-    return chosen
+        chosen = torch.device("cuda", index)
+    return torch.as_tensor(values).to(chosen)
 
 
 def portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dict[str, Any]:
@@ -97,19 +92,18 @@ def portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dic
 
 def restored(state: dict[str, Any]) -> dict[str, Any]:
     """Undo :func:`portable`; a missing device is replaced by the CPU, with a warning."""
-    return {
-        name: _tensor(value) if isinstance(value, dict) and _MARK in value else value
-        for name, value in state.items()
-    }
+    state = dict(state)
+    for name, packed in state.items():
+        if not isinstance(packed, dict) or _MARK not in packed:
+            continue
+        import torch
 
-
-def _tensor(packed: dict[str, Any]) -> Any:
-    import torch
-
-    device = torch.device(packed[_MARK])
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        warn_caller(
-            f"the model was saved on {device}, which is not available: its tensors are on the CPU"
-        )
-        device = torch.device("cpu")
-    return torch.from_numpy(np.array(packed["array"])).to(device)
+        device = torch.device(packed[_MARK])
+        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+            warn_caller(
+                f"the model was saved on {device}, which is not available: its tensors are on the "
+                "CPU"
+            )
+            device = torch.device("cpu")
+        state[name] = torch.from_numpy(np.array(packed["array"])).to(device)
+    return state

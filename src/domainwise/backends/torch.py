@@ -124,7 +124,7 @@ class TorchBackend(Backend):
             )
 
     @staticmethod
-    def check_dense_memory(n_samples: int, what: str) -> None:
+    def check_dense_memory(n_samples: int, task: str) -> None:
         """Left to the allocator, whose refusal :meth:`explaining_memory` explains."""
 
     def label_rows(self, rows: Tensor, *features: Any, **options: Any) -> RowLabels:
@@ -141,7 +141,7 @@ class TorchBackend(Backend):
         """Return rows of which those that are asked for are copied to the host."""
         return HostRows(rows) if isinstance(rows, torch.Tensor) else np.asarray(rows)
 
-    def kept_rows(self, rows: Tensor) -> Tensor:
+    def copied_rows(self, rows: Tensor) -> Tensor:
         """Return a copy."""
         return rows.clone()
 

@@ -19,7 +19,7 @@ from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.gram.sums import CellSums, NystromSums, finalize
 from domainwise.kernels.fourier import FourierMap
 from domainwise.kernels.functions import Kernel, check_finite
-from domainwise.kernels.landmarks import choose_landmarks, given_landmarks, landmark_count
+from domainwise.kernels.landmarks import check_landmarks, choose_landmarks, landmark_count
 from domainwise.methods.components import standardise
 
 #: A solution that is regularised less than this, per row, is computed in float64 throughout.
@@ -301,7 +301,7 @@ def chosen_landmarks(
     """Landmarks that an estimator was given, or some of these rows, of ``n_rows`` in all."""
     X = backend.indexable(rows)
     if not isinstance(estimator.landmarks, str):
-        return given_landmarks(to_host(estimator.landmarks), X)
+        return check_landmarks(to_host(estimator.landmarks), X)
     m = estimator._landmark_count(n_rows)
     if m > len(X):
         raise ValueError(

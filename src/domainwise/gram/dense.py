@@ -52,8 +52,7 @@ class DenseGram(RowsGram):
         self, matrix: Matrix, labels: RowLabels, dtype: Any, *, lapack: bool = False, **options: Any
     ) -> None:
         super().__init__(labels, dtype, matrix.device, **options)
-        self.lapack = lapack or len(matrix) <= LAPACK_ROWS
-        self._asked_for_lapack = lapack
+        self.lapack, self._arpack = lapack or len(matrix) <= LAPACK_ROWS, not lapack
         self._leading: RitzPairs | None = None
         self.K = cast(matrix, self.xp.float64)
         self._row_means = check_finite(self.K.mean(1), self.dtype)
@@ -123,15 +122,15 @@ class DenseGram(RowsGram):
         n, k = self.n_samples, min(k, self.n_samples - 1)
         if deflate is not None or self.xp is not np:
             return super().leading(k, deflate)
-        few = n > ARPACK_ROWS and 8 * k < n and not self._asked_for_lapack
-        if not few and not self.lapack:
+        arpack = self._arpack and n > ARPACK_ROWS and 8 * k < n
+        if not arpack and not self.lapack:
             return super().leading(k)
         pairs = self._leading
         if pairs is not None and k <= len(pairs.values):
             return RitzPairs(pairs.values[:k], pairs.X[:, :k], pairs.KX[:, :k], pairs.info)
         try:
             # The matrix is as good as symmetric; both read one half of it, or products.
-            if few:
+            if arpack:
                 start = self.random(1)[:, 0]
                 values, X = eigsh(self.K, k, which="LA", v0=start - start.mean())
             else:
@@ -140,7 +139,7 @@ class DenseGram(RowsGram):
             return super().leading(k)
         order = np.argsort(values)[::-1]
         values, X = values[order], X[:, order] - X[:, order].mean(axis=0)
-        info = {"eigen_solver": "arpack" if few else "lapack", "converged": True}
+        info = {"eigen_solver": "arpack" if arpack else "lapack", "converged": True}
         self._leading = RitzPairs(values, X, self.K @ X, info)
         return self._leading
 
@@ -158,7 +157,7 @@ class DenseGram(RowsGram):
 
 def check_dense_memory(
     n_samples: int,
-    what: str,
+    task: str,
     advice: str = 'use solver="exact" with a positive ridge, which needs no such matrix',
 ) -> None:
     """Refuse a dense computation that does not fit memory, and say how much it needs."""
@@ -166,7 +165,7 @@ def check_dense_memory(
     free = available_memory()
     if free is not None and needed > free:
         raise MemoryError(
-            f"{what} forms {n_samples} x {n_samples} matrices and needs about "
+            f"{task} forms {n_samples} x {n_samples} matrices and needs about "
             f"{needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free; {advice}"
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -170,11 +170,11 @@ class IterativeGram(RowsGram):
         super().__init__(labels, dtype, device, **options)
         if self.dtype == np.float32:
             self.tol = max(self.tol, FLOAT32_TOLERANCE)
-        self._preconditioner: Preconditioner | None = None
 
+    @property
     @abstractmethod
-    def _build_preconditioner(self) -> Preconditioner:
-        """Approximate the inverse from a few landmarks."""
+    def _preconditioner(self) -> Preconditioner:
+        """Approximation of the inverse from a few landmarks, which is computed once."""
 
     def _stored(self) -> DenseGram | None:
         """Return the same matrix in memory, where that is affordable."""
@@ -186,8 +186,6 @@ class IterativeGram(RowsGram):
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
         """Return the inverse, approximated from a few landmarks."""
-        if self._preconditioner is None:
-            self._preconditioner = self._build_preconditioner()
         return self._preconditioner.at(shift)
 
     def solve(self, V: Matrix, shift: float) -> Solution:
@@ -229,7 +227,6 @@ class IterativeGram(RowsGram):
                 return direct
         if not converged:
             warn_stopped(residual, n_iterations, self.tol)
-        assert self._preconditioner is not None
         rank = len(self._preconditioner.values)
         info = {"linear_solver": "pcg", **result.info, "preconditioner_rank": rank}
         parts = zip(self.xp.hsplit(result.X, n), self.xp.hsplit(result.image, n), strict=True)
@@ -264,7 +261,8 @@ class StreamedGram(IterativeGram):
         multiply = partial(symmetric_product, self.kernel, self.prepared, rough=True)
         return lambda V: self.centred_product(V, multiply), self.product
 
-    def _build_preconditioner(self) -> StoredPreconditioner:
+    @cached_property
+    def _preconditioner(self) -> StoredPreconditioner:
         return StoredPreconditioner(self._landmark_features())
 
     def _stored(self) -> DenseGram | None:

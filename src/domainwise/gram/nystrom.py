@@ -224,8 +224,8 @@ class LabelMap:
         if points is not None:
             candidates = _given_points(points, values, resolved)
         else:
-            few = np.linspace(0, len(values) - 1, min(len(values), MAX_CANDIDATES)).astype(int)
-            candidates = values[few]
+            spaced = np.linspace(0, len(values) - 1, min(len(values), MAX_CANDIDATES)).astype(int)
+            candidates = values[spaced]
         column, diagonal = kernel_columns(resolved, candidates)
         rounding = len(candidates) * np.finfo(float).eps * float(diagonal.max())
         factor, pivots = pivoted_cholesky(
@@ -251,16 +251,18 @@ def _given_points(points: Any, values: Array, kernel: Kernel) -> Array:
     if isinstance(points, tuple):
         if len(points) != 2 or not points[0] < points[1] or values.shape[1] != 1:
             raise ValueError(
-                f"target_landmarks={points!r}: a tuple is the range (low, high) of one target"
+                f"target_landmarks={points!r}: a tuple must be the range (low, high) of one target"
             )
         if kernel.name != "rbf":
-            raise ValueError("target_landmarks as a range needs an RBF target kernel")
+            raise ValueError(
+                "target_landmarks as a range needs an RBF target kernel. Pass the points themselves"
+            )
         step = GRID_STEP / np.sqrt(2.0 * kernel.gamma)
         n_points = int(np.ceil((points[1] - points[0]) / step)) + 1
         if n_points > MAX_GRID:
             raise ValueError(
                 f"target_landmarks={points!r} needs {n_points} points at this target_gamma, more "
-                f"than {MAX_GRID}: give a smaller target_gamma or the points themselves"
+                f"than {MAX_GRID}: pass a smaller target_gamma or the points themselves"
             )
         return np.linspace(points[0], points[1], n_points)[:, None]
     landmarks = np.asarray(points, dtype=np.float64)

@@ -366,7 +366,7 @@ def sum_cells(
     for each map, are for tensors.
     """
     xp, tasks = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
-    landmarks = given_landmarks(maps)
+    landmarks = common_landmarks(maps)
     shared = None if landmarks is None else beside(landmarks, X)
     of_maps = summands or [
         partial(m.summands, compiled=worth_compiling(len(X) * m.n_features)) for m in maps
@@ -423,7 +423,7 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
         )
 
 
-def given_landmarks(maps: Sequence[NystromMap]) -> Array | None:
+def common_landmarks(maps: Sequence[NystromMap]) -> Array | None:
     """Landmarks that several maps have in common; zeros for those that none of them uses."""
     first = maps[0]
     if len(maps) == 1 or first.chosen is None:

@@ -132,15 +132,14 @@ class FusedTiles:
             return None
         if not worth_compiling(n_left * len(rows.right)):
             return None
-        functions = compiled_functions()
-        degree, whole = int(kernel.degree), float(kernel.degree).is_integer()
+        functions, degree = compiled_functions(), int(kernel.degree)
         differences = kernel.by_differences or kernel.name == "laplacian"
-        if kernel.name == "poly" and whole and 1 <= degree <= MAX_DEGREE:
+        kind = functions.DIFFERENCES if kernel.by_differences else functions.INNER
+        if kernel.name == "laplacian":
+            kind = functions.ABSOLUTE
+        elif kernel.name == "poly" and degree == kernel.degree and 1 <= degree <= MAX_DEGREE:
             kind = functions.POLYNOMIAL
-        elif kernel.name == "rbf" or kernel.name == "laplacian":
-            squared = functions.DIFFERENCES if kernel.name == "rbf" else functions.ABSOLUTE
-            kind = squared if differences else functions.INNER
-        else:
+        elif kernel.name != "rbf":
             return None
         powers = range(degree - 1, 0, -1) if kind == functions.POLYNOMIAL else ()
         coefs = [comb(degree, k) * float(kernel.coef0) ** (degree - k) for k in powers]
@@ -395,34 +394,23 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
     X = X - X.mean(axis=0)
     if kernel == "linear":
         return (lambda rows, columns: X[rows] @ X[columns].T), len(X)
-    return _rbf_tile(X, _gamma(gamma, X, name)), len(X)
-
-
-def delta_tile(codes: NDArray[np.intp]) -> Tile:
-    """Kernel of labels: 1 where they are equal."""
-
-    def tile(rows: slice, columns: slice) -> NDArray[np.float64]:
-        return (codes[rows, None] == codes[None, columns]).astype(np.float64)
-
-    return tile
-
-
-def _rbf_tile(X: NDArray[np.float64], gamma: float) -> Tile:
-    kernel = Kernel("rbf", gamma=gamma).centred_on(X)
-    prepared = kernel.prepare(X)
+    try:
+        resolved = resolve_gamma(gamma, "rbf", X)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    rbf = Kernel("rbf", gamma=resolved).centred_on(X)
+    prepared = rbf.prepare(X)
 
     def tile(rows: slice, columns: slice) -> NDArray[np.float64]:
         # k - 1 in place of k: centring and MMD cancel the constant, and tiny gammas stay exact.
-        values = kernel.block(prepared.left[rows], prepared.right[columns])
+        values = rbf.block(prepared.left[rows], prepared.right[columns])
         if rows == columns:
             np.fill_diagonal(values, 0.0)
         return values
 
-    return tile
+    return tile, len(X)
 
 
-def _gamma(gamma: float | str, X: NDArray[np.float64], name: str) -> float:
-    try:
-        return resolve_gamma(gamma, "rbf", X)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+def delta_tile(codes: NDArray[np.intp]) -> Tile:
+    """Kernel of labels: 1 where they are equal."""
+    return lambda rows, columns: (codes[rows, None] == codes[None, columns]).astype(np.float64)

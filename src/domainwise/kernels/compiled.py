@@ -56,9 +56,8 @@ def _bits(typing, x):
     """The bits of a float as a whole number."""
     size = x.bitwidth
     integer = types.int32 if size == 32 else types.int64
-    return integer(x), lambda context, builder, _, given: builder.bitcast(
-        given[0], ir.IntType(size)
-    )
+    kind = ir.IntType(size)
+    return integer(x), lambda context, builder, _, values: builder.bitcast(values[0], kind)
 
 
 @intrinsic
@@ -67,7 +66,7 @@ def _float(typing, x):
     single = x.bitwidth == 32
     kind = ir.FloatType() if single else ir.DoubleType()
     result = types.float32 if single else types.float64
-    return result(x), lambda context, builder, _, given: builder.bitcast(given[0], kind)
+    return result(x), lambda context, builder, _, values: builder.bitcast(values[0], kind)
 
 
 @njit(inline="always", **_OPTIONS)
@@ -166,14 +165,14 @@ def _differences(left, i, right, width, squared, t):
 
 
 @njit(fastmath=_FUSED, **_OPTIONS)
-def _powers(t, coefs, held):
+def _powers(t, coefs, powers):
     """Replace x by ``(x + c)^d - c^d``; ``coefs`` are those of Horner's rule."""
-    held[:] = 1
+    powers[:] = 1
     for c in coefs:
         for j in range(t.size):
-            held[j] = held[j] * t[j] + c
+            powers[j] = powers[j] * t[j] + c
     for j in range(t.size):
-        t[j] *= held[j]
+        t[j] *= powers[j]
 
 
 @njit(fastmath=_SUMMED, **_OPTIONS)
@@ -209,14 +208,14 @@ def _both_ways(t, i, left, right, up, down, columns):
 
 
 @njit(fastmath=_FUSED, **_OPTIONS)
-def _strip(left, i, right, width, kind, coefs, t, held):
+def _strip(left, i, right, width, kind, coefs, t, powers):
     """Kernel values of four rows and a block, up to the kernel's constant."""
     if kind in (INNER, POLYNOMIAL):
         _inner(left, i, right, width, t)
     else:
         _differences(left, i, right, width, kind == DIFFERENCES, t)
     if kind == POLYNOMIAL:
-        _powers(t, coefs, held)
+        _powers(t, coefs, powers)
     else:
         _exponentials(t)
 
@@ -231,7 +230,7 @@ def multiply(left, right, kind, coefs, pairs, thin_left, thin_right, out):
     rows, those over tiles in that of ``out``.
     """
     width, columns = right.shape[1] - 1, thin_right.shape[1]
-    t, held = np.empty(4 * BLOCK, left.dtype), np.empty(4 * BLOCK, left.dtype)
+    t, powers = np.empty(4 * BLOCK, left.dtype), np.empty(4 * BLOCK, left.dtype)
     up = np.empty(columns * BLOCK, left.dtype)
     down = np.empty(columns * BLOCK, left.dtype)
     for pair in range(len(pairs)):
@@ -241,7 +240,7 @@ def multiply(left, right, kind, coefs, pairs, thin_left, thin_right, out):
         up[:] = 0
         down[:] = 0
         for i in range(0, BLOCK, 4):
-            _strip(x, i, y, width, kind, coefs, t, held)
+            _strip(x, i, y, width, kind, coefs, t, powers)
             if mirrored:
                 _both_ways(t, i, thin_left[a].ravel(), z, up, down, columns)
             else:

@@ -86,13 +86,21 @@ class FourierMap:
         return points
 
     def _orthogonal(self, rng: np.random.RandomState) -> Array:
+        """Blocks of orthogonal frequencies by Gram-Schmidt, the signs of which are fixed.
+
+        Each is made orthogonal to those before it twice, after which only rounding is left.
+        """
         length = sqrt(2.0 * self.gamma * self.n_columns)
         points: list[Array] = []
         while len(points) < self.n_features:
             n_vectors = min(self.n_columns, self.n_features - len(points))
-            block = length * _orthonormal(rng, n_vectors, self.n_columns)
-            points += [np.append(frequency, -pi / 2) for frequency in block]
-            points += [np.append(frequency, 0.0) for frequency in block]
+            basis = np.zeros((n_vectors, self.n_columns))
+            for i, vector in enumerate(rng.standard_normal(basis.shape)):
+                for _ in range(2):
+                    vector = vector - (basis[:i] @ vector) @ basis[:i]
+                basis[i] = vector / np.linalg.norm(vector)
+            for phase in (-pi / 2, 0.0):
+                points += [np.append(length * frequency, phase) for frequency in basis]
         return np.array(points[: self.n_features])
 
     def transform(self, X: Any) -> Any:
@@ -112,25 +120,11 @@ class FourierMap:
     def block(self, left: Any, right: Any, out: Any = None, *, compiled: bool = False) -> Any:
         """Evaluate the columns of some points for rows in their left form."""
         xp = namespace(left)
-        angles = xp.matmul(
-            left, right.T, out=None if out is None or out.dtype != left.dtype else out
-        )
+        out = None if out is None or out.dtype != left.dtype else out
+        angles = xp.matmul(left, right.T, out=out)
         xp.cos(angles, out=angles)
         angles *= sqrt(2.0 / self.n_features)
         return angles
-
-
-def _orthonormal(rng: np.random.RandomState, n_vectors: int, size: int) -> Array:
-    """Orthonormal rows, drawn uniformly; by Gram-Schmidt, the signs of which are the same anywhere.
-
-    Each row is made orthogonal to those before it twice, after which only rounding is left.
-    """
-    basis = np.zeros((n_vectors, size))
-    for i, vector in enumerate(rng.standard_normal((n_vectors, size))):
-        for _ in range(2):
-            vector = vector - (basis[:i] @ vector) @ basis[:i]
-        basis[i] = vector / np.linalg.norm(vector)
-    return basis
 
 
 #: Functions of rows, one for each row of an array beside it.

@@ -42,7 +42,7 @@ def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: b
     return max(1, int(np.ceil(float(n_landmarks) * n_rows)))
 
 
-def given_landmarks(landmarks: Array, X: Array) -> Array:
+def check_landmarks(landmarks: Array, X: Array) -> Array:
     """Check landmarks passed by the user for rows like those of X."""
     if landmarks.ndim != 2 or landmarks.shape[1] != X.shape[1] or not len(landmarks):
         raise ValueError(

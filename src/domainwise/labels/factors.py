@@ -115,24 +115,17 @@ def label_rows(
     parts = [part for part in (target, domain) if part is not None]
     if not parts:
         return RowLabels(LabelSpace(n_samples))
-    if all(part.codes is not None for part in parts):
-        return _category_rows(target, domain, conditional)
-    return _dense_rows(n_samples, target, domain, conditional, values)
-
-
-def _category_rows(target: Feature | None, domain: Feature | None, conditional: bool) -> RowLabels:
-    """Label space of categories only: one coordinate per (class, domain) group that occurs."""
+    if any(part.codes is None for part in parts):
+        return _dense_rows(n_samples, target, domain, conditional, values)
+    # Categories only: one coordinate per (class, domain) group that occurs.
     n_domains = 1 if domain is None else domain.n_categories
     pair: Any = 0 if target is None else target.codes * n_domains
     pair = pair if domain is None else pair + domain.codes
     present, codes, counts = namespace(pair).unique(pair, return_inverse=True, return_counts=True)
     groups, sizes = to_host(present), to_host(counts).astype(np.float64)
-    space = category_space(
-        sizes,
-        None if target is None else groups // n_domains,
-        None if domain is None else groups % n_domains,
-        conditional=conditional,
-    )
+    classes = None if target is None else groups // n_domains
+    domains = None if domain is None else groups % n_domains
+    space = category_space(sizes, classes, domains, conditional=conditional)
     return RowLabels(space, codes, counts=sizes)
 
 
@@ -312,7 +305,9 @@ def pivoted_cholesky(
     residual = np.array(diagonal, dtype=np.float64)
     scale = float(residual.max(initial=0.0))
     if not np.isfinite(scale) or residual.min(initial=0.0) < 0:
-        raise ValueError(f"{name} has a negative or non-finite diagonal: it is not a kernel")
+        raise ValueError(
+            f"{name} has a negative or non-finite diagonal: it is not a kernel. Choose another one"
+        )
     floor = max(n * np.finfo(float).eps * scale, rounding)
     limit = max(1, MAX_FACTOR_BYTES // (8 * n))
     factor = np.empty((n, min(n, 32)), order="F")
@@ -324,7 +319,7 @@ def pivoted_cholesky(
                 break
             raise ValueError(
                 f"{name} needs more than {limit} columns for {n} rows (its bandwidth is too narrow "
-                "to be thin): give a smaller gamma or a larger epsilon"
+                "for a thin factor): use a smaller gamma or a larger epsilon"
             )
         if rank == factor.shape[1]:
             grown = np.empty((n, min(n, limit, 2 * rank)), order="F")
@@ -333,12 +328,12 @@ def pivoted_cholesky(
         pivot = int(residual.argmax())
         new = np.asarray(column(pivot), dtype=np.float64)
         new = new - factor[:, :rank] @ factor[pivot, :rank]
-        if new[pivot] <= 0 or not np.isfinite(new).all():
-            raise ValueError(f"{name} is not a positive semi-definite kernel")
-        factor[:, rank] = new / np.sqrt(new[pivot])
-        residual -= factor[:, rank] ** 2
-        if residual.min() < -1e-6 * scale:
-            raise ValueError(f"{name} is not a positive semi-definite kernel")
+        valid = new[pivot] > 0 and bool(np.isfinite(new).all())
+        if valid:
+            factor[:, rank] = new / np.sqrt(new[pivot])
+            residual -= factor[:, rank] ** 2
+        if not valid or residual.min() < -1e-6 * scale:
+            raise ValueError(f"{name} is not a positive semi-definite kernel. Choose another one")
         np.maximum(residual, 0.0, out=residual)
         residual[pivot] = 0.0
         pivots.append(pivot)
@@ -378,6 +373,8 @@ def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
     if not np.isfinite(K).all():
         raise ValueError("K contains NaN or infinite values")
     if not np.allclose(K, K.T, rtol=1e-8, atol=1e-10 * max(1.0, np.abs(K).max(initial=0.0))):
-        raise ValueError("K must be symmetric")
+        raise ValueError(
+            "K must be symmetric. Pass (K + K.T) / 2 if K differs from its transpose by rounding"
+        )
     trace = float(np.trace(K))
     return pivoted_cholesky(lambda j: K[:, j], np.diagonal(K), tolerance * trace, name="K")[0]

@@ -10,6 +10,7 @@ block at any time, and the order of additions is fixed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,8 @@ class DaskGram(IterativeGram):
         """Return the rows of a thin matrix as tasks, one for each block."""
         return [constant(np.ascontiguousarray(V[cut]), "thin") for cut in self.cuts]
 
-    def _build_preconditioner(self) -> BlockPreconditioner:
+    @cached_property
+    def _preconditioner(self) -> BlockPreconditioner:
         return BlockPreconditioner(self)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,8 @@ class TorchStreamedGram(IterativeGram):
         accurate = kernel_product(self.kernel, self.X, precision="tf32x3")
         return self.product, lambda V: self.centred_product(V, accurate.product)
 
-    def _build_preconditioner(self) -> LandmarkPreconditioner:
+    @cached_property
+    def _preconditioner(self) -> LandmarkPreconditioner:
         return LandmarkPreconditioner(self.X, self.kernel, self.seed)
 
     def _stored(self) -> TorchDenseGram | None:
@@ -107,7 +109,15 @@ class LandmarkPreconditioner(Preconditioner):
         landmarks = X[torch.from_numpy(landmark_rows(len(X), seed)).to(X.device)]
         eps = float(torch.finfo(torch.float32).eps)
         _, root = inverse_root(kernel.matrix(landmarks.double()), eps)
-        self.values, turn = inverse_root(_second_moment(kernel, X, landmarks, root), eps)
+        right, total = kernel.prepare(landmarks).right, root.new_zeros(root.shape[1])
+        second = root.new_zeros((root.shape[1],) * 2)  # of the features, in float64
+        with full_precision():
+            for rows in panels(len(X), PANEL_ROWS):
+                values = kernel.block(kernel.prepare(X[rows]).left, right).double()
+                features = (values + kernel.constant) @ root
+                second.addmm_(features.T, features)
+                total += features.sum(0)
+        self.values, turn = inverse_root(second - torch.outer(total, total) / len(X), eps)
         self._coefficients = root @ turn
         self._down = kernel_product(kernel, X, landmarks, precision="tf32x3")
         self._up = kernel_product(kernel, landmarks, X, precision="tf32x3")
@@ -120,20 +130,6 @@ class LandmarkPreconditioner(Preconditioner):
         """Return ``U W``."""
         image = self._up.product(self._coefficients @ W)
         return image - image.mean(0)
-
-
-def _second_moment(kernel: Kernel, X: Tensor, landmarks: Tensor, root: Tensor) -> Tensor:
-    """``Phi'Phi`` of the centred features ``Phi = k(X, landmarks) root``, in float64."""
-    right = kernel.prepare(landmarks).right
-    second = torch.zeros((root.shape[1],) * 2, dtype=torch.float64, device=X.device)
-    total = torch.zeros(root.shape[1], dtype=torch.float64, device=X.device)
-    with full_precision():
-        for rows in panels(len(X), PANEL_ROWS):
-            values = kernel.block(kernel.prepare(X[rows]).left, right).double()
-            features = (values + kernel.constant) @ root
-            second.addmm_(features.T, features)
-            total += features.sum(0)
-    return second - torch.outer(total, total) / len(X)
 
 
 def kernel_product(
