@@ -13,7 +13,8 @@ from domainwise import evaluate  # noqa: E402
 from domainwise.calibration.quantiles import (  # noqa: E402
     DomainQuantiles,
     calibrated,
-    set_columns,
+    scores_by_class,
+    stored_quantiles,
 )
 from domainwise.cli import app  # noqa: E402
 from domainwise.scoring.statistics import expected_score  # noqa: E402
@@ -97,7 +98,7 @@ def test_more_coverage_than_domains_allow_returns_everything_and_says_so(folder,
     done = run("predict", folder / "classes.skops", folder / "new.csv", "-o", tmp_path / "o.csv",
                "--coverage", "0.9")  # fmt: skip
     assert done.exit_code == 0
-    assert "needs 9 held-out domains, but there were 5" in done.stderr
+    assert "needs 9 calibration domains, but there are 5" in done.stderr
     found = pandas.read_csv(tmp_path / "o.csv")
     assert found[["in_set_no", "in_set_yes"]].all(axis=None)
 
@@ -159,5 +160,6 @@ def test_classes_without_values_are_judged_by_what_was_predicted():
     # Five of six rows are right, each with a weight of 1/8.
     assert calibration["thresholds"][61] == 0.0
     assert calibration["thresholds"][62] == 1.0
-    sets = set_columns(calibration, 0.5, {"prediction": lambda: ["b"]}, ["a", "b"])
-    assert (sets["in_set_a"].item(), sets["in_set_b"].item()) == (False, True)
+    _, scores = scores_by_class({"prediction": ["b"]}, np.array(["a", "b"]))
+    sets = stored_quantiles(calibration, 0.5).sets(scores, 0.5)
+    assert sets.tolist() == [[False, True]]

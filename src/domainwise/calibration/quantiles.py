@@ -81,8 +81,9 @@ class DomainQuantiles:
             return float(self.scores[min(place, len(self.scores) - 1)])
         if warn:
             warn_caller(
-                f"coverage={coverage} needs {needed} calibration domains, but there are {n}, "
-                f"which allow {n / (n + 1):.3g} at most: everything is returned"
+                f"coverage={coverage} needs {needed} calibration domains, but there are {n}, which "
+                f"allow {n / (n + 1):.3g} at most: sets contain all classes, and intervals are "
+                "infinite"
             )
         return math.inf
 
@@ -199,44 +200,27 @@ def record_scores(record: Mapping[str, Any], classes: Any) -> tuple[str, Array, 
     if classes is None:
         errors = np.abs(np.asarray(record["target"], dtype=np.float64) - record["prediction"])
         return "value", errors[:, None], errors
-    outputs, scores = _scores_by_class(record, np.asarray(classes))
+    outputs, scores = scores_by_class(record, np.asarray(classes))
     codes = codes_of(record["target"], np.asarray(classes))
     return outputs, scores, scores[np.arange(len(codes)), codes]
 
 
-def _scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
+def scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
+    """Nonconformity of each class for each row, and the outputs it is computed from."""
     for outputs in ("probabilities", "decisions"):
         if record.get(outputs) is not None:
             return outputs, class_scores(**{"probabilities": None, outputs: record[outputs]})
     return "prediction", 1.0 - np.eye(len(classes))[codes_of(record["prediction"], classes)]
 
 
-def set_columns(
-    calibration: Mapping[str, Any], coverage: float, outputs: Mapping[str, Any], classes: Any
-) -> dict[str, Array]:
-    """Columns ``low`` and ``high`` for numbers, or ``in_set_...`` for each class.
-
-    ``coverage`` is a whole number of per cent. ``outputs`` are functions without arguments, by name
-    (``prediction``, ``probabilities``, ``decisions``), that return outputs of the model.
-    """
-    step = round(coverage * STEPS)
-    needed, n = needed_domains(coverage), calibration["n_domains"]
-    if abs(coverage * STEPS - step) > 1e-6:
+def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> DomainQuantiles:
+    """Thresholds that :func:`calibrated` returned, for a coverage of a whole number of per cent."""
+    needed_domains(coverage)  # refuses what is not a share
+    if abs(coverage * STEPS - round(coverage * STEPS)) > 1e-6:
         raise ValueError(f"coverage={coverage} must be a whole number of per cent, such as 0.9")
-    reach = np.inf
-    if needed > n:
-        warn_caller(
-            f"coverage={coverage} needs {needed} held-out domains, but there were {n}: sets "
-            "contain all classes, and intervals are infinite"
-        )
-    else:
-        reach = float(calibration["thresholds"][step - 1])
-    if classes is None:
-        predicted = np.asarray(outputs["prediction"](), dtype=np.float64)
-        return {"low": predicted - reach, "high": predicted + reach}
-    of = calibration["of"]
-    _, scores = _scores_by_class({of: outputs[of]()}, np.asarray(classes))
-    return {f"in_set_{c}": scores[:, i] <= reach for i, c in enumerate(classes)}
+    thresholds = np.array(calibration["thresholds"], dtype=np.float64)
+    levels = np.arange(1, len(thresholds) + 1) / STEPS
+    return DomainQuantiles(thresholds, levels, calibration["n_domains"])
 
 
 def sets_in_words(calibration: Mapping[str, Any]) -> str:

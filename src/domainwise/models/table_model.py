@@ -19,7 +19,7 @@ from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Array
-from domainwise.calibration.quantiles import class_scores, set_columns
+from domainwise.calibration.quantiles import scores_by_class, stored_quantiles
 from domainwise.checks import ClassShareWarning, ContextWarning
 from domainwise.model_files.persistence import ModelFileError, load, read_info, save
 from domainwise.model_files.values import training_rows
@@ -84,28 +84,24 @@ class TableModel:
 
     def _set_columns(self, outputs: Predictions, coverage: float) -> dict[str, Array]:
         """Prediction sets (a column for each class) or intervals, as columns of a table."""
-        site: Any = getattr(self.pipeline[-1], "estimator_", None)
-        if not hasattr(site, "site_quantiles_"):
-            calibration = (self.info.get("check") or {}).get("calibration")
-            if calibration is None:
-                raise TableError(
-                    "this model has no prediction sets: it was fitted without the check on "
-                    "held-out domains. Fit it again with the check"
-                )
-            by_name = {
-                "prediction": lambda: outputs.labels,
-                "probabilities": lambda: outputs.probabilities,
-                "decisions": lambda: outputs.decisions,
-            }
-            return set_columns(calibration, coverage, by_name, outputs.classes)
-        by_kind = site.site_quantiles_
-        context = outputs.sample_domain is not None and "context" in by_kind
-        quantiles = by_kind["context" if context else "plain"]
-        if outputs.classes is not None:
-            sets = quantiles.sets(class_scores(outputs.probabilities), coverage)
-            return {f"in_set_{name}": sets[:, i] for i, name in enumerate(site.classes_)}
-        low, high = quantiles.intervals(outputs.labels, coverage).T
-        return {"low": low, "high": high}
+        by_kind = getattr(getattr(self.pipeline[-1], "estimator_", None), "site_quantiles_", None)
+        calibration = (self.info.get("check") or {}).get("calibration")
+        if by_kind is not None:
+            context = outputs.sample_domain is not None and "context" in by_kind
+            name, quantiles = "probabilities", by_kind["context" if context else "plain"]
+        elif calibration is not None:
+            name, quantiles = calibration["of"], stored_quantiles(calibration, coverage)
+        else:
+            raise TableError(
+                "this model has no prediction sets: it was fitted without the check on held-out "
+                "domains. Fit it again with the check"
+            )
+        if outputs.classes is None:
+            low, high = quantiles.intervals(outputs.labels.astype(np.float64), coverage).T
+            return {"low": low, "high": high}
+        values = outputs.labels if name == "prediction" else getattr(outputs, name)
+        sets = quantiles.sets(scores_by_class({name: values}, outputs.classes)[1], coverage)
+        return {f"in_set_{label}": sets[:, i] for i, label in enumerate(outputs.classes)}
 
     def read_rows(self, path: str | Path, **reading: Any) -> Any:
         """Read the feature columns of a table, prepared."""
