@@ -618,7 +618,7 @@ def refused_both_ways(model, path, message, monkeypatch):
     with pytest.raises(ModelFileError, match=message):
         save(model, path)
     with monkeypatch.context() as patch:
-        patch.setattr("domainwise.model_files.persistence.check_values", lambda model: None)
+        patch.setattr("domainwise.model_files.values.check_values", lambda model: None)
         patch.setattr("domainwise.model_files.persistence._failures", lambda model, methods: {})
         save(model, path)
     with pytest.raises(ModelFileError, match=message):

@@ -31,13 +31,7 @@ from domainwise.arrays import Estimator, is_dask, is_tensor
 from domainwise.checks import needs_extra, warn_caller
 from domainwise.checks.arguments import check_arguments
 from domainwise.jobs.store import replacing
-from domainwise.model_files import types
-from domainwise.model_files.values import (
-    check_tree,
-    check_values,
-    training_rows,
-    training_targets,
-)
+from domainwise.model_files import types, values
 
 #: Format of the files written here, and the oldest one that is read.
 FORMAT, OLDEST_FORMAT = 4, 3
@@ -106,7 +100,7 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
         import skops.io
     _refuse_functions(model)
     try:
-        check_values(model)
+        values.check_values(model)
         content = skops.io.dumps(model)
     except Exception as error:
         reason = str(error)
@@ -134,8 +128,8 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
             "python": platform.python_version(),
         },
         "works": [name for name in METHODS if name not in failures],
-        "training_rows": training_rows(model),
-        "training_targets": training_targets(model),
+        "training_rows": values.training_rows(model),
+        "training_targets": values.training_targets(model),
         "info": json.loads(json.dumps(info or {})),
     }
     header["sha256"] = digest(parts, header["info"])
@@ -195,7 +189,7 @@ def load(path: str | Path) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)
             model = skops.io.loads(packed(parts), trusted=types.TRUSTED)
-        check_values(model)
+        values.check_values(model)
         failures = _failures(model, header["works"])
         if failures:
             raise ValueError(f"its parts do not fit together: {failures.popitem()[1]}")
@@ -328,7 +322,7 @@ def _check_trees(schema: Any, parts: dict[str, bytes]) -> None:
     for node in types.nodes(schema):
         if node["__loader__"] == "TreeNode":
             state = {name: plain(part) for name, part in node["content"]["content"].items()}
-            check_tree(state, *map(plain, node["__reduce__"]["args"]["content"]))
+            values.check_tree(state, *map(plain, node["__reduce__"]["args"]["content"]))
 
 
 def _about(names: list[str]) -> str:
