@@ -291,13 +291,11 @@ def _ensemble(s: Setting) -> Any:
 BOTH = dcm_grid(*WEIGHTS, conditionals=(False, True))
 _svm = partial(_either, SVC, SVR)
 _linear = partial(_either, partial(LogisticRegression, max_iter=1000), Ridge)
-_kpca = partial(_sized, estimators.KPCA, estimators.FastKPCA)
 # DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
 _dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
-SCATTERS = "gamma, ridge and domain weight"
-INDEPENDENCE = "gamma, components and domain weight"
-
+SCATTERS = "and a linear head; gamma, ridge and domain weight chosen"
+INDEPENDENCE = "and a linear head; gamma, components and domain weight chosen"
 #: Description of each method, and the arguments that are chosen.
 ABOUT = {
     "constant": "predicts the most frequent class, or the mean, of the sources",
@@ -317,36 +315,41 @@ ABOUT = {
     "fastcoir": "COIR with landmarks",
     "fastdica": "DICA with landmarks",
     "fastkpca": "KPCA with landmarks",
+    "sca": f"scatter component analysis {SCATTERS}",
+    "mda": f"multidomain discriminant analysis {SCATTERS}",
+    "mida": f"independence of the domain {INDEPENDENCE}",
+    "fastsca": f"scatter component analysis with landmarks {SCATTERS}",
+    "fastmda": f"multidomain discriminant analysis with landmarks {SCATTERS}",
+    "fastmida": f"independence of the domain with landmarks {INDEPENDENCE}",
 }
-
 
 _baseline: Callable[..., Method] = partial(Method, kind="baseline", compared=True)
 _machine: Callable[..., Method] = partial(Method, kind="machine", searches=True)
 
 
-def _projection(
-    label: str, build: Callable[..., Any], *values: Grid, fast: bool = False, **rest: Any
-) -> Method:
-    """A projection; with ``fast`` on landmarks."""
-    searches = build is dcm_path
-    build = partial(build, fast=True) if fast else build
+def _projection(label: str, *values: Grid, build: Any = None, **rest: Any) -> Method:
+    """A projection of this name; one whose name begins with Fast always has landmarks."""
+    name, searches = label.removeprefix("Fast"), build is dcm_path
+    if build is None:
+        build = partial(_sized, getattr(estimators, name), getattr(estimators, f"Fast{name}"))
+    build = build if name == label else partial(build, fast=True)
     grids, labels = (values[0], values[-1]), (label, label)
     return Method(label.lower(), labels, build, grids, "projection", searches=searches, **rest)
 
 
 METHODS: dict[str, Method] = {
-    method.key: replace(method, about=ABOUT.get(method.key, method.about))
+    method.key: replace(method, about=ABOUT[method.key])
     for method in (
         _baseline("constant", ("majority", "constant"), _constant, None, cost=0.1, trivial=True),
         _baseline("svm", ("SVM", "SVR"), _svm, grids.SVM, cost=5.0),
         _baseline("linear", ("logistic", "ridge"), _linear, grids.LINEAR, cost=0.7),
         _baseline("boosting", ("boosting",) * 2, _boosting, (grids.BOOSTING,) * 2, cost=8.0),
-        _projection("KPCA", _kpca, grids.KPCA),
-        _projection("COIR", dcm_path, dcm_grid(0.0)),
-        _projection("DICA", _dica, grids.DICA),
-        _projection("DCM", dcm_path, dcm_grid(1.0)),
-        _projection("FastDCM", dcm_path, dcm_grid(*WEIGHTS), fast=True),
-        _projection("DCMCV", dcm_path, BOTH, dcm_grid(*WEIGHTS), compared=True),
+        _projection("KPCA", grids.KPCA),
+        _projection("COIR", dcm_grid(0.0), build=dcm_path),
+        _projection("DICA", grids.DICA, build=_dica),
+        _projection("DCM", dcm_grid(1.0), build=dcm_path),
+        _projection("FastDCM", dcm_grid(*WEIGHTS), build=dcm_path),
+        _projection("DCMCV", BOTH, dcm_grid(*WEIGHTS), build=dcm_path, compared=True),
         _machine(
             "invariant", ("InvariantSVC", "InvariantSVR"), _invariant, grids.INVARIANT_SVM, cost=20
         ),
@@ -361,30 +364,18 @@ METHODS: dict[str, Method] = {
         _machine(
             "ensemble", ("ensemble",) * 2, _ensemble, None, context=True, cost=30.0, compared=True
         ),
-        _projection("FastDCMCV", dcm_path, BOTH, dcm_grid(*WEIGHTS), fast=True),
-        _projection("FastCOIR", dcm_path, dcm_grid(0.0), fast=True),
-        _projection("FastDICA", _dica, grids.DICA, fast=True),
-        _projection("FastKPCA", _kpca, grids.KPCA, fast=True),
-        *(
-            _projection(
-                ("Fast" if fast else "") + name,
-                partial(_sized, getattr(estimators, name), getattr(estimators, f"Fast{name}")),
-                grid,
-                fast=fast,
-                classes_only=grid is grids.SCATTER,
-                about=f"{about}{' with landmarks' * fast} and a linear head; {chosen} chosen",
-            )
-            for fast in (False, True)
-            for name, about, grid, chosen in (
-                ("SCA", "scatter component analysis", grids.SCATTER, SCATTERS),
-                ("MDA", "multidomain discriminant analysis", grids.SCATTER, SCATTERS),
-                ("MIDA", "independence of the domain", grids.MIDA, INDEPENDENCE),
-            )
-        ),
+        _projection("FastDCMCV", BOTH, dcm_grid(*WEIGHTS), build=dcm_path),
+        _projection("FastCOIR", dcm_grid(0.0), build=dcm_path),
+        _projection("FastDICA", grids.DICA, build=_dica),
+        _projection("FastKPCA", grids.KPCA),
+        _projection("SCA", grids.SCATTER, classes_only=True),
+        _projection("MDA", grids.SCATTER, classes_only=True),
+        _projection("MIDA", grids.MIDA),
+        _projection("FastSCA", grids.SCATTER, classes_only=True),
+        _projection("FastMDA", grids.SCATTER, classes_only=True),
+        _projection("FastMIDA", grids.MIDA),
     )
 }
-
-
 ALL = "all"  #: in place of the names of all methods
 #: The method that predicts the same for every row, with which others are compared.
 TRIVIAL = next(key for key, method in METHODS.items() if method.trivial)
