@@ -43,7 +43,7 @@ Form = Any  #: of a value in JSON, as :func:`check_form` takes it
 
 
 class Maybe:
-    """A form that a value has if it is not None."""
+    """A form of values that may also be None."""
 
     def __init__(self, form: Form) -> None:
         self.form = form
@@ -52,10 +52,10 @@ class Maybe:
 def check_form(value: Any, form: Form, where: str) -> None:
     """Refuse a value of another form than the one described.
 
-    A form is a type or a tuple of types (whole numbers are floats, and True is not a number), a set
-    of allowed strings, a pattern of strings, ``[form]`` for a list, ``[form, form]`` for a list of
-    two, ``{str: form}`` for a mapping with any names, or a mapping from names to forms; a name
-    that ends in ``?`` may be missing, and further names are allowed.
+    A form is a type or a tuple of types (True is not a number), a set of allowed strings, a pattern
+    of strings, ``[form]`` for a list, ``[form, form]`` for a list of two, ``{str: form}`` for a
+    mapping with any names, or a mapping from names to forms; a name that ends in ``?`` may be
+    missing, and further names are allowed.
 
     >>> check_form({"rows": 3, "names": ["a", None]}, {"rows": int, "names": [Maybe(str)]}, "x")
     >>> check_form({"rows": "3"}, {"rows": int}, "x")

@@ -163,8 +163,8 @@ class Application:
     copied: list[str]  #: columns of the source in the output
     project: bool  #: instead of predicting
     reading: dict[str, Any]  #: how cells are read: "decimal", "encoding", "na"
-    look: bool = True  #: for shift
-    act: bool = True  #: predict or project; False is a first pass that computes statistics
+    check_shift: bool = True
+    first_pass: bool = False  #: computes statistics only, and does not predict or project
     #: Predict rows in the context of their domain, which a "column" names, or of "one" domain.
     context: str | None = None
     coverage: float | None = None
@@ -199,7 +199,7 @@ class Application:
             if named.any():
                 labels[named] = as_labels(frame[name][named]).astype(str)
             domains = labels.astype(str)
-        watch, _ = find_watch(model.pipeline) if self.look else (None, None)
+        watch, _ = find_watch(model.pipeline) if self.check_shift else (None, None)
         views = {} if watch is None else watch.look(X, domains)
         if self.context != "column":
             domains = None if self.context is None else np.full(len(frame), "all")
@@ -208,7 +208,7 @@ class Application:
                 f"{self.source} has rows without a value in {name!r}, which context needs. Fill "
                 "them in, or leave these rows out"
             )
-        if not self.act:
+        if self.first_pass:
             in_context = domains is not None
             summaries = summarise_domains(model.pipeline, X, domains) if in_context else {}
             return Applied(n_rows=len(frame), views=views, summaries=summaries)
@@ -284,12 +284,12 @@ def apply_to_file(
         application = replace(application, context=context)
     apply = partial(_apply, chunk_rows=chunk_rows, client=client, progress=progress)
     if strict or context is not None:
-        first_pass = apply(replace(application, act=False, look=strict))
-        if first_pass.findings:
-            raise ShiftError(source, first_pass.findings)
-        application = replace(application, look=not strict)
+        first = apply(replace(application, first_pass=True, check_shift=strict))
+        if first.findings:
+            raise ShiftError(source, first.findings)
+        application = replace(application, check_shift=not strict)
         if context is not None:
-            pipeline = with_summaries(model.pipeline, first_pass.summaries)
+            pipeline = with_summaries(model.pipeline, first.summaries)
             application = replace(application, model=replace(model, pipeline=pipeline))
     if client is not None and not Path(destination).suffix:
         with replacing_folder(destination) as folder:
