@@ -1,7 +1,7 @@
 """From a model to a graph: converters by type, in float64, which skl2onnx calls for pipelines.
 
-Of scikit-learn's models, those are here that skl2onnx converts with losses: it rounds support
-vectors, leaves and filled values to float32, and has no missing text.
+Models of scikit-learn are converted here if skl2onnx loses precision: it rounds support vectors,
+leaves and imputed values to float32, and does not support missing text.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def part(model: Any, X: Tensor) -> Any:
 
 
 def refuse(model: Any, reason: str, refused: bool = True) -> None:
-    """Raise an error that names a model which cannot be converted, if it is refused."""
+    """Raise an error that names the model, if it is refused."""
     if refused:
         raise ValueError(f"to_onnx cannot convert {type(model).__name__} {reason}")
 
@@ -222,7 +222,7 @@ def _linear(model: Any, X: Tensor) -> Any:
 
 
 def _by_decisions(model: Any, values: Tensor) -> Classified:
-    """Classes by decision values, and if the model has probabilities logistic ones."""
+    """Classes by decision values, and logistic probabilities if the model has any."""
     columns = class_columns(values, n := len(model.classes_))
     probabilities = None
     if hasattr(model, "predict_proba"):
@@ -233,7 +233,7 @@ def _by_decisions(model: Any, values: Tensor) -> Classified:
 
 @converts(SVR)
 def _svr(model: SVR, X: Tensor) -> Tensor:
-    """Sum over support vectors of their kernel functions; of two classes, too."""
+    """Sum of the kernel functions of support vectors, in regression and for two classes."""
     return _machine(model, X, model.dual_coef_.T) + model.intercept_
 
 
@@ -339,7 +339,7 @@ def _forest(model: Any, X: Tensor) -> Any:
 
 
 def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
-    """Sum of trees: nodes with fields, which are leaves, values of all, targets of these."""
+    """Sum of trees: their nodes with these fields, which are leaves, values, and targets."""
     nodes, leaves, values, targets = zip(*trees, strict=True)
     leaf, sizes = np.concatenate(leaves), [len(node) for node in nodes]
     tree, place = np.repeat(np.arange(len(trees)), sizes), np.concatenate([*map(np.arange, sizes)])

@@ -71,7 +71,7 @@ class Tensor:
         return self._constant(values).op("Gather", self)
 
     def repeated(self, row: Array) -> Tensor:
-        """The same row for each row of this."""
+        """Repeat a row as often as this has rows."""
         shape = self.op("Shape", start=0, end=1).op("Concat", np.array([len(row)]), axis=0)
         return self._constant(row[None]).op("Expand", shape)
 
@@ -97,7 +97,7 @@ class Classified:
 
 
 def class_columns(values: Tensor, n_classes: int) -> Tensor:
-    """One column of values for each class; two classes have one in all."""
+    """Expand the single column of two classes to one column for each class."""
     return values @ np.array([[-1.0, 1.0]]) if n_classes == 2 else values
 
 

@@ -1,1 +1,1 @@
-"""Long work: jobs on several workers, results on disk, statistics over them, whole files."""
+"""Jobs on several workers, results that a later run resumes, and files written as a whole."""

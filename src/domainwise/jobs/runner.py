@@ -22,7 +22,7 @@ class Job(Protocol):
 
     @property
     def cost(self) -> float:
-        """Rough seconds, for the time left."""
+        """Rough time in seconds, to estimate the remaining time."""
 
     def run(self) -> list[Row]:
         """Do the work and return its rows."""
@@ -90,7 +90,7 @@ def clock(seconds: float) -> str:
 
 
 class Bar:
-    """A progress bar of Rich's on the terminal, to be called after each job."""
+    """A Rich progress bar on the terminal, called after each job."""
 
     def __init__(self, cost: float, n_jobs: int, description: str) -> None:
         from rich import progress

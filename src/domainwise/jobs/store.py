@@ -50,7 +50,7 @@ class Maybe:
 
 
 def check_form(value: Any, form: Form, where: str) -> None:
-    """Refuse a value of another form than the one described.
+    """Raise ResultsError if a value does not have a form.
 
     A form is a type or a tuple of types (True is not a number), a set of allowed strings, a pattern
     of strings, ``[form]`` for a list, ``[form, form]`` for a list of two, ``{str: form}`` for a
@@ -243,7 +243,7 @@ class ResultStore:
         return False
 
     def clear(self, written: re.Pattern[str]) -> None:
-        """Remove the rows, and the files that they name by names of this pattern; no others."""
+        """Remove all rows, and the files they name if the name matches the pattern; no others."""
         lines = self.path.read_bytes().splitlines()
         rows = [row for line in lines if isinstance(row := _json(line), dict)]
         if lines and (not rows or rows[0].get("kind") != "header" or "domainwise" not in rows[0]):
@@ -348,7 +348,7 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder, under another name: who is still at work there finds it gone at once."""
+    """Remove a folder after renaming it, so that other processes see it disappear at once."""
     if folder.exists():
         unwanted = _beside(folder)
         os.rename(folder, unwanted)

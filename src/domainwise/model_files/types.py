@@ -219,7 +219,7 @@ def localize(schema: Any) -> None:
 
 
 def rename(schema: Any) -> dict[str, str]:
-    """Name types without their modules, and number arrays, where skops has just saved a model.
+    """Name types without modules, and number arrays, in a schema that skops has just written.
 
     skops gives every object an ``__id__``, and replaces a second object with the same one by the
     first. Only arrays keep theirs, so that an array in two places is stored once. Returns the new

@@ -104,7 +104,7 @@ def _parts(model: Any) -> Iterator[Any]:
 
 
 def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
-    """Raise ValueError if scikit-learn's Tree, which copies unchecked, must not be built so."""
+    """Raise ValueError if scikit-learn, which does not check it, must not build this Tree."""
     nodes = state["nodes"]
     inner = nodes["left_child"] != -1
     if not (
@@ -114,12 +114,14 @@ def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs
         and _is_array(state["values"], (len(nodes), n_outputs, int(np.max(n_classes))))
         and _is_size(state["node_count"], len(nodes))
         and np.array_equal(inner, nodes["right_child"] != -1)
-        and _ends(nodes, inner, ("left_child", "right_child", "feature"), n_features)
+        and _nodes_are_valid(nodes, inner, ("left_child", "right_child", "feature"), n_features)
     ):
         raise ValueError(DAMAGED_TREE)
 
 
-def _ends(nodes: Array, inner: Array, names: tuple[str, str, str], n_features: int) -> bool:
+def _nodes_are_valid(
+    nodes: Array, inner: Array, names: tuple[str, str, str], n_features: int
+) -> bool:
     """Whether children come after their parents, so that every walk ends, and features exist."""
     left, right, feature = (nodes[name][inner].astype(np.int64) for name in names)
     place = np.flatnonzero(inner)
@@ -172,7 +174,7 @@ def _machine(machine: Any) -> bool:
 
 
 def _boosting(model: Any) -> bool:
-    """Whether every tree has its place, its nodes refer to others of it, and none to categories."""
+    """Whether there are as many trees as expected, of nodes that refer to existing ones."""
     n_classes = len(model.classes_) if "classes_" in vars(model) else 1
     n_trees = 1 if n_classes == 2 else n_classes
     for tree in (tree for stage in model._predictors for tree in stage):
@@ -183,7 +185,7 @@ def _boosting(model: Any) -> bool:
             )
         finite = np.isfinite(tree.nodes["value"]).all()
         names = ("left", "right", "feature_idx")
-        if not (finite and _ends(tree.nodes, inner, names, model.n_features_in_)):
+        if not (finite and _nodes_are_valid(tree.nodes, inner, names, model.n_features_in_)):
             raise ValueError(DAMAGED_TREE)
     return (
         model._preprocessor is None

@@ -1,1 +1,1 @@
-"""Models by name, of whole tables, applied to files, saved and loaded."""
+"""The methods by name, and models of whole tables, applied to files of any size."""

@@ -126,18 +126,18 @@ def with_summaries(model: Any, summaries: Summaries) -> Any:
         names = np.repeat(list(summaries), [len(s.rows) for s in summaries.values()])
         alone = owner.with_statistics(statistics).domains_without_context(rows, names)
         statistics = replace(statistics, without_context=frozenset(alone))
-    return _exchanged(model, owner, owner.with_statistics(statistics))
+    return _replaced(model, owner, owner.with_statistics(statistics))
 
 
-def _exchanged(model: Any, part: Any, other: Any) -> Any:
-    """Return a copy of a model in which one part of it is another."""
+def _replaced(model: Any, part: Any, other: Any) -> Any:
+    """Return a copy of a model with one part replaced by another."""
     if model is part:
         return other
     changed = copy(model)
     if hasattr(model, "steps"):
-        changed.steps = [(name, _exchanged(step, part, other)) for name, step in model.steps]
+        changed.steps = [(name, _replaced(step, part, other)) for name, step in model.steps]
     if "estimator_" in vars(model):
-        changed.estimator_ = _exchanged(model.estimator_, part, other)
+        changed.estimator_ = _replaced(model.estimator_, part, other)
     return changed
 
 
@@ -156,7 +156,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Application:
-    """Predicting or projecting the rows of a piece; picklable, so that workers can do it."""
+    """Predicts or projects the rows of a piece; picklable, so that workers can do it."""
 
     model: TableModel
     source: str  #: the table's name in messages

@@ -83,7 +83,7 @@ class Reader:
         return self.schema.prepare(frame), y, domains, n - len(frame)
 
     def prepared(self, piece: parquet.Piece) -> Any:
-        """Features as numbers, with ``y`` and ``domain`` beside them."""
+        """Prepared features, with the columns ``y`` and ``domain``."""
         X, y, domains, _ = self.rows(piece)
         values = self.prepare.transform(X) if len(X) else np.empty((0, len(self.names)))
         frame = import_pandas().DataFrame(values, columns=self.names)
@@ -94,7 +94,7 @@ class Reader:
 
 @task
 def statistics_of(reader: Reader, piece: parquet.Piece) -> Statistics:
-    """First pass over a piece."""
+    """Compute the statistics of a piece, in the first pass."""
     X, y, domains, left_out = reader.rows(piece)
     numbers = X[reader.schema.numbers].to_numpy(dtype=np.float64)
     columns = [column[~np.isnan(column)] for column in numbers.T]
@@ -257,7 +257,7 @@ def _cut(application: Any) -> Iterator[tuple[int, Any, slice]]:
 def _apply(
     application: Any, first_row: int, source: Any, rows: slice, file: Path | None, first: Any
 ) -> tuple[Any, Any]:
-    """A part, without its rows if they were written with the types of the first part; types."""
+    """Apply a model to rows; with a file, write them with the types of the first part."""
     if isinstance(source, parquet.Piece):
         source = parquet.read_piece(source, application.columns)
     part = application(source.iloc[rows].reset_index(drop=True), first_row)

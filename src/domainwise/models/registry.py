@@ -242,7 +242,7 @@ def _either(classifier: Any, regressor: Any, s: Setting, **options: Any) -> Any:
 
 
 def _boosting(s: Setting) -> Any:
-    """Boosting with bins for its rows: up to 255 rows each value has its own, few rows need few.
+    """Boosting, with as many bins as its rows need: up to 255 rows each value has its own.
 
     With weights of classes, scikit-learn computes the ends of bins one by one, which takes longer
     than the trees.
@@ -382,7 +382,7 @@ TRIVIAL = next(key for key, method in METHODS.items() if method.trivial)
 
 
 def find_method(name: str | Method, n_rows: int | None = None) -> Method:
-    """Find a method by its key or by a name in tables, in any case; a Method is returned itself.
+    """Find a method by its key or its name in tables, ignoring case; a Method is returned as is.
 
     With ``n_rows``, "auto" is the default of `fit` for that many rows.
 
@@ -406,7 +406,7 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
 
 
 def methods_for(methods: Sequence[Method], classification: bool) -> list[Method]:
-    """Refuse methods that are not for the kind of target; of "all" methods these are left out."""
+    """Refuse methods that do not support the kind of target; leave them out of "all" methods."""
     if {*METHODS} <= {method.key for method in methods}:
         methods = [m for m in methods if classification or not m.classes_only]
     for method in methods:
@@ -415,7 +415,7 @@ def methods_for(methods: Sequence[Method], classification: bool) -> list[Method]
 
 
 def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
-    """Look methods up by name; None is those compared by default, "all" every one.
+    """Look up methods by name; None selects those compared by default, "all" every one.
 
     ``names`` holds names (with commas between in a str), methods, and a caller's own estimators as
     ``(name, estimator)`` or ``(name, estimator, grid)``; ``prepare`` is whether these get rows as

@@ -122,7 +122,7 @@ class MethodKind:
 
 
 def _binned(rows: Data, X_test: Array, n_bins: int) -> tuple[Data, Array]:
-    """Codes of bins in place of values: histogram boosting sees nothing else of them.
+    """Replace values by codes of bins, which is all that histogram boosting uses.
 
     scikit-learn computes the borders of bins one by one where rows have weights, which takes longer
     than the trees.
@@ -329,7 +329,7 @@ class MethodSearch(AroundEstimator):
 
     @property
     def projection_(self) -> Any:
-        """The fitted projection inside, None where there is none."""
+        """The fitted projection; None if there is none."""
         steps = getattr(self.estimator_, "named_steps", {})
         return None if self.own else steps.get("project")
 
@@ -341,7 +341,7 @@ class MethodSearch(AroundEstimator):
 
 
 def _for_classes(estimator: Any, y: Any) -> bool:
-    """Whether the target is classes, by the estimator or else by the target."""
+    """Whether classes are predicted, by the type of the estimator, or else of the targets."""
     if is_classifier(estimator) or is_regressor(estimator):
         return bool(is_classifier(estimator))
     return not type_of_target(y).startswith("continuous")
