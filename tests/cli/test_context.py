@@ -107,8 +107,8 @@ def test_a_domain_is_taken_row_by_row_as_a_whole_or_not_at_all(ensemble, tmp_pat
     out = tmp_path / "out.parquet"
     done = apply_to_file(model, tmp_path / "new.parquet", out, chunk_rows=20, context="column")
     assert [note[:31] for note in done.notes] == ["domains without context: Z (sha"]
-    found = pandas.read_parquet(out)[["probability_no", "probability_yes"]]
-    np.testing.assert_allclose(found, directly(model, frame, frame["site"]), atol=1e-9)
+    predicted = pandas.read_parquet(out)[["probability_no", "probability_yes"]]
+    np.testing.assert_allclose(predicted, directly(model, frame, frame["site"]), atol=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +120,8 @@ def folder(tmp_path_factory, ensemble):
 
 
 def predict(folder, out, *options):
-    given = ["predict", folder / "m.skops", folder / "new.csv", "-o", out, *options]
-    return runner.invoke(app, [str(argument) for argument in given])
+    arguments = ["predict", folder / "m.skops", folder / "new.csv", "-o", out, *options]
+    return runner.invoke(app, [str(argument) for argument in arguments])
 
 
 def test_the_command_reads_twice_and_says_so(folder, tmp_path):
@@ -192,13 +192,15 @@ def test_a_score_that_needs_context_is_said_where_rows_are_predicted_one_by_one(
     for promised in (False, True):
         info["context"] = {"batch_size": 25, "promised": promised}
         TableModel(ensemble.pipeline, ensemble.schema, info).save(tmp_path / "model.skops")
-        asked = [str(tmp_path / "model.skops"), str(tmp_path / "new.csv"), "--force"]
-        said = []
+        arguments = [str(tmp_path / "model.skops"), str(tmp_path / "new.csv"), "--force"]
+        advised = []
         for more in ([], ["--context"]):
-            done = runner.invoke(app, ["predict", *asked, "-o", str(tmp_path / "out.csv"), *more])
+            done = runner.invoke(
+                app, ["predict", *arguments, "-o", str(tmp_path / "out.csv"), *more]
+            )
             assert done.exit_code == 0, done.output
-            said.append("add --context" in " ".join(done.stderr.split()))
-        assert said == [promised, False]
+            advised.append("add --context" in " ".join(done.stderr.split()))
+        assert advised == [promised, False]
     shown = runner.invoke(app, ["info", str(tmp_path / "model.skops")])
     words = " ".join(shown.stdout.split())
     assert "a batch looks like the whole domain; its score refers to 25 rows" in words

@@ -64,17 +64,17 @@ def test_sets_hold_the_classes_that_left_out_domains_allow(name, folder, tmp_pat
                "--coverage", "0.8")  # fmt: skip
     assert done.exit_code == 0, done.output
     assert "prediction sets are approximate: calibrated on 5 held-out domains" in done.stderr
-    found = pandas.read_csv(out)
-    assert list(found.columns)[-2:] == ["in_set_no", "in_set_yes"]
+    written = pandas.read_csv(out)
+    assert list(written.columns)[-2:] == ["in_set_no", "in_set_yes"]
     truth = make_frame(40, seed=1)["ill"]
-    covered = np.where(truth == "yes", found["in_set_yes"], found["in_set_no"])
+    covered = np.where(truth == "yes", written["in_set_yes"], written["in_set_no"])
     assert covered.mean() > 0.7
     smaller = run("predict", folder / f"{name}.skops", folder / "new.csv", "-o",
                   tmp_path / "small.csv", "--coverage", "0.5")  # fmt: skip
     assert smaller.exit_code == 0
     sets = pandas.read_csv(tmp_path / "small.csv")
     for column in ("in_set_no", "in_set_yes"):
-        assert not (sets[column] & ~found[column]).any()
+        assert not (sets[column] & ~written[column]).any()
 
 
 def test_intervals_reach_as_far_as_left_out_domains_say(folder, tmp_path):
@@ -85,13 +85,13 @@ def test_intervals_reach_as_far_as_left_out_domains_say(folder, tmp_path):
     assert answer["columns"][-2:] == ["low", "high"]
     assert any("approximate" in note for note in answer["notes"])
     frame = make_frame()
-    told = evaluate(frame[["age", "dose"]], frame["risk"], frame["site"], methods=["linear"],
+    held_out = evaluate(frame[["age", "dose"]], frame["risk"], frame["site"], methods=["linear"],
                     progress=False).predictions_  # fmt: skip
-    errors = np.abs(told["target"] - told["prediction"])
-    reach = DomainQuantiles.of(errors.to_numpy(), told["domain"].to_numpy()).threshold(0.8)
-    found = pandas.read_csv(out)
-    np.testing.assert_allclose(found["high"] - found["prediction"], reach, rtol=1e-6)
-    np.testing.assert_allclose(found["prediction"] - found["low"], reach, rtol=1e-6)
+    errors = np.abs(held_out["target"] - held_out["prediction"])
+    reach = DomainQuantiles.of(errors.to_numpy(), held_out["domain"].to_numpy()).threshold(0.8)
+    written = pandas.read_csv(out)
+    np.testing.assert_allclose(written["high"] - written["prediction"], reach, rtol=1e-6)
+    np.testing.assert_allclose(written["prediction"] - written["low"], reach, rtol=1e-6)
 
 
 def test_more_coverage_than_domains_allow_returns_everything_and_says_so(folder, tmp_path):
@@ -99,8 +99,8 @@ def test_more_coverage_than_domains_allow_returns_everything_and_says_so(folder,
                "--coverage", "0.9")  # fmt: skip
     assert done.exit_code == 0
     assert "needs 9 calibration domains, but there are 5" in done.stderr
-    found = pandas.read_csv(tmp_path / "o.csv")
-    assert found[["in_set_no", "in_set_yes"]].all(axis=None)
+    written = pandas.read_csv(tmp_path / "o.csv")
+    assert written[["in_set_no", "in_set_yes"]].all(axis=None)
 
 
 @pytest.mark.parametrize(
@@ -124,20 +124,20 @@ def test_a_model_that_was_not_checked_has_no_sets(folder, tmp_path):
 
 
 def test_info_tells_the_calibration(folder):
-    told = json.loads(run("info", folder / "classes.skops", "--json").stdout)["info"]["check"]
-    assert told["low"] < told["model"] < told["high"]
-    assert told["calibration"]["promise"] == "approximate"
-    assert len(told["calibration"]["thresholds"]) == 83  # 5 domains of 6
-    assert told["calibration"]["coverage"] == 0.8
+    check = json.loads(run("info", folder / "classes.skops", "--json").stdout)["info"]["check"]
+    assert check["low"] < check["model"] < check["high"]
+    assert check["calibration"]["promise"] == "approximate"
+    assert len(check["calibration"]["thresholds"]) == 83  # 5 domains of 6
+    assert check["calibration"]["coverage"] == 0.8
     assert "classes at 80 %" in run("info", folder / "classes.skops").stdout
 
 
 def test_an_evaluation_has_expected_scores_and_calibrations_and_fit_takes_them(folder, tmp_path):
-    found = tmp_path / "found"
+    results = tmp_path / "found"
     done = run("evaluate", folder / "data.csv", "--target", "ill", "--domain", "site", "--drop",
-               "risk", "--methods", "linear,constant", "--out", found)  # fmt: skip
+               "risk", "--methods", "linear,constant", "--out", results)  # fmt: skip
     assert done.exit_code == 0, done.output
-    (path,) = found.glob("*.json")
+    (path,) = results.glob("*.json")
     stored = json.loads(path.read_text())
     linear = next(each for each in stored["methods"] if each["key"] == "linear")
     mean, low, high = linear["expected"]
@@ -145,10 +145,10 @@ def test_an_evaluation_has_expected_scores_and_calibrations_and_fit_takes_them(f
     assert low <= mean <= high
     scores = [row["score"] for row in linear["per_domain"]]
     assert (mean, low, high) == pytest.approx(expected_score(scores, 0))
-    done = run("fit", "--from", found, "-o", tmp_path / "m.skops")
+    done = run("fit", "--from", results, "-o", tmp_path / "m.skops")
     assert done.exit_code == 0, done.output
-    kept = json.loads(run("info", tmp_path / "m.skops", "--json").stdout)["info"]["check"]
-    assert kept["calibration"] == linear["calibration"]
+    check = json.loads(run("info", tmp_path / "m.skops", "--json").stdout)["info"]["check"]
+    assert check["calibration"] == linear["calibration"]
 
 
 def test_classes_without_values_are_judged_by_what_was_predicted():

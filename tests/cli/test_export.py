@@ -36,16 +36,16 @@ def folder(tmp_path_factory):
 def test_a_model_file_becomes_a_graph_that_predicts_the_same(folder):
     done = run("export", folder / "m.skops", "-o", folder / "m.onnx", "--json")
     assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
-    assert said["input"] == ["a", "b (%)", "c", "kind"]
-    assert said["output"] == ["prediction", "decisions"]
+    answer = json.loads(done.stdout)
+    assert answer["input"] == ["a", "b (%)", "c", "kind"]
+    assert answer["output"] == ["prediction", "decisions"]
     assert (
         run("predict", folder / "m.skops", folder / "d.csv", "-o", folder / "p.csv").exit_code == 0
     )
     rows, expected = pandas.read_csv(folder / "d.csv"), pandas.read_csv(folder / "p.csv")
-    given = {name: rows[[name]].to_numpy() for name in ("a", "b (%)", "c")}
-    given["kind"] = rows[["kind"]].to_numpy(dtype=object)
-    labels, decisions = runtime.InferenceSession(folder / "m.onnx").run(None, given)
+    inputs = {name: rows[[name]].to_numpy() for name in ("a", "b (%)", "c")}
+    inputs["kind"] = rows[["kind"]].to_numpy(dtype=object)
+    labels, decisions = runtime.InferenceSession(folder / "m.onnx").run(None, inputs)
     np.testing.assert_array_equal(labels, expected["prediction"])
     np.testing.assert_allclose(decisions[:, 0], expected["decision_1"], atol=1e-5)
 

@@ -28,34 +28,34 @@ def run(*arguments):
 
 
 def done(*arguments):
-    found = run(*arguments)
-    assert found.exit_code == 0, found.output
-    return " ".join(found.stdout.split())
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return " ".join(result.stdout.split())
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Tables of three sites, and all that their two rounds wrote, with what was said."""
-    folder, said = tmp_path_factory.mktemp("sites"), {}
+    """Tables of three sites, and all that their two rounds wrote, with what was printed."""
+    folder, output = tmp_path_factory.mktemp("sites"), {}
     (folder / "more.json").write_text('{"kernels": ["rbf"], "candidates": {"alphas": [0.1, 1.0]}}')
     for i, site in enumerate(("east", "north", "south")):
         make_frame(i).to_csv(folder / f"{site}.csv", index=False)
-    said["plan"] = done("federate", "plan", folder / "east.csv", "--target", "ill", "--domain",
+    output["plan"] = done("federate", "plan", folder / "east.csv", "--target", "ill", "--domain",
          "ward", "--drop", "name", "--more", folder / "more.json", "-o",
          folder / "plan.json")  # fmt: skip
     for site in ("east", "north", "south"):
-        said["statistics"] = done("federate", "statistics", folder / f"{site}.csv", "--plan",
+        output["statistics"] = done("federate", "statistics", folder / f"{site}.csv", "--plan",
              folder / "plan.json", "--site", site, "-o", folder / f"{site}.1.npz")  # fmt: skip
     files = sorted(folder.glob("*.1.npz"))
-    said["merged"] = done("federate", "plan", folder / "plan.json", *files, "-o",
+    output["merged"] = done("federate", "plan", folder / "plan.json", *files, "-o",
                           folder / "merged.json")  # fmt: skip
     for site in ("east", "north", "south"):
-        said["moments"] = done("federate", "moments", folder / f"{site}.csv", "--plan",
+        output["moments"] = done("federate", "moments", folder / f"{site}.csv", "--plan",
              folder / "merged.json", "--site", site, "-o", folder / f"{site}.2.npz")  # fmt: skip
     files = sorted(folder.glob("*.2.npz"))
-    said["fit"] = done("federate", "fit", *files, "--plan", folder / "merged.json", "-o",
+    output["fit"] = done("federate", "fit", *files, "--plan", folder / "merged.json", "-o",
                        folder / "model.skops")  # fmt: skip
-    return folder, said
+    return folder, output
 
 
 def test_each_command_says_what_its_file_contains_and_what_not(folder):
@@ -100,15 +100,15 @@ def test_what_is_wrong_is_said_and_nothing_is_written(folder, tmp_path):
         (["fit", file, "--plan", folder / "plan.json"], "another plan"),
         (["fit", file, "--plan", file], "damaged, or not a plan"),
     ):
-        found = run("federate", *arguments, "-o", out)
-        assert found.exit_code == 2
-        assert words in " ".join(found.output.split())
-    found = run("federate", "plan", folder / "east.csv", "-o", tmp_path / "plan.json")
-    assert found.exit_code == 2
-    assert "--target" in found.output
-    found = run("federate", "moments", folder / "east.csv", "--plan", folder / "plan.json",
+        result = run("federate", *arguments, "-o", out)
+        assert result.exit_code == 2
+        assert words in " ".join(result.output.split())
+    result = run("federate", "plan", folder / "east.csv", "-o", tmp_path / "plan.json")
+    assert result.exit_code == 2
+    assert "--target" in result.output
+    result = run("federate", "moments", folder / "east.csv", "--plan", folder / "plan.json",
                 "--site", "east", "-o", tmp_path / "a.npz")  # fmt: skip
-    assert "is the one of the first round" in " ".join(found.output.split())
+    assert "is the one of the first round" in " ".join(result.output.split())
     assert not list(tmp_path.iterdir())
 
 
@@ -125,13 +125,13 @@ def test_json_has_stdout_for_itself_and_words_come_before(folder, tmp_path):
         (["fit", *files, "--plan", folder / "merged.json"], "skops", {"method", "schema", "check"}),
     ):  # fmt: skip
         out = tmp_path / f"{arguments[0]}.{ending}"
-        found = run("federate", *arguments, "-o", out, "--json", "--force")
-        assert found.exit_code == 0, found.output
-        told = json.loads(found.stdout)
-        assert told["file"] == str(out)
-        assert names <= set(told)
-        assert "does not contain: rows" in " ".join(found.stderr.split())
-    assert set(told["expected_score"]) == {"east", "north", "south"}
+        result = run("federate", *arguments, "-o", out, "--json", "--force")
+        assert result.exit_code == 0, result.output
+        answer = json.loads(result.stdout)
+        assert answer["file"] == str(out)
+        assert names <= set(answer)
+        assert "does not contain: rows" in " ".join(result.stderr.split())
+    assert set(answer["expected_score"]) == {"east", "north", "south"}
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ def test_json_has_stdout_for_itself_and_words_come_before(folder, tmp_path):
 )
 def test_more_of_a_plan_that_cannot_be_is_refused_by_name(folder, tmp_path, content, words):
     (tmp_path / "more.json").write_text(content)
-    found = run("federate", "plan", folder[0] / "east.csv", "--target", "ill", "--more",
+    result = run("federate", "plan", folder[0] / "east.csv", "--target", "ill", "--more",
                 tmp_path / "more.json", "-o", tmp_path / "plan.json")  # fmt: skip
-    assert found.exit_code == 2, found.output
-    assert words in " ".join(found.output.split())
+    assert result.exit_code == 2, result.output
+    assert words in " ".join(result.output.split())
 
 
 def test_a_plan_reads_its_table_as_fit_does(folder, tmp_path):
@@ -174,38 +174,38 @@ def test_a_plan_reads_its_table_as_fit_does(folder, tmp_path):
 def test_options_of_a_new_plan_do_not_pass_unnoticed_beside_files(folder, tmp_path):
     files = sorted(folder[0].glob("*.1.npz"))
     for option, *value in (["--smallest", 20], ["--columns", 500], ["--seed", 1], ["--auto-drop"]):
-        found = run("federate", "plan", folder[0] / "plan.json", *files, option, *value, "-o",
+        result = run("federate", "plan", folder[0] / "plan.json", *files, option, *value, "-o",
                     tmp_path / "merged.json")  # fmt: skip
-        assert found.exit_code == 2
-        assert f"leave out {option}: the plan that files are merged into decides" in found.output
+        assert result.exit_code == 2
+        assert f"leave out {option}: the plan that files are merged into decides" in result.output
     assert not list(tmp_path.iterdir())
 
 
 def test_a_plan_is_not_overwritten_by_what_it_is_merged_into(folder, tmp_path):
     plan = tmp_path / "plan.json"
     plan.write_bytes((folder[0] / "plan.json").read_bytes())
-    found = run("federate", "plan", plan, *folder[0].glob("*.1.npz"), "-o", plan, "--force")
-    assert found.exit_code == 2
-    assert "is the input; name another output" in " ".join(found.output.split())
+    result = run("federate", "plan", plan, *folder[0].glob("*.1.npz"), "-o", plan, "--force")
+    assert result.exit_code == 2
+    assert "is the input; name another output" in " ".join(result.output.split())
     assert plan.read_bytes() == (folder[0] / "plan.json").read_bytes()
 
 
 @pytest.mark.parametrize(("option", "value"), [("--columns", 0), ("--smallest", 2)])
 def test_numbers_out_of_range_are_refused_by_their_option(folder, tmp_path, option, value):
-    found = run("federate", "plan", folder[0] / "east.csv", "--target", "ill", option, value,
+    result = run("federate", "plan", folder[0] / "east.csv", "--target", "ill", option, value,
                 "-o", tmp_path / "plan.json")  # fmt: skip
-    assert found.exit_code == 2
-    assert option in found.output
+    assert result.exit_code == 2
+    assert option in result.output
 
 
 def test_memory_that_does_not_suffice_is_said_with_what_the_plan_can_change(
     folder, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("domainwise.gram.sums.available_memory", lambda: 1000)
-    found = run("federate", "moments", folder[0] / "east.csv", "--plan", folder[0] / "merged.json",
+    result = run("federate", "moments", folder[0] / "east.csv", "--plan", folder[0] / "merged.json",
                 "--site", "east", "-o", tmp_path / "a.npz")  # fmt: skip
-    assert found.exit_code == 1
-    assert "fewer --columns, kernels or gammas" in " ".join(found.output.split())
+    assert result.exit_code == 1
+    assert "fewer --columns, kernels or gammas" in " ".join(result.output.split())
 
 
 def test_a_site_that_is_too_small_writes_nothing_unless_it_accepts_that(folder, tmp_path):

@@ -142,12 +142,12 @@ def test_fit_and_evaluate_print_the_same_number_for_the_same_method(method, targ
     frame = make_frame(100).drop(columns="risk" if target == "ill" else "ill")
     table = tables.check_table(frame, target=target, domain="site")
     check = check_table(table, method=method)
-    found = evaluate(
+    evaluation = evaluate(
         table.X, table.y, table.sample_domain, methods=["constant", method], progress=False
     )
-    assert check.model == found.find(method).mean
-    assert check.constant == found.find("constant").mean
-    assert (check.worst, check.metric) == (found.find(method).worst, found.measure.name)
+    assert check.model == evaluation.find(method).mean
+    assert check.constant == evaluation.find("constant").mean
+    assert (check.worst, check.metric) == (evaluation.find(method).worst, evaluation.measure.name)
 
 
 def test_a_model_no_better_than_a_constant_is_a_warning(tmp_path):
@@ -181,17 +181,17 @@ def test_the_check_sees_what_carries_over_and_what_does_not():
 def test_json_is_all_that_stdout_holds(folder, tmp_path):
     done = run("fit", folder / "data.csv", *COMMON, "--drop", "risk,dose", "--method", "linear",
                "-o", tmp_path / "m.skops", "--json")  # fmt: skip
-    told = json.loads(done.stdout)
-    assert told["schema"]["numeric"] == ["age"]
-    assert told["domains"] == [["A", 30], ["B", 30], ["C", 30], ["D", 30]]
-    assert told["check"]["metric"] == "accuracy"
-    told = json.loads(run("info", tmp_path / "m.skops", "--json").stdout)
-    assert told["info"]["method"] == "linear"
+    answer = json.loads(done.stdout)
+    assert answer["schema"]["numeric"] == ["age"]
+    assert answer["domains"] == [["A", 30], ["B", 30], ["C", 30], ["D", 30]]
+    assert answer["check"]["metric"] == "accuracy"
+    answer = json.loads(run("info", tmp_path / "m.skops", "--json").stdout)
+    assert answer["info"]["method"] == "linear"
     done = run("predict", tmp_path / "m.skops", folder / "data.csv", "--keep", "dose",
                "-o", tmp_path / "p.csv", "--json")  # fmt: skip
-    told = json.loads(done.stdout)
-    assert told["rows"] == 120
-    assert told["columns"][:3] == ["dose", "site", "prediction"]
+    answer = json.loads(done.stdout)
+    assert answer["rows"] == 120
+    assert answer["columns"][:3] == ["dose", "site", "prediction"]
 
 
 def test_nothing_is_overwritten_without_force(folder, tmp_path):
@@ -305,20 +305,20 @@ def test_how_a_table_is_written_is_told_or_said_to_every_command(folder, tmp_pat
     refused("2 columns cannot be used", *fit)
     refused("leave them out with --drop seen,share, or --auto-drop", *fit)
     refused("--dates year: use month, weekday, age", *fit, "--dates", "year")
-    said = ["--decimal", ",", "--na", "-999,unknown", "--encoding", "cp1252"]
-    done = run(*fit, "--dates", "month,age", *said, "--json")
+    reading = ["--decimal", ",", "--na", "-999,unknown", "--encoding", "cp1252"]
+    done = run(*fit, "--dates", "month,age", *reading, "--json")
     assert done.exit_code == 0, done.output
     schema = json.loads(done.stdout)["schema"]
     assert schema["na"] == ["-999", "unknown"]
     assert [schema[name] for name in ("decimal", "encoding", "dates")] == [",", "cp1252", ["seen"]]
     assert "and month, age of dates" in run("info", tmp_path / "m.skops").output
     outs = []
-    for options in ([], said):
+    for options in ([], reading):
         outs.append(tmp_path / f"{len(options)}.csv")
         done = run("predict", tmp_path / "m.skops", path, "-o", outs[-1], *options)
         assert done.exit_code == 0, done.output
     assert outs[0].read_text() == outs[1].read_text()
-    done = run("evaluate", path, *COMMON, "--auto-drop", *said[2:], "--methods", "linear,svm",
+    done = run("evaluate", path, *COMMON, "--auto-drop", *reading[2:], "--methods", "linear,svm",
                "--no-report", "-o", tmp_path / "out")  # fmt: skip
     assert done.exit_code == 0, done.output
     assert "columns left out because they cannot be used: seen, share" in done.stderr

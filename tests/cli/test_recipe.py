@@ -60,8 +60,8 @@ def folder(tmp_path_factory):
     result = done("evaluate", folder / "clinic.csv", *COMMON, "--methods", "constant,linear,svm",
                   "--drop", "note", "--max-rows", 80, "--seed", 3, "--no-report",
                   "-o", folder / "eval")  # fmt: skip
-    said = " ".join(result.stdout.split())
-    assert f"domainwise fit --from {folder / 'eval'} -o eval.skops" in said
+    output = " ".join(result.stdout.split())
+    assert f"domainwise fit --from {folder / 'eval'} -o eval.skops" in output
     return folder
 
 
@@ -70,35 +70,35 @@ def stored(folder):
 
 
 def test_the_folder_says_what_was_measured_and_keeps_no_rows(folder):
-    told = stored(folder)
-    assert told["table"]["path"] == str(folder / "clinic.csv")
-    assert len(told["table"]["sha256"]) == 64
-    assert told["table"]["asked"]["drop"] == ["note"]
-    assert told["recipe"]["class_weight"] == "balanced"
-    assert told["recipe"]["scoring"] == "balanced_accuracy"
-    assert told["recipe"]["seed"] == 3
-    assert told["recipe"]["grids"]["svm"]["gamma"]["in"] == "median"
-    assert '"prediction' not in json.dumps(told)  # no key of that name: rows are elsewhere
+    content = stored(folder)
+    assert content["table"]["path"] == str(folder / "clinic.csv")
+    assert len(content["table"]["sha256"]) == 64
+    assert content["table"]["asked"]["drop"] == ["note"]
+    assert content["recipe"]["class_weight"] == "balanced"
+    assert content["recipe"]["scoring"] == "balanced_accuracy"
+    assert content["recipe"]["seed"] == 3
+    assert content["recipe"]["grids"]["svm"]["gamma"]["in"] == "median"
+    assert '"prediction' not in json.dumps(content)  # no key of that name: rows are elsewhere
 
 
 @pytest.mark.parametrize("method", [None, "logistic"])
 def test_fit_makes_the_model_that_was_measured_of_all_rows(folder, tmp_path, method):
     named = [] if method is None else ["--method", method]
     result = done("fit", "--from", folder / "eval", *named, "-o", tmp_path / "m.skops", "--json")
-    told = json.loads(result.stdout)
+    answer = json.loads(result.stdout)
     key = stored(folder)["best"] if method is None else "linear"
     measured = next(m for m in stored(folder)["methods"] if m["key"] == key)
-    assert told["method"] == key
-    assert told["n_rows"] == 120
-    assert told["check"]["model"] == pytest.approx(measured["mean"])
-    assert told["check"]["worst"] == pytest.approx(measured["worst"])
+    assert answer["method"] == key
+    assert answer["n_rows"] == 120
+    assert answer["check"]["model"] == pytest.approx(measured["mean"])
+    assert answer["check"]["worst"] == pytest.approx(measured["worst"])
     table = load_table(folder / "clinic.csv", target="ill", domain="site", drop=["note"])
-    found = evaluate(
+    evaluation = evaluate(
         table.X, table.y, table.sample_domain, methods=["constant", key], random_state=3,
         max_rows=80, progress=False,
     )  # fmt: skip
-    assert found.find(key).mean == pytest.approx(measured["mean"])
-    expected = found.fit(key).predict(table.X)
+    assert evaluation.find(key).mean == pytest.approx(measured["mean"])
+    expected = evaluation.fit(key).predict(table.X)
     np.testing.assert_array_equal(domainwise.load(tmp_path / "m.skops").predict(table.X), expected)
 
 
@@ -137,9 +137,9 @@ def test_models_of_ones_own_are_compared_and_fitted_from_the_command_line(
     result = done("evaluate", folder / "clinic.csv", *COMMON, "--methods", "constant,linear",
                   "--estimator", "house_models:stiff", "--estimator", "saved.skops", "-o", "own",
                   "--no-report", "--json")  # fmt: skip
-    told = {m["key"]: m for m in json.loads(result.stdout)["methods"]}
-    assert set(told) == {"constant", "linear", "stiff", "saved"}
-    assert told["saved"]["mean"] == pytest.approx(told["linear"]["mean"])
+    methods = {m["key"]: m for m in json.loads(result.stdout)["methods"]}
+    assert set(methods) == {"constant", "linear", "stiff", "saved"}
+    assert methods["saved"]["mean"] == pytest.approx(methods["linear"]["mean"])
     start = ["fit", "--from", "own", "--method", "stiff", "-o", "stiff.skops"]
     refused("name it again with --estimator; the folder has: house_models:stiff, saved.skops",
             *start)  # fmt: skip

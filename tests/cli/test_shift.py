@@ -54,10 +54,10 @@ def folder(tmp_path_factory):
 def test_findings_are_printed_for_the_domain_they_are_about(folder, tmp_path):
     done = run("predict", folder / "linear.skops", folder / "hot.csv", "-o", tmp_path / "out.csv")
     assert done.exit_code == 0, done.output
-    said = " ".join(done.stderr.split())
-    assert "shift: F: 'temperature' is " in said
-    assert "F: 60 rows have a value of 'soil' that the model does not know: 'peat'" in said
-    assert "shift: E" not in said
+    output = " ".join(done.stderr.split())
+    assert "shift: F: 'temperature' is " in output
+    assert "F: 60 rows have a value of 'soil' that the model does not know: 'peat'" in output
+    assert "shift: E" not in output
     assert len(pandas.read_csv(tmp_path / "out.csv")) == 120
 
 
@@ -80,9 +80,9 @@ def test_strict_writes_nothing_and_says_in_json_what_was_found(folder, tmp_path,
     assert "differs from the sources of the model; nothing was written" in " ".join(
         done.stderr.split()
     )
-    found = json.loads(done.stdout)["findings"]
-    assert {f["kind"] for f in found} == {"range", "category", "distance"}
-    assert {f["domain"] for f in found} == {"F"}
+    findings = json.loads(done.stdout)["findings"]
+    assert {f["kind"] for f in findings} == {"range", "category", "distance"}
+    assert {f["domain"] for f in findings} == {"F"}
     assert list(tmp_path.iterdir()) == []
 
 

@@ -120,8 +120,8 @@ def reconstructed(values, target, shape, tries=1):
     rng, best = np.random.default_rng(0), None
     for _ in range(tries):
         options = {"max_nfev": 100, "xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15}
-        found = least_squares(residuals, rng.normal(size=np.prod(shape)), jacobian, **options)
-        best = found if best is None or found.cost < best.cost else best
+        result = least_squares(residuals, rng.normal(size=np.prod(shape)), jacobian, **options)
+        best = result if best is None or result.cost < best.cost else best
         if best.cost < 1e-16:
             break
     return best.x.reshape(shape), best.cost

@@ -150,9 +150,9 @@ def test_a_search_over_sites_is_that_of_a_dense_solution_on_all_rows(frames, tar
             errors[p, s] = np.mean([group.mean() for group in groups])
     best = int(errors.mean(axis=1).argmin())
     weight, conditional, alpha = points[best]
-    told = np.sqrt(errors[best]) if target == "value" else errors[best] / 4
+    errors_by_site = np.sqrt(errors[best]) if target == "value" else errors[best] / 4
     expected = model.pipeline[-1].expected_score_
-    np.testing.assert_allclose([expected[site] for site in frames], told, rtol=1e-9)
+    np.testing.assert_allclose([expected[site] for site in frames], errors_by_site, rtol=1e-9)
     assert model.info["chosen"]["alpha"] == alpha
     B, b = dense_ridge(Phi, Y, domains, alpha, weight, codes if conditional else None)
     new = make_frame(50, 9, 0.5)
@@ -274,11 +274,11 @@ def test_widths_are_close_to_the_median_rule_on_all_rows(frames):
 
     plan = merge_of(make_plan(frames["s0"], gammas="auto", kernels=("rbf", "laplacian")), frames)
     Z = prepared(plan, pooled(frames)[0])
-    found = {(k["kernel"], i % 3): k["gamma"] for i, k in enumerate(plan.merged["maps"])}
+    gammas = {(k["kernel"], i % 3): k["gamma"] for i, k in enumerate(plan.merged["maps"])}
     for kernel in ("rbf", "laplacian"):
-        ratio = found[kernel, 1] / resolve_gamma("median", kernel, Z)
+        ratio = gammas[kernel, 1] / resolve_gamma("median", kernel, Z)
         assert 0.7 < ratio < 1.4
-        assert found[kernel, 0] == pytest.approx(0.3 * found[kernel, 1])
+        assert gammas[kernel, 0] == pytest.approx(0.3 * gammas[kernel, 1])
 
 
 def merge_of(plan, frames):
@@ -301,10 +301,10 @@ def test_files_are_as_large_for_many_rows_as_for_few(frames, tmp_path):
     assert abs((tmp_path / "few.npz").stat().st_size - sizes[1]) < 100
 
 
-@pytest.mark.parametrize("given", ["ranges", "rows"])
-def test_landmarks_come_from_the_plan_and_rows_of_nobody_are_in_it(frames, given):
+@pytest.mark.parametrize("source", ["ranges", "rows"])
+def test_landmarks_come_from_the_plan_and_rows_of_nobody_are_in_it(frames, source):
     ranges = {name: [-3.0, 3.0] for name in "abc"}
-    centres = ranges if given == "ranges" else make_frame(40, 77)
+    centres = ranges if source == "ranges" else make_frame(40, 77)
     plan = make_plan(frames["s0"], centres=centres, n_features=40, gammas="auto")
     assert plan.n_features == 40
     merged, files = both_rounds(plan, frames)
@@ -363,11 +363,11 @@ def test_ugly_tables_of_sites_are_the_same_rows_as_any(frames):
     Phi = fourier_features(prepared_most_frequent(merged, rows), 0.1, M)
     members = model.pipeline[-1].estimator_.members_
     parts = [(m["alpha"], m["domain_weight"]) for m in members]
-    found = [
+    solutions = [
         dense_ridge(Phi, rows[["value"]].to_numpy(), rows["ward"].to_numpy(), *p) for p in parts
     ]
     new = make_frame(40, 9)
-    values = [fourier_features(prepared(merged, new), 0.1, M) @ B + b for B, b in found]
+    values = [fourier_features(prepared(merged, new), 0.1, M) @ B + b for B, b in solutions]
     got = model.pipeline.predict(model.schema.prepare(new))
     np.testing.assert_allclose(got, np.mean(values, axis=0)[:, 0], rtol=1e-9)
 
@@ -478,7 +478,7 @@ def test_a_plan_is_read_as_it_was_written_and_refused_if_changed(frames, tmp_pat
         (tmp_path / "bad.json").write_text(text.replace(old, new))
         with pytest.raises(PlanError, match=words):
             Plan.load(tmp_path / "bad.json")
-    told = merged.as_dict()
+    content = merged.as_dict()
     for path, value in (
         (("schema", "target"), 3),
         (("schema", "na"), True),
@@ -489,7 +489,7 @@ def test_a_plan_is_read_as_it_was_written_and_refused_if_changed(frames, tmp_pat
         (("merged", "learnt", "medians"), "x"),
         (("merged", "maps", 0, "gamma"), -1.0),
     ):
-        wrong = json.loads(json.dumps(told))
+        wrong = json.loads(json.dumps(content))
         place = wrong
         for name in path[:-1]:
             place = place[name]

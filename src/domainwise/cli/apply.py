@@ -31,7 +31,6 @@ class ApplyOptions:
     strict: Annotated[bool, "Write nothing if rows differ from the source domains."] = False
     dask: options.Dask = None
     force: options.Force = False
-    as_json: options.Json = False
 
 
 @options.command
@@ -86,7 +85,6 @@ def adapt(
         Path | None, "Unlabelled rows of the site, for models that are used with --context."
     ] = None,
     force: options.Force = False,
-    as_json: options.Json = False,
     reading: options.ReadingOptions,
 ) -> None:
     """Adapt a model to a new site with a few labelled rows.
@@ -103,9 +101,8 @@ def adapt(
         X_site = None if site is None else fitted.read_rows(site, **reading.arguments())
         adapted = fitted.adapt(X, y, X_site=X_site)
         adapted.save(out)
-    if as_json:
-        common.print_json({"file": str(out), **adapted.info["site"], "ignored": ignored})
-        return
+    answer = {"file": str(out), **adapted.info["site"], "ignored": ignored}
+    common.print_json(answer, end=True)
     common.print_written(out)
     common.print_facts(stdout(), adapted_in_words(adapted.info))
     if ignored:
@@ -142,9 +139,8 @@ def _apply(shared: ApplyOptions, *, project: bool, **arguments: Any) -> None:
                 )
             except ShiftError as error:
                 _print_findings(error.findings)
-                if shared.as_json:
-                    findings = [finding.as_dict() for finding in error.findings]
-                    common.print_json({"file": None, "findings": findings})
+                findings = [finding.as_dict() for finding in error.findings]
+                common.print_json({"file": None, "findings": findings})
                 raise
     notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
     context, coverage = arguments.get("context"), arguments.get("coverage")
@@ -165,16 +161,13 @@ def _apply(shared: ApplyOptions, *, project: bool, **arguments: Any) -> None:
             f"{coverage:.0%} of the rows of a new domain, on average over domains"
         )
     notes = list(dict.fromkeys(notes + applied.notes))
-    if shared.as_json:
-        answer = {"file": str(out), "rows": applied.n_rows, "columns": applied.columns}
-        findings = [finding.as_dict() for finding in applied.findings]
-        common.print_json({**answer, "notes": notes, "findings": findings})
-    else:
-        stdout().print(
-            f"wrote [bold]{shown(out)}[/bold]: {applied.n_rows:,} rows, "
-            f"columns {shown(', '.join(applied.columns))}",
-            soft_wrap=True,
-        )
+    answer = {"file": str(out), "rows": applied.n_rows, "columns": applied.columns, "notes": notes}
+    common.print_json({**answer, "findings": [finding.as_dict() for finding in applied.findings]})
+    stdout().print(
+        f"wrote [bold]{shown(out)}[/bold]: {applied.n_rows:,} rows, "
+        f"columns {shown(', '.join(applied.columns))}",
+        soft_wrap=True,
+    )
     common.print_notes(stderr(), notes)
     _print_findings(applied.findings)
 

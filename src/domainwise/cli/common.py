@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,20 +18,25 @@ if TYPE_CHECKING:
 # Printing: Rich is imported where something is printed, so that --help is quick -------------------
 
 
-@cache
+#: Whether ``--json`` was passed: stdout has JSON then, and no text.
+mode = {"json": False}
+
+
 def stdout() -> Console:
-    """The console for results."""
-    from rich.console import Console
-
-    return Console(highlight=False)
+    """The console for results; with ``--json`` it prints nothing."""
+    return _console(stderr=False, quiet=mode["json"])
 
 
-@cache
 def stderr() -> Console:
     """The console for notes, progress and errors."""
+    return _console(stderr=True, quiet=False)
+
+
+@cache
+def _console(**options: bool) -> Console:
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    return Console(**options, highlight=False)  # type: ignore[arg-type]
 
 
 def shown(text: object) -> str:
@@ -47,9 +51,12 @@ def shown(text: object) -> str:
     return escape("".join(safe))
 
 
-def print_json(answer: dict[str, Any] | list[Any]) -> None:
-    """Print JSON on stdout."""
-    typer.echo(json.dumps(answer, indent=2))
+def print_json(answer: dict[str, Any] | list[Any], *, end: bool = False) -> None:
+    """With ``--json``, print it on stdout, and ``end`` the command if only text would follow."""
+    if mode["json"]:
+        typer.echo(json.dumps(answer, indent=2))
+        if end:
+            raise typer.Exit
 
 
 def print_notes(console: Console, notes: Iterable[object]) -> None:
@@ -122,14 +129,11 @@ def require(extra: str, without: str = "") -> None:
 
     They are imported, so that a broken installation is reported now and not at the end.
     """
-    packages = {"report": ("matplotlib", "jinja2"), "data": ("pandas",)}[extra]
-    if missing := [name for name in packages if importlib.util.find_spec(name) is None]:
-        other = f", or use {without}" if without else ""
-        raise ImportError(
-            f'this command needs {" and ".join(missing)}: pip install "domainwise[{extra}]"{other}'
-        )
-    for name in packages:
-        importlib.import_module(name)
+    from domainwise.checks import needs_extra
+
+    with needs_extra(f"this command without {without}" if without else "this command", extra):
+        for name in {"report": ("matplotlib", "jinja2"), "data": ("pandas",)}[extra]:
+            import_module(name)
 
 
 def read_input(

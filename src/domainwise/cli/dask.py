@@ -35,11 +35,11 @@ def connected(where: str | None) -> Iterator[Any]:
     if where is None:
         yield None
         return
-    try:
+    from domainwise.checks import needs_extra
+
+    with needs_extra("--dask", "dask"):
         import dask
         from distributed import Client
-    except ModuleNotFoundError as error:
-        raise ImportError(f'--dask needs {error.name}: pip install "domainwise[dask]"') from None
     with ExitStack() as stack:
         # Rows of a table in memory travel with their tasks, on purpose.
         large = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}

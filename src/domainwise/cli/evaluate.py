@@ -64,7 +64,6 @@ def evaluate(
     report: Annotated[bool, "Write the HTML report."] = True,
     quick: Annotated[bool, "A first answer in half a minute."] = False,
     force: Annotated[bool, "Replace other results in the folder."] = False,
-    as_json: options.Json = False,
 ) -> None:
     """Compare methods on held-out domains.
 
@@ -142,10 +141,8 @@ def evaluate(
         estimators=list(estimator or ()),
         title=title,
     )
-    if as_json:
-        common.print_json({**stored, "files": [str(path) for path in files]})
-    else:
-        print_evaluation(result)
+    common.print_json({**stored, "files": [str(path) for path in files]})
+    print_evaluation(result)
     if report:
         try:
             result.report(folder / REPORT_NAME, title=title)
@@ -156,10 +153,9 @@ def evaluate(
             ) from error
     if stopped := result.facts.get("stopped"):
         stderr().print(f"[yellow]{shown(stopped)}[/yellow]", soft_wrap=True)
-    if not as_json:
-        stdout().print(f"\nresults: {shown(files[0])}", soft_wrap=True)
-        if report:
-            common.print_page(files[1])
+    stdout().print(f"\nresults: {shown(files[0])}", soft_wrap=True)
+    if report:
+        common.print_page(files[1])
     if stopped:
         raise typer.Exit(1)
 
@@ -267,7 +263,6 @@ def compare(
     ] = None,
     out: Annotated[Path | None, "A page to write (.html).", "FILE", "-o"] = None,
     force: options.Force = False,
-    as_json: options.Json = False,
 ) -> None:
     """Compare two evaluations, by method and by domain.
 
@@ -283,9 +278,7 @@ def compare(
     comparison = compare_evaluations(first, second, method)
     if out is not None:
         write_text(out, comparison.page())
-    if as_json:
-        common.print_json({**comparison.to_dict(), "files": [str(out)] if out else []})
-        return
+    common.print_json({**comparison.to_dict(), "files": [str(out)] if out else []}, end=True)
     console = stdout()
     for columns, *rows in comparison.tables():
         cells = (list(map(shown, row)) for row in rows)

@@ -64,7 +64,6 @@ def plan(
     ] = None,
     seed: options.Seed = 0,
     force: options.Force = False,
-    as_json: options.Json = False,
 ) -> None:
     """Write the plan of the first or the second round.
 
@@ -80,7 +79,7 @@ def plan(
     common.check_output(out, force, ".json")
     if files:
         options.refuse_options(
-            context, "source files out force as_json", "the plan that files are merged into decides"
+            context, "source files out force", "the plan that files are merged into decides"
         )
         with working("merging the files of the sites"):
             new_plan = merge(Plan.load(source), files)
@@ -105,7 +104,7 @@ def plan(
             }
             new_plan = Plan.of_table(frame, **settings | arguments | _more_of(more))
     summary = {"plan": new_plan.hash, "merged": new_plan.merged is not None}
-    _write(out, new_plan.words(), new_plan.save, summary if as_json else None)
+    _write(out, new_plan.words(), new_plan.save, summary)
 
 
 def _more_of(path: Path | None) -> dict[str, Any]:
@@ -135,7 +134,6 @@ def _site_command(kind: str, about: str) -> None:
             bool, "Write the file even if rows can be reconstructed from it."
         ] = False,
         force: options.Force = False,
-        as_json: options.Json = False,
     ) -> None:
         from domainwise import federated
         from domainwise.tables.files import read_table
@@ -147,7 +145,7 @@ def _site_command(kind: str, about: str) -> None:
             frame = read_table(data, encoding=encoding)
             file = make(frame, agreed, site=site, accept_disclosure=accept_disclosure)
         summary = {"site": file.site, "plan": file.plan, **file.content, "notes": file.notes}
-        _write(out, file.words(), file.save, summary if as_json else None)
+        _write(out, file.words(), file.save, summary)
 
     federate.command(kind, help=about)(at_site)
 
@@ -164,7 +162,6 @@ def fit(
     plan: PlanFile,
     out: options.ModelOut,
     force: options.Force = False,
-    as_json: options.Json = False,
 ) -> None:
     """Fit a model from the files of the second round.
 
@@ -176,7 +173,7 @@ def fit(
     with working("fitting, and holding out sites"):
         model = federated.fit(federated.Plan.load(plan), files or [])
     info = {**model.info, "schema": model.schema.as_dict()}
-    print_model(stderr() if as_json else stdout(), info, brief=True)
+    print_model(_console(), info, brief=True)
     scores = [f"{site} {error:.4g}" for site, error in info["expected_score"].items()]
     words = [
         f"error on each site when it is held out: {', '.join(scores)}",
@@ -184,19 +181,22 @@ def fit(
         "with which new rows are compared",
         "does not contain: rows, or the moments by class",
     ]
-    _write(out, words, model.save, info if as_json else None)
+    _write(out, words, model.save, info)
     print_model_notes(stderr(), info)
 
 
+def _console() -> Any:
+    """Where a command says what its file contains: also with ``--json``, which has stdout."""
+    return stderr() if common.mode["json"] else stdout()
+
+
 def _write(
-    out: Path, words: Iterable[str], save: Callable[[Path], Any], summary: dict[str, Any] | None
+    out: Path, words: Iterable[str], save: Callable[[Path], Any], summary: dict[str, Any]
 ) -> None:
-    """Say what a file contains, and then write it; JSON has stdout for itself, and comes last."""
-    console = stdout() if summary is None else stderr()
+    """Say what a file contains, and then write it; JSON comes last."""
     for line in words:
-        console.print(shown(line), soft_wrap=True)
+        _console().print(shown(line), soft_wrap=True)
     save(out)
-    if summary is not None:
-        common.print_json({"file": str(out), **summary})
-    console.print()
-    common.print_written(out, console)
+    common.print_json({"file": str(out), **summary})
+    _console().print()
+    common.print_written(out, _console())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Rows of a table that is fitted in one process by default: others take as long to start.
 SMALL_TABLE = 1000
 #: Options that may stand beside ``--from``: others would make another model than the one measured.
-BESIDE_FROM = "data source method estimator check rows out jobs dask force as_json"
+BESIDE_FROM = "data source method estimator check rows out jobs dask force"
 
 
 @options.command
@@ -67,7 +67,6 @@ def fit(
     jobs: options.Jobs = None,
     dask: options.Dask = None,
     force: options.Force = False,
-    as_json: options.Json = False,
 ) -> None:
     """Fit a model to a table and write it to one file.
 
@@ -140,12 +139,10 @@ def fit(
         model.info["check"] = None if checked is None else vars(checked)
         model.save(unfinished)
     info = {**model.info, "schema": model.schema.as_dict()}
-    if as_json:
-        common.print_json({"file": str(out), **info})
-    else:
-        print_model(stdout(), info, brief=True)
-        stdout().print()
-        common.print_written(out)
+    common.print_json({"file": str(out), **info})
+    print_model(stdout(), info, brief=True)
+    stdout().print()
+    common.print_written(out)
     print_model_notes(stderr(), info)
 
 

@@ -17,14 +17,12 @@ SHOWN = 12
 
 
 @options.command
-def info(model: options.Model, *, as_json: options.Json = False) -> None:
+def info(model: options.Model) -> None:
     """Print what a model file contains, without loading the model."""
     from domainwise.model_files.persistence import read_info
 
     header = read_info(model)
-    if as_json:
-        common.print_json({"file": str(model), **header})
-        return
+    common.print_json({"file": str(model), **header}, end=True)
     console = stdout()
     try:
         console.print(f"[bold]{shown(model)}[/bold] ({common.size_of(model)})\n", soft_wrap=True)
@@ -54,7 +52,6 @@ def export(
     *,
     out: Annotated[Path, "ONNX file to write (.onnx).", "FILE", "-o"],
     force: options.Force = False,
-    as_json: options.Json = False,
 ) -> None:
     """Write a model as an ONNX graph, which predicts without Python."""
     common.check_output(out, force, ".onnx")
@@ -67,9 +64,7 @@ def export(
         temporary.write_bytes(onnx_model.SerializeToString())
     graph = onnx_model.graph
     names = {kind: [v.name for v in getattr(graph, kind)] for kind in ("input", "output")}
-    if as_json:
-        common.print_json({"file": str(out), **names})
-        return
+    common.print_json({"file": str(out), **names}, end=True)
     common.print_written(out)
     print_facts(stdout(), [(kind, ", ".join(listed)) for kind, listed in names.items()])
 

@@ -18,6 +18,7 @@ from typing import Annotated, Any, NoReturn, get_args, get_origin
 
 import typer
 
+from domainwise.cli import common
 from domainwise.cli.common import parts_of, shown, stderr
 
 Names = list[str] | None
@@ -48,7 +49,8 @@ Dask = Annotated[
 ]
 ModelOut = Annotated[Path, "Model file to write (.skops).", "FILE", "-o"]
 Force = Annotated[bool, "Overwrite the output file."]
-Json = Annotated[bool, "Print JSON instead of text.", "--json"]
+#: Options of every command.
+EVERYWHERE = {"json": "Print JSON instead of text.", "debug": "Show the traceback of an error."}
 #: What ``--help`` calls the value of an option, by its type.
 _VALUES: dict[Any, str] = {
     int: "N", float: "NUMBER", str: "NAME", list[str]: "NAMES", Path: "PATH"
@@ -98,10 +100,10 @@ class Unfinished(Exception):
 def command(
     function: Callable[..., None], smaller: str = "try --method fastdcmcv or fastdcm"
 ) -> Callable[..., None]:
-    """Make a function a command: declare its options for Typer, add ``--debug``, report errors.
+    """Make a function a command: declare its options for Typer, and report errors.
 
-    An error becomes a message and an exit code: 2 for unusable input, 1 for the rest. ``smaller``
-    is the advice where memory is not enough.
+    ``--json`` and ``--debug`` are added. An error becomes a message and an exit code: 2 for
+    unusable input, 1 for the rest. ``smaller`` is the advice where memory is not enough.
     """
     parameters: list[inspect.Parameter] = []
     groups: dict[str, Any] = {}
@@ -111,15 +113,14 @@ def command(
             parameters += inspect.signature(groups[name], eval_str=True).parameters.values()
         else:
             parameters.append(parameter)
-    shown_traceback = Annotated[bool, "Show the traceback of an error."]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters.append(
-        inspect.Parameter("debug", keyword, default=False, annotation=shown_traceback)
-    )
+    for name, about in EVERYWHERE.items():
+        annotation = Annotated[bool, about]
+        parameters.append(inspect.Parameter(name, keyword, default=False, annotation=annotation))
     parameters = [p.replace(annotation=_declared(p), kind=keyword) for p in parameters]
 
     @wraps(function)
-    def run(debug: bool, **values: Any) -> None:
+    def run(json: bool, debug: bool, **values: Any) -> None:
         def fail(message: str, code: int) -> NoReturn:
             if debug:
                 stderr().print(traceback.format_exc(), markup=False, soft_wrap=True)
@@ -127,6 +128,7 @@ def command(
             stderr().print(shown(message), soft_wrap=True)
             raise typer.Exit(code) from None
 
+        common.mode["json"] = json
         try:
             if not 0 <= (seed := values.get("seed", 0)) < 2**32:
                 raise ValueError(f"--seed must be from 0 to 2**32 - 1, got {seed}")
@@ -185,6 +187,6 @@ def _typed(part: Any) -> str:
 
 def refuse_options(context: typer.Context, accepted: str, reason: str) -> None:
     """Refuse options that were typed, other than those whose parameters are ``accepted``."""
-    for name in sorted(context.params.keys() - {*accepted.split(), "debug"}):
+    for name in sorted(context.params.keys() - {*accepted.split(), *EVERYWHERE}):
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
             raise ValueError(f"leave out --{name.replace('_', '-')}: {reason}")

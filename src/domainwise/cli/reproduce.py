@@ -26,7 +26,6 @@ def reproduce(
     seed: options.Seed = 0,
     timing: Annotated[bool, "Measure time and memory at the end."] = True,
     report: Annotated[bool, "Write the HTML report."] = True,
-    as_json: options.Json = False,
 ) -> None:
     """Run the paper's experiments and compare with its tables.
 
@@ -76,7 +75,7 @@ def reproduce(
             " the same command continues from there"
         )
         raise typer.Exit(1) from None
-    _publish(store.folder, html=report, as_json=as_json)
+    _publish(store.folder, html=report)
     for row in failed:
         where = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
         stderr().print(f"[red]failed[/red]: {shown(where)} {row['method']}: {shown(row['error'])}")
@@ -85,11 +84,7 @@ def reproduce(
 
 
 @options.command
-def report(
-    folder: Annotated[Path, "A results folder of evaluate or reproduce."],
-    *,
-    as_json: options.Json = False,
-) -> None:
+def report(folder: Annotated[Path, "A results folder of evaluate or reproduce."]) -> None:
     """Write the tables and the HTML report of a results folder again."""
     common.require("report")
     if not folder.is_dir():
@@ -97,43 +92,36 @@ def report(
     from domainwise.evaluation.folder import RESULT_NAME, read_evaluation
 
     if not (folder / RESULT_NAME).exists():
-        _publish(folder, html=True, as_json=as_json)
+        _publish(folder, html=True)
         return
     result, stored = read_evaluation(folder)
     page = result.report(folder / REPORT_NAME, title=stored.get("title"))
-    if as_json:
-        common.print_json({**stored, "files": [str(page)]})
-        return
+    common.print_json({**stored, "files": [str(page)]}, end=True)
     print_evaluation(result)
     stdout().print()
     common.print_page(page)
 
 
-def _publish(folder: Path, *, html: bool, as_json: bool) -> None:
+def _publish(folder: Path, *, html: bool) -> None:
     """Write the tables and the report of reproduce; print the tables."""
     from domainwise.paper.report import publish
 
     published = publish(folder, html=html)
-    if as_json:
-        common.print_json(published.as_json())
-    else:
-        published.print(stdout())
+    common.print_json(published.as_json())
+    published.print(stdout())
 
 
 @options.command
-def datasets(*, as_json: options.Json = False) -> None:
+def datasets() -> None:
     """List the data sets and whether they are on this machine."""
     from domainwise.datasets import list_datasets
 
     entries = list_datasets()
-    if as_json:
-        common.print_json(
-            [
-                {**vars(info), "path": info.path and str(info.path), "present": info.present}
-                for info in entries
-            ]
-        )
-        return
+    answer = [
+        {**vars(info), "path": info.path and str(info.path), "present": info.present}
+        for info in entries
+    ]
+    common.print_json(answer, end=True)
     columns = ("name", "rows", "domains", "features", "classes", "here", "description")
     rows = [
         (

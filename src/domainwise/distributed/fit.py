@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from joblib import parallel_config
 
+from domainwise.checks import needs_extra
 from domainwise.estimators.projection import Projection
 from domainwise.ridge.base import InvariantRidge
 
@@ -77,13 +78,9 @@ def fit_parquet(
     ...     FastDCM(n_landmarks=300), "measurements/", target="y", domain="site"
     ... )  # doctest: +SKIP
     """
-    try:
+    with needs_extra("fit_parquet", "dask,data"):
         for package in ("dask", "distributed", "pandas", "pyarrow"):
             import_module(package)
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f'fit_parquet needs {error.name}: pip install "domainwise[dask,data]"'
-        ) from None
     if not isinstance(estimator, Projection | InvariantRidge):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}, but fit_parquet fits exact and fast "

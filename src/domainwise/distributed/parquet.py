@@ -56,25 +56,33 @@ class Footer:
     files: Any
     path: str
     content: Any
+    schema: Any
     keys: dict[str, str | None]
 
 
 def known_rows(
-    path: Any, wanted: list[str], features: list[str] | None
+    path: Any, labels: list[str], features: list[str] | None
 ) -> tuple[Any, KnownPartitions]:
     """Return columns of a Parquet file or a folder of them as a Dask frame, and its partitions.
 
-    A path may be a pattern, on anything fsspec can open. ``wanted`` are columns of labels; without
-    ``features`` all others are features.
+    A path may be a pattern, on anything fsspec can open. Without ``features``, all columns but the
+    ``labels`` are features.
     """
     footers = read_footers(path)
-    schema = footers[0].content.schema.to_arrow_schema()
+    schema = footers[0].schema
     if features is None:
-        apart = {*wanted, *index_columns(schema)}
-        features = [name for name in schema.names if name not in apart]
-    columns = [*features, *(name for name in wanted if name not in features)]
-    pieces = cut_pieces(footers, columns, max_rows=PARTITION_BYTES // (8 * len(columns)))
-    _check_same_kind(footers, features)
+        others = {*labels, *index_columns(schema)}
+        features = [name for name in schema.names if name not in others]
+    columns = [*features, *(name for name in labels if name not in features)]
+    pieces = cut_pieces(footers, columns)
+    numeric = [f.name for f in schema if f.name in features and _is_number(f.type)]
+    for footer in footers[1:]:
+        for name in numeric:
+            if not _is_number(kind := footer.schema.field(name).type):
+                raise ValueError(
+                    f"{footer.path}: features must be numeric, but {name!r} has type {kind}, "
+                    f"other than in {footers[0].path}"
+                )
     meta = arrow_frame(schema.empty_table(), columns, footers[0].keys)
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
     lengths = tuple(piece.n_rows for piece in pieces)
@@ -82,60 +90,60 @@ def known_rows(
     return frame, KnownPartitions(lengths, tuple(piece.source for piece in pieces), unread)
 
 
-def parquet_files(path: Any) -> tuple[Any, str, list[str]]:
-    """Return the file system, the folder and the sorted files that a path stands for."""
-    if Path(path).exists():  # also if its name looks like a pattern
+def _is_number(kind: Any) -> bool:
+    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
+    return any(test(kind) for test in tests)
+
+
+def read_footers(path: Any) -> list[Footer]:
+    """Read the footers of the files that a path stands for, where most damage shows."""
+    if local := Path(path).exists():  # also if its name looks like a pattern
         files, paths = fsspec.filesystem("file"), [Path(path).absolute().as_posix()]
     else:
         files, _, paths = fsspec.get_fs_token_paths(str(path))
     root = paths[0] if paths else str(path)
-    if any(mark in str(path) for mark in "*?[") and not Path(path).exists():
+    if not local and any(mark in str(path) for mark in "*?["):
         fixed = re.split(r"[*?\[]", files._strip_protocol(str(path)))[0]
         root = fixed.rpartition("/")[0]  # folders beyond it may name columns
     if len(paths) == 1 and files.isdir(root):
         paths = [p for p in files.find(root) if is_data_file(p)]
     if not paths:
         raise FileNotFoundError(f"there are no Parquet files in {path}: check the path")
-    return files, root, sorted(paths)
-
-
-def read_footers(path: Any) -> list[Footer]:
-    """Read the footers of all files, where most damage shows."""
-    files, root, paths = parquet_files(path)
 
     def footer(p: str) -> Footer:
         try:
             with files.open(p) as file:
-                return Footer(files, p, pq.read_metadata(file), folder_keys(p, root))
+                content = pq.read_metadata(file)
+            return Footer(files, p, content, content.schema.to_arrow_schema(), folder_keys(p, root))
         except FileNotFoundError:
             raise
         except Exception as error:
             raise OSError(f"cannot read {p}: {type(error).__name__}: {error}") from error
 
     with ThreadPoolExecutor(FOOTER_THREADS) as pool:
-        return list(pool.map(footer, paths))
+        return list(pool.map(footer, sorted(paths)))
 
 
-def cut_pieces(footers: list[Footer], columns: list[str], max_rows: int) -> list[Piece]:
+def cut_pieces(
+    footers: list[Footer], columns: list[str], max_rows: int | None = None
+) -> list[Piece]:
     """Cut files that have these columns into neighbouring row groups of up to ``max_rows`` rows.
 
-    A row group is never cut, however long it is.
+    None is as many as ``PARTITION_BYTES`` hold. A row group is never cut, however long it is.
     """
     pieces: list[Piece] = []
+    max_rows = max_rows or PARTITION_BYTES // (8 * len(columns))
     for footer in footers:
-        present = {*footer.content.schema.to_arrow_schema().names, *footer.keys}
-        missing = [name for name in columns if name not in present]
-        if missing:
+        present = {*footer.schema.names, *footer.keys}
+        if missing := [name for name in columns if name not in present]:
             listed = ", ".join(sorted(present))
             raise ValueError(f"{footer.path} has no column {missing[0]!r}; it has {listed}")
-        start = len(pieces)
+        start, groups = len(pieces), tuple[int, ...]()
         for g in range(footer.content.num_row_groups):
-            n = footer.content.row_group(g).num_rows
+            n, groups = footer.content.row_group(g).num_rows, (g,)
             if n and len(pieces) > start and pieces[-1].n_rows + n <= max_rows:
-                before = pieces.pop()
-                groups, n = (*before.groups, g), before.n_rows + n
-            else:
-                groups = (g,)
+                last = pieces.pop()
+                n, groups = last.n_rows + n, (*last.groups, g)
             if n:
                 pieces.append(Piece(footer.files, footer.path, groups, n, footer.keys))
     if not pieces:
@@ -156,21 +164,3 @@ def read_piece(piece: Piece, columns: list[str]) -> Any:
     except Exception as error:  # whatever a damaged file makes the reader raise
         raise OSError(f"cannot read {piece.source}: {type(error).__name__}: {error}") from error
     return arrow_frame(table, columns, piece.keys)
-
-
-def _check_same_kind(footers: list[Footer], features: list[str]) -> None:
-    """Refuse a feature that is numeric in the first file and something else in a later one."""
-    first, *later = [footer.content.schema.to_arrow_schema() for footer in footers]
-    numbers = [field.name for field in first if field.name in features and _is_number(field.type)]
-    for footer, schema in zip(footers[1:], later, strict=True):
-        for name in numbers:
-            kind = schema.field(name).type
-            if not _is_number(kind):
-                raise ValueError(
-                    f"{footer.path}: features must be numeric, but {name!r} has type {kind}"
-                )
-
-
-def _is_number(kind: Any) -> bool:
-    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
-    return any(test(kind) for test in tests)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, isqrt
 from typing import Any
@@ -42,7 +42,9 @@ ENOUGH_COLUMNS = 100
 #: Share of the rows of all sites that can be sent with the columns of a plan. Where this allows
 #: fewer than ``FEW_COLUMNS``, the second share counts.
 SENT, FEW_COLUMNS, SENT_BY_FEW = 0.95, 8, 0.8
-LEAST_COLUMNS = 4
+LEAST_COLUMNS, MOST_AUTO = 4, 500
+#: Points at which domains are compared with new rows, at most.
+WATCH_POINTS = 30
 ADVICE = (
     "Send more rows, or ask for a plan with fewer n_features, kernels or gammas. If you may "
     "disclose these rows, pass accept_disclosure=True (--accept-disclosure)"
@@ -120,50 +122,56 @@ class Request:
         return max(rows)
 
 
-def rows_to_send(request: Request, counts: Sequence[Array], first: Sequence[int]) -> int:
-    """Rows of all sites that may be in their files, from counts by class of each."""
-    sizes = [int(by_class[by_class >= request.class_rows()].sum()) for by_class in counts]
-    return sum(n for n, k in zip(sizes, first, strict=True) if n >= request.site_rows(k))
+def choose_sizes(
+    plan: Plan, counts: Sequence[Array], first: Sequence[int], n_maps: int, n_targets: int
+) -> tuple[int, int, bool]:
+    """Columns of a map, maps, and whether second moments are by class, as suits the sites.
 
-
-def choose_columns(
-    request: Callable[[int, int], Request],
-    n_maps: Sequence[int],
-    counts: Sequence[Array],
-    first: Sequence[int],
-    most: int,
-) -> tuple[int, int]:
-    """Number of columns and of maps that suit the sites, from counts by class of each.
-
-    ``request`` takes numbers of columns and maps; ``n_maps`` are the possible numbers, largest
-    first, and ``first`` how many numbers about each site there are in the first round. A map more
-    may cost columns only beyond ``ENOUGH_COLUMNS``.
+    Of each site, ``counts`` are by class, and ``first`` is how many numbers about it there are in
+    the first round. The plan has ``n_maps`` maps at most, and ``n_targets`` columns of a continuous
+    target. A map more may cost columns only beyond ``ENOUGH_COLUMNS``.
     """
-    rows = sum(int(by_class.sum()) for by_class in counts)
 
-    def largest(k: int, share: float, most: int) -> int:
-        """Columns of k maps with which this share of all rows may be sent."""
+    def request(columns: int, n_maps: int, by_class: bool = False) -> Request:
+        points = min(WATCH_POINTS, columns)
+        return Request.of_plan(plan, n_maps, columns + n_targets, by_class, points)
 
-        def too_many(columns: int) -> bool:
-            return rows_to_send(request(columns, k), counts, first) < share * rows
+    def rows_sent(request: Request) -> int:
+        sizes = [int(by_class[by_class >= request.class_rows()].sum()) for by_class in counts]
+        return sum(n for n, k in zip(sizes, first, strict=True) if n >= request.site_rows(k))
 
-        return bisect_left(range(1, most + 1), True, key=too_many)
+    def most_columns(n_maps: int, share: float, most: int) -> int:
+        needed = share * sum(int(by_class.sum()) for by_class in counts)
+        return bisect_left(
+            range(1, most + 1), True, key=lambda m: rows_sent(request(m, n_maps)) < needed
+        )
 
-    few_columns = min(FEW_COLUMNS, most)
-    possible = {
-        k: max(largest(k, SENT, most), largest(k, SENT_BY_FEW, few_columns)) for k in n_maps
-    }
-    least = max(LEAST_COLUMNS, min(ENOUGH_COLUMNS, max(possible.values())))
-    for k, columns in possible.items():
-        if columns >= least:
-            return columns, k
-    fewest = request(LEAST_COLUMNS, min(n_maps))
-    raise PlanError(
-        "the sites have too few rows for a second round: what they would send could be traced to "
-        f"single rows. A map of {LEAST_COLUMNS} columns needs {fewest.class_rows()} rows of each "
-        f"class and {fewest.site_rows(max(first))} rows at each site. Use sites with more rows, or "
-        "set n_features: sites then have to pass accept_disclosure=True"
-    )
+    by_class = plan.second_moments == "classes"
+    if plan.n_features == "auto":
+        # The first kernel comes first, and its widest width: few columns suit a smooth kernel.
+        fewer = [3, 1] if isinstance(plan.gammas, str) else []
+        possible = {
+            k: max(most_columns(k, SENT, MOST_AUTO), most_columns(k, SENT_BY_FEW, FEW_COLUMNS))
+            for k in [n_maps, *(k for k in fewer if k < n_maps)]
+        }
+        least = max(LEAST_COLUMNS, min(ENOUGH_COLUMNS, max(possible.values())))
+        enough = [k for k, columns in possible.items() if columns >= least]
+        if not enough:
+            fewest = request(LEAST_COLUMNS, min(possible))
+            raise PlanError(
+                "the sites have too few rows for a second round: what they would send could be "
+                f"traced to single rows. A map of {LEAST_COLUMNS} columns needs "
+                f"{fewest.class_rows()} rows of each class and {fewest.site_rows(max(first))} rows "
+                "at each site. Use sites with more rows, or set n_features: sites then have to "
+                "pass accept_disclosure=True"
+            )
+        columns, n_maps = possible[enough[0]], enough[0]
+    else:
+        columns = int(plan.n_features)
+    if plan.second_moments == "auto":
+        rows = [rows_sent(request(columns, n_maps, option)) for option in (False, True)]
+        by_class = rows[0] == rows[1] > 0
+    return columns, n_maps, by_class
 
 
 def grouped(rows: SiteRows, request: Request, first: int, accept: bool) -> SiteRows:

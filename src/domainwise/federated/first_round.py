@@ -19,7 +19,7 @@ from scipy.spatial.distance import pdist
 from domainwise.arrays import Array, Frame
 from domainwise.ensemble.moments import Moments
 from domainwise.federated import disclosure
-from domainwise.federated.disclosure import DisclosureError, Request, SiteRows, site_rows
+from domainwise.federated.disclosure import DisclosureError, SiteRows, choose_sizes, site_rows
 from domainwise.federated.files import (
     MOST_ROWS,
     SiteFile,
@@ -59,8 +59,6 @@ MOST_APART = 1e6
 TAIL = 0.5
 #: Landmarks that others explain up to this are left out: machines round them differently.
 INDEPENDENT = 1e-6
-#: Points at which domains are compared with new rows, and columns of a map, at most.
-WATCH_POINTS, MOST_AUTO = 30, 500
 QUANTILES = 200  #: of a continuous target, as landmarks
 
 
@@ -311,7 +309,8 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
         target = None if plan.method == RIDGE else _target(total.sketches[-1])
     n_targets = (plan.classes is None) + (0 if target is None else len(target["points"]))
     maps = _maps(plan, sites)
-    columns, n_maps, by_class = _sizes(plan, sites, len(maps), n_targets)
+    counts, first = [np.array(f.content["classes"]) for f in sites], [n_numbers(f) for f in sites]
+    columns, n_maps, by_class = choose_sizes(plan, counts, first, len(maps), n_targets)
     merged: dict[str, Any] = {
         "sites": {file.site: file.content["checksum"] for file in sites},
         "learnt": asdict(learnt),
@@ -320,7 +319,7 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
         "target_range": target_range,
         "columns": columns,
         "by_class": by_class,
-        "watch": _watch(plan, by_site, total, learnt, min(WATCH_POINTS, columns)),
+        "watch": _watch(plan, by_site, total, learnt, min(disclosure.WATCH_POINTS, columns)),
     }
     if plan.feature_map != "fourier":
         centres = replace(plan, merged=plain(merged)).prepared_centres
@@ -347,30 +346,6 @@ def _maps(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
         if kernel in plan.kernels:
             maps += [{"kernel": kernel, "gamma": float(gamma)} for gamma in gammas]
     return maps
-
-
-def _sizes(plan: Plan, sites: list[SiteFile], n_maps: int, n_targets: int) -> tuple[int, int, bool]:
-    """Columns of a map, maps, and whether second moments are by class, from the sites' counts."""
-    counts = [np.array(file.content["classes"]) for file in sites]
-    first = [n_numbers(file) for file in sites]
-
-    def request(columns: int, n_maps: int, by_class: bool = False) -> Request:
-        points = min(WATCH_POINTS, columns)
-        return Request.of_plan(plan, n_maps, columns + n_targets, by_class, points)
-
-    if plan.n_features == "auto":
-        # The first kernel comes first, and its widest width: few columns suit a smooth kernel.
-        fewer = [3, 1] if isinstance(plan.gammas, str) else []
-        possible = [n_maps, *(k for k in fewer if k < n_maps)]
-        columns, n_maps = disclosure.choose_columns(request, possible, counts, first, MOST_AUTO)
-    else:
-        columns = int(plan.n_features)
-    by_class = plan.second_moments == "classes"
-    if plan.second_moments == "auto":
-        requests = [request(columns, n_maps, option) for option in (False, True)]
-        rows = [disclosure.rows_to_send(r, counts, first) for r in requests]
-        by_class = rows[0] == rows[1] > 0
-    return columns, n_maps, by_class
 
 
 def _target(sketch: Sketch) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class Plan:
             check_arguments("Plan", _CONSTRAINTS, **{n: getattr(self, n) for n in _CONSTRAINTS})
             candidates(self.method, self.candidates, self.classes is not None, 1000)
         except (TypeError, ValueError) as error:
-            raise PlanError(f"the plan cannot be used: {error}") from None
+            raise PlanError(str(error)) from None
         if self.class_weight and self.classes is None:
             raise PlanError("class_weight is for classes, but the target is continuous: omit it")
         if (self.feature_map == "fourier") != (self.centres is None):
@@ -245,13 +245,11 @@ class Plan:
             if plan.hash != digest:
                 raise PlanError("its hash does not match: it was changed after it was written")
             plan.check_values()
-        except PlanError as error:
-            raise PlanError(
-                f"{path} cannot be used: {error}. Ask the coordinator for the plan again"
-            ) from None
         except Exception as error:
+            invalid = isinstance(error, PlanError)
+            reason = str(error) if invalid else f"it is damaged, or not a plan: {error!r}"
             raise PlanError(
-                f"{path} is damaged, or not a plan: {error!r}. Ask the coordinator for it again"
+                f"{path} cannot be used: {reason}. Ask the coordinator for the plan again"
             ) from error
         return plan
 

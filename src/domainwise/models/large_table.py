@@ -138,15 +138,13 @@ class LargeTable:
     ) -> LargeTable:
         """Sample a table; see :func:`~domainwise.tables.schema.load_table` for the arguments."""
         footers: list[parquet.Footer] = parquet.read_footers(path)
-        schema = footers[0].content.schema.to_arrow_schema()
+        schema = footers[0].schema
         names = [n for n in schema.names if n not in index_columns(schema)] + [*footers[0].keys]
         roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
         features, drop = split_names(features, names), split_names(drop, names)
         chosen = choose_features(names, features=features, drop=drop, **roles)
         columns = [*chosen, target, domain]
-        pieces = parquet.cut_pieces(
-            footers, columns, max_rows=parquet.PARTITION_BYTES // (8 * len(columns))
-        )
+        pieces = parquet.cut_pieces(footers, columns)
         sampled = np.unique(np.linspace(0, len(pieces) - 1, LOOK_PIECES).astype(int))
         frames = []
         for i in sampled:
