@@ -1,8 +1,8 @@
-"""Sites that keep their rows: one model fitted from the sums of each.
+"""Federated fits: one model from several sites that keep their rows.
 
-The coordinator makes a :class:`Plan`. From it every site computes :func:`statistics`, which
-:func:`merge` turns into the plan of the second round, and then :func:`moments`, from which
-:func:`fit` makes a model. Nothing but these files leaves a site.
+The coordinator makes a :class:`Plan`. Every site computes :func:`statistics`, which :func:`merge`
+combines into the plan of the second round. With that plan every site computes :func:`moments`, and
+:func:`fit` fits a model from them. Nothing but these files leaves a site.
 """
 
 from domainwise.federated.disclosure import DisclosureError

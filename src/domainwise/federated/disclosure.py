@@ -57,7 +57,7 @@ class DisclosureError(ValueError):
 
 @dataclass(frozen=True)
 class Request:
-    """How many numbers a plan asks of a site in the second round."""
+    """How many numbers a plan requests from a site in the second round."""
 
     n_columns: int  #: of the table, without target and domain
     n_classes: int  #: 1 for a continuous target
@@ -68,7 +68,7 @@ class Request:
 
     @classmethod
     def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_points: int) -> Request:
-        """What a plan asks for with so many maps, columns, and landmarks of domains."""
+        """The request of a plan with this many maps, columns, and landmarks of domains."""
         schema = plan.schema
         n_watch = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_points
         n_classes = len(plan.classes or "-")
@@ -76,7 +76,7 @@ class Request:
 
     @classmethod
     def of_merged(cls, plan: Plan) -> Request:
-        """What a merged plan asks for."""
+        """The request of a merged plan."""
         width, n_points = max(map(plan.width, plan.maps)), len(plan.part("watch")["landmarks"])
         return cls.of_plan(plan, len(plan.maps), width, plan.part("by_class"), n_points)
 
@@ -125,11 +125,11 @@ class Request:
 def choose_sizes(
     plan: Plan, counts: Sequence[Array], first: Sequence[int], n_maps: int, n_targets: int
 ) -> tuple[int, int, bool]:
-    """Columns of a map, maps, and whether second moments are by class, as suits the sites.
+    """Choose the columns of a map, the number of maps, and whether second moments are by class.
 
-    Of each site, ``counts`` are by class, and ``first`` is how many numbers about it there are in
-    the first round. The plan has ``n_maps`` maps at most, and ``n_targets`` columns of a continuous
-    target. A map more may cost columns only beyond ``ENOUGH_COLUMNS``.
+    For each site, ``counts`` has its rows by class, and ``first`` the number of numbers about it in
+    the first round. The plan has at most ``n_maps`` maps, and ``n_targets`` columns of a continuous
+    target. Another map may reduce the columns only as long as ``ENOUGH_COLUMNS`` remain.
     """
 
     def request(columns: int, n_maps: int, by_class: bool = False) -> Request:
@@ -174,10 +174,10 @@ def choose_sizes(
     return columns, n_maps, by_class
 
 
-def grouped(rows: SiteRows, request: Request, first: int, accept: bool) -> SiteRows:
-    """Rows that may be sent: domains that are too small are merged, such classes are left out.
+def select_rows(rows: SiteRows, request: Request, first: int, accept: bool) -> SiteRows:
+    """Select the rows that may be sent, and merge domains that are too small.
 
-    Raises :class:`DisclosureError` where no rows are left, or these are too few together.
+    Classes that are too small are left out. Raises :class:`DisclosureError` if too few rows remain.
     ``first`` is how many numbers about the site there are in the first round.
     """
     counts = np.zeros((request.n_classes, len(rows.names)), dtype=np.int64)
@@ -227,7 +227,7 @@ def grouped(rows: SiteRows, request: Request, first: int, accept: bool) -> SiteR
 
 
 def _groups_of_domains(counts: Array, request: Request, first: int) -> list[list[int]]:
-    """Domains by themselves where they and the others are large enough; the others come last."""
+    """One group for each domain that is large enough, and a last one for all others."""
     sizes = counts.sum(axis=0)
     large = (counts >= request.cell_rows()).all(axis=0) & (sizes >= request.domain_rows())
     named = sorted(np.flatnonzero(large).tolist(), key=lambda d: (-sizes[d], d))[:MOST_SOURCES]
@@ -280,14 +280,14 @@ class SiteRows:
         return hashlib.sha256(np.sort(rows).tobytes()).hexdigest()[:4]
 
 
-def masked(counts: Any, n: Any, least: int) -> Any:
-    """Counts out of n; fewer than ``least`` become 0, and all but fewer than ``least`` become n."""
+def hide_small_counts(counts: Any, n: Any, least: int) -> Any:
+    """Hide small counts out of n: below ``least`` they become 0, above ``n - least`` n."""
     counts = np.where(np.asarray(counts) < least, 0, counts)
     return np.where(np.asarray(n) - counts < least, n, counts)
 
 
 def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
-    """Check a table, and leave out rows and values that nothing may be sent of."""
+    """Check a table, and leave out rows and values about which nothing may be sent."""
     schema, least = plan.schema, plan.smallest_cell
     frame = named_frame(frame)
     require_columns([*schema.features, schema.target], list(frame.columns), "the table")

@@ -165,10 +165,10 @@ def _array(content: bytes, name: str) -> Array:
     return array
 
 
-def gathered(
+def load_files(
     plan: Plan, files: SiteFiles, kind: str, check: Callable[[Plan, SiteFile], None]
 ) -> list[SiteFile]:
-    """Files of one round of a plan, or paths of such, checked and in the order of their sites."""
+    """Read and check the files of one round of a plan; they are sorted by site."""
     if not isinstance(plan, Plan):
         raise TypeError(f"plan must be a Plan, got {type(plan).__name__}")
     if not isinstance(files, (str, Path, SiteFile, Iterable)):
@@ -212,9 +212,9 @@ def gathered(
 def check_arrays(
     file: SiteFile, shapes: dict[str, tuple[int, ...]], counts: str, most: int
 ) -> None:
-    """Refuse arrays of other names, shapes or types than float64.
+    """Refuse arrays of other names or shapes, or that are not float64.
 
-    The array named by ``counts`` has integers from 0 to ``most``.
+    The array named by ``counts`` must have integers from 0 to ``most``.
     """
     if unexpected := sorted(set(file.arrays) ^ set(shapes)):
         raise ValueError(f"the array {unexpected[0]!r} is missing or unexpected")

@@ -27,7 +27,7 @@ from domainwise.federated.files import (
     SiteFiles,
     check_arrays,
     default_output,
-    gathered,
+    load_files,
 )
 from domainwise.federated.plan import RIDGE, TEXTS, Plan, PlanError, plain
 from domainwise.gram.nystrom import LabelMap
@@ -65,12 +65,12 @@ QUANTILES = 200  #: of a continuous target, as landmarks
 def statistics(
     frame: Frame, plan: Plan, *, site: str | None = None, accept_disclosure: bool = False
 ) -> SiteFile:
-    """Make a site's file of the first round: what preprocessing and widths of kernels need.
+    """Compute a site's file of the first round, for preprocessing and widths of kernels.
 
-    Of each column of numbers the count, mean, squared deviations and means of blocks of
-    neighbouring values, each of twice ``smallest_cell`` rows or more; of each column of text the
+    It contains, for each numeric column, the count, mean, squared deviations and means of blocks of
+    neighbouring values, each of twice ``smallest_cell`` rows or more; for each text column, the
     counts of categories with ``smallest_cell`` rows or more; counts of classes; and a few quantiles
-    of distances between rows, to two digits. Nothing is sent about domains.
+    of distances between rows, to two digits. It contains nothing about domains.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
     blocks = [_block_means(column[~np.isnan(column)], least) for column in numbers.T]
     moments = Moments.of_rows(numbers, np.zeros(n, dtype=np.int64), 1)
     # Of a column with a few gaps, how many these are is not sent: it counts as complete.
-    counts = disclosure.masked(moments.count[0], n, least)
+    counts = disclosure.hide_small_counts(moments.count[0], n, least)
     squares = moments.squares[0] * np.where(counts > 0, counts / np.maximum(moments.count[0], 1), 0)
     categories, notes = [], [*rows.notes]
     for name in schema.categorical:
@@ -179,7 +179,7 @@ def _block_means(values: Array, least: int) -> Array:
 
 @default_output
 def _distances(X: Any, schema: Any) -> Array:
-    """Quantiles of distances between some rows, in the site's own scale, which is like all's."""
+    """Quantiles of distances between a sample of rows, which are scaled by the site itself."""
     sample = X.iloc[np.linspace(0, len(X) - 1, min(len(X), DISTANCE_ROWS)).astype(int)]
     Z, quantiles = make_preprocessor(schema).fit_transform(sample), []
     for metric in METRICS.values():
@@ -240,7 +240,7 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
 
 
 def check_units(plan: Plan, sites: list[SiteFile]) -> None:
-    """Refuse a site whose values are far beyond those of all others: these would seem equal."""
+    """Refuse a site whose values are so large that those of all others would seem equal."""
     names = [*plan.schema.numbers, *([plan.schema.target] if plan.classes is None else [])]
     counts, means, squares = np.array([file.arrays["numbers"] for file in sites]).swapaxes(0, 1)
     size = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
@@ -266,8 +266,8 @@ def sketches(file: SiteFile) -> list[Sketch]:
 def merge(plan: Plan, files: SiteFiles) -> Plan:
     """Merge the statistics of sites into the plan of the second round.
 
-    How many columns and maps there are follows from the counts of the sites, unless the plan says
-    it: as many as may be sent for most of their rows (see :mod:`domainwise.federated.disclosure`).
+    Unless the plan sets the numbers of columns and maps, there are as many as may be sent for most
+    rows of the sites (see :mod:`domainwise.federated.disclosure`).
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     """
     if plan.merged is not None:
         raise PlanError("this plan was merged before: merge into the plan of the first round")
-    sites = gathered(plan, files, "statistics", check_statistics)
+    sites = load_files(plan, files, "statistics", check_statistics)
     check_units(plan, sites)
     by_site = [sketches(file) for file in sites]
     total = Statistics(
@@ -331,7 +331,7 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
 
 
 def _maps(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
-    """Kernels and their gammas: the plan's, or by the median of distances inside of sites."""
+    """Kernels and gammas: those of the plan, or by the median of distances within sites."""
     rows = np.repeat([float(file.content["rows"]) for file in sites], len(SHARES))
     maps: list[dict[str, Any]] = []
     for place, kernel in enumerate(METRICS):
@@ -367,7 +367,7 @@ def _target(sketch: Sketch) -> dict[str, Any]:
 def _watch(
     plan: Plan, by_site: list[list[Sketch]], total: Statistics, learnt: Learnt, n_points: int
 ) -> dict[str, Any]:
-    """Ranges of sources, and landmarks whose columns are drawn from blocks one by one."""
+    """Ranges of sources, and landmarks, each column of which is drawn from blocks."""
     p, rng = len(learnt.mean), np.random.RandomState(plan.seed)
     scale = np.sqrt(np.where(learnt.variance > 0, learnt.variance, 1.0))
     ends, points = np.full((2, p), np.nan), np.zeros((n_points if p else 0, p))

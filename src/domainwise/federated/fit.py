@@ -1,4 +1,4 @@
-"""From moments of sites to a model that is chosen by holding out sites."""
+"""The fit: a model from the moments of sites, chosen by holding out sites."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from sklearn.pipeline import Pipeline
 from domainwise.arrays import Array
 from domainwise.checks.inputs import label_array
 from domainwise.evaluation.compare import compare_with_constant
-from domainwise.federated.files import SiteFile, SiteFileError, SiteFiles, default_output, gathered
+from domainwise.federated.files import (
+    SiteFile,
+    SiteFileError,
+    SiteFiles,
+    default_output,
+    load_files,
+)
 from domainwise.federated.plan import RIDGE, Plan, build, candidates
-from domainwise.federated.second_round import check_moments, unpacked
+from domainwise.federated.second_round import check_moments, unpack_sums
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import Cells, CellSums, cells_by_split, joined_cells, merged_cells
 from domainwise.models.registry import ClassMeans, Setting, find_method
@@ -47,10 +53,10 @@ Candidate = dict[str, Any]  #: arguments of a model
 def fit(plan: Plan, files: SiteFiles) -> TableModel:
     """Fit a model from the moments of sites, chosen by holding out each site.
 
-    Each candidate is the model that all rows in the files would give in one place with the same
-    plan. ``predict``, ``info`` and :func:`~domainwise.check_shift` take it as any other. A site can
-    come later, with the plan unchanged; a site whose file is left out affects the model only
-    through the plan.
+    Each candidate equals a model that is fitted to all rows in one place with the same plan.
+    ``predict``, ``info`` and :func:`~domainwise.check_shift` work with it as with any other. A site
+    can join later with the same plan; a site whose file is left out affects the model only through
+    the plan.
 
     Parameters
     ----------
@@ -66,7 +72,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
         without it: the root mean squared error, or the squared error of class indicators (0 or 1),
         in which classes count the same. It is also in ``model.info``, beside that of a constant.
     """
-    sites = gathered(plan, files, "moments", check_moments)
+    sites = load_files(plan, files, "moments", check_moments)
     if len(sites) < 2:
         raise SiteFileError(
             f"there is one site only, {sites[0].site!r}, but sites are held out one by one: add "
@@ -157,12 +163,12 @@ class _Search:
         self.map: Candidate = {"feature_map": kind, "n_landmarks": plan.part("columns")}
 
     def cells(self, i: int) -> Cells:
-        """Of one map, by place of the site and code of the class."""
+        """Sums of one map, by the index of the site and the code of the class."""
         classes = self.plan.classes
         return {
             (s, None if classes is None else c): cell
             for s, file in enumerate(self.sites)
-            for c, cell in enumerate(unpacked(file, i, classes))
+            for c, cell in enumerate(unpack_sums(file, i, classes))
             if cell.n_samples
         }
 
@@ -174,7 +180,7 @@ class _Search:
         return Columns(m, 0, dict(enumerate(class_codes(len(self.plan.classes)))))
 
     def errors(self, scores: Array) -> dict[str, float]:
-        """Errors by site of scores, minus squared errors of targets, where there is one."""
+        """Errors by site, where they are defined; scores are negative squared errors."""
         # Codes of classes are twice as far apart as indicators.
         errors = np.sqrt(-scores) if self.plan.classes is None else -scores / 4.0
         return {f.site: float(e) for f, e in zip(self.sites, errors, strict=True) if np.isfinite(e)}
@@ -232,7 +238,7 @@ class _Search:
         return model, points, table[best], points[best]
 
     def _scores(self, nystrom: NystromMap, cells: Cells, points: list[Candidate]) -> Array:
-        """Scores of the candidates of a map on each site, NaN where there are none."""
+        """Scores of the candidates of a map on each site; NaN where they are not defined."""
         columns = self.columns(nystrom)
         score, scores = error_score(columns), np.full((len(points), len(self.sites)), np.nan)
         for s, (train, test) in enumerate(cells_by_split(cells, self.splits)):

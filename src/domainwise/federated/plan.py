@@ -1,4 +1,4 @@
-"""The plan of sites that keep their rows: all that they have to agree on, in one JSON file."""
+"""The plan of a federated fit: all that sites have to agree on, in one JSON file."""
 
 from __future__ import annotations
 
@@ -73,16 +73,16 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 
 
 class PlanError(ValueError):
-    """A plan cannot be used; the message says why."""
+    """A plan cannot be used; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """What sites that keep their rows have to agree on.
 
-    :meth:`of_table` makes one of the columns of a table; of its rows it keeps nothing but the names
-    of classes and, of dates, the latest day. :func:`~domainwise.federated.merge` adds what follows
-    from the first round: preprocessing, columns and widths of kernels, and which centres serve.
+    :meth:`of_table` makes a plan from the columns of a table. From its rows it takes only the names
+    of classes and, for dates, the latest day. :func:`~domainwise.federated.merge` adds what follows
+    from the first round: preprocessing, columns and widths of kernels, and which centres are used.
 
     Parameters
     ----------
@@ -95,12 +95,12 @@ class Plan:
     gammas : "auto" or tuple of float, default="auto"
         Widths to choose from; "auto" takes 0.3, 1 and 3 times the median rule.
     feature_map : {"fourier", "centres"}, default="fourier"
-        Random Fourier features of the seed, or landmarks at ``centres``: nobody's rows.
+        Random Fourier features of the seed, or landmarks at ``centres``, which are no site's rows.
     n_features : int or "auto", default="auto"
-        Columns of the map; "auto" follows from the counts of sites, up to 500. Sites do not send
-        more columns than their rows protect, unless they accept the disclosure.
+        Columns of the map; "auto" follows from the counts of sites, up to 500. Sites send no more
+        columns than their number of rows allows, unless they accept the disclosure.
     second_moments : {"auto", "classes", "sites"}, default="auto"
-        Whether sites send a second moment for each class, or one; "auto" takes one unless all of
+        Whether sites send a second moment for each class, or one; "auto" is one unless all of
         their classes are large enough.
     seed : int, default=0
     centres : dict, default=None
@@ -110,7 +110,7 @@ class Plan:
         ``n_average`` of "invariantridge"; arguments of projections, such as ``ridge``.
     class_weight : {"balanced", None}, default=None
     smallest_cell : int, default=10
-        Rows of a class, a category or a gap that anything is sent about.
+        Fewest rows of a class, a category or missing values about which anything is sent.
     merged : dict, default=None
         What was merged from the first round.
 
@@ -171,7 +171,7 @@ class Plan:
         classes: MaybeArray = None,
         **options: Any,
     ) -> Self:
-        """Make a plan of the columns of a table: one's own, or a few made-up rows.
+        """Make a plan from the columns of a table, which may have made-up rows.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class Plan:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of everything in the plan: sites with the same have the same plan."""
+        """SHA-256 of everything in the plan: sites with the same hash have the same plan."""
         text = json.dumps(self.as_dict(), sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -374,7 +374,7 @@ class Plan:
 
     @property
     def watch(self) -> ShiftWatch:
-        """What sums up each domain, to compare new rows with."""
+        """An object that summarises domains, to compare new rows with them."""
         watch, learnt, schema = self.part("watch"), self.learnt, self.schema
         shape = (len(watch["landmarks"]), len(schema.numbers))
         lowest, highest = np.array(watch["ends"], dtype=float)
@@ -456,7 +456,7 @@ def candidates(
 
 
 def build(method: str, classes: bool, **arguments: Any) -> Any:
-    """The estimator with some arguments, not fitted; a search holds out sites one by one."""
+    """An unfitted estimator with these arguments; a search holds out sites one by one."""
     if method != RIDGE:
         return PROJECTIONS[method](**arguments)
     search: Any = InvariantRidgeClassifierCV if classes else InvariantRidgeCV

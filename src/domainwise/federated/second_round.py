@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array, Frame
-from domainwise.federated.disclosure import DisclosureError, Request, grouped, masked, site_rows
+from domainwise.federated.disclosure import (
+    DisclosureError,
+    Request,
+    hide_small_counts,
+    select_rows,
+    site_rows,
+)
 from domainwise.federated.files import MOST_ROWS, SiteFile, check_arrays, default_output
 from domainwise.federated.first_round import n_numbers, statistics_of
 from domainwise.federated.plan import TEXTS, Plan
@@ -37,12 +43,12 @@ MOST_LATE = 10
 def moments(
     frame: Frame, plan: Plan, *, site: str | None = None, accept_disclosure: bool = False
 ) -> SiteFile:
-    """Make a site's file of the second round: what the model is fitted from.
+    """Compute a site's file of the second round, from which the model is fitted.
 
-    Of the columns of each map their sums by class and domain, and one second moment about the
-    means of classes, or one for each class where the plan says so. Of each domain what
-    :func:`~domainwise.check_shift` compares new rows with. Domains that are too small for that are
-    sent as one, and classes that are too small are left out.
+    It contains, for the columns of each map, sums by class and domain, and one second moment about
+    the means of classes, or one for each class if the plan says so. For each domain it contains
+    what :func:`~domainwise.check_shift` compares new rows with. Domains that are too small for that
+    are sent as one, and classes that are too small are left out.
 
     Parameters
     ----------
@@ -87,7 +93,7 @@ def moments(
             "Use the table of the first round, or send rows that are new as a site of their own; "
             "pass accept_disclosure=True (--accept-disclosure) if you may disclose these rows"
         )
-    rows = grouped(rows, request, n_numbers(statistics_of(rows, plan)), accept_disclosure)
+    rows = select_rows(rows, request, n_numbers(statistics_of(rows, plan)), accept_disclosure)
     n_classes, n_domains, X = request.n_classes, len(rows.names), rows.X
     cell = rows.classes * n_domains + rows.domains
     cells = [*product(range(n_classes), range(n_domains))]
@@ -111,7 +117,7 @@ def moments(
     if not accept_disclosure:
         for name in ("missing", "beyond", "unknown"):
             part = plan.watch.parts(totals)[name]
-            part[:] = masked(part, counts.sum(axis=0)[:, None], rows.least)
+            part[:] = hide_small_counts(part, counts.sum(axis=0)[:, None], rows.least)
     arrays = {"counts": counts, "watch": totals, "freedom": freedom}
     for i, of_map in enumerate([] if total is None else total.maps):
         width = plan.width(plan.maps[i])
@@ -138,7 +144,7 @@ def moments(
 
 
 def _check_centres(plan: Plan, X: Any) -> None:
-    """Refuse centres that few rows are close to: they would show whether these rows are there."""
+    """Refuse centres close to few rows: their sums would show whether these rows are there."""
     centres, Z = plan.prepared_centres, np.asarray(plan.prepare.transform(X))
     for entry in plan.part("maps"):
         kernel, total, squares = Kernel(entry["kernel"], entry["gamma"]), 0.0, 0.0
@@ -155,11 +161,11 @@ def _check_centres(plan: Plan, X: Any) -> None:
             )
 
 
-def unpacked(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
+def unpack_sums(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
     """Sums of one map, by class; groups are of the plan's labels and of the site's domains.
 
-    Where there is one second moment about the means of classes, every row has the same part in it:
-    whatever counts rows alike is exact, and what weighs classes takes their spread for equal.
+    A second moment that all classes share is divided by their rows. Results that count all rows
+    equally are then exact; those that weight classes assume equal covariances.
     """
     counts, sums, cells = file.arrays["counts"], file.arrays[f"sums{i}"], []
     by_class, seconds = counts.sum(axis=1), [*_symmetric(file.arrays[f"second{i}"], sums.shape[2])]
