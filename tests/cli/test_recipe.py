@@ -110,7 +110,8 @@ def test_another_table_another_grid_and_other_options_are_refused(folder, tmp_pa
     done("fit", tmp_path / "other.csv", "--from", folder / "eval", *out, "--force")
     start.append("--force")
     refused("'dcm' was not evaluated", *start, "--method", "dcm")
-    for option in (["--target", "ill"], ["--drop", "age"], ["--seed", "1"], ["--not-balanced"]):
+    typed = (["--target", "ill"], ["--drop", "age"], ["--seed", "1"], ["--seed", "0"])
+    for option in (*typed, ["--not-balanced"]):
         refused(f"leave out {option[0].replace('not-', '')}", *start, *option)
     refused("holds no evaluation.json", "fit", "--from", tmp_path, *out, "--force")
     refused("pass a table, --target", "fit", *out, "--force")
