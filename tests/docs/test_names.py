@@ -50,11 +50,17 @@ def known_arguments():
     """Names of all arguments of public functions, classes and their methods."""
     known = set(OTHERS)
     for name in [*LISTED, "sklearn.svm.SVC", "sklearn.set_config"]:
-        made = names.resolve(name)
-        found = [made, *vars(made).values()] if isinstance(made, type) else [made]
-        for each in found:
+        public = names.resolve(name)
+        bases = public.__mro__ if isinstance(public, type) else ()
+        methods = [
+            getattr(method, "fn", getattr(method, "__func__", method))  # available_if, classmethod
+            for base in bases
+            if base is public or base.__module__.startswith("domainwise")
+            for method in vars(base).values()
+        ]
+        for function in [public, *methods]:
             with suppress(TypeError, ValueError):
-                known |= set(inspect.signature(getattr(each, "__func__", each)).parameters)
+                known |= set(inspect.signature(function).parameters)
     return known
 
 
