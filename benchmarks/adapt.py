@@ -144,7 +144,7 @@ class Site:
 
     def coverage(self, prior: Any, n_labels: int, rng: Any) -> tuple[float, float, float, float]:
         """Coverage and size of 90 % sets or intervals, without labels and with them."""
-        found: list[float] = []
+        coverage_and_size: list[float] = []
         rows = rng.permutation(len(self.y))
         for k in (0, n_labels):
             labelled, rest = rows[:k], rows[n_labels:]
@@ -153,12 +153,15 @@ class Site:
             corrected = prior.apply(self.outputs[rest], labels.correction(prior))
             if self.n_classes:
                 sets = quantiles.sets(1.0 - corrected, 0.9)
-                found += [sets[np.arange(len(rest)), self.y[rest]].mean(), sets.sum(1).mean()]
+                coverage_and_size += [
+                    sets[np.arange(len(rest)), self.y[rest]].mean(),
+                    sets.sum(1).mean(),
+                ]
             else:
                 ends = quantiles.intervals(corrected[:, 0], 0.9)
                 inside = (ends[:, 0] <= self.y[rest]) & (self.y[rest] <= ends[:, 1])
-                found += [inside.mean(), np.median(ends[:, 1] - ends[:, 0]) / 2]
-        return tuple(found)  # type: ignore[return-value]
+                coverage_and_size += [inside.mean(), np.median(ends[:, 1] - ends[:, 0]) / 2]
+        return tuple(coverage_and_size)  # type: ignore[return-value]
 
 
 def study(name: str, setting: str, kind: str, out: Path) -> dict[str, Any]:
@@ -306,10 +309,10 @@ def score_tables(
             for name in names:
                 if (name, setting, kind) not in studies:
                     continue
-                found = studies[name, setting, kind]
-                pairs = found["scores"]
+                results = studies[name, setting, kind]
+                pairs = results["scores"]
                 title = name if stage == "development" else f"{name} *"
-                if found["classes"]:
+                if results["classes"]:
                     row = [title]
                     for order in ("random", "first"):
                         ten = pairs[10, order]
@@ -323,20 +326,20 @@ def score_tables(
                         for key in [(k, "random") for k in LABEL_COUNTS[1:]] + [(10, "first")]
                     ]
                     numbers.append(row)
-                if len(found["coverage"]):
-                    before, _, after, _ = found["coverage"].mean(axis=0)
-                    median = np.median(found["coverage"][:, [1, 3]], axis=0)
+                if len(results["coverage"]):
+                    before, _, after, _ = results["coverage"].mean(axis=0)
+                    median = np.median(results["coverage"][:, [1, 3]], axis=0)
                     cover.append(
                         [
-                            f"{title}, {setting}" if found["classes"] else title,
-                            str(found["n_sources"]),
+                            f"{title}, {setting}" if results["classes"] else title,
+                            str(results["n_sources"]),
                             f"{before:.3f}",
                             f"{after:.3f}",
                             f"{median[0]:.3g}",
                             f"{median[1]:.3g}",
                         ]
                     )
-                gain += gain_rows(title, setting, found)
+                gain += gain_rows(title, setting, results)
     lines += ["### Regression: change of RMSE in per cent", ""]
     head = ["", "RMSE", *(f"{k} labels" for k in LABEL_COUNTS[1:]), "first 10 rows"]
     lines += table(head, numbers)
@@ -358,19 +361,19 @@ def score_tables(
     return lines
 
 
-def gain_rows(title: str, setting: str, found: dict[str, Any]) -> list[list[str]]:
+def gain_rows(title: str, setting: str, results: dict[str, Any]) -> list[list[str]]:
     """Predicted and observed scores with labels, averaged over folds and domains."""
     rows = []
     for j, k in enumerate(LABEL_COUNTS):
-        if k not in (5, 10, 20) or (k, "random") not in found["scores"]:
+        if k not in (5, 10, 20) or (k, "random") not in results["scores"]:
             continue
-        known = [table[j] for table in found["gains"] if np.isfinite(table[j, 2])]
+        known = [table[j] for table in results["gains"] if np.isfinite(table[j, 2])]
         if not known:
             continue
         _, score, low, high = np.mean(known, axis=0)
-        pairs = found["scores"][k, "random"]
-        observed = pairs[:, 1, 1].mean() if found["classes"] else -pairs[:, 1, 0].mean()
-        name = f"{title}, {setting}" if found["classes"] else title
+        pairs = results["scores"][k, "random"]
+        observed = pairs[:, 1, 1].mean() if results["classes"] else -pairs[:, 1, 0].mean()
+        name = f"{title}, {setting}" if results["classes"] else title
         inside = "yes" if low <= observed <= high else "no"
         rows.append(
             [name, str(k), f"{score:.3f}", f"{low:.3f} to {high:.3f}", f"{observed:.3f}", inside]

@@ -46,7 +46,7 @@ FEATURES, DOMAINS, LANDMARKS = 16, 10, 500
 #: One kernel and width, as many prices of domains and penalties.
 WEIGHTS, N_ALPHAS = (0.0, 0.1, 1.0, 10.0, 100.0), 9
 GAMMA = 1.0 / (2 * FEATURES)
-#: Rows of a block of the rival's pass: 1,000 to 10,000 are alike, fewer or more are slower.
+#: Rows per block of the Nystroem pass: 1,000 to 10,000 are equally fast, others are slower.
 BLOCK_ROWS = 2000
 GPU_LANDMARKS = 1000
 PROJECTION_LANDMARKS = 300
@@ -107,11 +107,11 @@ def nystroem_pass(n: int, folder: str) -> Result:
     from sklearn.kernel_approximation import Nystroem
 
     X, _, _ = _open(n, folder)
-    rival = Nystroem(gamma=GAMMA, n_components=LANDMARKS, random_state=0)
-    rival.fit(X[:BLOCK_ROWS]).transform(X[:BLOCK_ROWS])
+    nystroem = Nystroem(gamma=GAMMA, n_components=LANDMARKS, random_state=0)
+    nystroem.fit(X[:BLOCK_ROWS]).transform(X[:BLOCK_ROWS])
     with measured() as meter:
         for start in range(0, n, BLOCK_ROWS):
-            rival.transform(X[start : start + BLOCK_ROWS])
+            nystroem.transform(X[start : start + BLOCK_ROWS])
     return meter.result()
 
 
@@ -128,12 +128,12 @@ def grid_search(n: int, folder: str, candidates: int = 2) -> Result:
         Nystroem(gamma=GAMMA, n_components=LANDMARKS, random_state=0), Ridge(solver="cholesky")
     )
     grid = {"ridge__alpha": np.geomspace(1.0, 100.0, candidates)}
-    rival = GridSearchCV(
+    search = GridSearchCV(
         machine_, grid, cv=LeaveOneGroupOut(), scoring="neg_mean_squared_error", refit=False
     )
     with measured() as meter:
-        rival.fit(X, 2.0 * y - 1.0, groups=domain)
-    return meter.result(candidates=candidates, splits=rival.n_splits_)
+        search.fit(X, 2.0 * y - 1.0, groups=domain)
+    return meter.result(candidates=candidates, splits=search.n_splits_)
 
 
 def projection_search(n: int, folder: str, rows: bool = False) -> Result:
@@ -178,19 +178,19 @@ def on_device(n: int, device: str = "cuda") -> Result:
     there, here = (model.cv_results_["mean_test_score"] for model in both)
     model = InvariantRidgeClassifierCV(**options)
     model.fit(X[:20_000], y[:20_000], sample_domain=domain[:20_000])
-    found: dict[str, Any] = {"device": device}
+    result: dict[str, Any] = {"device": device}
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         torch.cuda.synchronize()
     with measured() as meter:
         started = time.perf_counter()
         model.fit(X, y, sample_domain=domain)
-        found["fit_seconds"] = time.perf_counter() - started
+        result["fit_seconds"] = time.perf_counter() - started
     if device == "cuda":
-        found["device"] = torch.cuda.get_device_name()
-        found["device_peak"] = torch.cuda.max_memory_allocated()
+        result["device"] = torch.cuda.get_device_name()
+        result["device_peak"] = torch.cuda.max_memory_allocated()
     return meter.result(
-        **found,
+        **result,
         candidates=len(model.cv_results_["params"]),
         splits=model.n_splits_,
         difference=float(abs(there / here - 1).max()),
@@ -311,7 +311,7 @@ def cpu_part(sizes: Sizes) -> dict[str, Any]:
         points = [
             {"task": task, "n": n, "folder": folder} for task in ("search", "Nystroem.transform")
         ]
-        ours, rival = alternate(__file__, points, sizes.rounds)
+        ours, nystroem = alternate(__file__, points, sizes.rounds)
         growth = [
             run_point(__file__, {"task": "search", "n": k, "folder": folder})
             for k in sizes.growth[:-1]
@@ -330,7 +330,7 @@ def cpu_part(sizes: Sizes) -> dict[str, Any]:
         "load": os.getloadavg()[2],
         "n": n,
         "search": ours,
-        "pass": rival,
+        "pass": nystroem,
         "growth": {"n": sizes.growth, "seconds": [r["seconds"] for r in [*growth, ours]]},
         "grid": {"n": sizes.grid, "search": ours_small, "GridSearchCV": grid},
         "projection": {"n": sizes.projection, "moments": moments, "rows": rows_too},
@@ -359,8 +359,8 @@ def dask_part(sizes: Sizes) -> dict[str, Any]:
             )
             point = {"task": "cluster", "folder": small, "workers": 2, "each_group": True}
             traffic[str(rows)] = run_point(__file__, point)["sent"]
-    found = {"machine": machine(), "load": os.getloadavg()[2], "n": sizes.dask}
-    return {**found, "here": here, "two": two, "traffic": traffic}
+    result = {"machine": machine(), "load": os.getloadavg()[2], "n": sizes.dask}
+    return {**result, "here": here, "two": two, "traffic": traffic}
 
 
 # The report.
@@ -392,11 +392,11 @@ def write_report(folder: Path, path: Path | None) -> None:
 
 
 def _cpu(report: Report, cpu: dict[str, Any]) -> None:
-    n, ours, rival = cpu["n"], cpu["search"], cpu["pass"]
+    n, ours, nystroem = cpu["n"], cpu["search"], cpu["pass"]
     report.check(
         f"N={size(n)}, {LANDMARKS} landmarks, {ours['candidates']} candidates, {ours['splits']} "
         f"folds: time over one pass of `Nystroem({LANDMARKS}).transform`",
-        ours["seconds"] / rival["seconds"],
+        ours["seconds"] / nystroem["seconds"],
         1.5,
         form="{:.2f}×",
         least=False,
@@ -408,12 +408,12 @@ def _cpu(report: Report, cpu: dict[str, Any]) -> None:
         form="{:.2f}",
         least=False,
     )
-    grid, mine = cpu["grid"]["GridSearchCV"], cpu["grid"]["search"]
-    each, our_each = (part["seconds"] / part["candidates"] for part in (grid, mine))
+    grid, search = cpu["grid"]["GridSearchCV"], cpu["grid"]["search"]
+    grid_seconds, search_seconds = (part["seconds"] / part["candidates"] for part in (grid, search))
     report.check(
         f"N={size(cpu['grid']['n'])}: a candidate of `GridSearchCV(make_pipeline(Nystroem, "
         "Ridge))` over one of ours, same folds",
-        each / our_each,
+        grid_seconds / search_seconds,
         50,
         form="{:.0f}×",
         least=True,
@@ -435,18 +435,19 @@ def _cpu(report: Report, cpu: dict[str, Any]) -> None:
         [[size(k), f"{s:.2f}"] for k, s in zip(ns, seconds, strict=True)],
     )
     report.text(
-        f"One pass of `Nystroem.transform` over {size(n)} rows takes {rival['seconds']:.2f} s. At "
-        f"N={size(cpu['grid']['n'])} a candidate takes {our_each:.3f} s here and {each:.2f} s in "
-        "`GridSearchCV`, both with the folds of all domains."
+        f"One pass of `Nystroem.transform` over {size(n)} rows takes "
+        f"{nystroem['seconds']:.2f} s. At N={size(cpu['grid']['n'])} a candidate takes "
+        f"{search_seconds:.3f} s here and {grid_seconds:.2f} s in `GridSearchCV`, both "
+        "with the folds of all domains."
     )
 
 
-def _projection(report: Report, found: dict[str, Any]) -> None:
-    moments, rows = found["moments"], found["rows"]
+def _projection(report: Report, projection: dict[str, Any]) -> None:
+    moments, rows = projection["moments"], projection["rows"]
     pairs = zip(moments["scores"], rows["scores"], strict=True)
     report.text(
         f"`FastDCMCV` with {PROJECTION_LANDMARKS} landmarks, {moments['candidates']} candidates "
-        f"of one gamma and {moments['splits']} folds, N={size(found['n'])}: "
+        f"of one gamma and {moments['splits']} folds, N={size(projection['n'])}: "
         f"{moments['seconds']:.2f} s from moments, and {rows['seconds']:.2f} s "
         f"({rows['seconds'] / moments['seconds']:.1f}×) with "
         "`estimator=LinearDiscriminantAnalysis()`, which is fitted to the projected rows of each "
@@ -457,11 +458,11 @@ def _projection(report: Report, found: dict[str, Any]) -> None:
 def _gpu(report: Report, gpu: dict[str, Any]) -> None:
     for n, bound in (("1000000", 6.0), ("10000000", 45.0)):
         if n in gpu:
-            one = gpu[n]
+            result = gpu[n]
             report.check(
-                f"{one['device']}, N={size(int(n))}, {GPU_LANDMARKS} landmarks, 6 kernels and "
-                f"widths, {one['candidates']} candidates, {one['splits']} folds (s)",
-                one["fit_seconds"],
+                f"{result['device']}, N={size(int(n))}, {GPU_LANDMARKS} landmarks, 6 kernels and "
+                f"widths, {result['candidates']} candidates, {result['splits']} folds (s)",
+                result["fit_seconds"],
                 bound,
                 form="{:.1f}",
                 least=False,
@@ -475,19 +476,19 @@ def _gpu(report: Report, gpu: dict[str, Any]) -> None:
     report.table(
         ["N", "seconds", "peak memory of the device (GiB)"],
         [
-            [size(int(n)), f"{one['fit_seconds']:.2f}", f"{one['device_peak'] / 2**30:.1f}"]
-            for n, one in gpu.items()
+            [size(int(n)), f"{result['fit_seconds']:.2f}", f"{result['device_peak'] / 2**30:.1f}"]
+            for n, result in gpu.items()
         ],
     )
 
 
 def _dask(report: Report, dask: dict[str, Any]) -> None:
     here, two = dask["here"], dask["two"]
-    rate, each = here["rows"] / here["seconds"], dask["n"] / two["seconds"] / 2
+    rate, worker_rate = here["rows"] / here["seconds"], dask["n"] / two["seconds"] / 2
     report.check(
         f"{size(dask['n'])} rows of Parquet, two workers of {DASK_MEMORY // 2**30} GiB: throughput "
         "of a worker over that of one process with rows in memory",
-        each / rate,
+        worker_rate / rate,
         0.7,
         form="{:.2f}×",
         least=True,
@@ -503,8 +504,8 @@ def _dask(report: Report, dask: dict[str, Any]) -> None:
     report.text(
         f"## On Dask\n\n{dask['machine']}, a load average of {dask['load']:.0f}. One process with "
         f"{size(here['rows'])} rows in memory on one core processes {rate:,.0f} rows per second, "
-        f"and two workers {2 * each:,.0f}. With eight partitions, workers send {sent / 2**20:.0f} "
-        "MiB to each other."
+        f"and two workers {2 * worker_rate:,.0f}. With eight partitions, workers send "
+        f"{sent / 2**20:.0f} MiB to each other."
     )
 
 

@@ -68,7 +68,7 @@ def job(name: str, fold: int, sources: str, data: Path, out: Path) -> str:
     else:
         learn = task.learn
         model.fit(task.X[learn], task.y[learn], sample_domain=task.domain[learn])
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     seconds = {"fit": time.process_time() - started}
     if model.uses_context:
         known = (model._trust, model._source_range)
@@ -91,7 +91,7 @@ def job(name: str, fold: int, sources: str, data: Path, out: Path) -> str:
                 model._trust, model._source_range = None, None
                 entry["before"] = score(task, y, model.predict(X, sample_domain=batch))
                 model._trust, model._source_range = known
-                found.append(entry)
+                entries.append(entry)
     content = {
         "set": name,
         "fold": fold,
@@ -99,7 +99,7 @@ def job(name: str, fold: int, sources: str, data: Path, out: Path) -> str:
         "batch_size": model.context_batch_size_,
         "half": None if model._trust is None else model._trust.half,
         "seconds": seconds,
-        "scores": found,
+        "scores": entries,
     }
     path.write_text(json.dumps(content), encoding="utf-8")
     return f"{path.stem} {seconds['fit']:.0f} s"
@@ -136,7 +136,7 @@ def collected(out: Path) -> dict[tuple[str, str], dict[int, np.ndarray]]:
     A domain with fewer rows than the batch size is one batch, so that all sizes have all domains.
     """
     files = [json.loads(path.read_text("utf-8")) for path in sorted(out.glob("*.json"))]
-    found: dict[tuple[str, str], dict[int, list]] = {}
+    scores: dict[tuple[str, str], dict[int, list]] = {}
     for file in files:
         by_domain: dict[int, dict[int, list[float]]] = {}
         for entry in file["scores"]:
@@ -146,14 +146,14 @@ def collected(out: Path) -> dict[tuple[str, str], dict[int, np.ndarray]]:
             known = sorted(entries)
             for size in SIZES:
                 nearest = [n for n in known if n <= size][-1]
-                by_size = found.setdefault((file["set"], file["sources"]), {})
+                by_size = scores.setdefault((file["set"], file["sources"]), {})
                 by_size.setdefault(size, []).append(entries[nearest])
-    return {key: {n: np.array(v) for n, v in by.items()} for key, by in found.items()}
+    return {key: {n: np.array(v) for n, v in by.items()} for key, by in scores.items()}
 
 
 def report(arguments: argparse.Namespace) -> None:
     """Write tables and the figure."""
-    found = collected(arguments.out)
+    scores = collected(arguments.out)
     lines = ["# Scores by batch size", "", *(__doc__ or "").split("\n\n")[2:], ""]
     lines += [arguments.note, ""] if arguments.note else []
     lines += ["![Gain over rows one by one, by batch size](../docs/batch_size.png)", ""]
@@ -170,7 +170,7 @@ def report(arguments: argparse.Namespace) -> None:
             "| set | domains | plain | " + " | ".join(map(str, SIZES)) + " |",
             "|---|---|---|" + "---|" * len(SIZES),
         ]
-        for (name, kind), by_size in found.items():
+        for (name, kind), by_size in scores.items():
             if kind != sources:
                 continue
             cells = []
@@ -183,8 +183,8 @@ def report(arguments: argparse.Namespace) -> None:
             plain = by_size[SIZES[-1]][:, 0]
             lines.append(f"| {name} | {len(plain)} | {plain.mean():.3f} | " + " | ".join(cells))
         lines.append("")
-    alarms = [f"{values.mean():.1%} at {n}" for n, values in by_sizes(found, 3).items()]
-    cost = [f"{np.median(values):.1f} at {n}" for n, values in by_sizes(found, 4).items()]
+    alarms = [f"{values.mean():.1%} at {n}" for n, values in by_sizes(scores, 3).items()]
+    cost = [f"{np.median(values):.1f} at {n}" for n, values in by_sizes(scores, 4).items()]
     below = [f"{where} ({value:+.3f})" for value, where in worst if value < -1e-12]
     lines += [
         "Losses of more than one standard error: " + ("; ".join(below) if below else "none") + ".",
@@ -196,26 +196,26 @@ def report(arguments: argparse.Namespace) -> None:
         "",
     ]
     (HERE / "BATCH_SIZE.md").write_text("\n".join(lines), encoding="utf-8")
-    draw(found, HERE.parent / "docs" / "batch_size.png")
+    draw(scores, HERE.parent / "docs" / "batch_size.png")
 
 
-def by_sizes(found: dict[tuple[str, str], dict[int, np.ndarray]], column: int) -> dict[int, Any]:
+def by_sizes(scores: dict[tuple[str, str], dict[int, np.ndarray]], column: int) -> dict[int, Any]:
     """A column of all sets together, by size."""
-    return {n: np.concatenate([by[n][:, column] for by in found.values()]) for n in SIZES}
+    return {n: np.concatenate([by[n][:, column] for by in scores.values()]) for n in SIZES}
 
 
-def draw(found: dict[tuple[str, str], dict[int, np.ndarray]], path: Path) -> None:
+def draw(scores: dict[tuple[str, str], dict[int, np.ndarray]], path: Path) -> None:
     """Draw the gain of context over rows one by one, by set."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    names = list(dict.fromkeys(name for name, _ in found))
+    names = list(dict.fromkeys(name for name, _ in scores))
     figure, axes = plt.subplots(2, len(names), figsize=(2.4 * len(names), 5), squeeze=False)
     for row, sources in zip(axes, SOURCES, strict=True):
         for axis, name in zip(row, names, strict=True):
-            by_size = found.get((name, sources))
+            by_size = scores.get((name, sources))
             axis.set_title(f"{name}, {sources}", fontsize=8)
             axis.axhline(0.0, color="0.6", linewidth=0.8)
             axis.set_xscale("log")

@@ -129,8 +129,8 @@ def membership(rows: int, repeats: int, columns: int | None) -> Result:
     with measured() as meter:
         for _ in range(repeats):
             tables = {"s0": draw(rows), "s1": draw(rows)}
-            asked = options if columns is not None else {}
-            plan = Plan.of_table(tables["s0"], target="ill", **asked)
+            plan_options = options if columns is not None else {}
+            plan = Plan.of_table(tables["s0"], target="ill", **plan_options)
             first = [statistics(t, plan, site=site, **accept) for site, t in tables.items()]
             plan = merge(plan, first)
             file = moments(tables["s0"], plan, site="s0", **accept)
@@ -162,8 +162,8 @@ def membership(rows: int, repeats: int, columns: int | None) -> Result:
             reference = ((z @ change) * z).sum(axis=1) / (z**2).sum(axis=1)
             scores = (-beyond, -leverage, reference)
             areas.append([roc_auc_score(labels, score) for score in scores])
-    found = dict(zip(MEMBERSHIP, np.mean(areas, axis=0).tolist(), strict=True))
-    return meter.result(**found, columns=int(plan.part("columns")))
+    by_test = dict(zip(MEMBERSHIP, np.mean(areas, axis=0).tolist(), strict=True))
+    return meter.result(**by_test, columns=int(plan.part("columns")))
 
 
 TASKS = {"accuracy": accuracy_of, "membership": membership}
@@ -245,10 +245,10 @@ def main() -> None:
     )
     repeats = 2 if arguments.quick else REPEATS
     tests = [(n, m) for n in SITE_ROWS for m in (None, 500)]
-    asked = {"task": "membership", "repeats": repeats}
+    point = {"task": "membership", "repeats": repeats}
     report_membership(
         report,
-        {t: run_point(script, {**asked, "rows": t[0], "columns": t[1]}) for t in tests},
+        {t: run_point(script, {**point, "rows": t[0], "columns": t[1]}) for t in tests},
     )
     report.write(None if arguments.quick else HERE / "DISCLOSURE.md")
 

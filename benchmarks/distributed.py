@@ -152,12 +152,14 @@ TASKS = {"make": make_data, "memory": fit_in_memory, "cluster": fit_on_cluster}
 def throughput(report: Report, folder: Path, sizes: Sizes) -> Result:
     """Compare one process in memory, one worker and two."""
     data = str(folder / "rows")
-    made = run(task="make", folder=data, rows=sizes.rows, files=sizes.files, group_rows=GROUP_ROWS)
+    data_files = run(
+        task="make", folder=data, rows=sizes.rows, files=sizes.files, group_rows=GROUP_ROWS
+    )
     here = run(task="memory", folder=data)
-    one = run(task="cluster", folder=data, workers=1)
-    two = run(task="cluster", folder=data, workers=2)
+    one_worker = run(task="cluster", folder=data, workers=1)
+    two_workers = run(task="cluster", folder=data, workers=2)
     rate = here["rows"] / here["seconds"]
-    per_core = two["rows"] / two["seconds"] / 2
+    per_core = two_workers["rows"] / two_workers["seconds"] / 2
     report.check(
         "throughput per worker against `fit` in memory on one core, two workers",
         per_core / rate,
@@ -167,23 +169,23 @@ def throughput(report: Report, folder: Path, sizes: Sizes) -> Result:
     )
     report.check(
         "two workers against one",
-        one["seconds"] / two["seconds"],
+        one_worker["seconds"] / two_workers["seconds"],
         1.6,
         form="{:.2f}x",
         least=True,
     )
-    peak = max(*one["worker_peaks"], *two["worker_peaks"]) / MIB
+    peak = max(*one_worker["worker_peaks"], *two_workers["worker_peaks"]) / MIB
     report.check(
         "peak memory of a worker (MiB)", peak, MEMORY_LIMIT / MIB, form="{:.0f}", least=False
     )
     report.text(
         f"## Throughput\n\nThe data are {size(sizes.rows)} rows with {N_FEATURES} float32 "
-        f"features, two classes and {N_DOMAINS} domains: {mib(made['stored'])} MiB of Parquet in "
-        f"{sizes.files} files with row groups of {size(GROUP_ROWS)} rows. There are {N_LANDMARKS} "
-        "landmarks. A worker is a process with one thread and a memory limit of 1 GiB. *In "
-        "memory* means `fit` on one core, without the time for reading; for workers, the time "
+        f"features, two classes and {N_DOMAINS} domains: {mib(data_files['stored'])} MiB of "
+        f"Parquet in {sizes.files} files with row groups of {size(GROUP_ROWS)} rows. There are "
+        f"{N_LANDMARKS} landmarks. A worker is a process with one thread and a memory limit of "
+        "1 GiB. *In memory* means `fit` on one core, without the time for reading; for workers, the time "
         "includes reading the files. An idle worker, with everything imported, uses "
-        f"{mib(two['at_rest'])} MiB."
+        f"{mib(two_workers['at_rest'])} MiB."
     )
     rows = [
         [
@@ -195,13 +197,13 @@ def throughput(report: Report, folder: Path, sizes: Sizes) -> Result:
         ]
         for name, result, cores in [
             ("in memory, one core", here, 1),
-            ("one worker", one, 1),
-            ("two workers", two, 2),
+            ("one worker", one_worker, 1),
+            ("two workers", two_workers, 2),
         ]
     ]
     header = ["fit", "seconds", "rows per second and core", "peak (MiB)", "sent by workers (MiB)"]
     report.table(header, rows)
-    return two
+    return two_workers
 
 
 def traffic(report: Report, folder: Path, sizes: Sizes) -> None:

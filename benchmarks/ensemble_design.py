@@ -225,8 +225,8 @@ def by_score(fold: Fold, P: np.ndarray, *, temperature: float, spread: float = 0
     quality = np.array([fold.quality(p, "inner") for p in P])
     scores = exponent_scores(quality, errors=not fold.classes)
     if spread:
-        each = quality if fold.classes else -np.sqrt(quality / quality.mean())
-        scores = scores - spread * each.std(axis=1)
+        by_domain = quality if fold.classes else -np.sqrt(quality / quality.mean())
+        scores = scores - spread * by_domain.std(axis=1)
     relative = np.exp((scores - scores.max()) / temperature)
     return relative / relative.sum()
 
@@ -258,8 +258,8 @@ def least_squares(
     # The sum of weights is 1, so that errors of members average as predictions do.
     rows = [columns, np.sqrt(pull) * np.eye(n), 1e3 * np.ones((1, n))]
     aim = [np.zeros(len(columns)), np.full(n, np.sqrt(pull) / n), [1e3]]
-    found = nnls(np.concatenate(rows), np.concatenate(aim))[0]
-    return found / found.sum()
+    solution = nnls(np.concatenate(rows), np.concatenate(aim))[0]
+    return solution / solution.sum()
 
 
 def likelihood(
@@ -270,11 +270,11 @@ def likelihood(
         return least_squares(P, y, weights, classes, pull)
     n = len(P)
     chosen = np.maximum(P[:, np.arange(len(y)), y], 1e-6)
-    weights, found = weights / weights.sum(), np.full(n, 1 / n)
+    weights, mixture = weights / weights.sum(), np.full(n, 1 / n)
     for _ in range(100):
-        parts = found[:, None] * chosen
-        found = ((parts / parts.sum(axis=0)) @ weights + pull / n) / (1 + pull)
-    return found
+        parts = mixture[:, None] * chosen
+        mixture = ((parts / parts.sum(axis=0)) @ weights + pull / n) / (1 + pull)
+    return mixture
 
 
 def stacked(fold: Fold, P: np.ndarray, *, fit: Callable, pulls: tuple[float, ...]) -> np.ndarray:
@@ -285,8 +285,8 @@ def stacked(fold: Fold, P: np.ndarray, *, fit: Callable, pulls: tuple[float, ...
     for held in np.array_split(np.unique(domains), min(10, len(np.unique(domains)))):
         out = np.isin(domains, held)
         for i, pull in enumerate(pulls if len(pulls) > 1 else ()):
-            found = fit(P[:, ~out], y[~out], weights[~out], fold.classes, pull)
-            mix = np.tensordot(found, P[:, out], 1)
+            fold_weights = fit(P[:, ~out], y[~out], weights[~out], fold.classes, pull)
+            mix = np.tensordot(fold_weights, P[:, out], 1)
             total[i] += weights[out] @ losses(mix, y[out], fold.classes)
     return fit(P, y, weights, fold.classes, pulls[int(total.argmin())])
 
@@ -377,14 +377,16 @@ def compared(
     for way, predict in ways.items():
         scores[way] = []
         for name in sets:
-            mine = [folds[key] for key in sorted(folds) if key[0] == name]
-            quality = np.concatenate([fold.quality(predict(fold), "outer") for fold in mine])
-            scores[way].append(quality if mine[0].classes else -np.sqrt(quality))
+            set_folds = [folds[key] for key in sorted(folds) if key[0] == name]
+            quality = np.concatenate([fold.quality(predict(fold), "outer") for fold in set_folds])
+            scores[way].append(quality if set_folds[0].classes else -np.sqrt(quality))
     mean, worst = (
-        np.array([[value(each) for each in row] for row in scores.values()])
+        np.array([[value(scores_by_domain) for scores_by_domain in row] for row in scores.values()])
         for value in (np.mean, np.min)
     )
-    ranks, worst_ranks = (rankdata(-each, axis=0).mean(axis=1) for each in (mean, worst))
+    ranks, worst_ranks = (
+        rankdata(-scores_by_domain, axis=0).mean(axis=1) for scores_by_domain in (mean, worst)
+    )
     unit = np.where(mean[0] < 0, -mean[0], 1.0)
     gains, worst_gains = 100 * (mean - mean[0]) / unit, 100 * (worst - worst[0]) / unit
     error = gains.std(axis=1, ddof=1) / np.sqrt(len(sets))

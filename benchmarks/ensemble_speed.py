@@ -124,17 +124,17 @@ def read(store: Path) -> list[dict[str, Any]]:
 def from_leaderboard(store: Path, before: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Results of the ensemble in a run of the leaderboard, with those of the earlier version."""
     methods = {"ensemble": "alone", "context": "context"}
-    found: dict[Any, dict[str, Any]] = {}
+    results: dict[Any, dict[str, Any]] = {}
     known = {(r["set"], r["fold"]): r for r in before if r["rows"] == TRAINING_ROWS}
     for row in read(store):
         key = (row["set"], row["fold"])
         if row["method"] in methods and key in known:
-            now = found.setdefault(
+            now = results.setdefault(
                 key, known[key] | {"version": "now", "scores": {}, "mib": np.nan}
             )
             now["seconds"] = row["seconds"]  # predictions included
             now["scores"][methods[row["method"]]] = row["scores"]
-    return [row for row in found.values() if len(row["scores"]) == 2]
+    return [row for row in results.values() if len(row["scores"]) == 2]
 
 
 def difference(before: list[Any], now: list[Any], how: str) -> tuple[float, float, float]:

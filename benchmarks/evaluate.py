@@ -67,9 +67,9 @@ def load(name: str) -> tuple[Any, Any, Any]:
 
     from domainwise.datasets import load_heart
 
-    made = {"small": small_table, "large": large_table}
-    if name in made:
-        return made[name]()
+    tables = {"small": small_table, "large": large_table}
+    if name in tables:
+        return tables[name]()
     bunch = load_heart() if name == "heart" else DATA_SETS[STAGE[name]][name]()
     return bunch.data, bunch.target, bunch.sample_domain
 
@@ -112,10 +112,10 @@ def run(name: str, methods: list[str] | None = None, quick: bool = False) -> Res
 
     jobs.MethodJob.run = timed
     started, wall = time.process_time(), time.perf_counter()
-    found = evaluate(X, y, domain, methods=methods, quick=quick, progress=False)
+    evaluation = evaluate(X, y, domain, methods=methods, quick=quick, progress=False)
     if find_spec("matplotlib"):
         with tempfile.TemporaryDirectory() as folder:
-            found.report(Path(folder) / "page.html")
+            evaluation.report(Path(folder) / "page.html")
     total, wall = time.process_time() - started, time.perf_counter() - wall
     in_jobs = sum(spent.values())
     problem = seen["problem"]
@@ -127,8 +127,8 @@ def run(name: str, methods: list[str] | None = None, quick: bool = False) -> Res
         "methods": spent,
         "boosting": boosting_seconds(problem, outer_splits(problem, None)),
         "shape": [problem.n_given, problem.X.shape[1], len(problem.domains), len(problem.y)],
-        "left_out": sorted(found.left_out),
-        "best": found.best.label,
+        "left_out": sorted(evaluation.left_out),
+        "best": evaluation.best.label,
     }
 
 
@@ -183,13 +183,13 @@ def main() -> None:
         f"{options.parallel}."
     )
     report = Report("CPU time of evaluate", "python benchmarks/evaluate.py", note)
-    asked = {
+    bounds = {
         "small, default methods": ("total", 60.0),
         "small, former methods": ("total", BEFORE),
         "house prices, default methods": ("two_cores", 300.0),
     }
-    asked |= {name: ("two_cores", 30.0) for name in results if name.startswith("quick")}
-    for name, (what, bound) in asked.items():
+    bounds |= {name: ("two_cores", 30.0) for name in results if name.startswith("quick")}
+    for name, (what, bound) in bounds.items():
         if name in results:
             seconds = "CPU seconds" if what == "total" else "seconds on two cores"
             value = results[name][what]

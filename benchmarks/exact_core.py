@@ -201,7 +201,7 @@ def roofline(n: int, precision: str, columns: int) -> Result:
     blocks = -(-n // BLOCK)
     evaluated = blocks * (blocks + 1) / 2 * BLOCK**2
     mirrored = (blocks - 1) / (blocks + 1)
-    each = FEATURES + 1 + EXPONENTIAL[precision] + columns * (1 + mirrored)
+    operations = FEATURES + 1 + EXPONENTIAL[precision] + columns * (1 + mirrored)
     times = {}
     with threadpool_limits(1):
         for name, work in (
@@ -215,7 +215,7 @@ def roofline(n: int, precision: str, columns: int) -> Result:
                     work()
                 runs.append(meter.cpu)
             times[name] = min(runs)
-    rate, peak = each * evaluated / times["fused"], len(A) ** 3 / times["peak"]
+    rate, peak = operations * evaluated / times["fused"], len(A) ** 3 / times["peak"]
     nanoseconds = 1e9 * times["fused"] / evaluated
     return meter.result(share=rate / peak, peak_rate=peak, nanoseconds=nanoseconds)
 
@@ -268,19 +268,19 @@ class Bench:
             "`DCM(ridge=inf)`, NumPy": {"task": "DCM", "ridge": float("inf")},
         }
         results = self.in_turn(*({**point, "n": n} for point in names.values()))
-        rival, compiled, plain = results[:3]
+        kernel_pca, compiled, plain = results[:3]
         for what, result, bound in (("with", compiled, 0.2), ("without", plain, 0.5)):
             for unit, words in (("seconds", "time"), ("cpu", "CPU time")):
                 self.report.check(
                     f"N={size(n)}: {words} of `DCM().fit` {what} `[fast]` over `KernelPCA.fit`",
-                    result[unit] / rival[unit],
+                    result[unit] / kernel_pca[unit],
                     bound,
                     form="{:.2f}×",
                     least=False,
                 )
         self.report.check(
             f"N={size(n)}: peak memory of `DCM().fit` over `KernelPCA.fit`",
-            plain["above"] / rival["above"],
+            plain["above"] / kernel_pca["above"],
             0.3,
             form="{:.2f}×",
             least=False,
@@ -294,7 +294,7 @@ class Bench:
                     f"{r['seconds']:.2f}",
                     f"{r['cpu']:.2f}",
                     mib(r["above"]),
-                    f"{r['seconds'] / rival['seconds']:.2f}",
+                    f"{r['seconds'] / kernel_pca['seconds']:.2f}",
                 ]
                 for name, r in zip(names, results, strict=True)
             ],
@@ -313,9 +313,9 @@ class Bench:
             ('`DCM(solver="dense")`', sizes.dense, {"task": "DCM", "solver": "dense"}),
             ("`KernelPCA`", sizes.dense, {"task": "KernelPCA"}),
         ]
-        found = {name: (ns, [self.run(**p, n=n) for n in ns]) for name, ns, p in lines}
+        lines_by_name = {name: (ns, [self.run(**p, n=n) for n in ns]) for name, ns, p in lines}
         for compiled, bound in ((True, 50), (False, 130)):
-            ns, results = found["`DCM`, compiled" if compiled else "`DCM`, NumPy"]
+            ns, results = lines_by_name["`DCM`, compiled" if compiled else "`DCM`, NumPy"]
             if sizes.large not in ns:
                 continue
             result = results[ns.index(sizes.large)]
@@ -337,7 +337,7 @@ class Bench:
                 form="{:.0f}",
                 least=False,
             )
-        found["Algorithm 1"] = (sizes.algorithm1, algorithm1)
+        lines_by_name["Algorithm 1"] = (sizes.algorithm1, algorithm1)
         self.report.text("## Growth with N\n\nThe exponent is the slope of log(time) over log(N).")
         self.report.table(
             ["fit", "N", "seconds", "CPU seconds", "peak memory (MiB)", "exponent"],
@@ -350,10 +350,10 @@ class Bench:
                     ", ".join(mib(r["above"]) for r in results),
                     f"{exponent(ns, [r['seconds'] for r in results]):.2f}",
                 ]
-                for name, (ns, results) in found.items()
+                for name, (ns, results) in lines_by_name.items()
             ],
         )
-        info = found["`DCM`, compiled"][1][-1]["info"]
+        info = lines_by_name["`DCM`, compiled"][1][-1]["info"]
         self.report.text(
             f"At N={size(sizes.compiled[-1])}: products by {info['product']}, iterations by "
             f"{info['iterations']}, relative residual {info['residual']:.1e}. The kernel matrix "
@@ -422,12 +422,14 @@ class Bench:
 
 def avx2_only() -> dict[str, str]:
     """Environment variables that limit NumPy, BLAS and Numba to the vectors of AVX2."""
-    ask = (
+    code = (
         "import numpy, json; print(json.dumps(numpy.show_config(mode='dicts')['SIMD Extensions']))"
     )
-    answer = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
-    found = json.loads(answer.stdout).get("found", [])
-    longer = [name for name in found if name.startswith(("AVX512", "X86_V4"))]
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    extensions = json.loads(answer.stdout).get("found", [])
+    longer = [name for name in extensions if name.startswith(("AVX512", "X86_V4"))]
     return {
         "NPY_DISABLE_CPU_FEATURES": " ".join(longer),
         "OPENBLAS_CORETYPE": "Haswell",

@@ -229,46 +229,46 @@ TASKS = {"fit": fit, "dense": dense, "other": other, "gpu": on_device}
 
 
 def cpu_part(n: int, rounds: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"n": n, "rounds": rounds, "machine": machine()}
+    results: dict[str, Any] = {"n": n, "rounds": rounds, "machine": machine()}
     before = os.getloadavg()[0]
     for method in METHODS:
         points = [
             {"task": "fit", "method": method, "n": n, "cpu_time": True},
             {"task": "dense", "method": method, "n": n},
         ]
-        ours, rival = alternate(__file__, points, rounds)
-        found[method] = {"ours": ours, "dense": rival}
+        ours, dense = alternate(__file__, points, rounds)
+        results[method] = {"ours": ours, "dense": dense}
     # Processes that push each other out of the cache take from a short fit more than from a long.
-    return found | {"load": max(before, os.getloadavg()[0])}
+    return results | {"load": max(before, os.getloadavg()[0])}
 
 
 def large_part(n: int, prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {"n": n, "machine": machine()}
+    results: dict[str, Any] = {"n": n, "machine": machine()}
     for method in METHODS:
         point = {"task": "fit", "method": prefix + method, "n": n, "dtype": "float32"}
-        found[method] = run_point(__file__, point)
-    return found
+        results[method] = run_point(__file__, point)
+    return results
 
 
 def gpu_part(n: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"n": n}
+    results: dict[str, Any] = {"n": n}
     for method in (*METHODS, *(f"Fast{method}" for method in METHODS)):
-        found[method] = run_point(__file__, {"task": "gpu", "method": method, "n": n})
-    return found
+        results[method] = run_point(__file__, {"task": "gpu", "method": method, "n": n})
+    return results
 
 
 def others_part(python: str, n: int) -> dict[str, Any]:
     """Measure other libraries in an interpreter that has them; a failure is stored as an error."""
-    found: dict[str, Any] = {"n": n, "machine": machine()}
+    results: dict[str, Any] = {"n": n, "machine": machine()}
     for library in ("pykale", "skada"):
         point = json.dumps({"task": "other", "library": library, "n": n})
         done = subprocess.run(
             [python, __file__, "--point", point], capture_output=True, text=True, check=False
         )
         lines = (done.stderr if done.returncode else done.stdout).strip().splitlines()
-        found[library] = {"failed": lines[-1]} if done.returncode else json.loads(lines[-1])
+        results[library] = {"failed": lines[-1]} if done.returncode else json.loads(lines[-1])
         print(f"  {library}: {lines[-1][:200]}", flush=True)
-    return found
+    return results
 
 
 # The report.
@@ -300,8 +300,8 @@ def write_report(folder: Path) -> None:
 def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -> None:
     lines = []
     for method in METHODS:
-        ours, rival = cpu[method]["ours"], cpu[method]["dense"]
-        ratio = rival["seconds"] / ours["seconds"]
+        ours, dense_result = cpu[method]["ours"], cpu[method]["dense"]
+        ratio = dense_result["seconds"] / ours["seconds"]
         bound = 1.0 if method == "MIDA" else 50.0
         report.check(
             f"N={size(cpu['n'])}: {method}, times as fast as the dense computation",
@@ -310,7 +310,9 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
             form="{:.1f}×",
             least=True,
         )
-        off = max(abs(a / b - 1) for a, b in zip(ours["values"], rival["values"], strict=True))
+        off = max(
+            abs(a / b - 1) for a, b in zip(ours["values"], dense_result["values"], strict=True)
+        )
         report.check(
             f"{method}: largest relative difference of the three leading eigenvalues from the "
             "dense ones",
@@ -319,7 +321,7 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
             form="{:.0e}",
             least=False,
         )
-        for name, result in ((f"`{method}`", ours), (f"dense {method}", rival)):
+        for name, result in ((f"`{method}`", ours), (f"dense {method}", dense_result)):
             lines.append([name, f"{result['seconds']:.2f}", f"{result['above'] / 2**20:,.0f}"])
     for library, what in (
         ("pykale", "MIDA of pykale"),

@@ -31,7 +31,7 @@ from measuring import (
 
 FEATURES = 16
 LANDMARKS = 500
-#: Rows of a block of the rival's pass: 1,000 to 10,000 are alike, fewer or more are slower.
+#: Rows per block of the Nystroem pass: 1,000 to 10,000 are equally fast, others are slower.
 BLOCK_ROWS = 2000
 #: Rows handed to partial_fit at a time.
 BATCH_ROWS = 10_000
@@ -102,11 +102,11 @@ def nystroem_pass(n: int, folder: str) -> Result:
 
     X, _, _ = _open(n, folder)
     gamma = resolve_gamma("median", "rbf", X[:2000])
-    rival = Nystroem(kernel="rbf", gamma=gamma, n_components=LANDMARKS, random_state=0)
-    rival.fit(X[:WARM_UP_ROWS]).transform(X[:WARM_UP_ROWS])
+    nystroem = Nystroem(kernel="rbf", gamma=gamma, n_components=LANDMARKS, random_state=0)
+    nystroem.fit(X[:WARM_UP_ROWS]).transform(X[:WARM_UP_ROWS])
     with measured() as meter:
         for start in range(0, n, BLOCK_ROWS):
-            rival.transform(X[start : start + BLOCK_ROWS])
+            nystroem.transform(X[start : start + BLOCK_ROWS])
     return meter.result()
 
 
@@ -144,7 +144,7 @@ def landmine(repeat: int, rows_per_field: int | None) -> Result:
         "exact": DCM(**common),
         "fast": FastDCM(n_landmarks=min(LANDMARKS, len(X)), **common),
     }
-    found: dict[str, Any] = {"n": len(X)}
+    results: dict[str, Any] = {"n": len(X)}
     with measured() as meter:
         for name, model in models.items():
             seconds = []
@@ -152,15 +152,15 @@ def landmine(repeat: int, rows_per_field: int | None) -> Result:
                 started = time.perf_counter()
                 model.fit(X, y, sample_domain=domain)
                 seconds.append(time.perf_counter() - started)
-            found[f"{name}_seconds"] = statistics.median(seconds)
+            results[f"{name}_seconds"] = statistics.median(seconds)
     for name, model in models.items():
         Z, Z_new = model.transform(X), model.transform(data.data[unseen])
         for weights in WEIGHTS:
             svm = SVC(C=1.0, gamma=0.5, class_weight=WEIGHTS[weights]).fit(Z, y)
             # The AUC of hard labels, the paper's measure, is balanced accuracy.
             auc = balanced_accuracy_score(data.target[unseen], svm.predict(Z_new))
-            found[f"{name}_{weights}"] = auc
-    return meter.result(**found)
+            results[f"{name}_{weights}"] = auc
+    return meter.result(**results)
 
 
 def _rows_file(folder: str) -> Path:
@@ -203,10 +203,10 @@ TASKS = {
 def compare_with_nystroem(report: Report, n: int, rounds: int, folder: str) -> Result:
     names = ("FastDCM.fit", "Nystroem.transform", "FastDCM.transform")
     points = [{"task": name, "n": n, "folder": folder} for name in names]
-    ours, rival, projected = alternate(__file__, points, rounds)
+    ours, nystroem, projected = alternate(__file__, points, rounds)
     report.check(
         f"N={size(n)}: time of `FastDCM.fit` over one pass of `Nystroem(500).transform`",
-        ours["seconds"] / rival["seconds"],
+        ours["seconds"] / nystroem["seconds"],
         1.0,
         form="{:.2f}×",
         least=False,
@@ -230,7 +230,7 @@ def compare_with_nystroem(report: Report, n: int, rounds: int, folder: str) -> R
         ["one pass", "seconds", "peak RSS (MiB)"],
         [
             [f"`{name}`", f"{result['seconds']:.2f}", mib(result["peak"])]
-            for name, result in zip(names, (ours, rival, projected), strict=True)
+            for name, result in zip(names, (ours, nystroem, projected), strict=True)
         ],
     )
     return ours

@@ -91,8 +91,8 @@ def reference(kernel: Kernel, X: torch.Tensor, V: torch.Tensor, rows: int = 512)
     return total
 
 
-def relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
-    return float((found[: len(wanted)] - wanted).norm() / wanted.norm())
+def relative(result: torch.Tensor, reference: torch.Tensor) -> float:
+    return float((result[: len(reference)] - reference).norm() / reference.norm())
 
 
 def rates() -> dict[str, float]:
@@ -299,15 +299,15 @@ def agreement(n: int) -> None:
     host = (X.double().cpu().numpy(), y.cpu().numpy(), domain.cpu().numpy())
     for ridge in (1e-3, math.inf):
         start = time.perf_counter()
-        wanted = DCM(ridge=ridge).fit(host[0], host[1], sample_domain=host[2])
+        reference = DCM(ridge=ridge).fit(host[0], host[1], sample_domain=host[2])
         took = time.perf_counter() - start
         for level in ("tf32x3", "tf32"):
             with precision(level):
-                found = DCM(ridge=ridge).fit(X, y, sample_domain=domain)
-                new = found.transform(X[:20_000]).double().cpu().numpy()
-            old = wanted.transform(host[0][:20_000])
+                model = DCM(ridge=ridge).fit(X, y, sample_domain=domain)
+                new = model.transform(X[:20_000]).double().cpu().numpy()
+            old = reference.transform(host[0][:20_000])
             angles = [
-                angle(found.embedding_.double().cpu().numpy(), wanted.embedding_),
+                angle(model.embedding_.double().cpu().numpy(), reference.embedding_),
                 angle(new, old),
             ]
             row(

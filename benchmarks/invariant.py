@@ -106,9 +106,9 @@ def draw(data_set: DataSet) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         names = np.sort(rng.choice(names, data_set.n_domains, replace=False))
     rows = []
     for name in names:
-        mine = np.flatnonzero(bunch.sample_domain == name)
-        count = min(len(mine), data_set.rows_per_domain)
-        rows.append(np.sort(rng.choice(mine, count, replace=False)))
+        domain_rows = np.flatnonzero(bunch.sample_domain == name)
+        count = min(len(domain_rows), data_set.rows_per_domain)
+        rows.append(np.sort(rng.choice(domain_rows, count, replace=False)))
     chosen = np.concatenate(rows)
     return bunch.data[chosen], bunch.target[chosen], bunch.sample_domain[chosen]
 
@@ -148,8 +148,10 @@ def score_held(
                 fitted, cross = path.fitted(machine, y_train, domain[~test])
                 predicted = fitted.predict(cross)
                 for name in held:
-                    mine = of_test == name
-                    scores[str(name)].append(score(y_test[mine], predicted[mine], regression))
+                    in_domain = of_test == name
+                    scores[str(name)].append(
+                        score(y_test[in_domain], predicted[in_domain], regression)
+                    )
     if regression:  # the best constant, to compare with
         for name in held:
             constant = np.full((of_test == name).sum(), y_train.mean())
@@ -264,15 +266,15 @@ def search(out: Path, rounds: int = 1) -> None:
 
 def results(stage: str, out: Path) -> dict[str, DataSetResult]:
     """Stored scores of the data sets that are complete."""
-    found = {}
+    by_name = {}
     for name, data_set in DATA_SETS[stage].items():
         records = read(out / f"{name}.jsonl")
         if not records or len(records) < len(list(tasks(records[0]["folds"]))):
             continue
-        found[name] = DataSetResult(
+        by_name[name] = DataSetResult(
             name, data_set.regression, candidates(data_set.regression), records
         )
-    return found
+    return by_name
 
 
 def main() -> None:

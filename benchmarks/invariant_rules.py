@@ -277,7 +277,7 @@ def _search_table(searches: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _main_table(found: dict[str, DataSetResult]) -> list[str]:
+def _main_table(results: dict[str, DataSetResult]) -> list[str]:
     lines = [
         f"Rule: *{CHOSEN}*. Default: *{DEFAULT}*, C and gamma searched.",
         "",
@@ -285,7 +285,7 @@ def _main_table(found: dict[str, DataSetResult]) -> list[str]:
         "| default mean (worst) | gain | p |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, result in found.items():
+    for name, result in results.items():
         sign = -1 if result.regression else 1
         cells = []
         for rule in (CHOSEN, DEFAULT):
@@ -304,16 +304,16 @@ def _mean_worst(scores: Array, sign: int) -> str:
     return f"{sign * scores.mean():.3f} ({sign * scores.min():.3f})"
 
 
-def _rule_table(found: dict[str, DataSetResult]) -> list[str]:
+def _rule_table(results: dict[str, DataSetResult]) -> list[str]:
     lines = [
         "Gain of every rule:",
         "",
-        f"| rule | {' | '.join(found)} | standard errors, mean |",
-        f"|---|{'---|' * (len(found) + 1)}",
+        f"| rule | {' | '.join(results)} | standard errors, mean |",
+        f"|---|{'---|' * (len(results) + 1)}",
     ]
     for name, rule in RULES.items():
         cells, units = [], []
-        for result in found.values():
+        for result in results.values():
             if not usable(name, result):
                 cells.append("")
                 continue
@@ -324,9 +324,9 @@ def _rule_table(found: dict[str, DataSetResult]) -> list[str]:
     return lines
 
 
-def _choices(found: dict[str, DataSetResult]) -> list[str]:
+def _choices(results: dict[str, DataSetResult]) -> list[str]:
     lines = []
-    for name, result in found.items():
+    for name, result in results.items():
         counts = Counter(
             f"{c.weight:g}{' conditional' if c.conditional else ''}"
             for c in result.choices(RULES[CHOSEN])

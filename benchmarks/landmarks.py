@@ -27,8 +27,9 @@ from sklearn.metrics import balanced_accuracy_score, root_mean_squared_error
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Bunch
 
-from domainwise import DCM, FastDCM, landmarks
+from domainwise import DCM, FastDCM
 from domainwise.datasets import load_facies, load_gvhd, load_parkinsons
+from domainwise.kernels import landmarks
 from domainwise.kernels.landmarks import LANDMARK_RULES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -125,7 +126,7 @@ def remember_leverage() -> None:
 def investigate(study: Study, splits: int, draws: int, weight: float) -> Findings:
     """Fit every rule at every number of landmarks on several choices of source domains."""
     data = study.load()
-    found = Findings({}, {}, [], {})
+    findings = Findings({}, {}, [], {})
     for split in range(splits):
         rng = np.random.default_rng(split)
         domains = rng.permutation(np.unique(data.sample_domain))
@@ -137,13 +138,13 @@ def investigate(study: Study, splits: int, draws: int, weight: float) -> Finding
         exact = DCM(domain_weight=weight).fit(X, **labels)
         reference = exact.embedding_
 
-        def judge(model: Any, Z: Any, y: Any = y, X_new: Any = X_new, y_new: Any = y_new) -> float:
+        def score(model: Any, Z: Any, y: Any = y, X_new: Any = X_new, y_new: Any = y_new) -> float:
             predictor = clone(study.model).fit(Z, y)
             return study.score(y_new, predictor.predict(model.transform(X_new)))
 
-        found.exact_scores.append(judge(exact, reference))
+        findings.exact_scores.append(score(exact, reference))
         if split == 0:
-            found.seconds = time_rules(X, labels)
+            findings.seconds = time_rules(X, labels)
         for rule in LANDMARK_RULES:
             for count in COUNTS:
                 for draw in range(draws):
@@ -158,10 +159,10 @@ def investigate(study: Study, splits: int, draws: int, weight: float) -> Finding
                     model.fit(X, **labels)
                     Z = model.transform(X)
                     angle = subspace_angles(reference, Z - Z.mean(axis=0)).max()
-                    found.angles.setdefault((rule, count), []).append(float(np.degrees(angle)))
-                    found.scores.setdefault((rule, count), []).append(judge(model, Z))
+                    findings.angles.setdefault((rule, count), []).append(float(np.degrees(angle)))
+                    findings.scores.setdefault((rule, count), []).append(score(model, Z))
         print(f"  {study.title}: split {split + 1} of {splits}", flush=True)
-    return found
+    return findings
 
 
 def draw_plot(findings: list[Findings], path: Path) -> None:
@@ -174,17 +175,17 @@ def draw_plot(findings: list[Findings], path: Path) -> None:
 
     plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
     figure, axes = plt.subplots(2, len(STUDIES), figsize=(9.6, 5.6), sharex=True)
-    for column, (study, found) in enumerate(zip(STUDIES, findings, strict=True)):
+    for column, (study, result) in enumerate(zip(STUDIES, findings, strict=True)):
         above, below = axes[0, column], axes[1, column]
         for rule in LANDMARK_RULES:
             style = {"color": COLOURS[rule], "marker": MARKERS[rule], "markersize": 4, "lw": 1.4}
-            angles = np.array([found.angles[rule, count] for count in COUNTS])
+            angles = np.array([result.angles[rule, count] for count in COUNTS])
             low, middle, high = np.quantile(angles, (0.25, 0.5, 0.75), axis=1)
             above.plot(COUNTS, middle, label=rule, **style)
             above.fill_between(COUNTS, low, high, color=COLOURS[rule], alpha=0.12, lw=0)
-            scores = [np.mean(found.scores[rule, count]) for count in COUNTS]
+            scores = [np.mean(result.scores[rule, count]) for count in COUNTS]
             below.plot(COUNTS, scores, **style)
-        below.axhline(np.mean(found.exact_scores), color="#444444", ls="--", lw=1, label="exact")
+        below.axhline(np.mean(result.exact_scores), color="#444444", ls="--", lw=1, label="exact")
         above.set(xscale="log", yscale="log", title=study.title)
         below.set(xlabel="landmarks M", ylabel=study.measure)
         below.set_xticks(COUNTS, [str(count) for count in COUNTS])
@@ -204,10 +205,10 @@ def draw_plot(findings: list[Findings], path: Path) -> None:
 
 def write_page(report: Report, findings: list[Findings], splits: int, draws: int) -> None:
     """Write the page: two sentences, the plot, the table."""
-    settings = [(found, count) for found in findings for count in COUNTS]
+    settings = [(result, count) for result in findings for count in COUNTS]
     wins = dict.fromkeys(LANDMARK_RULES, 0)
-    for found, count in settings:
-        wins[min(LANDMARK_RULES, key=lambda r: np.median(found.angles[r, count]))] += 1
+    for result, count in settings:
+        wins[min(LANDMARK_RULES, key=lambda r: np.median(result.angles[r, count]))] += 1
     ratio = np.exp(
         np.mean(
             [
@@ -245,14 +246,14 @@ def write_page(report: Report, findings: list[Findings], splits: int, draws: int
         "brackets the mean score on unseen domains."
     )
     rows = []
-    for study, found in zip(STUDIES, findings, strict=True):
+    for study, result in zip(STUDIES, findings, strict=True):
         for count in (50, 200, 800):
             cells = [
-                f"{np.median(found.angles[rule, count]):.2g} "
-                f"({np.mean(found.scores[rule, count]):.3f})"
+                f"{np.median(result.angles[rule, count]):.2g} "
+                f"({np.mean(result.scores[rule, count]):.3f})"
                 for rule in LANDMARK_RULES
             ]
-            rows.append([study.title, str(count), *cells, f"{np.mean(found.exact_scores):.3f}"])
+            rows.append([study.title, str(count), *cells, f"{np.mean(result.exact_scores):.3f}"])
     rows.append(
         [
             "CPU time of a fit relative to uniform landmarks",

@@ -167,11 +167,11 @@ def machine() -> str:
 
 def versions() -> str:
     """Versions of the packages that affect speed."""
-    found = [f"Python {platform.python_version()}"]
+    packages = [f"Python {platform.python_version()}"]
     for name in ("domainwise", "numpy", "scipy", "scikit-learn", "numba"):
         with suppress(PackageNotFoundError):  # a source tree on the path is not installed
-            found.append(f"{name} {version(name)}")
-    return ", ".join(found)
+            packages.append(f"{name} {version(name)}")
+    return ", ".join(packages)
 
 
 def size(n: float) -> str:

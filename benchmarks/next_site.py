@@ -186,10 +186,10 @@ def report(paths: list[Path]) -> str:
     for part in ("development", "confirmation", "all"):
         row = []
         for model in names:
-            some = [x for x in lines if x["model"] == model]
+            selected = [x for x in lines if x["model"] == model]
             if part != "all":
-                some = [x for x in some if STAGE[x["set"]] == part]
-            inside = covered(some)
+                selected = [x for x in selected if STAGE[x["set"]] == part]
+            inside = covered(selected)
             row.append(f"{inside.mean():.3f} ({len(inside)})" if len(inside) else "–")
         totals.append(f"| **{part}** | | {' | '.join(row)} |")
     missed = [x for x in lines if x["model"] != "recommended" and x["range"]]

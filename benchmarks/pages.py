@@ -146,7 +146,7 @@ def main():
         frame = make()
         watch.seconds.clear()
         started = time.process_time()
-        found = evaluate(
+        evaluation = evaluate(
             frame,
             target,
             domain,
@@ -155,11 +155,11 @@ def main():
             progress=False,
             max_rows=options.max_rows,
         )
-        found.report(out / "report.html", title=f"{target} on an unseen {domain}: {name}.csv")
+        evaluation.report(out / "report.html", title=f"{target} on an unseen {domain}: {name}.csv")
         whole = time.process_time() - started
-        told = ", ".join(f"{part} {seconds:.2f}" for part, seconds in watch.seconds.items())
-        print(f"{name}: {len(frame)} rows, {whole:.1f} CPU seconds in all; {told}", flush=True)
-        for fault in found.differences["faults"]:
+        times = ", ".join(f"{part} {seconds:.2f}" for part, seconds in watch.seconds.items())
+        print(f"{name}: {len(frame)} rows, {whole:.1f} CPU seconds in all; {times}", flush=True)
+        for fault in evaluation.differences["faults"]:
             print(f"  {fault['message']}")
         draw(out / "report.html", out)
 

@@ -142,8 +142,8 @@ def drawn(name: str, seed: int) -> Table:
         LOADED[name] = columns_of(frame), y, classification, codes
     columns, y, classification, codes = LOADED[name]
     rng = np.random.default_rng(seed)
-    some = rng.permutation(codes.max() + 1)[:DOMAINS]
-    rows = np.flatnonzero(np.isin(codes, some))
+    chosen = rng.permutation(codes.max() + 1)[:DOMAINS]
+    rows = np.flatnonzero(np.isin(codes, chosen))
     rows = rows[draw_rows(np.unique(codes[rows], return_inverse=True)[1], ROWS, seed)]
     codes = np.unique(codes[rows], return_inverse=True)[1]
     return Table({n: x[rows].copy() for n, x in columns}, y[rows], classification, codes)
@@ -242,9 +242,9 @@ def filler(table: Table, strength: int, rng: np.random.Generator) -> Table:
     """0, -999 or 99999 in 25, 50 or 100 % of the rows of one domain."""
     name, d = str(rng.choice(table.quantities())), a_domain(table, rng)
     rows = np.flatnonzero(table.codes == d)
-    some = rng.permutation(rows)[: int(len(rows) * (0.25, 0.5, 1.0)[strength])]
+    filled = rng.permutation(rows)[: int(len(rows) * (0.25, 0.5, 1.0)[strength])]
     values = table.columns[name].copy()
-    values[some] = rng.choice([0.0, -999.0, 99999.0])
+    values[filled] = rng.choice([0.0, -999.0, 99999.0])
     return table.with_column(name, values, (d,))
 
 
@@ -252,9 +252,9 @@ def missing(table: Table, strength: int, rng: np.random.Generator) -> Table:
     """Missing in 60, 80 or 100 % of the rows of one domain."""
     name, d = str(rng.choice(table.quantities())), a_domain(table, rng)
     rows = np.flatnonzero(table.codes == d)
-    some = rng.permutation(rows)[: int(len(rows) * (0.6, 0.8, 1.0)[strength])]
+    empty = rng.permutation(rows)[: int(len(rows) * (0.6, 0.8, 1.0)[strength])]
     values = table.columns[name].copy()
-    values[some] = np.nan
+    values[empty] = np.nan
     return table.with_column(name, values, (d,))
 
 
@@ -351,7 +351,7 @@ def rest_score(table: Table) -> float:
 RESTS: dict[tuple[Any, ...], float] = {}
 
 
-def one(name: str, kind: str, strength: int, seed: int) -> dict[str, Any]:
+def run_job(name: str, kind: str, strength: int, seed: int) -> dict[str, Any]:
     """Plant one fault, or none, and run the checks."""
     table = drawn(name, seed)
     result: dict[str, Any] = {"set": name, "kind": kind, "strength": strength, "seed": seed}
@@ -492,7 +492,7 @@ def main() -> None:
         for k in kinds
         for strength in range(3)
     ]
-    results = Parallel(arguments.jobs, verbose=1)(delayed(one)(*task) for task in tasks)
+    results = Parallel(arguments.jobs, verbose=1)(delayed(run_job)(*task) for task in tasks)
     arguments.out.with_suffix(".json").write_text(json.dumps(results), encoding="utf-8")
     report(results, arguments.out, arguments.note)
 

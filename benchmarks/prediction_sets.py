@@ -80,8 +80,8 @@ def loaded(name: str) -> tuple[Array, Array, Array, bool]:
     y = np.asarray(bunch.target)
     classes = y.dtype.kind in "iubUO"
     domain = np.unique(bunch.sample_domain, return_inverse=True)[1]
-    some = np.random.default_rng(0).permutation(domain.max() + 1)[:MAX_DOMAINS]
-    rows = np.flatnonzero(np.isin(domain, some))
+    chosen = np.random.default_rng(0).permutation(domain.max() + 1)[:MAX_DOMAINS]
+    rows = np.flatnonzero(np.isin(domain, chosen))
     rows = rows[draw_rows(domain[rows], ROWS, 0)]
     y = np.unique(y[rows], return_inverse=True)[1] if classes else y[rows].astype(float)
     X = np.asarray(bunch.data)[rows].astype(float)
@@ -125,22 +125,22 @@ def observed(names: list[str]) -> tuple[list[str], list[str]]:
     for name in names:
         X, y, domain, classes = loaded(name)
         usual = usual_coverage(domain.max()) or 0.5
-        asked = sorted({0.5, usual} if usual < 0.9 else {0.8, usual})
+        nominal = sorted({0.5, usual} if usual < 0.9 else {0.8, usual})
         for label, model in models(classes).items():
-            covered: dict[float, list[float]] = {c: [] for c in asked}
-            sizes: dict[float, list[float]] = {c: [] for c in asked}
+            covered: dict[float, list[float]] = {c: [] for c in nominal}
+            sizes: dict[float, list[float]] = {c: [] for c in nominal}
             losses = []
             for code in np.unique(domain):
                 new = domain == code
                 wrapped = DomainConformal(clone(model))
                 wrapped.fit(X[~new], y[~new], sample_domain=domain[~new])
                 shape = (int(new.sum()), int(y.max()) + 1 if classes else 0)
-                for c in asked:
+                for c in nominal:
                     if classes:
-                        found = np.zeros(shape, dtype=bool)
-                        found[:, wrapped.classes_] = wrapped.predict_set(X[new], coverage=c)
-                        covered[c].append(found[np.arange(len(found)), y[new]].mean())
-                        sizes[c].append(found.sum(axis=1).mean())
+                        in_set = np.zeros(shape, dtype=bool)
+                        in_set[:, wrapped.classes_] = wrapped.predict_set(X[new], coverage=c)
+                        covered[c].append(in_set[np.arange(len(in_set)), y[new]].mean())
+                        sizes[c].append(in_set.sum(axis=1).mean())
                     else:
                         ends = wrapped.predict_interval(X[new], coverage=c)
                         inside = (ends[:, 0] <= y[new]) & (y[new] <= ends[:, 1])
@@ -157,10 +157,10 @@ def observed(names: list[str]) -> tuple[list[str], list[str]]:
                     right = (q.argmax(axis=1) == y[new]).mean()
                     row.append((loss, calibration_error(q, y[new]), right))
                 losses.append(row)
-            for c in asked:
-                each = " ".join(f"{value:.2f}" for value in sorted(covered[c]))
+            for c in nominal:
+                by_domain = " ".join(f"{value:.2f}" for value in sorted(covered[c]))
                 sets.append(
-                    f"| {name} | {label} | {c} | {np.mean(covered[c]):.3f} | {each} | "
+                    f"| {name} | {label} | {c} | {np.mean(covered[c]):.3f} | {by_domain} | "
                     f"{np.mean(sizes[c]):.2f} |"
                 )
             if losses:

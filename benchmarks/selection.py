@@ -90,12 +90,12 @@ def pose(load: Callable[[], Bunch]) -> tuple[Problem, list[tuple[Any, Any]]]:
     """Rows of a data set, and splits with fewer training rows than scored rows."""
     bunch = load()
     rng = np.random.default_rng(0)
-    kept = []
+    selected = []
     for name in np.unique(bunch.sample_domain):
         rows = np.flatnonzero(bunch.sample_domain == name)
         count = min(len(rows), ROWS_PER_DOMAIN)
-        kept.append(np.sort(rng.choice(rows, count, replace=False)))
-    rows = np.concatenate(kept)
+        selected.append(np.sort(rng.choice(rows, count, replace=False)))
+    rows = np.concatenate(selected)
     problem = make_problem(
         bunch.data[rows],
         bunch.target[rows],
@@ -163,8 +163,8 @@ def measure_path(out: Path, rounds: int = 3) -> None:
             data = Data(X, y, domain, target, domains)
             points = list(projected_path(ExactFold(template, data, X_test), candidates))
             seconds["path"].append(time.process_time() - start)
-        found = {name: float(np.median(values)) for name, values in seconds.items()}
-        lines.append({"rows": n, "points": len(points), **found})
+        medians = {name: float(np.median(values)) for name, values in seconds.items()}
+        lines.append({"rows": n, "points": len(points), **medians})
         print(lines[-1], flush=True)
     (out / "path.json").write_text(json.dumps(lines))
 
@@ -182,12 +182,12 @@ def read(store: Path) -> list[dict[str, Any]]:
 
 def results(stage: str, out: Path) -> list[DataSetScores]:
     """Scores of the data sets of a stage that have any."""
-    found = []
+    data_sets = []
     for name in DATA_SETS[stage]:
         rows = [row for row in read(out / f"{name}.jsonl") if "scores" in row]
         if rows:
-            found.append(DataSetScores.from_rows(name, rows))
-    return found
+            data_sets.append(DataSetScores.from_rows(name, rows))
+    return data_sets
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ NAMES = {
     "cytof": "CyTOF",
     "hipc": "HIPC",
 }
-RIVAL = "svm"
+BASELINE = "svm"
 READING = """\
 `InvariantRidge` has the best average rank over the eight sets and `InvariantSVC` the second best,
 before COIR and the tuned SVM. `InvariantSVC`, a vote of five models, loses to the tuned SVM on no
@@ -102,12 +102,16 @@ class DataSetScores:
         """Score of the worst domain."""
         return min(self.scores[method].values())
 
-    def difference(self, method: str, rival: str = RIVAL) -> tuple[float, float, float | None]:
+    def difference(
+        self, method: str, baseline: str = BASELINE
+    ) -> tuple[float, float, float | None]:
         """Mean difference over domains, its standard error, and Wilcoxon's p."""
-        mine, theirs = self.scores[method], self.scores[rival]
-        gaps = np.array([mine[d] - theirs[d] for d in sorted(mine.keys() & theirs.keys())])
+        scores, reference = self.scores[method], self.scores[baseline]
+        gaps = np.array(
+            [scores[d] - reference[d] for d in sorted(scores.keys() & reference.keys())]
+        )
         error = float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
-        return float(gaps.mean()), error, compare(mine, theirs).p_value
+        return float(gaps.mean()), error, compare(scores, reference).p_value
 
 
 def write_report(
@@ -162,20 +166,21 @@ def write_report(
     print(path)
 
 
-def _stage(stage: str, found: Sequence[DataSetScores], methods: Sequence[Method]) -> list[str]:
+def _stage(stage: str, data_sets: Sequence[DataSetScores], methods: Sequence[Method]) -> list[str]:
     lines = [f"## {stage.capitalize()} sets", ""]
     lines += [
-        f"- {NAMES[one.name]}: {one.rows:,} rows, {len(one.scores[RIVAL])} domains,"
-        f" {one.measure.removeprefix('neg_').replace('_', ' ')}, {one.seconds:,.0f} s of searches"
-        for one in found
+        f"- {NAMES[data_set.name]}: {data_set.rows:,} rows, {len(data_set.scores[BASELINE])} "
+        f"domains, {data_set.measure.removeprefix('neg_').replace('_', ' ')}, "
+        f"{data_set.seconds:,.0f} s of searches"
+        for data_set in data_sets
     ]
     lines += ["", "Mean score over domains, and in brackets the score on the worst domain:", ""]
     lines += _table(
-        ["method", *(NAMES[one.name] for one in found)],
+        ["method", *(NAMES[data_set.name] for data_set in data_sets)],
         [
-            [method.labels[0], *(_cell(one, method.key) for one in found)]
+            [method.labels[0], *(_cell(data_set, method.key) for data_set in data_sets)]
             for method in methods
-            if any(method.key in one.scores for one in found)
+            if any(method.key in data_set.scores for data_set in data_sets)
         ],
     )
     lines += [
@@ -185,33 +190,35 @@ def _stage(stage: str, found: Sequence[DataSetScores], methods: Sequence[Method]
         "",
     ]
     lines += _table(
-        ["method", *(NAMES[one.name] for one in found)],
+        ["method", *(NAMES[data_set.name] for data_set in data_sets)],
         [
-            [method.labels[0], *(_gap(one, method.key) for one in found)]
+            [method.labels[0], *(_gap(data_set, method.key) for data_set in data_sets)]
             for method in methods
-            if method.key != RIVAL and any(method.key in one.scores for one in found)
+            if method.key != BASELINE
+            and any(method.key in data_set.scores for data_set in data_sets)
         ],
     )
-    return [*lines, "", *_ranks(found, methods), ""]
+    return [*lines, "", *_ranks(data_sets, methods), ""]
 
 
-def _ranks(found: Sequence[DataSetScores], methods: Sequence[Method]) -> list[str]:
+def _ranks(data_sets: Sequence[DataSetScores], methods: Sequence[Method]) -> list[str]:
     """Average ranks over data sets, and losses to the SVM of more than one standard error."""
-    shared = [m for m in methods if all(m.key in one.scores for one in found)]
-    table = np.array([[one.mean(m.key) for m in shared] for one in found])
+    shared = [m for m in methods if all(m.key in data_set.scores for data_set in data_sets)]
+    table = np.array([[data_set.mean(m.key) for m in shared] for data_set in data_sets])
     ranking = rank_methods(table, [m.labels[0] for m in shared])
     worst = rank_methods(
-        np.array([[one.worst(m.key) for m in shared] for one in found]), ranking.methods
+        np.array([[data_set.worst(m.key) for m in shared] for data_set in data_sets]),
+        ranking.methods,
     )
     order = np.argsort(ranking.average_ranks, kind="stable")
     rows = []
     for place in order:
         method = shared[place]
         lost = [
-            f"{NAMES[one.name]} ({-gap / error:.1f})"
-            for one in found
-            if method.key != RIVAL
-            for gap, error, _ in [one.difference(method.key)]
+            f"{NAMES[data_set.name]} ({-gap / error:.1f})"
+            for data_set in data_sets
+            if method.key != BASELINE
+            for gap, error, _ in [data_set.difference(method.key)]
             if error > 0 and gap < -(1 + 1e-9) * error
         ]
         rows.append(
@@ -219,7 +226,7 @@ def _ranks(found: Sequence[DataSetScores], methods: Sequence[Method]) -> list[st
                 method.labels[0],
                 f"{ranking.average_ranks[place]:.2f}",
                 f"{worst.average_ranks[place]:.2f}",
-                ", ".join(lost) or ("" if method.key == RIVAL else "none"),
+                ", ".join(lost) or ("" if method.key == BASELINE else "none"),
             ]
         )
     p = "" if ranking.p_value is None else f" Friedman's p = {ranking.p_value:.2g};"
@@ -234,13 +241,13 @@ def _ranks(found: Sequence[DataSetScores], methods: Sequence[Method]) -> list[st
             rows,
         ),
         "",
-        f"Ranks over {len(found)} data sets, 1 is best.{p} differences of average ranks below "
+        f"Ranks over {len(data_sets)} data sets, 1 is best.{p} differences of average ranks below "
         f"{ranking.critical_difference:.1f} are not significant at the 5 % level.",
         "",
     ]
 
 
-def _weights(found: Sequence[DataSetScores], weights: Sequence[Method]) -> list[str]:
+def _weights(data_sets: Sequence[DataSetScores], weights: Sequence[Method]) -> list[str]:
     """DCM with fixed weights, compared with COIR, which is DCM without domains."""
     keys = {"coir": "0 (COIR)", "dcm": "1"}
     keys |= {method.key: method.key.removeprefix("dcm@") for method in weights}
@@ -248,13 +255,13 @@ def _weights(found: Sequence[DataSetScores], weights: Sequence[Method]) -> list[
     rows = []
     for key in order:
         cells, ratios = [], []
-        for one in found:
-            if key not in one.scores:
+        for data_set in data_sets:
+            if key not in data_set.scores:
                 cells.append("")
                 continue
-            gap, error, _ = one.difference(key, "coir")
+            gap, error, _ = data_set.difference(key, "coir")
             ratios.append(gap / error if error > 0 else 0.0)
-            cells.append(f"{one.sign * one.mean(key):.3f} ({gap:+.3f} ± {error:.3f})")
+            cells.append(f"{data_set.sign * data_set.mean(key):.3f} ({gap:+.3f} ± {error:.3f})")
         rows.append([keys[key], *cells, f"{np.mean(ratios):+.2f}" if ratios else ""])
     return [
         "## The domain weight of DCM",
@@ -263,21 +270,24 @@ def _weights(found: Sequence[DataSetScores], weights: Sequence[Method]) -> list[
         "mean scores, and in brackets the difference from COIR ± its standard error (positive: "
         "better). The last column is the mean difference in standard errors.",
         "",
-        *_table(["weight", *(NAMES[one.name] for one in found), "errors, mean"], rows),
+        *_table(
+            ["weight", *(NAMES[data_set.name] for data_set in data_sets), "errors, mean"], rows
+        ),
         "",
     ]
 
 
-def _cell(one: DataSetScores, method: str) -> str:
-    if method not in one.scores:
+def _cell(data_set: DataSetScores, method: str) -> str:
+    if method not in data_set.scores:
         return ""
-    return f"{one.sign * one.mean(method):.3f} ({one.sign * one.worst(method):.3f})"
+    mean, worst = data_set.sign * data_set.mean(method), data_set.sign * data_set.worst(method)
+    return f"{mean:.3f} ({worst:.3f})"
 
 
-def _gap(one: DataSetScores, method: str) -> str:
-    if method not in one.scores:
+def _gap(data_set: DataSetScores, method: str) -> str:
+    if method not in data_set.scores:
         return ""
-    gap, error, p = one.difference(method)
+    gap, error, p = data_set.difference(method)
     text = f"{gap:+.3f} ± {error:.3f}"
     return text if p is None else f"{text}, {p:.2g}"
 

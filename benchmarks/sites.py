@@ -97,8 +97,8 @@ def maps_of(name: str, rows: int = ROWS, columns: tuple[int, ...] = COLUMNS) -> 
             sources = scaler.transform(X[~test]), y[~test], codes[~test]
             new = scaler.transform(X[test]), y[test]
             for method, kind, m in points:
-                asked = dict(n_landmarks=m, feature_map=kind, random_state=left_out)
-                scores[method, kind, m].append(_score(method, asked, sources, new))
+                options = dict(n_landmarks=m, feature_map=kind, random_state=left_out)
+                scores[method, kind, m].append(_score(method, options, sources, new))
             for kind in MAPS:
                 for m in columns:
                     error = _kernel_error(kind, m, left_out, sources[0], new[0])
@@ -117,7 +117,7 @@ def _is_classes(y: Any) -> bool:
     return bool(y.dtype.kind in "biuUO")
 
 
-def _score(method: str, asked: dict[str, Any], sources: Any, new: Any) -> float:
+def _score(method: str, options: dict[str, Any], sources: Any, new: Any) -> float:
     """Fit a method to source domains and score it on new domains."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     from sklearn.linear_model import Ridge, RidgeClassifier
@@ -126,13 +126,13 @@ def _score(method: str, asked: dict[str, Any], sources: Any, new: Any) -> float:
     from domainwise import FastDCM, InvariantFeatures
 
     X, y, domain = sources
-    if asked["feature_map"] == "nystroem":
-        asked = asked | {"n_landmarks": min(asked["n_landmarks"], len(X))}
+    if options["feature_map"] == "nystroem":
+        options = options | {"n_landmarks": min(options["n_landmarks"], len(X))}
     classes = _is_classes(y)
     if method == "dcm":
-        features, machine = FastDCM(**asked), LinearDiscriminantAnalysis() if classes else Ridge()
+        features, machine = FastDCM(**options), LinearDiscriminantAnalysis() if classes else Ridge()
     else:
-        features = InvariantFeatures(**asked)
+        features = InvariantFeatures(**options)
         machine = RidgeClassifier(class_weight="balanced") if classes else Ridge()
     machine.fit(features.fit(X, y, sample_domain=domain).transform(X), y)
     predicted = machine.predict(features.transform(new[0]))
@@ -148,8 +148,8 @@ def _kernel_error(kind: str, m: int, seed: int, X: Any, new: Any) -> float:
 
     from domainwise import InvariantFeatures
 
-    asked = m if kind == "fourier" else min(m, len(X))
-    plain = InvariantFeatures(asked, feature_map=kind, domain_weight=0.0, random_state=seed)
+    n_columns = m if kind == "fourier" else min(m, len(X))
+    plain = InvariantFeatures(n_columns, feature_map=kind, domain_weight=0.0, random_state=seed)
     Phi = plain.fit(X).transform(new[:KERNEL_ROWS])
     K = rbf_kernel(new[:KERNEL_ROWS], gamma=plain.gamma_)
     Phi = Phi - Phi.mean(axis=0)
@@ -221,14 +221,14 @@ def maps_part(quick: bool) -> Result:
     return {name: run_point(script, {"task": "maps", "name": name, **less}) for name in names}
 
 
-def report_maps(report: Report, found: Result) -> None:
+def report_maps(report: Report, results: Result) -> None:
     """A table for each method, one for the error of the kernel, and a sentence about them."""
-    counts = sorted({int(key.split("|")[2]) for r in found.values() for key in r["scores"]})
+    counts = sorted({int(key.split("|")[2]) for r in results.values() for key in r["scores"]})
     slopes = [
-        exponent(counts, [r["errors"][f"fourier|{m}"] for m in counts]) for r in found.values()
+        exponent(counts, [r["errors"][f"fourier|{m}"] for m in counts]) for r in results.values()
     ]
     report.check(
-        f"Fourier features: exponent of the kernel error over M, median of {len(found)} sets",
+        f"Fourier features: exponent of the kernel error over M, median of {len(results)} sets",
         statistics.median(slopes),
         -0.45,
         form="{:.2f}",
@@ -247,12 +247,12 @@ def report_maps(report: Report, found: Result) -> None:
     for method, title in METHODS.items():
         report.text(f"{title}:")
         rows = []
-        for name, r in found.items():
+        for name, r in results.items():
             measure = ", RMSE" if r["measure"] == "RMSE" else ""
             cells = [r["scores"][f"{method}|{kind}|{m}"] for m in counts for kind in MAPS]
             label = f"{name} ({size(r['rows'])}, {r['domains']}{measure})"
             rows.append([label, *[f"{value:.3f}" for value in cells]])
-        gains = [statistics.mean(_gains(found, method, m)) for m in counts]
+        gains = [statistics.mean(_gains(results, method, m)) for m in counts]
         rows.append(
             ["Fourier against Nyström, mean", *[c for g in gains for c in ("", f"{g:+.1%}")]]
         )
@@ -262,15 +262,15 @@ def report_maps(report: Report, found: Result) -> None:
         header,
         [
             [name, *[f"{r['errors'][f'{kind}|{m}']:.1e}" for m in counts for kind in MAPS]]
-            for name, r in found.items()
+            for name, r in results.items()
         ],
     )
 
 
-def _gains(found: Result, method: str, m: int) -> list[float]:
+def _gains(results: Result, method: str, m: int) -> list[float]:
     """Relative change of each score from Nystrom to Fourier features; positive is better."""
     gains = []
-    for r in found.values():
+    for r in results.values():
         nystroem, fourier = (r["scores"][f"{method}|{kind}|{m}"] for kind in MAPS)
         sign = -1 if r["measure"] == "RMSE" else 1
         gains.append(sign * (fourier - nystroem) / nystroem)
@@ -284,9 +284,9 @@ def round_part(quick: bool) -> Result:
     return {point["task"]: run_point(str(Path(__file__)), point) for point in points}
 
 
-def report_round(report: Report, found: Result) -> None:
+def report_round(report: Report, results: Result) -> None:
     """Compare the two in time and memory."""
-    ours, theirs = found["moments"], found["sampler"]
+    ours, theirs = results["moments"], results["sampler"]
     title = f"second round of {size(SITE_ROWS)} rows at M = {size(SITE_FEATURES)}"
     less: dict[str, Any] = {"form": "{:.2f}", "least": False}
     ratio = ours["cpu"] / theirs["cpu"]
