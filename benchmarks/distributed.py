@@ -183,8 +183,8 @@ def throughput(report: Report, folder: Path, sizes: Sizes) -> Result:
         f"features, two classes and {N_DOMAINS} domains: {mib(data_files['stored'])} MiB of "
         f"Parquet in {sizes.files} files with row groups of {size(GROUP_ROWS)} rows. There are "
         f"{N_LANDMARKS} landmarks. A worker is a process with one thread and a memory limit of "
-        "1 GiB. *In memory* means `fit` on one core, without the time for reading; for workers, the time "
-        "includes reading the files. An idle worker, with everything imported, uses "
+        "1 GiB. *In memory* means `fit` on one core, without the time for reading; for workers, "
+        "the time includes reading the files. An idle worker, with everything imported, uses "
         f"{mib(two_workers['at_rest'])} MiB."
     )
     rows = [
