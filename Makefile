@@ -1,4 +1,4 @@
-# Every target sets up what it needs. `make` alone lists them.
+# Every target installs what it needs. `make` without a target lists them.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -10,7 +10,7 @@ ARGS ?=
 PY  := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 
-# Pinned here and kept out of constraints.txt: which build it is (CPU, CUDA) depends on the machine.
+# Pinned here and not in constraints.txt: the build (CPU, CUDA) depends on the machine.
 TORCH := torch==2.13.0
 
 ifeq ($(strip $(DOMAINWISE_DATA)),)
@@ -30,26 +30,26 @@ PYTEST := $(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --maxprocesses=8 --dist=wo
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-# In a folder of its own that begins empty, so that an older version's results are never in the way.
+# In a new, empty folder, so that results of an older version are never reused.
 DEMO := build/demo
 HEART := src/domainwise/datasets/heart_hospitals.csv.gz
-demo: $(VENV)/.demo ## evaluate four hospitals, then the paper's synthetic table in a small size (a minute)
+demo: $(VENV)/.demo ## evaluate four hospitals, then run a small version of the paper's synthetic table (a minute)
 	@rm -rf $(DEMO)
-	@printf '%s\n' "Four hospitals. Which model would you take to a fifth, and what would it score?" ""
+	@printf '%s\n' "Data from four hospitals: which model should be used at a fifth one, and what score can be expected there?" ""
 	@$(ONE_THREAD) $(PY) -m domainwise evaluate $(HEART) --target label --domain domain --quick --jobs -1 --out $(DEMO)/hospitals
 	@printf '%s\n' "" \
-	  "Every hospital was held out in turn, and predicted by methods fitted to the others. 'Take this' is the method for a" \
-	  "fifth hospital, 'Expect' the range of its score there; the page shows both first, and how hospitals differ below." \
-	  "" "Now the paper's first table: ten synthetic domains, seven to fit and three unseen." ""
+	  "Each hospital was held out in turn and predicted by methods fitted to the others. 'Recommended' is the method for a" \
+	  "fifth hospital, and 'Expect' is the range of its score there. The page shows both, and how the hospitals differ." \
+	  "" "Now the paper's first table: ten synthetic domains, seven source domains and three unseen domains." ""
 	@$(ONE_THREAD) $(PY) -m domainwise reproduce synthetic --quick --no-timing --jobs -1 --out $(DEMO)/synthetic
 	@printf '%s\n' "" \
-	  "Each row has our accuracy beside the paper's; ✓ means within one standard deviation of the paper's mean. With" \
-	  "three repeats most differences are chance: 'domainwise reproduce synthetic' runs all of them." \
+	  "Each row shows our accuracy and the paper's; ✓ means within one standard deviation of the paper's mean. With" \
+	  "three repeats, most differences are due to chance. 'domainwise reproduce synthetic' runs all repeats." \
 	  "" "Pages to open in a browser:" "  $(CURDIR)/$(DEMO)/hospitals/report.html" "  $(CURDIR)/$(DEMO)/synthetic/report.html" \
-	  "A table of your own:" "  $(VENV)/bin/domainwise evaluate TABLE.csv --target COLUMN --domain COLUMN"
+	  "To evaluate your own table:" "  $(VENV)/bin/domainwise evaluate TABLE.csv --target COLUMN --domain COLUMN"
 
-# Warnings are errors. Nothing is fetched: the site can be built, and read, without a network.
-docs: $(VENV)/.docs ## build the site, run its gallery and check both (minutes)
+# Warnings are errors. The documentation can be built and read offline.
+docs: $(VENV)/.docs ## build the documentation, run its gallery and check both (minutes)
 	@$(ONE_THREAD) $(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@$(ONE_THREAD) $(PY) -m pytest -q -m docs tests/docs $(ARGS)
 	@echo "Open $(CURDIR)/docs/_build/html/index.html in a browser."
@@ -57,8 +57,8 @@ docs: $(VENV)/.docs ## build the site, run its gallery and check both (minutes)
 test: $(VENV)/.test ## run the tests and the docstring examples
 	@$(PYTEST) $(ARGS)
 
-# $(call suite,marker,stamp): run the tests with that marker; where no file carries it, say so and succeed.
-# The extra is installed by the recursive make, so that an absent suite installs nothing.
+# $(call suite,marker,stamp): run the tests with that marker; if no file has it, print a message and succeed.
+# The extra is installed by the recursive make, so that nothing is installed if there are no such tests.
 define suite
 	@if grep -rqw --include='*.py' 'mark\.$(1)' tests; then \
 	  $(MAKE) --no-print-directory $(VENV)/.$(2) && $(PYTEST) -m $(1) $(ARGS); \
@@ -79,29 +79,29 @@ test-fast: ## run the tests marked fast (installs the fast extra: Numba)
 test-browser: ## run the tests marked browser (needs Chromium)
 	$(call suite,browser,test)
 
-# make fuzz COUNT=300 FIRST=5000: so many changes, beginning with that one
+# make fuzz COUNT=300 FIRST=5000: 300 changes, starting with number 5000
 COUNT ?= 5000
 FIRST ?= 0
-fuzz: $(VENV)/.test ## change models, tables, evaluations and files of sites, and read them (minutes)
+fuzz: $(VENV)/.test ## make random changes to model files, tables, results folders and site files, and read them (minutes)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_models.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_tables.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_folders.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_sites.py --count $(COUNT) --first $(FIRST)
 
-# make defects WORDS="digest leak": those whose names hold one of the words
+# make defects WORDS="digest leak": only defects whose names contain one of the words
 WORDS ?=
-defects: $(VENV)/.test ## put deliberate defects into copies of the sources, and see tests fail (minutes)
+defects: $(VENV)/.test ## insert deliberate defects into copies of the sources, and check that tests fail (minutes)
 	@$(ONE_THREAD) $(PY) tests/defects/run.py -n $(WORKERS) $(WORDS)
 
 lint: $(VENV)/.test ## check style and formatting
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 
-format: $(VENV)/.test ## mend style and formatting where that is mechanical
+format: $(VENV)/.test ## format the code and apply automatic fixes
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-# make release-check KINDS=lowest: with one of both sets of versions only
+# make release-check KINDS=lowest: with one of the two sets of versions only
 KINDS ?= pinned lowest
 release-check: $(VENV)/.test ## build wheel and sdist, and test them in fresh environments
 	@$(ONE_THREAD) $(PY) .ci/release_check.py $(KINDS)
@@ -109,7 +109,7 @@ release-check: $(VENV)/.test ## build wheel and sdist, and test them in fresh en
 types: $(VENV)/.test ## check the types
 	@$(PY) -m mypy
 
-bench: $(VENV)/.fast ## measure speed and memory of the exact core (minutes)
+bench: $(VENV)/.fast ## measure time and memory of exact DCM (minutes)
 	@$(PY) benchmarks/exact_core.py
 
 constraints: $(PY) ## choose new versions for constraints.txt
@@ -131,7 +131,7 @@ distclean: clean ## remove the virtual environment too
 $(PY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "domainwise needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)"; \
-	  echo "Name another one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
+	  echo "Choose another interpreter: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "setting up $(VENV) (once)"
 	@$(PYTHON) -m venv $(VENV) || { rm -f $(PY); exit 1; }
 

@@ -1,4 +1,4 @@
-"""The public names, in the order of the API reference. Needs no Sphinx, so that tests can ask."""
+"""The public names, in the order of the API reference. Tests can import this without Sphinx."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from typing import Any
 MODULES = {
     "domainwise": "",
     "domainwise.selection": "Splitters, scores and searches that hold out whole domains.",
-    "domainwise.plots": "Pictures one can call, in the manner of scikit-learn's displays.",
-    "domainwise.metrics": "Scores by domain, and how much a representation tells of the domain.",
-    "domainwise.datasets": "Domains that are made, and loaders of those that are real. Files are "
-    "looked up in ``$DOMAINWISE_DATA``, then in the user's cache.",
+    "domainwise.plots": "Plots with the interface of scikit-learn's displays.",
+    "domainwise.metrics": (
+        "Scores by domain, and measures of how much features depend on the domain."
+    ),
+    "domainwise.datasets": "Simulated data, and loaders of real data sets. Files are read from "
+    "``$DOMAINWISE_DATA``, or from the cache folder of the user.",
     "domainwise.distributed": "Fits from files on a cluster.",
-    "domainwise.federated": "Fits across sites that keep their rows.",
-    "domainwise.labels": "Targets and domains as the estimators see them.",
-    "domainwise.reference": "The paper's algorithms line by line, to compare with.",
+    "domainwise.federated": "Fits across sites that do not share their rows.",
+    "domainwise.labels": "Targets and domains as factors of kernel matrices.",
+    "domainwise.reference": "The paper's algorithms line by line, for comparison.",
 }
 
 #: Modules that describe the arguments of all their functions once, in their own docstring.
@@ -29,7 +31,7 @@ DESCRIBED_ONCE = {"domainwise.reference"}
 #: Groups of the names of ``domainwise`` itself; a name in none of them is listed at the end.
 GROUPS = {
     "From a table to a model": (
-        "Compare methods on held-out domains, fit, save, and look at new rows.",
+        "Compare methods on held-out domains, fit and save models, and check new rows.",
         (
             "evaluate",
             "Evaluation",
@@ -42,7 +44,7 @@ GROUPS = {
         ),
     ),
     "Predictors": (
-        "Each chooses its own arguments by holding out source domains.",
+        "Each estimator chooses its arguments by holding out source domains.",
         (
             "DomainEnsembleClassifier",
             "DomainEnsembleRegressor",
@@ -52,12 +54,12 @@ GROUPS = {
         ),
     ),
     "The invariant kernel": (
-        "Kernel machines that pay for telling domains apart.",
+        "Kernel machines with a penalty on differences between domains.",
         ("InvariantKernel", "InvariantFeatures", "InvariantSVC", "InvariantSVR"),
     ),
-    "Rows in their domain": ("A row relative to its own domain.", ("DomainContext",)),
+    "Context": ("Values of a row relative to its own domain.", ("DomainContext",)),
     "Projections": (
-        "A few numbers per row, exact, with no N×N matrix.",
+        "A few features per row, computed exactly and without an N×N matrix.",
         ("DCM", "DCMCV", "COIR", "DICA", "KPCA", "SCA", "MDA", "MIDA"),
     ),
     "Projections on landmarks": (

@@ -16,7 +16,7 @@ REFERENCE, BENCHMARKS = DOCS / "reference", DOCS / "benchmarks"
 
 
 def write(path: Path, text: str) -> None:
-    """Write a page, unless it says so already: Sphinx reads again what is newer."""
+    """Write a page if its text has changed, because Sphinx reads newer files again."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
@@ -28,9 +28,9 @@ def write(path: Path, text: str) -> None:
 def reference_page() -> str:
     """The list of all public names; autosummary makes a page of each."""
     parts = [
-        "# API reference\n\nEvery public name. Estimators follow the conventions of scikit-learn; "
-        "`sample_domain` is routed metadata and requested by default. The "
-        "[command line](command-line.md) has a page of its own.\n"
+        "# API reference\n\nThis page lists every public name. Estimators follow the conventions "
+        "of scikit-learn; `sample_domain` is routed metadata and requested by default. The "
+        "[command line](command-line.md) is described on a separate page.\n"
     ]
     for group in names.groups():
         heading = f"`{group.heading}`" if "." in group.heading else group.heading
@@ -53,7 +53,7 @@ def _below(name: str) -> str:
 
 
 def command_line_page() -> str:
-    """Every command with its arguments and options, as the program itself knows them."""
+    """Every command with its arguments and options, from the program itself."""
     from typer.main import get_command
 
     from domainwise.cli import app
@@ -61,8 +61,8 @@ def command_line_page() -> str:
     root = get_command(app)
     context = root.make_context("domainwise", [], resilient_parsing=True)
     head = (
-        "# Commands and options\n\nMade from the program itself, which says the same after "
-        "`--help`. [The command line on your own table](../cli.md) explains how to use it.\n"
+        "# Commands and options\n\nThis page is generated from the program; `--help` prints the "
+        "same text. [The command line](../cli.md) explains how to use the commands.\n"
     )
     return "\n".join([head, *_commands_below(root, context, 2)])
 
@@ -80,7 +80,7 @@ def _commands_below(group: Any, context: Any, level: int) -> list[str]:
 
 
 def _options(command: Any, context: Any) -> str:
-    """How a command is called, and a table of what it takes, arguments first."""
+    """How a command is called, and a table of its arguments and options."""
     parameters = command.get_params(context)
     arguments = [p for p in parameters if p.param_type_name == "argument"]
     called = [p.name.upper() if p.required else f"[{p.name.upper()}]" for p in arguments]
@@ -96,7 +96,7 @@ def _options(command: Any, context: Any) -> str:
 
 
 def _text(text: str | None) -> str:
-    """Plain words as Markdown that says them literally; paragraphs stay."""
+    """Plain text as escaped Markdown, with its paragraphs."""
     paragraphs = inspect.cleandoc(text or "").split("\n\n")
     escaped = [re.sub(r"([*_<>\[\]`#])", r"\\\1", " ".join(p.split())) for p in paragraphs]
     # Options are code, and two hyphens stay two.
@@ -121,9 +121,10 @@ def benchmark_pages() -> dict[Path, str]:
     rows = "\n".join(f"- [{title}]({name}). {first}" for name, title, first in listed)
     tree = "\n".join(name for name, _, _ in listed)
     pages[BENCHMARKS / "index.md"] = (
-        "# Benchmarks\n\nEvery number of the documentation comes from a script in `benchmarks/`, "
-        "and these are the files that the scripts write. Times are of one machine, named in each; "
-        f"compare ratios.\n\n{rows}\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
+        "# Benchmarks\n\nEvery number in the documentation comes from a script in `benchmarks/`. "
+        "These are the reports that the scripts write. Times were measured on one machine, which "
+        f"each report names; compare ratios.\n\n{rows}\n\n```{{toctree}}\n:hidden:\n:maxdepth: "
+        f"1\n\n{tree}\n```\n"
     )
     return pages
 
@@ -164,7 +165,7 @@ def make_pages(app: Any, config: Any) -> None:
 
 
 def mend_links(app: Any, docname: str, source: list[str]) -> None:
-    """Let links to files of the repository reach the pages that are made of them."""
+    """Replace links to files of the repository by links to their pages."""
     up = "../" * docname.count("/")
     text = re.sub(r"\]\((?:\.\./)+benchmarks/(\w+\.md)", rf"]({up}benchmarks/\1", source[0])
     source[0] = re.sub(r"\]\((?:\.\./)+docs/(\w+\.md)", rf"]({up}\1", text)
@@ -185,7 +186,7 @@ def show_indices(app: Any, docname: str, source: list[str]) -> None:
 
 
 def find_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
-    """Lead a reference to where a name is defined to where it is documented."""
+    """Replace a reference to the module that defines a name by its public name."""
     if node.get("refdomain") != "py":
         return None
     target = node["reftarget"]
