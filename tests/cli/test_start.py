@@ -7,6 +7,9 @@ import pytest
 
 pytest.importorskip("typer")
 
+from typer.main import get_command
+from typer.testing import CliRunner
+
 from domainwise.cli import app
 
 HEAVY = {"numpy", "scipy", "sklearn", "pandas", "joblib", "matplotlib"}
@@ -58,3 +61,24 @@ def test_help_and_version_load_nothing_that_computes(arguments):
     if OF_TYPER & set(known.stderr.split()):
         pytest.skip("this version of Typer loads Rich for every help")
     assert not loaded(*arguments) & (HEAVY | OF_TYPER)
+
+
+@pytest.mark.parametrize("group", [[], ["federate"]], ids=str)
+def test_the_list_of_commands_has_whole_sentences_in_80_columns(group, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = CliRunner().invoke(app, [*group, "--help"]).output.splitlines()
+    commands = [line for line in lines[lines.index("Commands:") + 1 :] if line.startswith("  ")]
+    assert len(commands) > 3
+    for line in commands:
+        assert line.endswith("."), line
+        assert not line.endswith("..."), line
+
+
+def test_every_option_says_what_it_does_and_what_its_value_is():
+    root = get_command(app)
+    commands = {**root.commands, **root.commands["federate"].commands}
+    for name, command in commands.items():
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                assert parameter.help.endswith("."), (name, parameter.name)
+                assert parameter.is_flag or parameter.metavar, (name, parameter.name)
