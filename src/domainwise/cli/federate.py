@@ -87,22 +87,13 @@ def plan(
         raise ValueError("pass --target to plan from a table, or files of the first round to merge")
     else:
         with working(f"reading {source}"):
-            arguments = reading.arguments()
-            frame = read_table(source, encoding=arguments.pop("encoding"))
-            settings: dict[str, Any] = {
-                "target": target,
-                "domain": domain,
-                "method": method,
-                "task": task,
-                "n_features": columns or "auto",
-                "smallest_cell": smallest,
-                "seed": seed,
-                "features": split_names(features.features, list(frame.columns)),
-                "drop": split_names(features.drop, list(frame.columns)),
-                "auto_drop": features.auto_drop,
-                "dates": common.parts_of(features.dates),
-            }
-            new_plan = Plan.of_table(frame, **settings | arguments | _more_of(more))
+            settings = {**vars(features), **reading.arguments(), "task": task, "seed": seed}
+            frame = read_table(source, encoding=settings.pop("encoding"))
+            for name in ("features", "drop"):
+                settings[name] = split_names(settings[name], list(frame.columns))
+            settings |= {"domain": domain, "method": method, "n_features": columns or "auto"}
+            settings |= {"dates": common.parts_of(features.dates), "smallest_cell": smallest}
+            new_plan = Plan.of_table(frame, target=target, **settings | _more_of(more))
     summary = {"plan": new_plan.hash, "merged": new_plan.merged is not None}
     _write(out, new_plan.words(), new_plan.save, summary)
 
