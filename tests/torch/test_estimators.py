@@ -194,12 +194,12 @@ def test_batches_of_tensors_give_what_one_pass_gives(feature_map, data):
 
 def test_many_groups_and_batches_sum_up_alike(data, monkeypatch):
     from domainwise.arrays import namespace
-    from domainwise.gram.torch import nystrom
+    from domainwise.gram.torch import operator
 
     T, y, domain = tensors(*data)
     expected = FastDCM(n_landmarks=30).fit(T, y, sample_domain=domain).transform(T)
     monkeypatch.setattr(namespace, "MAX_INDICATORS", 0)
-    monkeypatch.setitem(nystrom.BATCH_BYTES, "cpu", 1)
+    monkeypatch.setitem(operator.BATCH_BYTES, "cpu", 1)
     found = FastDCM(n_landmarks=30).fit(T, y, sample_domain=domain).transform(T)
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
 

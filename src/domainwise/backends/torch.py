@@ -16,12 +16,13 @@ from domainwise.arrays.namespace import placed, precision_name, to_host
 from domainwise.backends.base import Backend
 from domainwise.backends.devices import move
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
-from domainwise.gram.torch.nystrom import sum_cells, sum_rows
 from domainwise.gram.torch.operator import (
     TorchDenseGram,
     TorchStreamedGram,
     kernel_matrix,
     kernel_product,
+    sum_cells,
+    sum_rows,
 )
 from domainwise.kernels.fourier import Basis
 from domainwise.labels.factors import RowLabels, label_rows
