@@ -127,23 +127,17 @@ def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:
     return namespace(X).cdist(X, Y, p=2.0, compute_mode=exact).square_()
 
 
-def pair_distances(X: Any, *, l1: bool) -> Any:
-    """L1 or Euclidean distances between all pairs of rows of X."""
+def median_distance(X: Any, *, l1: bool) -> float | None:
+    """Median of the positive L1 or Euclidean distances of all pairs of rows; None without any."""
     if is_tensor(X):
-        return namespace(X).nn.functional.pdist(X, p=1.0 if l1 else 2.0)
-    return pdist(X, "cityblock" if l1 else "euclidean")
-
-
-def positive_median(values: Any) -> float | None:
-    """Median of the positive ones among values of at least 0; None without any.
-
-    An array is reordered.
-    """
+        values = namespace(X).nn.functional.pdist(X, p=1.0 if l1 else 2.0)
+    else:
+        values = pdist(X, "cityblock" if l1 else "euclidean")
     zeros = len(values) - int((values > 0).sum())
     if zeros == len(values):
         return None
     low, high = (zeros + len(values) - 1) // 2, (zeros + len(values)) // 2
-    if is_tensor(values):
+    if is_tensor(X):
         values = values.sort().values
     else:
         values.partition((low, high))

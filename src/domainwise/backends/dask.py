@@ -124,9 +124,18 @@ class DaskBackend(Backend):
         """Project partition by partition, lazily."""
         refuse_gathering(model, X)
         layout, _ = partitions.layout_of(X)
-        if is_dask(getattr(model, "X_fit_", None)):
-            return _projected_by_blocks(model, X, layout)
         names = model.get_feature_names_out()
+        if is_dask(getattr(model, "X_fit_", None)):
+            # The support has many blocks, of which a worker holds a few at a time.
+            tasks, projection = partitions.tasks_of(X), model.expansion
+            rows = [call(layout.values, part) for part in tasks]
+            sums = cross_tasks(projection.kernel, rows, projection.landmarks, projection.dual)
+            sent = constant((projection.intercept, layout.dtype, names), "projection")
+            if not partitions.is_frame(X):
+                tasks = [None] * len(sums)
+            pairs = zip(tasks, sums, strict=True)
+            parts = [call(_projected, part, total, sent) for part, total in pairs]
+            return collected(parts, X, names, layout.dtype)
         sample = np.empty((0, len(names)), dtype=layout.dtype)
         return _mapped(X, layout, model, "transform", sample, names)
 
@@ -159,20 +168,6 @@ def refuse_gathering(model: Any, X: Any) -> None:
             f'set_output(transform="{output}") would gather {partitions.describe(X)} in memory: '
             'use "default", which returns a Dask collection for a Dask collection'
         )
-
-
-def _projected_by_blocks(model: Any, X: Any, layout: partitions.Layout) -> Any:
-    """Project rows on a support of many blocks, of which a worker holds a few at a time."""
-    tasks, projection = partitions.tasks_of(X), model.expansion
-    rows = [call(layout.values, part) for part in tasks]
-    sums = cross_tasks(projection.kernel, rows, projection.landmarks, projection.dual)
-    names, frame = model.get_feature_names_out(), partitions.is_frame(X)
-    sent = constant((projection.intercept, layout.dtype, names), "projection")
-    parts = [
-        call(_projected, part if frame else None, total, sent)
-        for part, total in zip(tasks, sums, strict=True)
-    ]
-    return collected(parts, X, names, layout.dtype)
 
 
 @task

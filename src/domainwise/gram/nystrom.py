@@ -83,7 +83,18 @@ class NystromMap:
         # Differences that float32 rows do not resolve, or rounding errors of W.
         share = max(eps, len(W) * eps_double)
         tolerance = share * float(np.abs(np.diagonal(W)).max(initial=0.0))
-        triangle, pivots = _independent_rows(W, tolerance, kernel.sound)
+        scale = float(np.diagonal(W).max(initial=0.0))
+        factor, order, rank, _ = dpstrf(W, tol=tolerance, lower=1)
+        triangle, pivots, others = np.tril(factor[:rank, :rank]), order[:rank] - 1, order[rank:] - 1
+        if scale <= 0 or not np.isfinite(triangle).all():
+            raise ValueError(
+                "the kernel has a negative or non-finite diagonal: it is not a kernel (is it a "
+                "kernel times -1, or distances?)"
+            )
+        # Where the function is known not to be a kernel, it is one among these rows.
+        residual = W[others, others] - np.square(factor[rank:, :rank]).sum(axis=1)
+        if kernel.sound and residual.min(initial=0.0) < -1e-6 * scale:
+            raise ValueError("the kernel is not positive semi-definite. Choose another kernel")
         sizes = np.diagonal(triangle) ** 2
         margin = float(sizes.min() / sizes.max()) * min(ridge, 1.0) * (eps_double / eps)
         direct = margin > DIRECT_ROUNDING / rounding
@@ -172,25 +183,6 @@ def _exact(kernel: Kernel, X: Array) -> Array:
     """Kernel matrix of rows, in float64 whatever they are."""
     origin = None if kernel.origin is None else kernel.origin.astype(np.float64)
     return np.asarray(replace(kernel, origin=origin).matrix(X.astype(np.float64)))
-
-
-def _independent_rows(W: Array, tolerance: float, sound: bool) -> tuple[Array, Array]:
-    """Pivots of W down to residuals of ``tolerance``, and the Cholesky factor of their rows.
-
-    Where it is known not to be a kernel, these are rows among which it is one.
-    """
-    scale = float(np.diagonal(W).max(initial=0.0))
-    factor, order, rank, _ = dpstrf(W, tol=tolerance, lower=1)
-    pivots, left_out = order[:rank] - 1, order[rank:] - 1
-    residual = W[left_out, left_out] - np.square(factor[rank:, :rank]).sum(axis=1)
-    if scale <= 0 or not np.isfinite(factor[:rank, :rank]).all():
-        raise ValueError(
-            "the kernel has a negative or non-finite diagonal: it is not a kernel (is it a kernel "
-            "times -1, or distances?)"
-        )
-    if sound and residual.min(initial=0.0) < -1e-6 * scale:
-        raise ValueError("the kernel is not positive semi-definite. Choose another kernel")
-    return np.tril(factor[:rank, :rank]), pivots
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,8 @@ from domainwise.arrays.namespace import (
     beside,
     cast,
     cross_distances,
+    median_distance,
     namespace,
-    pair_distances,
-    positive_median,
     precision_name,
     squared_norms,
     to_host,
@@ -335,25 +334,22 @@ def make_kernel(
         )
     resolved = resolve_gamma(gamma, kernel, X)
     scaled = Kernel(kernel, gamma=resolved, degree=degree, coef0=float(coef0)).centred_on(X)
-    if kernel in ("poly", "linear"):
-        _check_powers(scaled, X)
-    return scaled
-
-
-def _check_powers(kernel: Kernel, X: Any) -> None:
-    """Refuse values whose sums and squares would overflow."""
-    power = kernel.name == "poly"
+    if kernel not in ("poly", "linear"):
+        return scaled
+    # Sums and squares of values must not overflow.
+    power = kernel == "poly"
     limit = (LARGEST_POWER if power else LARGEST_PRODUCT)[precision_name(X)]
     with np.errstate(over="ignore"):
         farthest = np.square(np.float64(abs(X).max())) * X.shape[1]
-        base = kernel.gamma * farthest + abs(kernel.coef0) if power else farthest
-        exponent = (kernel.degree if power else 1) * np.log10(base + 1.0)
+        base = scaled.gamma * farthest + abs(scaled.coef0) if power else farthest
+        exponent = (degree if power else 1) * np.log10(base + 1.0)
     if exponent > np.log10(limit):
         raise ValueError(
             f"the {'polynomial' if power else 'linear'} kernel overflows {precision_name(X)}: its "
             f"values reach 1e{exponent:.0f}, and the limit is {limit:.0e}; scale X"
             f"{', or choose a smaller gamma or degree' * power}"
         )
+    return scaled
 
 
 def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
@@ -386,7 +382,7 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
             f"gamma={gamma!r} cannot be computed for features of size {farthest:.0e}, whose "
             "squared distances overflow or underflow: scale X, or pass gamma as a number"
         )
-    median = positive_median(pair_distances(rows, l1=kernel == "laplacian"))
+    median = median_distance(rows, l1=kernel == "laplacian")
     if median is None:
         raise ValueError(
             f"gamma={gamma!r} needs rows that differ, but all {len(rows)} rows that it is computed "

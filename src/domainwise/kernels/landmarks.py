@@ -64,10 +64,13 @@ def choose_landmarks(
     n = len(X)
     if m == n:
         return np.arange(n)
-    if rule == "uniform":
+    if rule == "stratified" and domains is not None:
+        # Deal one row of each domain in turn until m are dealt.
+        members = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
+        turn = np.concatenate([np.arange(len(rows)) for rows in members])
+        chosen = np.concatenate(members)[np.argsort(turn, kind="stable")[:m]]
+    elif rule in ("uniform", "stratified"):
         chosen = rng.choice(n, m, replace=False)
-    elif rule == "stratified":
-        chosen = _stratified(n, m, domains, rng)
     else:
         pool = np.sort(rng.choice(n, min(n, max(SUBSAMPLE, m)), replace=False))
         rows = np.asarray(X[pool])
@@ -80,21 +83,9 @@ def choose_landmarks(
     return np.sort(chosen)
 
 
-def _stratified(n: int, m: int, domains: Array | None, rng: np.random.Generator) -> Array:
-    """Numbers of rows from each domain that are as equal as its rows allow."""
-    if domains is None:
-        return rng.choice(n, m, replace=False)
-    members = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
-    # Deal one row of each domain in turn until m are dealt.
-    turn = np.concatenate([np.arange(len(rows)) for rows in members])
-    first_turns = np.argsort(turn, kind="stable")[:m]
-    return np.concatenate(members)[first_turns]
-
-
 def _leverage(rows: Array, kernel: Kernel) -> Array:
     """Ridge leverage scores of the rows of a subsample, all positive."""
-    K = kernel.matrix(rows).astype(np.float64)
-    n = len(K)
-    d, U = np.linalg.eigh(K)
-    weight = np.maximum(d, 0.0) / (np.maximum(d, 0.0) + n * LEVERAGE_RIDGE)
-    return np.maximum((U**2) @ weight, np.finfo(float).tiny)
+    values, U = np.linalg.eigh(kernel.matrix(rows).astype(np.float64))
+    values = np.maximum(values, 0.0)
+    weight = values / (values + len(rows) * LEVERAGE_RIDGE)
+    return np.maximum(U**2 @ weight, np.finfo(float).tiny)
