@@ -275,8 +275,7 @@ def mmd(
     check_arguments("mmd", MEASURE_CONSTRAINTS, gamma=gamma, block_size=block_size)
     codes, domains = encode_labels(sample_domain, "sample_domain")
     tile, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
-    if len(codes) != n_samples:
-        raise ValueError(f"sample_domain has {len(codes)} entries but Z has {n_samples} rows")
+    _check_length(len(codes), "sample_domain", n_samples)
     # Each row weighs 1/n_g, so that the summed tiles are means over pairs of domains.
     weights = np.zeros((n_samples, len(domains)))
     weights[np.arange(n_samples), codes] = 1.0 / np.bincount(codes)[codes]
@@ -284,8 +283,8 @@ def mmd(
     for rows, columns in upper_tiles(n_samples, block_size):
         part = weights[rows].T @ (tile(rows, columns) @ weights[columns])
         means += part if rows == columns else part + part.T
-    own = np.diag(means)
-    squared = own[:, None] + own[None, :] - (means + means.T)
+    within = np.diag(means)
+    squared = within[:, None] + within - (means + means.T)
     np.fill_diagonal(squared, 0.0)
     distance: NDArray[np.float64] = np.sqrt(np.maximum(squared, 0.0))
     return distance
@@ -389,13 +388,11 @@ def invariance_report(
     check_arguments("invariance_report", MEASURE_CONSTRAINTS, **arguments)
     codes, domains = encode_labels(sample_domain, "sample_domain")
     tile_z, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
-    if len(codes) != n_samples:
-        raise ValueError(f"sample_domain has {len(codes)} entries but Z has {n_samples} rows")
+    _check_length(len(codes), "sample_domain", n_samples)
     tile_functions = [tile_z, tiles.delta_tile(codes)]
     if y is not None:
         tile_y, n_targets = tiles.kernel_tile(y, "y", "auto", target_gamma)
-        if n_targets != n_samples:
-            raise ValueError(f"y has {n_targets} entries but Z has {n_samples} rows")
+        _check_length(n_targets, "y", n_samples)
         tile_functions.append(tile_y)
     inner = tiles.centred_inner_products(tile_functions, n_samples, block_size)
     distances = mmd(Z, codes, gamma=gamma, block_size=block_size)
@@ -410,6 +407,13 @@ def invariance_report(
         domain_mmd=domain_mmd,
         domains=domains,
     )
+
+
+def _check_length(length: int, name: str, n_samples: int) -> None:
+    if length != n_samples:
+        raise ValueError(
+            f"{name} has {length} entries but Z has {n_samples} rows. Pass one entry per row"
+        )
 
 
 def _domain_score(

@@ -30,27 +30,27 @@ class Number(Interval):
         return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
 
 
-class Each(HasMethods):
-    """A sequence, or a dict, with at least one value, all of them of one kind."""
+class SequenceOf(HasMethods):
+    """A sequence, or a dict, with at least one value, all of which satisfy one constraint."""
 
-    def __init__(self, kind: Any, *, of_dict: bool = False) -> None:
+    def __init__(self, constraint: Any, *, of_dict: bool = False) -> None:
         super().__init__("__iter__")
-        self.kind, self.of_dict = make_constraint(kind), of_dict
+        self.constraint, self.of_dict = make_constraint(constraint), of_dict
 
     def is_satisfied_by(self, val: Any) -> bool:
-        """Whether each value is of the kind."""
+        """Whether all values satisfy the constraint."""
         if isinstance(val, str | bytes) or isinstance(val, dict) != self.of_dict:
             return False
         if not super().is_satisfied_by(val) or getattr(val, "ndim", 1) == 0:
             return False
         values = list(val.values() if isinstance(val, dict) else val)
-        return bool(values) and all(self.kind.is_satisfied_by(value) for value in values)
+        return bool(values) and all(self.constraint.is_satisfied_by(value) for value in values)
 
     def __str__(self) -> str:
-        return f"a {'dict' if self.of_dict else 'sequence'} whose values are each {self.kind}"
+        return f"a {'dict' if self.of_dict else 'sequence'} whose values are each {self.constraint}"
 
 
-class Rows(HasMethods):
+class ArrayOrSequence(HasMethods):
     """An array or a sequence that is not a string."""
 
     def __init__(self) -> None:
@@ -58,8 +58,9 @@ class Rows(HasMethods):
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Whether a value is an array or a sequence."""
-        text = isinstance(val, str | bytes | dict)
-        return not text and bool(super().is_satisfied_by(val)) and getattr(val, "ndim", 1) > 0
+        if isinstance(val, str | bytes | dict) or getattr(val, "ndim", 1) == 0:
+            return False
+        return bool(super().is_satisfied_by(val))
 
     def __str__(self) -> str:
         return "an array-like"
@@ -101,23 +102,23 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "verbose": ["verbose"],
     # Of forms on landmarks.
     "n_landmarks": [_AUTO, COUNT, Number(Real, 0, 1, closed="right")],
-    "landmarks": [StrOptions(set(LANDMARK_RULES)), Rows()],
+    "landmarks": [StrOptions(set(LANDMARK_RULES)), ArrayOrSequence()],
     "feature_map": [StrOptions({"nystroem", "fourier"})],
-    "target_landmarks": [Rows(), None],
+    "target_landmarks": [ArrayOrSequence(), None],
     # Of searches.
-    **_same("gammas alphas", _AUTO, Each(POSITIVE)),
-    "ridges": [_AUTO, Each(NON_NEGATIVE_OR_INF)],
-    "domain_weights": [_AUTO, Each(NON_NEGATIVE)],
-    "kernels": [Each(StrOptions(set(KERNEL_NAMES) - {"precomputed"}))],
-    "conditionals": [Each("boolean")],
-    "epsilons": [Each(NON_NEGATIVE)],
+    **_same("gammas alphas", _AUTO, SequenceOf(POSITIVE)),
+    "ridges": [_AUTO, SequenceOf(NON_NEGATIVE_OR_INF)],
+    "domain_weights": [_AUTO, SequenceOf(NON_NEGATIVE)],
+    "kernels": [SequenceOf(StrOptions(set(KERNEL_NAMES) - {"precomputed"}))],
+    "conditionals": [SequenceOf("boolean")],
+    "epsilons": [SequenceOf(NON_NEGATIVE)],
     "cv": ["cv_object"],
     "scoring": [StrOptions(set(get_scorer_names())), callable, None],
     "estimator": [HasMethods(["fit", "predict"]), None],
     "rule": [StrOptions({"best", "1se"})],
     "n_jobs": [Number(Integral, None, -1, closed="right"), COUNT, None],
     # Of machines and ensembles.
-    "class_weight": [StrOptions({"balanced"}), Each(NON_NEGATIVE, of_dict=True), None],
+    "class_weight": [StrOptions({"balanced"}), SequenceOf(NON_NEGATIVE, of_dict=True), None],
     "members": [_AUTO, list, tuple],
     "context": [_AUTO, "boolean"],
     "calibration": [StrOptions({"cv", "split"})],

@@ -1,4 +1,4 @@
-"""Checks of X, y and sample_domain, and a warning if the domains are of no use."""
+"""Checks of X, y and sample_domain, and warnings about domains and class shares."""
 
 from __future__ import annotations
 
@@ -116,8 +116,7 @@ def is_quantity(values: Array) -> bool:
     >>> is_quantity(np.array([1, 2, 2])), is_quantity(np.arange(30)), is_quantity(np.array([0.5]))
     (False, True, True)
     """
-    whole = bool(np.all(values == np.round(values)))
-    return not whole or len(np.unique(values)) > MAX_CLASSES
+    return bool(np.any(values != np.round(values))) or len(np.unique(values)) > MAX_CLASSES
 
 
 def check_classes(y: Any, n_samples: int, *, least_classes: int = 2) -> Labels:
@@ -131,10 +130,10 @@ def check_class_weight(class_weight: Any, classes: Array) -> None:
     if not isinstance(class_weight, dict):
         return
     names = classes.tolist()
-    others = [name for name in class_weight if name not in names]
-    if others:
+    unknown = [name for name in class_weight if name not in names]
+    if unknown:
         raise ValueError(
-            f"class_weight holds {others[0]!r}, which is not a class of y; classes are "
+            f"class_weight holds {unknown[0]!r}, which is not a class of y; classes are "
             f"{', '.join(map(repr, names))}"
         )
     if not any(class_weight.get(name, 1.0) for name in names):
@@ -316,9 +315,9 @@ def _numbers(values: Array, name: str) -> Array:
     """Numbers in an array of objects, as integers with all their digits, or as floats."""
     if all(isinstance(value, bool | np.bool_) for value in values.flat):
         return values.astype(bool)
-    whole = [int(value) for value in values.flat if isinstance(value, Integral | np.bool_)]
-    if len(whole) < values.size:
-        if any(abs(value) > EXACT_FLOATS and int(float(value)) != value for value in whole):
+    integers = [int(value) for value in values.flat if isinstance(value, Integral | np.bool_)]
+    if len(integers) < values.size:
+        if any(abs(value) > EXACT_FLOATS and int(float(value)) != value for value in integers):
             raise ValueError(
                 f"{name} holds fractions and whole numbers of more than 53 bits, which would be "
                 "rounded; use strings for such labels"
@@ -328,7 +327,7 @@ def _numbers(values: Array, name: str) -> Array:
         return numeric.astype(np.int64) if exact.all() else numeric
     for dtype in (np.int64, np.uint64):
         limits = np.iinfo(dtype)
-        if all(limits.min <= value <= limits.max for value in whole):
+        if all(limits.min <= value <= limits.max for value in integers):
             return values.astype(dtype)
     raise ValueError(
         f"{name} holds whole numbers of more than 64 bits; use strings for such labels"
@@ -421,10 +420,10 @@ def refuse_no_rows(X: Any, *, numbers: bool = False) -> None:
         raise ValueError("X has masked values, which would be used: call X.filled(numpy.nan)")
     if isinstance(X, np.ndarray) and X.dtype.names:
         raise TypeError("X is a structured array: convert it to a data frame")
-    for begins, what in _NOT_NUMBERS.items() if numbers else ():
-        columns = [name for name, dtype in _columns(X) if dtype.lower().startswith(begins)]
+    for prefixes, advice in _NOT_NUMBERS.items() if numbers else ():
+        columns = [name for name, dtype in _columns(X) if dtype.lower().startswith(prefixes)]
         if columns:
-            raise TypeError(f"X holds {what} ({', '.join(map(str, columns[:5]))})")
+            raise TypeError(f"X holds {advice} ({', '.join(map(str, columns[:5]))})")
 
 
 def _columns(X: Any) -> list[tuple[Any, str]]:
@@ -466,11 +465,15 @@ def same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> N
     """Refuse arrays of different lengths, by their names."""
     if a.ndim == 0 or b.ndim == 0 or len(a) != len(b):
         sizes = [array.shape[0] if array.ndim else "no" for array in (a, b)]
-        raise ValueError(f"{a_name} has {sizes[0]} entries but {b_name} has {sizes[1]}")
+        raise ValueError(
+            f"{a_name} has {sizes[0]} entries but {b_name} has {sizes[1]}. Pass the same rows"
+        )
 
 
 def same_kind(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> None:
     """Refuse labels that can never be equal: text and numbers."""
     kinds = [kind_of_label(array[0].item()) for array in (a, b)]
     if kinds[0] != kinds[1]:
-        raise ValueError(f"{a_name} holds labels of type {kinds[0]}, but {b_name} of {kinds[1]}")
+        raise ValueError(
+            f"{a_name} holds labels of type {kinds[0]}, but {b_name} of {kinds[1]}. Use one type"
+        )

@@ -1,7 +1,7 @@
 """Matrices and functions that are not kernels: what is wrong with them, and their positive part.
 
 All methods centre their kernel, so that a matrix is a kernel if it has no negative eigenvalues when
-it is centred. Distances have, and so has a kernel times -1.
+it is centred. Distances have negative ones, and so has a kernel times -1.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
     prepared = kernel.prepare(sample)
     K = to_host(kernel.block(prepared.left, prepared.right)).astype(np.float64)
     name = getattr(kernel.function, "__name__", kernel.name)
-    wrong = _warn(K, ROUNDING[precision_name(rows)], f"the values of kernel={name}")
-    return replace(kernel, symmetrised="symmetric" in wrong, sound=not wrong)
+    faults = _warn(K, ROUNDING[precision_name(rows)], f"the values of kernel={name}")
+    return replace(kernel, symmetrised="symmetric" in faults, sound=not faults)
 
 
 def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
@@ -69,29 +69,29 @@ def positive_part(K: Any) -> tuple[Any, Any]:
     positive = values > 1e-10 * abs(values).max()
     if not bool(positive.any()):
         raise ValueError(
-            "the kernel has no positive eigenvalue, so that there is nothing to learn from: is it "
-            "a kernel times -1, or distances?"
+            "the kernel has no positive eigenvalue, so there is nothing to learn from. If it is a "
+            "kernel times -1, or distances, change the sign"
         )
     basis = vectors[:, positive]
     return (basis * values[positive]) @ basis.T, basis
 
 
-def _warn(K: Any, rounding: float, what: str) -> str:
+def _warn(K: Any, rounding: float, values: str) -> str:
     """Warn if a matrix is not a kernel; return what is wrong with it."""
     limit = rounding * max(float(np.linalg.norm(K)), np.finfo(np.float64).tiny)
-    wrong = []
+    faults = []
     if float(np.abs(K - K.T).max()) > limit:
-        wrong.append("not symmetric; the mean of it and its transpose is used")
+        faults.append("not symmetric; the mean of it and its transpose is used")
     try:
         np.linalg.cholesky(_centred((K + K.T) / 2) + limit * np.eye(len(K)))
     except np.linalg.LinAlgError:
-        wrong.append(
+        faults.append(
             "not positive semi-definite (are they distances, or a kernel times -1?); only their "
             "positive part is used"
         )
-    if wrong:
-        warn_caller(f"{what} are not a kernel: {', and '.join(wrong)}", NotAKernelWarning)
-    return ", and ".join(wrong)
+    if faults:
+        warn_caller(f"{values} are not a kernel: {', and '.join(faults)}", NotAKernelWarning)
+    return ", and ".join(faults)
 
 
 def _centred(K: Any) -> Any:

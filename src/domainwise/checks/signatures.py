@@ -98,13 +98,13 @@ def _checking_domains(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def checked(self: Any, *rows: Any, **named: Any) -> Any:
-        wrong = [name for name in OTHER_NAMES if name in named]
-        if wrong and wrong[0] not in signature.parameters:
-            raise TypeError(
-                f"{type(self).__name__}.{method.__name__}() got an unexpected keyword argument "
-                f"{wrong[0]!r}. Pass the domain of each row as sample_domain: "
-                f"{method.__name__}(X, y, sample_domain={wrong[0]})"
-            )
+        for name in OTHER_NAMES:
+            if name in named and name not in signature.parameters:
+                raise TypeError(
+                    f"{type(self).__name__}.{method.__name__}() got an unexpected keyword argument "
+                    f"{name!r}. Pass the domain of each row as sample_domain: "
+                    f"{method.__name__}(X, y, sample_domain={name})"
+                )
         passed = dict(zip(signature.parameters, (self, *rows), strict=False)) | named
         if getattr(self, "_uses_target", True):
             refuse_masked_targets(passed.get("y"), passed.get("sample_domain"))

@@ -146,7 +146,8 @@ class DCMSearch(driver.Searched, Projection):
         X = validate_rows(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if self.kernel == "precomputed":
             raise ValueError(
-                f'{type(self).__name__} chooses gamma and needs rows; got kernel="precomputed"'
+                f"{type(self).__name__} chooses gamma, which needs rows, but got "
+                f'kernel="precomputed". Pass rows and the name of a kernel, or use {name}'
             )
         target, domain = self._check_labels(backend, y, sample_domain, X)
         assert target is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -147,7 +148,8 @@ class LandmarkProjection(Projection, OnePass):
     ) -> None:
         if self.kernel == "precomputed":
             raise ValueError(
-                f'{type(self).__name__} chooses landmarks among rows: kernel="precomputed" has none'
+                f'{type(self).__name__} chooses landmarks among rows, and kernel="precomputed" has '
+                f"none. Pass rows and the name of a kernel, or use {self._exact_name}"
             )
         if not self._uses_domain:
             domain = Labels(codes=np.zeros(len(rows), dtype=np.intp), names=np.array([0]))
@@ -166,7 +168,8 @@ class LandmarkProjection(Projection, OnePass):
         if self.n_components is not None and self.n_components > rank:
             raise ValueError(
                 f"n_components={self.n_components} is more than the {rank} "
-                f"{'columns' if fourier else 'independent landmarks'}"
+                f"{'columns' if fourier else 'independent landmarks'}. Increase n_landmarks, or "
+                "decrease n_components"
             )
         self._target_map = self._label_map(target, "target", self.target_landmarks)
         self._domain_map = self._label_map(domain, "domain", None)
@@ -330,13 +333,12 @@ def _group_codes(
     target: Labels | None, domain: Labels | None, n: int
 ) -> tuple[Array, list[tuple[Any, Any]]]:
     """Group of each row as an index, and the (class, domain) that each index stands for."""
-    parts: list[tuple[Any, list[Any]]] = []
-    for labels in (target, domain):
-        if labels is None or labels.codes is None:
-            parts.append((0, [None]))
-        else:
-            parts.append((labels.codes, labels.names.tolist()))
-    (class_codes, classes), (domain_codes, domains) = parts
-    keys = [(c, d) for c in classes for d in domains]
+    (class_codes, classes), (domain_codes, domains) = (
+        (0, [None])
+        if labels is None or labels.codes is None
+        else (labels.codes, labels.names.tolist())
+        for labels in (target, domain)
+    )
     codes = class_codes * len(domains) + domain_codes
-    return (np.zeros(n, dtype=np.intp) if isinstance(codes, int) else codes), keys
+    codes = np.zeros(n, dtype=np.intp) if isinstance(codes, int) else codes
+    return codes, list(product(classes, domains))

@@ -76,8 +76,8 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
             train, test = rows[candidates[i]["ridge"]]
             coordinates = U.T @ directions[point]
             size = train.mapped(coordinates).spread()
-            alive = size > gram.tolerance * max(float(size.max(initial=0.0)), 1e-300)
-            coordinates = coordinates[:, alive] / size[alive]
+            nonzero = size > gram.tolerance * max(float(size.max(initial=0.0)), 1e-300)
+            coordinates = coordinates[:, nonzero] / size[nonzero]
             yield i, train.mapped(coordinates), test @ coordinates
 
 
@@ -180,8 +180,7 @@ def projections(
     # Those with most components first: the others can have some of them.
     for i in sorted(range(len(models)), key=lambda i: -(models[i].n_components or 0)):
         solved = models[i]._solve(gram, space, fold.continuous)
-        asked = models[i].n_components is not None
-        solutions[i] = standardise(gram, solved, space, warn=asked)
+        solutions[i] = standardise(gram, solved, space, warn=models[i].n_components is not None)
     in_order = [solutions[i] for i in range(len(models))]
     dual, image = (gram.hstack([getattr(c, n) for c in in_order]) for n in ("dual", "values"))
     cuts = np.cumsum([components.values.shape[1] for components in in_order])[:-1]

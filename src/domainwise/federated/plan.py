@@ -21,8 +21,8 @@ from domainwise.arrays import Array, Frame, Label, MaybeArray
 from domainwise.checks.arguments import (
     POSITIVE,
     SEED,
-    Each,
     Number,
+    SequenceOf,
     StrOptions,
     check_arguments,
     validate_arguments,
@@ -60,8 +60,8 @@ N_CENTRES = 100  #: drawn from ranges where the plan does not say how many
 READING = ("features", "drop", "task", "auto_drop", "dates", "decimal", "na")
 _CONSTRAINTS: dict[str, list[Any]] = {
     "method": [StrOptions({RIDGE, *PROJECTIONS})],
-    "kernels": [Each(StrOptions(set(FOURIER_KERNELS)))],
-    "gammas": [StrOptions({"auto"}), Each(POSITIVE)],
+    "kernels": [SequenceOf(StrOptions(set(FOURIER_KERNELS)))],
+    "gammas": [StrOptions({"auto"}), SequenceOf(POSITIVE)],
     "feature_map": [StrOptions({"fourier", "centres"})],
     "n_features": [Number(Integral, 1, MOST_FEATURES, closed="both"), StrOptions({"auto"})],
     "second_moments": [StrOptions({"auto", "classes", "sites"})],

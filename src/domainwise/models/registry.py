@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from domainwise import estimators
-from domainwise.checks.arguments import Each
+from domainwise.checks.arguments import SequenceOf
 from domainwise.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
 from domainwise.invariant import InvariantSVC, InvariantSVR
@@ -178,7 +178,8 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
         raise ValueError(
             f"methods: {name!r} must be an estimator of scikit-learn, got {estimator!r}"
         )
-    if grid is not None and not Each(Each(object), of_dict=True).is_satisfied_by(grid or {"": [0]}):
+    lists = SequenceOf(SequenceOf(object), of_dict=True)
+    if grid is not None and not lists.is_satisfied_by(grid or {"": [0]}):
         raise ValueError(f"methods: the grid of {name!r} must be a dict of lists, got {grid!r}")
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     if isinstance(last, MethodSearch):  # whose predict takes domains for any estimator

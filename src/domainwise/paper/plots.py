@@ -198,8 +198,8 @@ def box_plot(case: CaseView) -> Picture | None:
         )
         caption = f"{title}: {case.n_repeats} repeats"
         if any(printed):
-            own = " on its own data" if case.stand_in else ""
-            caption += f"; diamonds: the paper's mean ± sd{own}"
+            data = " on its own data" if case.stand_in else ""
+            caption += f"; diamonds: the paper's mean ± sd{data}"
         return Picture(to_svg(figure, _id("box", case), alt), alt, caption)
 
 

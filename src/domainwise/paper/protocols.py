@@ -182,9 +182,9 @@ class Case:
         How many repeats are run, which methods and the words around them do not count: each
         result depends on its own repeat and method only.
         """
-        around = ("title", "methods", "tuned_methods", "repeats", "tuned_repeats", "repeats_of")
-        without = {*around, "quick_rows", "cost", "tuned_cost"}
-        meaning = {name: value for name, value in asdict(self).items() if name not in without}
+        ignored = {"title", "methods", "tuned_methods", "repeats", "tuned_repeats", "repeats_of"}
+        ignored |= {"quick_rows", "cost", "tuned_cost"}
+        meaning = {name: value for name, value in asdict(self).items() if name not in ignored}
         text = json.dumps(meaning, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -207,7 +207,7 @@ class Table:
 
 def _tables(groups: Mapping[str, list[str]], tables: Mapping[str, Any]) -> dict[str, Table]:
     """Make the declared tables; ``*group`` in a list stands for the names of that group."""
-    made = {}
+    result = {}
     for key, declared in tables.items():
         cases, shared = [], declared.pop("shared")
         for case, values in declared.pop("cases").items():
@@ -216,8 +216,8 @@ def _tables(groups: Mapping[str, list[str]], tables: Mapping[str, Any]) -> dict[
                 names = (groups.get(name.removeprefix("*"), [name]) for name in values[part])
                 values[part] = tuple(chain.from_iterable(names))
             cases.append(Case(key=f"{key}/{case}", **values))
-        made[key] = Table(key=key, cases=tuple(cases), **declared)
-    return made
+        result[key] = Table(key=key, cases=tuple(cases), **declared)
+    return result
 
 
 TABLES: dict[str, Table] = _tables(**read_toml("protocols.toml"))

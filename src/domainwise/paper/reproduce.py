@@ -306,9 +306,9 @@ def make_plan(
     Rows that another protocol made under the same name raise a ResultsError.
     """
     cases = [case.quick() if quick else case for table in tables for case in table.cases]
-    made = {row["case"]: row["fingerprint"] for row in store.rows() if "fingerprint" in row}
+    stored = {row["case"]: row["fingerprint"] for row in store.rows() if "fingerprint" in row}
     for case in cases:
-        if made.get(case.key, case.fingerprint()) != case.fingerprint():
+        if stored.get(case.key, case.fingerprint()) != case.fingerprint():
             raise ResultsError(
                 f"the results of {case.key} in this folder come from another protocol; choose"
                 " another folder"

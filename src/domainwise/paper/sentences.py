@@ -63,12 +63,12 @@ def unfinished(run: RunSummary) -> list[str]:
             lacking: dict[tuple[int, int], list[str]] = {}
             for case in table.table.cases:
                 planned = (case.quick() if run.quick else case).planned_repeats(setting)
-                have = repeats.get((case.key, setting), 0)
-                if have < planned:
-                    lacking.setdefault((have, planned), []).append(case.title)
-            for (have, planned), titles in lacking.items():
+                done = repeats.get((case.key, setting), 0)
+                if done < planned:
+                    lacking.setdefault((done, planned), []).append(case.title)
+            for (done, planned), titles in lacking.items():
                 which = "" if len(titles) == len(table.table.cases) else f" ({join(titles)})"
-                missing.append(f"{table.table.title}{which}, {setting}: {have} of {planned}")
+                missing.append(f"{table.table.title}{which}, {setting}: {done} of {planned}")
     return [TEXTS["unfinished"].format(missing="; ".join(missing))] if missing else []
 
 

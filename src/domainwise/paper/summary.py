@@ -228,8 +228,8 @@ def _case_view(
                 },
             )
         )
-    every = [row for by_repeat in rows.values() for row in by_repeat.values()]
-    sizes = [row["n_train"] for row in every]
+    all_rows = [row for by_repeat in rows.values() for row in by_repeat.values()]
+    sizes = [row["n_train"] for row in all_rows]
     return CaseView(
         case=case,
         setting=setting,
@@ -237,7 +237,7 @@ def _case_view(
         methods=methods,
         n_repeats=max(map(len, rows.values())),
         n_train=(min(sizes), max(sizes)),
-        rule=every[0]["selection"]["rule"].rsplit(", ", 1)[0] if setting == "tuned" else "",
+        rule=all_rows[0]["selection"]["rule"].rsplit(", ", 1)[0] if setting == "tuned" else "",
     )
 
 

@@ -28,7 +28,7 @@ from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.base import kinds_of_labels
 from domainwise.backends.devices import Movable
-from domainwise.checks.arguments import NON_NEGATIVE, POSITIVE, Each
+from domainwise.checks.arguments import NON_NEGATIVE, POSITIVE, SequenceOf
 from domainwise.checks.inputs import (
     Labels,
     check_class_weight,
@@ -114,7 +114,7 @@ class RidgeCandidates(RidgeArguments):
     conditionals: Any = (False,)
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "domain_weights": [Each(NON_NEGATIVE)],
+        "domain_weights": [SequenceOf(NON_NEGATIVE)],
         "domain_epsilon": [POSITIVE],
     }
 
