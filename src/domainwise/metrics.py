@@ -21,8 +21,8 @@ from domainwise.checks.arguments import MEASURE_CONSTRAINTS, check_arguments
 from domainwise.checks.inputs import (
     checked_labels,
     encode_labels,
+    kind_of_label,
     label_array,
-    same_kind,
     same_length,
 )
 from domainwise.gram import tiles
@@ -72,7 +72,11 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     truth = checked_labels(y_true, "y_true")
     predicted = checked_labels(y_pred, "y_pred")
     same_length(predicted, "y_pred", truth, "y_true")
-    same_kind(predicted, "y_pred", truth, "y_true")
+    true_type, predicted_type = (kind_of_label(part[0].item()) for part in (truth, predicted))
+    if true_type != predicted_type:
+        raise ValueError(
+            f"y_pred holds labels of type {predicted_type}, but y_true of {true_type}. Use one type"
+        )
     for name, values in (("y_true", truth), ("y_pred", predicted)):
         kind = type_of_target(values, input_name=name)
         if kind not in ("binary", "multiclass"):
@@ -140,10 +144,20 @@ def worst_domain_score(
     same_length(predicted, "y_pred", truth, "y_true")
     codes, domains = encode_labels(sample_domain, "sample_domain")
     same_length(codes, "sample_domain", truth, "y_true")
-    scores = [
-        _domain_score(metric, truth[codes == code], predicted[codes == code], domain)
-        for code, domain in enumerate(domains)
-    ]
+    scores = []
+    for code, domain in enumerate(domains.tolist()):
+        rows = codes == code
+        place = f"for domain {domain!r} ({rows.sum()} rows)"
+        try:
+            score = float(metric(truth[rows], predicted[rows]))
+        except ValueError as error:
+            raise ValueError(f"metric cannot be computed {place}: {error}") from error
+        if not np.isfinite(score):
+            raise ValueError(
+                f"metric is {score} {place}. Exclude that domain, or use a metric that is defined "
+                "there"
+            )
+        scores.append(score)
     return min(scores) if greater_is_better else max(scores)
 
 
@@ -414,21 +428,3 @@ def _check_length(length: int, name: str, n_samples: int) -> None:
         raise ValueError(
             f"{name} has {length} entries but Z has {n_samples} rows. Pass one entry per row"
         )
-
-
-def _domain_score(
-    metric: Callable[[Array, Array], float], y_true: NDArray[Any], y_pred: NDArray[Any], domain: Any
-) -> float:
-    label = domain.item() if hasattr(domain, "item") else domain
-    try:
-        score = float(metric(y_true, y_pred))
-    except ValueError as error:
-        raise ValueError(
-            f"metric cannot be computed for domain {label!r} ({len(y_true)} rows): {error}"
-        ) from error
-    if not np.isfinite(score):
-        raise ValueError(
-            f"metric is {score} for domain {label!r} ({len(y_true)} rows). Exclude that domain,"
-            " or use a metric that is defined there"
-        )
-    return score

@@ -468,12 +468,3 @@ def same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> N
         raise ValueError(
             f"{a_name} has {sizes[0]} entries but {b_name} has {sizes[1]}. Pass the same rows"
         )
-
-
-def same_kind(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> None:
-    """Refuse labels that can never be equal: text and numbers."""
-    kinds = [kind_of_label(array[0].item()) for array in (a, b)]
-    if kinds[0] != kinds[1]:
-        raise ValueError(
-            f"{a_name} holds labels of type {kinds[0]}, but {b_name} of {kinds[1]}. Use one type"
-        )

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from domainwise.jobs.store import ResultsError, ResultStore, write_text
 from domainwise.paper import sentences
 from domainwise.paper.methods import METHODS
@@ -32,8 +34,34 @@ class Published:
     html: Path | None
 
     def print(self, console: Console) -> None:
-        """Print the tables, and where the files are."""
-        print_run(self.run, console)
+        """Print every case as a table, the summary in words, and where the files are."""
+        from rich.table import Table
+
+        styles = {"within": "green", "outside": "yellow"}
+        for view in self.run.tables:
+            console.print(f"\n[bold underline]{view.table.title}[/]")
+            if view.table.stand_in:
+                console.print(f"[magenta]stand-in data:[/] {view.table.stand_in}")
+            for case in view.cases:
+                stand_in = " [magenta](stand-in)[/]" if case.stand_in else ""
+                setting = SETTING_TITLES[case.setting]
+                caption = f"{stand_in}, {setting[:1].lower()}{setting[1:]}"
+                console.print(
+                    f"\n[bold]{case.case.title}[/]{caption}: [dim]{case_caption(case)}[/]"
+                )
+                layout = case_table(case)
+                grid = Table(box=None, pad_edge=False, header_style="bold")
+                for number, name in enumerate(layout.columns):
+                    grid.add_column(name, justify="right" if number else "left", no_wrap=True)
+                for row in layout.rows:
+                    texts = [f"[{styles[c.mark]}]{c.text}[/]" if c.mark else c.text for c in row]
+                    pairs = zip(row, texts, strict=True)
+                    grid.add_row(*(f"[bold]{text}[/]" if c.bold else text for c, text in pairs))
+                console.print(grid)
+        console.print(f"\n[dim]{legend(self.run)}[/]\n")
+        for part in (sentences.what_was_run, sentences.agreement, sentences.best_methods):
+            for sentence in part(self.run):
+                console.print(f"• {sentence}", markup=False)
         console.print(f"\ntables: {self.markdown}", soft_wrap=True)
         if self.html is not None:
             console.print(f"report: [bold]{self.html}[/] (open it in a browser)", soft_wrap=True)
@@ -114,40 +142,33 @@ def _is_paired(case: CaseView) -> bool:
 
 def case_table(case: CaseView) -> TextTable:
     """Lay out a case: ours and the paper's side by side, p-value, times, memory."""
-    columns = list(_columns(case))
-    cells = ([TextCell(c) if isinstance(c, str) else c for c in column] for _, column in columns)
-    kinds = ["" if METHODS[method.key].main else "variant" for method in case.methods]
-    return TextTable([heading for heading, _ in columns], [*zip(*cells, strict=True)], kinds)
-
-
-def _columns(case: CaseView) -> Iterator[tuple[str, Iterable[str | TextCell]]]:
-    """Headings and cells."""
     methods = case.methods
-    yield "method", [method.label for method in methods]
+    columns: list[tuple[str, list[TextCell]]] = []
+
+    def add(heading: str, texts: Iterable[str]) -> None:
+        columns.append((heading, [TextCell(text) for text in texts]))
+
+    add("method", [method.label for method in methods])
     for metric in case.metrics:
         cells = [method.cells.get(metric.key) for method in methods]
-        yield metric.label, [_ours(metric, cell) for cell in cells]
+        columns.append((metric.label, [_ours(metric, cell) for cell in cells]))
         printed = [None if cell is None else cell.paper for cell in cells]
         if any(printed):
-            yield "paper", ["" if cell is None else metric.format(*cell) for cell in printed]
+            add("paper", ["" if cell is None else metric.format(*cell) for cell in printed])
     if _is_paired(case):
-        tests = []
-        for method in methods:
-            ahead = case.advantage(method)
-            sign = " ▲" if ahead > 0 else " ▼" if ahead < 0 else ""
-            tests.append(p_text(method.paired.p_value) + sign if method.paired else "")
-        yield "p", tests
+        signs = [np.sign(case.advantage(method)) for method in methods]
+        tests = [p_text(method.paired.p_value) if method.paired else "" for method in methods]
+        marks = {1: " ▲", 0: "", -1: " ▼"}
+        add("p", [text + marks[sign] for text, sign in zip(tests, signs, strict=True)])
     for name, heading in (("seconds", "s"), ("paper_seconds", "paper s"), ("peak_mib", "MiB")):
         values = [getattr(method, name) for method in methods]
         if any(value is not None for value in values):
             whole = 0.0 if name == "peak_mib" else 100.0  # from here on without decimals
-            yield (
-                heading,
-                [
-                    "" if value is None else f"{value:.3g}" if value < whole else f"{value:.0f}"
-                    for value in values
-                ],
-            )
+            texts = ("" if v is None else f"{v:.3g}" if v < whole else f"{v:.0f}" for v in values)
+            add(heading, texts)
+    kinds = ["" if METHODS[method.key].main else "variant" for method in methods]
+    rows = zip(*(cells for _, cells in columns), strict=True)
+    return TextTable([heading for heading, _ in columns], list(rows), kinds)
 
 
 def _ours(metric: Metric, cell: CellView | None) -> TextCell:
@@ -176,39 +197,6 @@ def case_caption(case: CaseView) -> str:
     if fewer := sorted(f"{name} ({n})" for name, n in counts.items() if n < case.n_repeats):
         parts.append(f"fewer repeats: {', '.join(fewer)}")
     return ", ".join(parts)
-
-
-# Terminal -----------------------------------------------------------------------------------------
-
-_STYLES = {"within": "green", "outside": "yellow"}
-
-
-def print_run(run: RunSummary, console: Console) -> None:
-    """Print every case as a table, then the summary in words."""
-    from rich.table import Table
-
-    for table in run.tables:
-        console.print(f"\n[bold underline]{table.table.title}[/]")
-        if table.table.stand_in:
-            console.print(f"[magenta]stand-in data:[/] {table.table.stand_in}")
-        for case in table.cases:
-            setting = "paper's parameters" if case.setting == "paper" else "tuned on the sources"
-            stand_in = " [magenta](stand-in)[/]" if case.stand_in else ""
-            caption = f"{stand_in}, {setting}: [dim]{case_caption(case)}[/]"
-            console.print(f"\n[bold]{case.case.title}[/]{caption}")
-            layout = case_table(case)
-            grid = Table(box=None, pad_edge=False, header_style="bold")
-            for number, name in enumerate(layout.columns):
-                grid.add_column(name, justify="right" if number else "left", no_wrap=True)
-            for row in layout.rows:
-                texts = [f"[{_STYLES[c.mark]}]{c.text}[/]" if c.mark else c.text for c in row]
-                bold = (f"[bold]{t}[/]" if c.bold else t for c, t in zip(row, texts, strict=True))
-                grid.add_row(*bold)
-            console.print(grid)
-    console.print(f"\n[dim]{legend(run)}[/]\n")
-    for part in (sentences.what_was_run, sentences.agreement, sentences.best_methods):
-        for sentence in part(run):
-            console.print(f"• {sentence}", markup=False)
 
 
 # Markdown -----------------------------------------------------------------------------------------

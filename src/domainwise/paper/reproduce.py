@@ -40,7 +40,7 @@ from domainwise.jobs.runner import Job, Progress, Row, long_first, run_jobs
 from domainwise.jobs.store import ResultsError, ResultStore
 from domainwise.paper.methods import METHODS, build_pipeline, delta_kernel
 from domainwise.paper.protocols import Case, Table, find_case
-from domainwise.paper.trials import Trial, make_split, plan_trials, seed_of
+from domainwise.paper.trials import Trial, evenly_spaced, make_split, plan_trials, seed_of
 from domainwise.reference import algorithm1
 from domainwise.scoring.predictions import fit_with_domains
 from domainwise.scoring.statistics import summarise
@@ -127,7 +127,7 @@ def projection(method: str, rows_per_domain: int, root_seed: int) -> Row:
         "dcm": DCM(ridge=RIDGE, **shared),
     }[method].fit(X, y, sample_domain=d)
     panels = [_panel("source domains", model.transform(X), y, SHOWN_TRAIN)]
-    panels[0]["domain"] = d[_shown(len(X), SHOWN_TRAIN)].tolist()
+    panels[0]["domain"] = d[evenly_spaced(len(X), SHOWN_TRAIN)].tolist()
     for number in (1, 2, 3):
         rows = data.sample_domain == 6 + number
         Z = model.transform(data.data[rows])
@@ -162,13 +162,8 @@ def _draw(
     return data, [values[source] for values in (data.data, data.target, data.sample_domain)]
 
 
-def _shown(n_rows: int, most: int) -> Array:
-    """Evenly spaced rows."""
-    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most)).astype(int))
-
-
 def _panel(title: str, Z: Array, y: Array, most: int) -> Row:
-    shown = _shown(len(Z), most)
+    shown = evenly_spaced(len(Z), most)
     Z = np.column_stack([Z, np.zeros(len(Z))])  # there may be one component
     return {
         "title": title,

@@ -109,6 +109,11 @@ def rows_of_domain(
     return np.sort(np.concatenate(drawn))
 
 
+def evenly_spaced(n_rows: int, most: int) -> Array:
+    """At most so many rows, evenly spaced."""
+    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most)).astype(int))
+
+
 @lru_cache(maxsize=4)
 def _load(name: str, params: tuple[tuple[str, Any], ...]) -> Bunch:
     bunch: Bunch = getattr(datasets, f"load_{name}")(**dict(params))
@@ -330,8 +335,7 @@ class Trial:
         has_features = projection is not None or method.key == "svm"
         if self.setting == "paper" and self.repeat < INVARIANCE_REPEATS and has_features:
             # Dependence of the predictor's features on unseen domains and on their targets.
-            n_rows = len(split.X_test)
-            rows = np.unique(np.linspace(0, n_rows - 1, min(n_rows, INVARIANCE_ROWS)).astype(int))
+            rows = evenly_spaced(len(split.X_test), INVARIANCE_ROWS)
             features = split.X_test[rows]
             if len(pipeline) > 1:
                 features = pipeline[:-1].transform(features)
