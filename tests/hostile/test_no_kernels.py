@@ -68,10 +68,14 @@ def test_so_is_a_matrix(cls):
 @pytest.mark.filterwarnings("ignore:the values of kernel:UserWarning")
 def test_where_nothing_is_positive_there_is_nothing_to_learn(cls):
     for function in HOPELESS.values():
-        with pytest.raises(ValueError, match="is it a kernel times -1, or distances"):
+        with pytest.raises(
+            ValueError, match="a kernel times -1, or distances, pass a kernel instead"
+        ):
             cls(kernel=function).fit(X, Y, sample_domain=D)
         if cls not in FAST:
-            with pytest.raises(ValueError, match="is it a kernel times -1, or distances"):
+            with pytest.raises(
+                ValueError, match="a kernel times -1, or distances, pass a kernel instead"
+            ):
                 cls(kernel="precomputed").fit(function(X, X), Y, sample_domain=D)
 
 

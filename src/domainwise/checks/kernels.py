@@ -70,7 +70,7 @@ def positive_part(K: Any) -> tuple[Any, Any]:
     if not bool(positive.any()):
         raise ValueError(
             "the kernel has no positive eigenvalue, so there is nothing to learn from. If it is a "
-            "kernel times -1, or distances, change the sign"
+            "kernel times -1, or distances, pass a kernel instead"
         )
     basis = vectors[:, positive]
     return (basis * values[positive]) @ basis.T, basis
