@@ -29,7 +29,7 @@ DomainPredictions = Mapping[Any, Row]  #: predictions of a method on held-out do
 
 @dataclass
 class Section:
-    """One question: an answer in sentences, plots, and columns of the table by domain."""
+    """One subject: sentences, plots, and columns of the table by domain."""
 
     title: str
     words: list[str]
@@ -66,7 +66,7 @@ def by_domain(records: Sequence[Row], order: Sequence[Any]) -> DomainPredictions
 
 
 def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Section:
-    """Which classes are predicted for which, and where."""
+    """The classes that are predicted instead of others, and the domains where this is frequent."""
     names = [str(name) for name in classes]
     tables = {
         domain: confusion_matrix(rows["target"], rows["prediction"], labels=classes)
@@ -107,7 +107,7 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
     panels = [(short(domain), table) for domain, table in tables.items()]
     n = len(panels)
     few = f"Each of the {FEW} worst of {n} domains" if n > FEW + 1 else "Each domain"
-    if len(rest := panels[FEW:]) > 1:  # that of a single other is its own
+    if len(rest := panels[FEW:]) > 1:  # a single other domain has its own panel
         together = np.sum([table for _, table in rest], axis=0)
         panels = [*panels[:FEW], (f"the other {len(rest)}", together)]
     n, columns = len(names), min(3, len(panels))

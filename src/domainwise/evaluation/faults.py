@@ -29,14 +29,14 @@ from domainwise.tables.statistics import columns_of, describe_column
 MAX_COLUMNS = 40
 #: Distinct values of a column from which it is a quantity.
 QUANTITY = 10
-#: A filler is one value in this share of rows, and elsewhere in no more than that; or in part of
-#: the rows, and almost nowhere else, if it lies outside of all other values.
+#: A filler is one value in at least FILLED of a domain's rows, and in at most RARE elsewhere; if it
+#: lies outside all other values, in at least PARTLY, and in at most NOWHERE elsewhere.
 FILLED, RARE, PARTLY, NOWHERE = 0.95, 0.2, 0.2, 0.02
-#: A column is missing at a domain with this share, where another domain lacks no more than that.
+#: A column is missing in a domain from this share on, if another domain lacks at most the second.
 MISSING, PRESENT = 0.5, 0.1
 #: Correlation of copied columns; share of a domain's rows that are copies of another's.
 COPIED, SHARED = 0.9995, 0.05
-#: Domains with fewer rows are tiny; if there are more domains than that, rows are not compared.
+#: Domains with fewer rows are tiny; rows of more domains than MOST_DOMAINS are not compared.
 TINY, MOST_DOMAINS = 10, 2000
 
 
@@ -46,8 +46,8 @@ class Fault:
 
     kind: str
     columns: list[str]
-    domains: list[str]  #: as the user knows them; none if it is so everywhere
-    rows: int  #: that it concerns
+    domains: list[str]  #: names in the table; empty if it concerns all
+    rows: int  #: number of rows that it concerns
     severity: int  #: 3 if scores cannot be trusted, 2 if they may change, 1 for a remark
     message: str  #: what is wrong, and where
     action: str  #: what to do about it
@@ -332,12 +332,8 @@ def _shifted(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
     """
     names = [column.name for column in table.columns]
     quantities = {i: c.numbers for i, c in enumerate(table.columns) if c.quantity}
-    excluded = {
-        (names.index(c), table.domains.index(d))
-        for f in faults
-        for c in f.columns
-        for d in f.domains
-    }
+    places = {name: d for d, name in enumerate(table.domains)}
+    excluded = {(names.index(c), places[d]) for f in faults for c in f.columns for d in f.domains}
     target = table.target.y if table.target.n_classes <= 2 else None
     far: dict[tuple[int, ...], list[str]] = {}
     for shift in find_shifts(names, quantities, target, table.codes, excluded):
@@ -415,7 +411,8 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
     cells = np.unique(group[several].astype(np.int64) * n + table.codes[several])
     shared = np.zeros((n, n))
     for places in np.split(cells % n, np.flatnonzero(np.diff(cells // n)) + 1):
-        shared[np.ix_(places, places)] += 1
+        if len(places) > 1:
+            shared[np.ix_(places, places)] += 1
     np.fill_diagonal(shared, 0)
     share = shared / np.maximum(np.minimum.outer(sizes, sizes), 1)
     usual = np.median(share[~np.eye(n, dtype=bool)]) if n > 2 else 0.0

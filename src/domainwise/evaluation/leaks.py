@@ -24,16 +24,16 @@ from domainwise.splits.folds import row_folds
 
 #: Rows of a domain, and of its rarer class, that a check inside it needs.
 LEAST_ROWS, LEAST_CLASS = 20, 8
-#: A column predicts the target almost perfectly from here (AUC or rank correlation). It leaks if it
-#: leads all others by so much, and so many standard errors, in several domains or in one only.
-#: From PERFECT on there is nothing to lead.
+#: A column predicts the target almost perfectly from here (AUC or rank correlation). It leaks if
+#: its score exceeds that of all others by LEAD, and by this many standard errors, in several
+#: domains or in one only. Scores from PERFECT on cannot be exceeded.
 NEARLY, LEAD, ERRORS, PERFECT = 0.95, 0.1, (2.0, 3.0), 0.97
-#: A leak of some domains is worse than that in most of the others.
+#: A column that leaks in some domains scores at most this much in most of the others.
 CLEARLY_LESS = 0.8
 #: Bins of a column's values.
 BINS = 20
-#: Rows of a domain whose columns are looked at, and those that models are fitted to; how many such
-#: models there are, and in how many domains for each column.
+#: Rows of a domain on which columns are scored, and rows that models are fitted to; the number of
+#: models, and of domains for each column; all at most.
 MOST_ROWS, MODEL_ROWS, MODELS, MODEL_DOMAINS = 5000, 600, 40, 6
 
 
@@ -98,7 +98,7 @@ class Target:
 
 
 def spaced(rows: Array, most: int) -> Array:
-    """At most so many of some rows, evenly spaced."""
+    """Return at most ``most`` of some rows, evenly spaced."""
     return rows[:: -(-len(rows) // most)] if len(rows) > most else rows
 
 

@@ -96,7 +96,7 @@ class Problem:
 
     @property
     def class_weight(self) -> str | None:
-        """Classes weigh the same in training where they do in the measure, unless decided."""
+        """Weights of classes in training: those of the measure, unless the caller has decided."""
         usual = "balanced" if self.classification and self.measure.balanced else None
         return self.overrides.get("class_weight", usual) or None
 

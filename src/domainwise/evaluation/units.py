@@ -20,13 +20,13 @@ from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
 ALARMS = 0.1
 #: Values of a column in a domain, and domains, that a comparison needs.
 LEAST_VALUES, LEAST_DOMAINS = 20, 3
-#: A domain is off by this many standard deviations inside domains, and by so many if no unit fits.
+#: Standard deviations inside domains by which a domain differs, and the same if no unit fits.
 FAR, VERY_FAR = 2.0, 4.0
-#: A unit fits if it brings a domain to the others by so many standard errors, or up to this share
-#: of the distance; with a spread of rows that is theirs up to a factor, or a share of that of units
-#: on a logarithmic scale.
+#: A unit fits if it brings a domain within FITS standard errors of the others, or removes all but
+#: NEARLY of the distance. The spread of its rows must be that of the others up to a factor, or on a
+#: logarithmic scale up to a share of the factor between the units.
 FITS, NEARLY, ALIKE, ALIKE_BY = 2.0, 0.1, 1.6, 0.2
-#: It is only guessed if it moves the domain by so many times the range of all others.
+#: A unit is reported only if it moves the domain by this many times the range of all others.
 MOVES = 2.0
 #: Columns whose correlations are compared, and groups of domains on each side.
 MOST_COLUMNS, MOST_GROUPS = 200, 12
@@ -210,10 +210,7 @@ def _levels(
 
 
 def _units(name: str, tens: bool) -> Iterator[tuple[str, float, float]]:
-    """Units that a column may be in by mistake, with factor and offset: powers of ten, and others.
-
-    The others are those of its quantity.
-    """
+    """Units that a column may be in by mistake, by its name, and powers of ten: factor, offset."""
     for k in range(1, 7) if tens else ():
         yield f"a factor of {10**k:,}", 10.0**k, 0.0
         yield f"a factor of 1/{10**k:,}", 10.0**-k, 0.0
@@ -227,10 +224,10 @@ def _units(name: str, tens: bool) -> Iterator[tuple[str, float, float]]:
 def _signs(
     quantities: Mapping[int, Array], target: Array | None, rows: Sequence[Array], alarm: float
 ) -> Iterator[Shift]:
-    """Columns that go along with others in all domains, and against them in one.
+    """Columns whose correlations with others have the opposite sign in one domain.
 
     In each domain the clearest column comes first; its sign is corrected before the next one, since
-    what goes against a swapped column is not at fault.
+    the sign of a column that is correlated with it is right.
     """
     large = [d for d, domain_rows in enumerate(rows) if len(domain_rows) >= LEAST_VALUES]
     if len(large) <= LEAST_DOMAINS or len(quantities) < 2:

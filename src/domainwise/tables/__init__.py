@@ -1,1 +1,1 @@
-"""Tables as people have them: reading, columns, target and domain, writing."""
+"""Tables of users: reading, checks of columns, target and domains, statistics, writing."""

@@ -224,9 +224,7 @@ def form_of(column: Any) -> tuple[str, list[str]]:
     "text".
     """
     pandas = import_pandas()
-    if column.dtype.kind == "M" or isinstance(
-        column.dtype, (pandas.DatetimeTZDtype, pandas.PeriodDtype)
-    ):
+    if column.dtype.kind == "M" or isinstance(column.dtype, pandas.PeriodDtype):
         return "date", []
     if column.dtype.kind == "m":
         return "time", []
@@ -304,9 +302,8 @@ def date_order(column: Any) -> str | None:
 def days_in(column: Any, order: str | None) -> Any:
     """Return dates as days, NaT where a cell is missing or not a date; see :func:`date_order`."""
     pandas = import_pandas()
-    if column.dtype.kind == "M" or isinstance(column.dtype, pandas.DatetimeTZDtype):
-        days = column if column.dt.tz is None else column.dt.tz_localize(None)
-        return days.dt.normalize().astype("datetime64[s]")
+    if column.dtype.kind == "M":
+        return column.dt.tz_localize(None).dt.normalize().astype("datetime64[s]")
     if isinstance(column.dtype, pandas.PeriodDtype):
         return column.dt.to_timestamp().astype("datetime64[s]")
     words = words_of(column).str.replace(r"[T ].*$", "", regex=True)

@@ -19,7 +19,7 @@ from domainwise.tables.errors import TableError, describe_names, import_pandas
 
 #: Bytes that a workbook may unpack to, and one of its tables of contents.
 MAX_UNPACKED, MAX_CONTENTS = 2**30, 2**24
-#: Cells of the area of a sheet, where it is not filled to a twentieth.
+#: Cells of the area of a sheet, at most, unless one in FILLED has a value.
 MAX_AREA, FILLED = 10_000_000, 20
 #: Rows that are searched for the names of the columns.
 HEADER_ROWS = 20

@@ -42,7 +42,7 @@ class OpenTable:
     path: Path
     kind: str
     names: list[str]
-    notes: tuple[str, ...]  #: What had to be guessed.
+    notes: tuple[str, ...]  #: What was guessed.
     source: Any  #: A CsvFile, the rows of a workbook, or None.
 
     def frames(self, columns: Sequence[str], rows: int | None = None) -> Iterator[Any]:
@@ -291,7 +291,7 @@ def arrow_pieces(path: Path, kind: str, columns: list[str], rows: int | None) ->
 
 
 def sized(batches: Iterator[Any], rows: int | None) -> Iterator[Any]:
-    """Record batches as tables of so many rows, the last one shorter; None makes one of all."""
+    """Record batches as tables of ``rows`` rows, the last one shorter; None makes one table."""
     import pyarrow
 
     waiting: list[Any] = []

@@ -148,7 +148,7 @@ def make_preprocessor(schema: Schema) -> ColumnTransformer:
     ]
     steps = [step for step in steps if step[2]]
     transformer = ColumnTransformer(steps, verbose_feature_names_out=False)
-    return transformer.set_output(transform="default")  # whatever set_config asks for elsewhere
+    return transformer.set_output(transform="default")  # whatever set_config says
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def check_table(
     where: str = "the table",
     several: bool = True,
 ) -> Table:
-    """Split a data frame into features, target and domains, and refuse a table without use.
+    """Split a data frame into features, target and domains; refuse a table that cannot be used.
 
     ``features=None`` takes all columns that are not in ``drop``; rows of ``drop_domains`` are left
     out. ``task="auto"`` takes text and whole numbers with at most 20 values for classes.
