@@ -113,7 +113,7 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     >>> from domainwise import ShiftWatch, check_shift
     >>> watch = ShiftWatch().fit(np.linspace(0, 1, 100)[:, None])
     >>> print(*check_shift(watch, np.full((20, 1), np.nan)), sep="\n")
-    'x0' is missing in all 20 rows; in sources in at most 0 %
+    'x0' is missing in all 20 rows; in the sources, at most 0 % are missing
     """
     return findings(*statistics_of_rows(model, X, sample_domain))
 
@@ -174,7 +174,8 @@ def _columns(watch: ShiftWatch, view: View) -> Iterator[Finding]:
         empty = missing == n and usual**n < rare
         if empty or (share > usual + MISSING_EXCESS and bdtrc(missing - 1, n, likely[j]) < rare):
             where = f"all {n} rows" if empty else f"{100 * share:.0f} % of {n} rows"
-            words = f"{name!r} is missing in {where}; in sources in at most {100 * usual:.0f} %"
+            rest = f"in the sources, at most {100 * usual:.0f} % are missing"
+            words = f"{name!r} is missing in {where}; {rest}"
             numbers = {"share": share, "sources": usual, "rows": n}
             yield Finding("missing", words, name, numbers=numbers)
         beyond = int(new["beyond"][j]) if j < len(watch.numeric_) else 0
@@ -253,9 +254,7 @@ def _distance(watch: ShiftWatch, view: View) -> Iterator[Finding]:
     if squared[nearest] - noise[nearest] > usual**2:
         distance = float(np.sqrt(squared[nearest]))
         name = watch.sources_[used[nearest]]
-        source = f"nearest source, {name}" if len(rows) > 1 else "source"
-        words = (
-            f"the rows are {distance:.2f} away from the {source}; sources are up to {usual:.2f} "
-            "away from each other"
-        )
+        source = f"nearest source, {name}," if len(rows) > 1 else "source"
+        words = f"the distance of the rows from the {source} is {distance:.2f}"
+        words += f"; distances up to {usual:.2f} are usual between sources"
         yield Finding("distance", words, numbers={"distance": distance, "usual": usual})

@@ -303,12 +303,11 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return [X[name] for name in names]
 
     def _numbers(self, columns: list[Any]) -> Array:
-        numbers = np.empty((len(columns[0]), len(self.numeric_)))
-        for place, i in enumerate(self.numeric_):
-            column, missing = columns[i], missing_cells(columns[i])
+        numbers = np.full((len(columns[0]), len(self.numeric_)), np.nan)
+        for j, i in enumerate(self.numeric_):
+            present = ~missing_cells(columns[i])
             try:
-                numbers[missing, place] = np.nan
-                numbers[~missing, place] = np.asarray(column[~missing], dtype=np.float64)
+                numbers[present, j] = np.asarray(columns[i][present], dtype=np.float64)
             except (TypeError, ValueError):
                 raise ValueError(
                     f"column {self.columns_[i]!r} of X holds text where sources have numbers"

@@ -432,7 +432,7 @@ def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -
         kind = type(column[column.notna()].iloc[0]).__name__
         return (f"holds {kind} values; one number or text per cell is needed",)
     if form == "date" and not dates:
-        advice = "holds dates or times; make numbers of them that mean something elsewhere with "
+        advice = "holds dates or times. Turn them into numbers with "
         return advice, Argument("dates", list(DATE_PARTS))
     if form == "number" and odd and fits(import_pandas().Series(odd, dtype=object), EITHER).all():
         advice = (

@@ -22,14 +22,9 @@ __all__ = ["CHUNK_ROWS", "FORMATS", "iter_table", "open_table", "read_table", "t
 
 #: File endings, and how each is read and written.
 FORMATS = {
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".tsv": "csv",
-    ".tsv.gz": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".feather": "feather",
-    ".arrow": "feather",
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "csv"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".feather", ".arrow"), "feather"),
 }
 #: Formats that can be read.
 READ_FORMATS = {**FORMATS, ".xlsx": "excel"}

@@ -307,7 +307,8 @@ def choose_features(
         raise TableError(f"target and domain are the same column, {target!r}. Name two columns")
     if clash := {target, domain}.intersection(mentioned):
         raise TableError(
-            f"{describe_names(clash)} cannot be a feature, nor left out: it is the target or domain"
+            f"{describe_names(clash)} is the target or the domain, which is neither a feature nor "
+            "left out. Remove it from the features and the columns to drop"
         )
     named = [name for name in names if not holds_row_numbers(name)]
     candidates = named if features is None else features
@@ -373,7 +374,7 @@ def feature_schema(
             order = cells.date_order(column)
             days = cells.days_in(column, order)
             if cells.first_unread(column, days) is not None:
-                problem = ("holds dates that are ambiguous or cannot be read; write 2024-05-31",)
+                problem = ("holds dates that are ambiguous or cannot be read. Write 2024-05-31",)
             else:
                 columns["date"].append(name)
                 forms[name] = order or ""
@@ -516,7 +517,7 @@ def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[s
         if len(single) == len(labels):
             raise TableError(
                 f"every domain of column {name!r} has one class only, so classes cannot be "
-                "separated from domains"
+                "separated from domains. Name another domain column"
             )
         if single:
             notes.append(f"{ONE_CLASS}, and are not scored: {describe_names(single)}")
