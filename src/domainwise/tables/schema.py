@@ -307,8 +307,8 @@ def choose_features(
         raise TableError(f"target and domain are the same column, {target!r}. Name two columns")
     if clash := {target, domain}.intersection(mentioned):
         raise TableError(
-            f"{describe_names(clash)} is the target or the domain: it cannot be a feature, nor left "
-            "out. Remove it from the features and the columns to drop"
+            f"{describe_names(clash)} is the target or the domain: it cannot be a feature, nor "
+            "left out. Remove it from the features and the columns to drop"
         )
     named = [name for name in names if not holds_row_numbers(name)]
     candidates = named if features is None else features
