@@ -88,8 +88,8 @@ class NystromMap:
         triangle, pivots, others = np.tril(factor[:rank, :rank]), order[:rank] - 1, order[rank:] - 1
         if scale <= 0 or not np.isfinite(triangle).all():
             raise ValueError(
-                "the kernel has a negative or non-finite diagonal: it is not a kernel (is it a "
-                "kernel times -1, or distances?)"
+                "the kernel has a negative or non-finite diagonal, so it is not a kernel. If it is "
+                "a kernel times -1, or distances, pass a kernel instead"
             )
         # Where the function is known not to be a kernel, it is one among these rows.
         residual = W[others, others] - np.square(factor[rank:, :rank]).sum(axis=1)
