@@ -19,7 +19,7 @@ from scipy.stats import chi2
 from domainwise.arrays import Array
 from domainwise.calibration.quantiles import TOLERANCE, DomainQuantiles, needed_domains
 from domainwise.scoring.measures import choose_measure
-from domainwise.scoring.predictions import Predictions, balanced_accuracy
+from domainwise.scoring.predictions import balanced_accuracy
 from domainwise.scoring.statistics import defined_score, expected_score
 
 #: Probabilities are mixed with this share of the uniform distribution: trees give exact zeros.
@@ -401,15 +401,14 @@ def outputs_score(scoring: Any, classes: Array | None) -> Score:
         return lambda outputs, y: -float(np.sqrt(np.mean((outputs[:, 0] - y) ** 2)))
     if scoring is None:
         return lambda outputs, codes: balanced_accuracy(codes, outputs.argmax(axis=1) == codes)
-    scorer = choose_measure(scoring, classes, classes is not None).scorer
+    measure = choose_measure(scoring, classes, classes is not None)
 
-    def score(outputs: Array, targets: Array) -> float:
-        if classes is None:
-            values = Predictions.of_values(None, outputs[:, 0], None, None)
-            return float(scorer(values, None, targets))
-        labels = classes[outputs.argmax(axis=1)]
-        predictions = Predictions.of_values(classes, labels, outputs, None)
-        return float(scorer(predictions, None, classes[targets]))
+    def score(outputs: Array, y: Array) -> float:
+        record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
+        if classes is not None:
+            labels = classes[outputs.argmax(axis=1)]
+            record = {"target": classes[y], "prediction": labels, "probabilities": outputs}
+        return measure.score_record(classes, {**record, "decisions": None})
 
     return score
 

@@ -13,7 +13,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray
-from domainwise.calibration.quantiles import DomainQuantiles, PredictionSets, class_scores
+from domainwise.calibration.quantiles import (
+    DomainQuantiles,
+    PredictionIntervals,
+    PredictionSets,
+    class_scores,
+)
 from domainwise.checks import inputs
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.inputs import Labels
@@ -57,7 +62,7 @@ def calibration_split(
     return train, test
 
 
-class AroundPredictor(PredictionSets, AroundEstimator):
+class AroundPredictor(PredictionSets, PredictionIntervals, AroundEstimator):
     """A wrapper of a classifier or regressor that is fitted without some of the domains."""
 
     classes_: Array

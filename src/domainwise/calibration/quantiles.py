@@ -97,14 +97,24 @@ class DomainQuantiles:
         return np.column_stack([predicted - reach, predicted + reach])
 
 
-class PredictionSets:
-    """Prediction sets of a classifier, or prediction intervals of a regressor.
+class HasThresholds:
+    """A model with thresholds for new domains.
 
     A class sets ``_quantiles`` in ``fit``, for rows one by one ("plain") and in "context", and
     ``site_quantiles_`` if it is adapted to a site.
     """
 
     _quantiles: dict[str, DomainQuantiles]
+
+    def _quantiles_for(self, sample_domain: Any) -> Any:
+        """Thresholds for rows one by one or, if there are any, in context."""
+        quantiles: dict[str, Any] = getattr(self, "site_quantiles_", self._quantiles)
+        kind = "context" if sample_domain is not None else "plain"
+        return quantiles.get(kind, quantiles["plain"])
+
+
+class PredictionSets(HasThresholds):
+    """Prediction sets of a classifier."""
 
     @available_if(is_classifier)
     def predict_set(
@@ -128,6 +138,14 @@ class PredictionSets:
         scores = self._class_scores(X, sample_domain)
         return np.asarray(self._quantiles_for(sample_domain).sets(scores, coverage))
 
+    def _class_scores(self, X: Any, sample_domain: Any) -> Array:
+        model: Any = self
+        return class_scores(model.predict_proba(X, sample_domain))
+
+
+class PredictionIntervals(HasThresholds):
+    """Prediction intervals of a regressor."""
+
     @available_if(is_regressor)
     def predict_interval(
         self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
@@ -150,16 +168,6 @@ class PredictionSets:
         model: Any = self
         predicted = model.predict(X, sample_domain)
         return np.asarray(self._quantiles_for(sample_domain).intervals(predicted, coverage))
-
-    def _class_scores(self, X: Any, sample_domain: Any) -> Array:
-        model: Any = self
-        return class_scores(model.predict_proba(X, sample_domain))
-
-    def _quantiles_for(self, sample_domain: Any) -> Any:
-        """Thresholds for rows one by one or, if there are any, in context."""
-        quantiles: dict[str, Any] = getattr(self, "site_quantiles_", self._quantiles)
-        kind = "context" if sample_domain is not None else "plain"
-        return quantiles.get(kind, quantiles["plain"])
 
 
 def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, Any]:

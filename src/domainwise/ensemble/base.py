@@ -26,7 +26,7 @@ from domainwise.arrays import (
 from domainwise.backends import refuse_elsewhere
 from domainwise.calibration.conformal import PROMISES, calibration_split
 from domainwise.calibration.curves import equal_weights
-from domainwise.calibration.quantiles import PredictionSets
+from domainwise.calibration.quantiles import HasThresholds
 from domainwise.checks import ContextWarning, warn_caller
 from domainwise.checks.inputs import (
     Labels,
@@ -75,7 +75,7 @@ IN_CONTEXT = "context_"
 
 
 @arguments
-class DomainEnsemble(PredictionSets, Adaptable, BaseEstimator):
+class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     """What both ensembles do; each adds what classes, or numbers, need."""
 
     members: str | Sequence[str | tuple[str, Estimator]] = field(default="auto", kw_only=False)

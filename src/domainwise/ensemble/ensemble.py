@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray
+from domainwise.calibration.quantiles import PredictionIntervals, PredictionSets
 from domainwise.checks import warn_caller
 from domainwise.checks.inputs import Labels, check_classes, check_target, warn_about_shares
 from domainwise.checks.signatures import arguments, with_shared_arguments
@@ -19,7 +20,7 @@ from domainwise.ensemble.held_out import HeldOutScore, mixed_domains
 
 @with_shared_arguments
 @arguments
-class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
+class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     """Classifier that averages different kinds of models, weighted by held-out domains.
 
     No kind of machine is best on all tables, and scores on a few domains are too noisy to tell
@@ -232,7 +233,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
 
 @with_shared_arguments
 @arguments
-class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
+class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsemble):
     """Regressor that averages different kinds of models, weighted by held-out domains.
 
     As :class:`DomainEnsembleClassifier`, for a continuous target: parameters are chosen by the
