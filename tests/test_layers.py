@@ -201,7 +201,7 @@ FILES = [path for path in FILES if path not in (PACKAGE / "__init__.py", PACKAGE
 
 
 @pytest.mark.parametrize("folder", HEIGHT)
-def test_a_folder_imports_only_what_stands_above_it(folder):
+def test_a_folder_imports_only_from_folders_above_it(folder):
     wrong = [text for path in FILES if part_of(path) == folder for text in violations(path)]
     assert not wrong, "\n".join(wrong)
 

@@ -72,7 +72,7 @@ def test_nothing_cites_a_document_that_is_not_in_the_repository():
     assert not citing, "\n".join(citing)
 
 
-def test_the_library_speaks_of_arguments_and_leaves_options_to_the_command_line():
+def test_errors_of_the_library_name_arguments_and_not_options():
     speaking = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for folder in ("jobs", "paper")

@@ -80,7 +80,7 @@ def test_every_page_is_silent_and_fits_the_window(browser, site, width, dark):
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_page_that_speaks_or_is_too_wide_would_be_noticed(browser, tmp_path):
+def test_a_page_with_messages_or_too_wide_is_detected(browser, tmp_path):
     """Otherwise the test above could pass for the wrong reason."""
     page = tmp_path / "bad.html"
     page.write_text('<p style="width: 900px">wide</p><script>console.error("oh no")</script>')

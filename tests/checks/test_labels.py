@@ -69,7 +69,7 @@ def missing_cases():
 
 
 @pytest.mark.parametrize("way, word, names", [*missing_cases()])
-def test_no_class_and_no_domain_is_made_of_what_is_missing(way, word, names):
+def test_missing_labels_are_neither_a_class_nor_a_domain(way, word, names):
     labels = WAYS[way]([*names, MISSING[word]] * 8)
     for check in CHECKS.values():
         with pytest.raises(ValueError, match=r"missing|NaN|None|infinite"):
@@ -146,7 +146,7 @@ def test_large_whole_numbers_stay_themselves(check, way):
 
 @pytest.mark.parametrize("values", [[2**64, 1], [2**63, -1], [2**53 + 1, 0.5]])
 @pytest.mark.parametrize("container", [list, objects])
-def test_numbers_that_no_type_holds_are_refused(values, container):
+def test_numbers_that_fit_no_type_are_refused(values, container):
     for use in (
         lambda given: dw.DCM(domain_kernel="delta").fit(X, OTHER, sample_domain=given),
         lambda given: dw.FastDCM(domain_kernel="delta").fit(X, OTHER, sample_domain=given),
@@ -223,7 +223,7 @@ def test_a_kernel_returns_numbers(cls, kind):
         cls(kernel=lambda a, b: (a @ b.T).astype(kind)).fit(X, OTHER, sample_domain=ROWS % 3)
 
 
-def test_masked_rows_are_refused_wherever_they_come_in():
+def test_masked_rows_are_refused_in_every_argument():
     rows = np.ma.masked_array(X, mask=X > 1)
     fitted = DomainConformal(LogisticRegression()).fit(X, OTHER, sample_domain=ROWS % 3)
     for use in (

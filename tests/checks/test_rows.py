@@ -15,7 +15,7 @@ def test_what_is_not_a_table_of_numbers_is_refused(hostile_rows):
             validate_rows(BaseEstimator(), rows)
 
 
-def test_what_has_no_rows_is_refused_whatever_they_hold(hostile_rows):
+def test_inputs_without_rows_are_refused(hostile_rows):
     for case, (rows, words, may_mean_something) in hostile_rows.items():
         if may_mean_something or case == "number":
             refuse_no_rows(rows)

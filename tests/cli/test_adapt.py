@@ -59,7 +59,7 @@ def test_predictions_of_the_adapted_model_are_better(site, tmp_path):
     assert "site labels" in run("info", tmp_path / "site.skops").output
 
 
-def test_labels_can_be_added_and_json_says_what_was_learnt(site, tmp_path):
+def test_labels_can_be_added_and_json_reports_the_correction(site, tmp_path):
     first, second = tmp_path / "first.skops", tmp_path / "second.skops"
     assert run("adapt", site / "ill.skops", site / "ten.csv", "-o", first).exit_code == 0
     done = run("adapt", first, site / "rest.csv", "-o", second, "--json")

@@ -176,7 +176,7 @@ def test_moments_of_pieces_are_those_of_the_domain():
         np.testing.assert_allclose(merged.variance[0], np.nanvar(Z[where == name], axis=0))
 
 
-def test_a_score_that_needs_context_is_said_where_rows_are_predicted_one_by_one(ensemble, tmp_path):
+def test_a_note_says_that_a_score_needs_context(ensemble, tmp_path):
     info = {
         **describe_model(
             METHODS["ensemble"],

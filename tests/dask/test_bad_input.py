@@ -144,7 +144,7 @@ def test_more_landmarks_than_rows_or_than_were_looked_at(given, monkeypatch):
         FastDCM(n_landmarks=0.5).fit(X, y, sample_domain=domain)
 
 
-def test_what_needs_all_rows_in_memory_says_so(given):
+def test_methods_that_need_all_rows_in_memory_raise_an_error(given):
     _, X, y, _ = given
     with pytest.raises(TypeError, match="partial_fit takes rows in memory"):
         FastDCM().partial_fit(X, y)
@@ -168,7 +168,7 @@ def test_a_projection_checks_names_and_number_of_features(given, rows):
 
 
 @pytest.mark.parametrize("search", [DCMCV, FastDCMCV])
-def test_searches_say_what_follows_x(search, given):
+def test_errors_of_searches_name_the_type_of_x(search, given):
     _, X, y, domain = given
     remedy = "which supports them; InvariantRidge...CV search on them"
     with pytest.raises(TypeError, match=f"{search.__name__} takes NumPy arrays .* {remedy}"):

@@ -104,7 +104,7 @@ def test_a_tree_merges_neighbours_in_order(n):
     assert merged == list(range(n))
 
 
-def test_arrays_from_any_address_are_made_fit_for_blas():
+def test_unaligned_arrays_are_copied_for_blas():
     data = np.arange(40.0).tobytes()
     askew = np.frombuffer(b"." + data, dtype=np.float64, offset=1)
     assert not askew.flags.aligned

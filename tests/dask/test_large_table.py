@@ -57,7 +57,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_an_index_that_pandas_has_written_is_no_feature(folder):
+def test_an_index_that_pandas_has_written_is_not_a_feature(folder):
     for path in folder.iterdir():
         frame = pandas.read_parquet(path)
         frame.set_axis(1.5 * np.arange(len(frame)), axis=0).to_parquet(path)

@@ -143,7 +143,7 @@ def test_columns_that_are_not_there_name_the_file(folder, frame):
         fit_parquet(FastDCM(), folder, target="y", domain="site")
 
 
-def test_features_that_are_no_numbers_or_labels_as_well(folder):
+def test_features_that_are_not_numeric_and_labels_are_refused(folder):
     with pytest.raises(ValueError, match="X has other columns: 'y'"):
         fit_parquet(FastKPCA(), folder, target=None, domain="site")
     with pytest.raises(ValueError, match="'y' is also a label"):
@@ -152,7 +152,7 @@ def test_features_that_are_no_numbers_or_labels_as_well(folder):
         fit_parquet(FastDCM(), folder, target=3, domain="site")
 
 
-def test_a_closed_client_and_what_is_no_client(folder, new_cluster):
+def test_a_closed_client_and_other_objects_are_refused(folder, new_cluster):
     from distributed import Client, LocalCluster
 
     with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:

@@ -71,7 +71,7 @@ def test_a_missing_file_says_what_to_get_where(name, no_data, monkeypatch):
     assert "GitHub repository" in message
 
 
-def test_an_unset_variable_is_said_to_be_unset(no_data):
+def test_the_error_names_an_unset_variable(no_data):
     with pytest.raises(FileNotFoundError, match=r"\$DOMAINWISE_DATA \(not set\)"):
         datasets.load_landmine()
 

@@ -220,7 +220,7 @@ def test_context_helps_where_classes_move_with_their_domain(few_trees):
     assert model.context_expected_score_[0] > model.expected_score_[0] + 0.1
 
 
-def test_there_is_no_context_where_domains_give_the_class_away():
+def test_there_is_no_context_if_domains_reveal_the_class():
     X, _, domain = table(n_domains=6)
     y = np.unique(domain, return_inverse=True)[1] % 2
     model = DomainEnsembleClassifier(OWN).fit(X, y, sample_domain=domain)

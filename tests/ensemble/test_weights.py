@@ -54,7 +54,7 @@ def test_weights_fall_off_by_the_temperature():
     np.testing.assert_allclose(likely, [0.6, 0.4])
 
 
-def test_a_domain_has_no_say_in_the_weights_of_its_own_predictions():
+def test_weights_for_a_domain_do_not_depend_on_its_own_scores():
     y, domains = np.zeros(6), np.repeat([0, 1, 2], 2)
     members = {"one": np.array([[1.0], [1], [2], [2], [1], [1]]), "two": np.full((6, 1), 1.1)}
     judge = HeldOutScore(y, None, domains, 3, np.arange(6), np.ones(6), False, None)
@@ -82,7 +82,7 @@ def test_an_expected_score_has_the_interval_of_its_domains():
     assert narrow[2] - narrow[1] < (wide[2] - wide[1]) / 3
 
 
-def test_intervals_of_expected_scores_hold_the_mean_with_few_domains_too():
+def test_intervals_of_expected_scores_contain_the_mean_with_few_domains():
     rng = np.random.default_rng(0)
     for n_domains in (3, 6, 12):
         ends = [expected_score(rng.normal(5, 1, size=n_domains), 0)[1:] for _ in range(300)]

@@ -77,7 +77,7 @@ def test_scores_of_batches_are_those_of_loops_over_domains():
     assert result.batches["random tenth"]["context"] < result.batches["whole"]["context"]
 
 
-def test_context_does_not_hold_up_where_a_part_is_not_like_the_whole():
+def test_context_does_not_hold_up_if_a_part_differs_from_the_whole():
     steady = evaluated(*drifting(drift=0.0)).find("mine+context")
     assert steady.holds_up
     X, y, domain = drifting(drift=1.5)

@@ -82,7 +82,7 @@ def test_a_column_that_only_one_domain_lacks_tells_it():
     assert (same["tells"], same["distance"]) == (0.5, 0.0)
 
 
-def test_domains_with_few_values_are_not_told_by_chance():
+def test_domains_with_few_values_are_not_identified_by_chance():
     codes = np.repeat([0, 1, 2], [50, 50, 2])
     x = np.random.default_rng(0).normal(size=102)
     x[codes == 2] = 9.0
@@ -111,7 +111,7 @@ def test_of_many_columns_those_that_tell_domains_are_kept():
     assert (len(found["columns"]), found["others"]) == (MAX_COLUMNS, 10)
 
 
-def test_the_worth_of_a_column_is_what_shuffling_it_on_left_out_domains_loses():
+def test_the_importance_of_a_column_is_the_loss_when_it_is_shuffled():
     rng = np.random.default_rng(0)
     domain = np.repeat(["a", "b", "c"], 400)
     X = rng.normal(size=(1200, 3))
@@ -136,7 +136,7 @@ def test_the_worth_of_a_column_is_what_shuffling_it_on_left_out_domains_loses():
     assert set(array.best.importance) == {"x0", "x1", "x2"}
 
 
-def test_what_a_folder_keeps_makes_the_same_page_without_the_rows(tmp_path):
+def test_a_stored_folder_gives_the_same_page_without_the_rows(tmp_path):
     pytest.importorskip("pyarrow")
     pytest.importorskip("matplotlib")
     from domainwise.evaluation.folder import read_evaluation

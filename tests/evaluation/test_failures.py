@@ -123,7 +123,7 @@ def test_coverage_is_counted_where_neither_model_nor_threshold_saw_the_domain(bi
         assert size == pytest.approx(sets.sum(axis=1).mean())
 
 
-def test_numbers_are_said_to_be_off_by_their_mean_residual(numbers):
+def test_the_mean_residual_of_a_continuous_target_is_reported(numbers):
     sections = failure_sections(numbers)
     frame = predictions(numbers)
     away = frame["prediction"] - frame["target"]
@@ -175,7 +175,7 @@ def test_the_page_shows_the_answers_and_names_are_text(binary, tmp_path):
     assert len(ids) == len(set(ids))
 
 
-def test_a_page_without_predictions_says_why_it_cannot_tell_how_a_method_fails(
+def test_a_page_without_predictions_says_why_errors_are_not_shown(
     binary, folder, tmp_path, monkeypatch
 ):
     import shutil

@@ -129,7 +129,7 @@ def test_few_rows_of_a_class_do_not_leak_by_chance():
     assert not any(f.leak for f in faults(columns, y, site))
 
 
-def test_a_good_column_and_a_rare_class_are_no_leak():
+def test_a_good_column_and_a_rare_class_are_not_leaks():
     rng = np.random.default_rng(0)
     site = np.repeat(np.arange(6), 1000)
     y = (rng.random(len(site)) < 0.01).astype(int)
@@ -182,7 +182,7 @@ def test_a_filler_may_be_a_rare_value_elsewhere():
     assert only(columns, y, site).domains == ["site C"]
 
 
-def test_values_that_belong_to_a_domain_are_no_filler():
+def test_values_that_belong_to_a_domain_are_not_fillers():
     columns, y, site = table()
     columns["altitude"] = np.array([10.0, 250.0, 40.0, 700.0, 95.0, 3.0])[site]
     columns["rain"] = np.maximum(columns["balance"], 0)  # half of all rows are 0
@@ -201,7 +201,7 @@ def test_missing_columns_of_the_same_sites_are_one_fault():
     assert "--drop weight,ward" in fault.action
 
 
-def test_cells_missing_alike_at_all_sites_are_no_fault():
+def test_cells_missing_equally_at_all_sites_are_not_a_fault():
     columns, y, site = table()
     columns["weight"][np.random.default_rng(0).random(len(site)) < 0.7] = np.nan
     assert faults(columns, y, site) == []

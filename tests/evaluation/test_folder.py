@@ -142,7 +142,7 @@ def test_of_two_processes_in_a_folder_one_is_kept_out(tmp_path):
     assert run(tmp_path).results
 
 
-def test_another_measure_costs_nothing_and_says_what_was_chosen_for_which(tmp_path):
+def test_another_metric_needs_no_fits_and_reports_the_metric_of_the_search(tmp_path):
     both = run(tmp_path, scoring=["accuracy", "balanced_accuracy"])
     done = []
     later = run(tmp_path, scoring="balanced_accuracy", progress=lambda *job: done.append(job))

@@ -116,13 +116,13 @@ def test_raw_rows_are_for_the_callers_own_alone():
         (SVC(), r"use names, \(name, estimator\)"),
     ],
 )
-def test_what_is_no_method_is_refused(method, words):
+def test_objects_that_are_not_methods_are_refused(method, words):
     X, y, domain = problem()
     with pytest.raises(ValueError, match=words):
         evaluate(X, y, domain, methods=[method], progress=False)
 
 
-def test_a_failure_of_the_callers_model_is_told_and_the_others_go_on():
+def test_a_failure_of_the_callers_model_is_reported_and_other_methods_continue():
     X, y, domain = problem()
     bad = ("bad", SVC(kernel="precomputed"))
     found = evaluate(X, y, domain, methods=["linear", bad], progress=False)

@@ -101,9 +101,7 @@ def test_predictions_for_left_out_domains_are_kept_and_give_the_scores(found):
         (None, ["roc_auc", "f1", "average_precision"]),
     ],
 )
-def test_the_positive_class_is_the_one_named_whatever_classes_are_called(
-    positive, scoring, monkeypatch
-):
+def test_the_positive_class_is_the_one_named(positive, scoring, monkeypatch):
     monkeypatch.setattr(results, "SLOW_DRAWS", 2)  # intervals are tested elsewhere
     frame, asked = make_frame(), {"methods": ["linear"], "scoring": scoring}
     named = evaluate(frame, "ill", "hospital", pos_label=positive, **asked)
@@ -142,7 +140,7 @@ def test_a_scorer_of_the_callers_gets_the_estimator_and_classes_as_they_are():
         (dict(pos_label="maybe"), ValueError, "pos_label='maybe' must be one of two classes"),
     ],
 )
-def test_wrong_arguments_are_told_apart(change, error, words):
+def test_each_wrong_argument_has_its_own_error(change, error, words):
     given = dict(X=make_frame(), y="ill", sample_domain="hospital", methods=["constant"]) | change
     with pytest.raises(error, match=words):
         evaluate(**given)

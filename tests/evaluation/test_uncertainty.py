@@ -81,7 +81,7 @@ def test_draws_of_another_measure_ask_its_scorer():
     np.testing.assert_allclose(draws[:100], expected)
 
 
-def test_the_best_method_and_the_plain_one_have_intervals_whatever_the_measure():
+def test_the_best_method_and_the_baseline_have_intervals_for_every_metric():
     X, y, domain = table((20, 20, 20))
     methods = ["linear", ("one", LogisticRegression()), ("two", LogisticRegression(C=1e-4))]
     found = evaluate(X, y, domain, methods=methods, scoring="roc_auc", progress=False)
@@ -194,14 +194,14 @@ def test_the_score_on_seen_domains_is_that_of_random_folds_written_by_hand():
     )
 
 
-def test_a_method_that_predicts_the_same_everywhere_pays_nothing_for_being_unseen():
+def test_a_constant_prediction_has_no_generalization_gap():
     X, _, domain = table()
     y = np.tile([0, 0, 1], 54)[:160]
     found = evaluate(X, y, domain, methods=["constant"], scoring="accuracy", progress=False)
     assert found.best.generalization_gap == pytest.approx(0.0)
 
 
-def test_intervals_of_a_mean_hold_that_of_all_domains_about_as_often_as_said():
+def test_intervals_of_a_mean_have_about_their_nominal_coverage():
     rng, held, both = np.random.default_rng(0), 0, 0
     draws = np.random.default_rng(1).integers(8, size=(500, 8))
     for _ in range(400):

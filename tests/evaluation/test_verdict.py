@@ -111,7 +111,7 @@ def test_a_method_that_needs_whole_domains_is_offered_beside_the_recommended_one
     assert found.answer.context == ""
 
 
-def test_a_constant_that_is_as_good_is_said_to_be():
+def test_a_constant_that_is_as_good_is_reported():
     answer = evaluation({"constant": SVM, "dcm": [score - 0.05 for score in SVM]}).answer
     assert answer.take == ""
     assert answer.reason.startswith("No method is better than a constant prediction")

@@ -119,7 +119,7 @@ def test_a_model_of_float32_rows_agrees_as_far_as_these_go():
 @pytest.mark.parametrize(
     "model", [DCM(kernel="precomputed"), InvariantKernel(kernel="precomputed")]
 )
-def test_precomputed_kernels_agree_where_they_are_no_kernels_too(model):
+def test_precomputed_matrices_agree_even_if_they_are_not_kernels(model):
     K = X @ X.T - 3.0 * np.outer(X[:, 0], X[:, 0])
     with pytest.warns(UserWarning, match="kernel"):
         model.fit(K, TWO, sample_domain=DOMAIN)
@@ -265,7 +265,7 @@ def test_columns_of_text_by_place_are_filled_and_unknown_ones_are_none():
     np.testing.assert_allclose(run(model, given)[0][:, 0], expected, rtol=1e-9)
 
 
-def test_a_number_that_stands_for_a_missing_one_is_filled():
+def test_a_placeholder_for_missing_numbers_is_imputed():
     gaps = X.copy()
     gaps[::3, 0] = -999.0
     model = make_pipeline(SimpleImputer(missing_values=-999.0, strategy="median"), SVR())

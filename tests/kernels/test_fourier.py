@@ -130,7 +130,7 @@ def test_two_maps_of_the_same_arguments_are_equal_and_so_is_a_pickled_one():
         ({"seed": -1}, "[Ss]eed"),
     ],
 )
-def test_what_is_no_map_is_refused(change, said):
+def test_unknown_feature_maps_are_refused(change, said):
     good = dict(kernel="rbf", gamma=1.0, n_columns=2, n_features=4, seed=0)
     with pytest.raises(ValueError, match=said):
         FourierMap(**good | change)

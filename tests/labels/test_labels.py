@@ -267,7 +267,7 @@ def test_pivoted_cholesky_grows_beyond_its_first_allocation(rng):
     np.testing.assert_allclose(L @ L.T, K, atol=1e-12)
 
 
-def test_pivoted_cholesky_refuses_what_is_no_kernel(rng):
+def test_pivoted_cholesky_refuses_matrices_that_are_not_kernels(rng):
     K = np.diag([1.0, -0.5, 2.0])
     with pytest.raises(ValueError, match="the target kernel has a negative or non-finite diagonal"):
         pivoted_cholesky(lambda j: K[:, j], np.diagonal(K), 0.0, "the target kernel")

@@ -317,7 +317,7 @@ def test_duplicated_rows_change_nothing_but_the_sizes():
         same_up_to_sign(quiet(model, *twice).transform(X), once, 1e-6)
 
 
-def test_a_class_without_rows_in_a_domain_is_left_out_and_said():
+def test_a_class_without_rows_in_a_domain_is_left_out_with_a_warning():
     X, y, d = make("missing")
     with pytest.warns(UserWarning, match="3 of 9 pairs of a class and a domain have no rows"):
         MDA().fit(X, y, sample_domain=d)
@@ -356,7 +356,7 @@ def test_what_cannot_be_compared_is_refused(model):
         model.set_params(between=1.5).fit(X, y, sample_domain=d)
 
 
-def test_mida_says_when_no_direction_is_left():
+def test_mida_warns_if_no_direction_is_left():
     rng = np.random.default_rng(0)
     d = np.repeat([0, 1], 20)
     X = (d + 0.01 * rng.normal(size=40))[:, None]

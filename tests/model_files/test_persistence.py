@@ -851,7 +851,7 @@ def test_parts_that_do_not_fit_together_are_refused_when_the_file_is_read(path):
         load(path)
 
 
-def test_what_answers_no_made_up_rows_is_saved_all_the_same(path):
+def test_a_model_that_cannot_predict_made_up_rows_is_saved(path):
     categories = np.array([["a"], ["b"]] * 30, dtype=object)
     model = make_pipeline(OneHotEncoder(), LogisticRegression()).fit(categories, np.arange(60) % 2)
     save(model, path)
@@ -862,7 +862,7 @@ def test_what_answers_no_made_up_rows_is_saved_all_the_same(path):
 
 
 @pytest.mark.parametrize("model", [None, "text", {"a": 1}, [dw.DCM()], np.ones(3)])
-def test_what_is_no_estimator_is_not_saved(model, path):
+def test_objects_that_are_not_estimators_are_not_saved(model, path):
     with pytest.raises(ModelFileError, match="it is neither an estimator nor a pipeline"):
         save(model, path)
     assert not path.exists()

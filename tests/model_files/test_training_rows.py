@@ -105,7 +105,7 @@ def test_a_file_contains_training_rows_where_it_says_so(key, table, few_trees, t
     ],
     ids=lambda value: repr(value)[:50] if hasattr(value, "fit") else "",
 )
-def test_models_of_arrays_say_so_too(model, expected, tmp_path):
+def test_models_of_arrays_report_their_training_rows(model, expected, tmp_path):
     make_fixtures.fitted(model, make_fixtures.CLASSES)
     save(model, tmp_path / "model.skops")
     assert read_info(tmp_path / "model.skops")["training_rows"] == expected

@@ -81,7 +81,7 @@ def test_names_that_are_shown_are_names_that_are_accepted(name):
         assert all(find_method(label.upper()) is method for label in method.labels)
 
 
-def test_classes_weigh_the_same_where_they_do_in_the_measure_unless_told_otherwise():
+def test_classes_are_weighted_as_in_the_metric_unless_specified():
     frame = make_frame()
     frame["ill"] = np.where(frame["risk"] > 1.2, "yes", "no")
     table = tables.check_table(frame, target="ill", domain="site", drop=["risk"])

@@ -110,7 +110,7 @@ def test_asked_for_repeats_override_the_papers(tiny_case):
     assert sum("algorithm1" in trial.methods for trial in trials) == 1
 
 
-def test_the_header_says_what_made_the_file(tmp_path):
+def test_the_header_names_the_command_of_the_file(tmp_path):
     store = opened(tmp_path)
     header = json.loads(store.path.read_text().splitlines()[0])
     assert header["kind"] == "header"

@@ -113,7 +113,7 @@ def test_cases_of_one_data_set_count_once_in_the_ranking(run):
     assert run.rankings["tuned"].methods == ("SVM", "COIR", "DICA", "DCM", "InvariantSVC")
 
 
-def test_a_failure_that_was_made_good_is_forgotten(made_up_results):
+def test_a_failure_is_dropped_after_a_successful_repeat(made_up_results):
     folder = made_up_results(n_repeats=2)
     store = ResultStore(folder)
     store.read()
@@ -134,7 +134,7 @@ def test_a_table_shows_ours_beside_the_papers(run):
     assert "9 source and 20 unseen domains" in case_caption(case)
 
 
-def test_markdown_says_command_seed_and_stand_ins(run):
+def test_markdown_names_command_seed_and_stand_ins(run):
     text = to_markdown(run)
     assert "`domainwise reproduce all --seed 0`" in text
     assert "## What reproduces, what does not, and why" in text
@@ -145,7 +145,7 @@ def test_markdown_says_command_seed_and_stand_ins(run):
             assert line.endswith(" |")
 
 
-def test_what_is_missing_is_said(run, made_up_results):
+def test_missing_parts_are_reported(run, made_up_results):
     """The made-up file has 8 repeats of everything; the protocol asks for more."""
     (sentence,) = unfinished(run)
     assert "Synthetic domains, tuned: 8 of 10" in sentence

@@ -24,13 +24,13 @@ def test_a_point_is_measured_in_a_process_of_its_own():
     json.dumps(row)
 
 
-def test_a_point_that_fails_says_so(tiny_table):
+def test_a_failing_measurement_is_reported(tiny_table):
     row = measure_in_process("synthetic/tiny", "svm", False, 0)
     assert row["status"] == "error"
     assert "synthetic/tiny" in row["error"]
 
 
-def test_rows_that_are_there_are_not_made_again(tiny_table, tmp_path):
+def test_existing_rows_are_not_computed_again(tiny_table, tmp_path):
     (case,) = tiny_table.cases
     store = ResultStore(tmp_path)
     store.open(root_seed=0, profile="full")

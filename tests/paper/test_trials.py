@@ -101,7 +101,7 @@ def test_a_grid_has_no_repeated_candidate(tiny_case):
         assert len(set(candidates)) == len(candidates) > 1
 
 
-def test_a_failing_method_is_a_row_that_says_so(tiny_case):
+def test_a_failing_method_is_a_row_with_its_error(tiny_case):
     broken = replace(tiny_case, epsilon=-1.0)
     good, bad = Trial(broken, "paper", 0, ("svm", "dcm"), 0).run()
     assert good["status"] == "ok"

@@ -91,7 +91,7 @@ def test_columns_without_values_or_variation_are_drawn(rows):
     display.figure_.canvas.draw()
 
 
-def test_columns_that_are_no_numbers_are_left_out(rows):
+def test_columns_that_are_not_numeric_are_left_out(rows):
     pandas = pytest.importorskip("pandas")
     X, y, domain = rows
     frame = pandas.DataFrame(X, columns=["$a$", "b", "c"]).assign(text=y)
@@ -196,7 +196,7 @@ def test_errors_put_the_largest_on_top(rows):
     assert by_model.scores["ridge"] == pytest.approx(display.scores["ridge"])
 
 
-def test_a_class_that_only_the_model_knows_is_no_obstacle(rows):
+def test_a_class_that_only_the_model_has_is_accepted(rows):
     X, y, domain = rows
     model = LogisticRegression().fit(X, y)
     some = (y == "no") | (domain == "A")

@@ -71,7 +71,7 @@ def test_a_planted_error_is_found_in_its_column(fitted, column, change, kinds):
     assert found[0].kind in kinds
 
 
-def test_a_sign_that_leaves_every_range_as_it_was_is_found_by_distance():
+def test_a_sign_that_does_not_change_ranges_is_detected_by_the_distance():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(600, 2))
     X = np.column_stack([Z[:, 0], Z[:, 0] + 0.2 * Z[:, 1], Z[:, 1]])
@@ -163,7 +163,7 @@ def test_distances_are_those_of_kernel_means_in_the_span_of_the_landmarks():
     assert ((means[0] - means[1])[:7] ** 2).sum() == pytest.approx(difference[:7] @ few, rel=1e-8)
 
 
-def test_pieces_of_a_table_say_what_the_whole_says(fitted):
+def test_pieces_of_a_table_give_the_findings_of_the_whole_table(fitted):
     X, watch = fitted
     rows = planted(X, 0, lambda c: 1.8 * c + 32, n=90)
     where = np.array(["u", "v", "w"])[np.arange(90) % 3]

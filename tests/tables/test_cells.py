@@ -116,7 +116,7 @@ def test_text_with_two_readings_or_none_stays_text(texts):
     assert numbers(texts) == texts
 
 
-def test_what_is_said_or_was_usual_decides_between_two_readings():
+def test_options_and_other_columns_decide_between_two_readings():
     open_ = ["1,234", "2,345"]
     assert numbers(open_, mark=",") == numbers(open_, usual=",") == [1.234, 2.345]
     assert numbers(open_, mark=".") == [1234, 2345]
@@ -152,7 +152,7 @@ def test_the_mark_of_the_first_piece_holds_for_later_ones(tmp_path):
         (["low", "<10%", "10%", ">10%"], "text"),
     ],
 )
-def test_the_form_of_text_is_told(texts, form):
+def test_the_form_of_text_is_detected(texts, form):
     assert form_of(pandas.Series(texts)) == (form, [])
 
 
@@ -235,7 +235,7 @@ def test_dates_become_the_numbers_that_are_asked_for(frame, tmp_path, form):
         (pandas.cut(np.arange(90), 4), "categorical"),
     ],
 )
-def test_cells_of_every_type_are_told(frame, cells, kind):
+def test_the_type_of_cells_is_detected(frame, cells, kind):
     schema = check_table(frame.assign(odd=cells), **ROLES, dates=["month"]).schema
     assert "odd" in getattr(schema, kind)
 
@@ -316,7 +316,7 @@ def test_labels_stay_as_they_are_written(frame, tmp_path):
     assert any("differ in spaces, capitals" in note for note in table.notes)
 
 
-def test_a_column_without_a_name_is_no_feature_unless_it_is_asked_for(frame, tmp_path):
+def test_a_column_without_a_name_is_a_feature_only_on_request(frame, tmp_path):
     frame.to_csv(tmp_path / "t.csv")
     table = load_table(tmp_path / "t.csv", **ROLES)
     assert "Unnamed: 0" not in table.schema.features
@@ -337,7 +337,7 @@ def test_nor_are_row_numbers_that_were_read_and_written_again(frame, tmp_path):
     assert not any("Unnamed" in name for name in check_table(frame, **ROLES).schema.features)
 
 
-def test_words_for_none_are_classes_also_where_there_are_no_others(frame, tmp_path):
+def test_words_for_none_are_classes_even_if_there_are_no_others(frame, tmp_path):
     frame["ill"] = np.array(["None", "NA"])[np.arange(90) % 2]
     frame.to_csv(tmp_path / "t.csv", index=False)
     table = load_table(tmp_path / "t.csv", **ROLES)

@@ -98,7 +98,7 @@ def test_pieces_of_a_streamed_table_make_up_the_whole(frame, tmp_path, kind):
     np.testing.assert_array_equal(together["age"], frame["age"])
 
 
-def test_the_row_numbers_pandas_writes_are_no_feature_of_a_parquet_file(frame, tmp_path):
+def test_row_numbers_that_pandas_writes_are_not_features_of_a_parquet_file(frame, tmp_path):
     frame.iloc[::-1].to_parquet(tmp_path / "t.parquet")
     assert table_columns(tmp_path / "t.parquet") == list(frame.columns)
 
@@ -150,7 +150,7 @@ def test_the_preprocessor_fills_scales_and_encodes(frame):
     assert transformer.transform(new)[0, 3:].tolist() == [0.0, 0.0]
 
 
-def test_a_schema_survives_being_stored(frame):
+def test_a_stored_schema_is_read_back_unchanged(frame):
     schema = checked(frame).schema
     assert Schema.from_dict(schema.as_dict()) == schema
 
@@ -165,7 +165,7 @@ def test_a_schema_survives_being_stored(frame):
         (list(range(30)), "regression"),
     ],
 )
-def test_the_task_is_told_from_the_target(frame, values, task):
+def test_the_task_is_inferred_from_the_target(frame, values, task):
     frame["ill"] = (values * 60)[:60] if len(values) > 2 else np.repeat(values, 30)
     frame["site"] = np.arange(60) % 3
     assert checked(frame).schema.task == task
@@ -328,7 +328,7 @@ def test_all_columns_that_cannot_be_used_are_in_one_error(frame):
         ("t.ods", b"PK", "Use one of .csv"),
     ],
 )
-def test_files_that_are_no_tables_are_refused(tmp_path, name, content, message):
+def test_files_that_are_not_tables_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(TableError, match=message):
         read_table(tmp_path / name)
@@ -398,7 +398,7 @@ def test_an_output_that_fails_leaves_nothing_and_spares_what_was_there(frame, tm
     assert path.read_text() == "new"
 
 
-def test_a_folder_is_there_complete_or_as_it_was(tmp_path):
+def test_a_folder_is_either_complete_or_unchanged(tmp_path):
     path = tmp_path / "out"
     for content in ("old", "new"):
         with replacing_folder(path) as temporary:

@@ -96,7 +96,7 @@ def _methods(cls):
             yield name, inspect.unwrap(each)
 
 
-def test_signatures_say_any_only_of_what_is_arbitrary():
+def test_signatures_use_any_only_for_arbitrary_objects():
     found, known = signatures(), set()
     for name, function in found.items():
         said = inspect.get_annotations(function)
