@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from domainwise import SiteAdapter
 from domainwise.calibration.quantiles import (
     DomainQuantiles,
     class_scores,
@@ -223,6 +224,16 @@ def test_pipelines_take_domains_by_routing():
 def test_what_cannot_be_calibrated_is_refused(model, arguments, message):
     with pytest.raises(ValueError, match=message):
         model.fit(arguments[0], arguments[1], sample_domain=arguments[2])
+
+
+@pytest.mark.parametrize("wrapper", [DomainConformal, SiteAdapter])
+def test_a_regressor_after_a_classifier_has_no_classes(wrapper):
+    model = wrapper(LogisticRegression()).fit(X, Y, sample_domain=D)
+    assert model.predict_set(X[:2], coverage=0.5).shape == (2, 2)
+    model.set_params(estimator=Ridge()).fit(X, X[:, 0], sample_domain=D)
+    assert not hasattr(model, "classes_")
+    low, high = model.predict_interval(X, coverage=0.8).T
+    assert ((low <= X[:, 0]) & (X[:, 0] <= high)).mean() >= 0.7
 
 
 def test_a_given_split_decides_which_domains_calibrate():

@@ -49,7 +49,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = MACHINE_CONSTRAINTS
     _machines: ClassVar[tuple[Any, Any]]  #: for a precomputed kernel, and a linear one
-    _own_argument: ClassVar[str]  #: what they take beside ``C`` and ``tol``
+    _extra_argument: ClassVar[str]  #: what they take beside ``C`` and ``tol``
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Learn from source domains.
@@ -105,7 +105,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
 
     def _machine(self, exact: bool) -> Any:
         """Return an unfitted machine, for a precomputed kernel or for features."""
-        options = {name: getattr(self, name) for name in ("C", "tol", self._own_argument)}
+        options = {name: getattr(self, name) for name in ("C", "tol", self._extra_argument)}
         if exact:
             return self._machines[0](kernel="precomputed", max_iter=MOST_STEPS, **options)
         return self._machines[1](dual=False, intercept_scaling=INTERCEPT_SCALING, **options)
@@ -185,7 +185,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 
     class_weight: ClassWeight = None
     probability: bool = False
-    _machines, _own_argument = (SVC, LinearSVC), "class_weight"
+    _machines, _extra_argument = (SVC, LinearSVC), "class_weight"
 
     def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
@@ -299,7 +299,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
 
     epsilon: float = field(default=0.1, kw_only=False)
     _machines = (SVR, partial(LinearSVR, loss="squared_epsilon_insensitive"))
-    _own_argument = "epsilon"
+    _extra_argument = "epsilon"
 
     def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
         if self.conditional:
