@@ -80,8 +80,8 @@ DEFECTS = [
     ),
     Defect(
         "invariant kernel with the weight left out of the denominator, right for weight 1",
-        "np.sqrt(weight / (1.0 + weight * kept))",
-        "np.sqrt(weight / (1.0 + kept))",
+        "np.sqrt(weight / (1.0 + weight * values[keep]))",
+        "np.sqrt(weight / (1.0 + values[keep]))",
         ("invariant/test_kernel.py",),
     ),
     Defect("HSIC divided by (n - 1)^2", "/ n_a**2", "/ (n_a - 1) ** 2", ("test_metrics.py",)),
