@@ -85,41 +85,31 @@ class Request:
         """The number of maps in words."""
         return f"{self.n_maps} map" + "s" * (self.n_maps != 1)
 
-    @property
-    def cell_numbers(self) -> int:
-        """Numbers about a class in a domain: the sums of the columns of all maps."""
-        return self.n_maps * self.width
-
-    @property
-    def second_numbers(self) -> int:
-        """Numbers in second moments of all maps."""
-        return self.n_maps * self.width * (self.width + 1) // 2
-
     def cell_rows(self) -> int:
         """Rows that a class in a domain must have."""
-        return self._rows_for(self.cell_numbers, False)
+        return self._rows_for(cells=1)
 
     def class_rows(self, n_domains: int = 1) -> int:
         """Rows that a class must have at a site."""
-        numbers = n_domains * self.cell_numbers + self.by_class * self.second_numbers
-        return self._rows_for(numbers, self.by_class)
+        return self._rows_for(cells=n_domains, seconds=int(self.by_class))
 
     def domain_rows(self) -> int:
         """Rows that a domain must have at a site."""
-        return self._rows_for(self.n_classes * self.cell_numbers + self.n_watch, False)
+        return self._rows_for(cells=self.n_classes, others=self.n_watch)
 
     def site_rows(self, first: int, n_domains: int = 1) -> int:
         """Rows that a site must have, with so many numbers about it in the first round."""
-        seconds = self.second_numbers * (self.n_classes if self.by_class else 1)
-        by_domain = n_domains * (self.n_classes * self.cell_numbers + self.n_watch)
-        return self._rows_for(first + seconds + by_domain, True)
+        seconds = self.n_classes if self.by_class else 1
+        others = first + n_domains * self.n_watch
+        return self._rows_for(n_domains * self.n_classes, seconds, others)
 
-    def _rows_for(self, numbers: int, second: bool) -> int:
-        rows = [ROWS_PER_COLUMN * self.width]
-        rows.append(ceil(VALUES_PER_NUMBER * numbers / max(self.n_columns, 1)))
-        if second:
-            rows.append(isqrt(LEVERAGE * self.n_maps * self.width**3 - 1) + 1)
-        return max(rows)
+    def _rows_for(self, cells: int, seconds: int = 0, others: int = 0) -> int:
+        """Rows needed for sums of classes in domains, second moments, and other numbers."""
+        second = self.width * (self.width + 1) // 2
+        numbers = self.n_maps * (cells * self.width + seconds * second) + others
+        leverage = isqrt(LEVERAGE * self.n_maps * self.width**3 - 1) + 1 if seconds else 0
+        by_values = ceil(VALUES_PER_NUMBER * numbers / max(self.n_columns, 1))
+        return max(ROWS_PER_COLUMN * self.width, by_values, leverage)
 
 
 def choose_sizes(
