@@ -149,8 +149,8 @@ DEFECTS = [
     ),
     Defect(
         "the generalization gap with the wrong sign",
-        "lost = inside - scores",
-        "lost = scores - inside",
+        "return self.seen_mean - self.mean",
+        "return self.mean - self.seen_mean",
         ("evaluation/test_uncertainty.py",),
     ),
     Defect(
