@@ -308,13 +308,14 @@ def _apply(
     write: Callable[[Any], None] | None = None,
 ) -> Applied:
     """Apply a model to all pieces, write them as they come, and merge their statistics."""
+    total = Applied()
+    # Each piece begins after the rows that are done when it is read.
+    frames = application.frames(chunk_rows)
+    parts: Iterator[Applied] = (application(frame, total.n_rows) for frame in frames)
     if client is not None:
         from domainwise.models.large_table import parts_on_workers
 
         parts = parts_on_workers(client, application, folder)
-    else:
-        parts = _parts(application, chunk_rows)
-    total = Applied()
     for part in parts:
         if write is not None:
             write(part.frame)
@@ -329,10 +330,3 @@ def _apply(
             progress(total.n_rows)
     watch, _ = find_watch(application.model.pipeline)
     return replace(total, findings=[] if watch is None else findings(watch, total.views))
-
-
-def _parts(application: Application, rows: int) -> Iterator[Applied]:
-    first_row = 0
-    for frame in application.frames(rows):
-        yield application(frame, first_row)
-        first_row += len(frame)
