@@ -342,13 +342,8 @@ class InvarianceReport:
             Attributes by name.
         """
         return {
-            "domain_dependence": self.domain_dependence,
-            "target_dependence": self.target_dependence,
-            "mean_mmd": self.mean_mmd,
-            "max_mmd": self.max_mmd,
-            "domains": self.domains.tolist(),
-            "domain_mmd": self.domain_mmd.tolist(),
-            "mmd": self.mmd.tolist(),
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
         }
 
 

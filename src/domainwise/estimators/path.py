@@ -106,15 +106,12 @@ def _projected(
     """Training and test rows along the directions V for each ridge, in one pass over either."""
     shifts = [gram.n_samples * ridge for ridge in ridges if not np.isinf(ridge)]
     solutions = iter(gram.solve_shifts(V, shifts))
-    duals, images = [], []
+    pairs = []
     for ridge in ridges:
-        dual, image = V, KV
-        if not np.isinf(ridge):
-            solution = next(solutions)
-            dual, image = solution.X, solution.image
-        duals.append(dual)
-        images.append(image)
-    train, test = fold.project(gram, gram.hstack(duals), gram.hstack(images))
+        solution = None if np.isinf(ridge) else next(solutions)
+        pairs.append((V, KV) if solution is None else (solution.X, solution.image))
+    dual, image = (gram.hstack(list(part)) for part in zip(*pairs, strict=True))
+    train, test = fold.project(gram, dual, image)
     n = len(ridges)
     return dict(zip(ridges, zip(train.split(n), np.hsplit(test, n), strict=True), strict=True))
 
@@ -150,14 +147,11 @@ class ExactFold(RowFold):
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
-        if conditional != self.template.conditional:
-            self.template.set_params(conditional=conditional)
-        rows = backend_of(self.data.X), self.data.X
-        domain = self.data.domain if self.template._uses_domain else None
-        labels = self.template._label_rows(*rows, self.data.target, domain)
+        data, template = self.data, self.template.set_params(conditional=conditional)
+        domain = data.domain if template._uses_domain else None
         gram = copy(self._operator)
-        gram.labels = labels
-        return gram, labels.space
+        gram.labels = template._label_rows(backend_of(data.X), data.X, data.target, domain)
+        return gram, gram.labels.space
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedRows, Array]:
         """Project test rows in one pass over the cross kernel; the image has the training rows."""
@@ -172,8 +166,7 @@ def projections(
 ) -> list[tuple[Array, Array]]:
     """Project training and test rows by exact candidates that have their kernel in common."""
     models = [clone(template).set_params(**arguments) for arguments in candidates]
-    labels = template._check_labels(backend_of(data.X), data.y, data.sample_domain, data.X)
-    target, domain = labels
+    target, domain = template._check_labels(backend_of(data.X), data.y, data.sample_domain, data.X)
     fold = ExactFold(models[0], replace(data, target=target, domain=domain), X_test)
     gram, space = fold.gram(template.conditional)
     solutions: dict[int, Components] = {}
