@@ -35,6 +35,13 @@ class OnePass:
     _uses_target: bool
     _uses_domain: bool
     _kinds: tuple[str, str]
+    #: Check targets and domains against the rows.
+    _check_labels: Callable[..., tuple[Any, Labels]]
+    #: Fix the landmarks and everything else that must not depend on later rows. ``n_rows`` is the
+    #: number of all rows, where these are only some of them.
+    _begin: Callable[..., None]
+    #: Sum over rows whose labels were checked.
+    _sum_rows: Callable[..., NystromSums | CellSums]
 
     def begin_pass(self, X: Array, y: MaybeArray, sample_domain: MaybeArray, n_rows: int) -> None:
         """Fix landmarks and kinds of labels from these rows, which are some of ``n_rows``."""
@@ -63,14 +70,6 @@ class OnePass:
     def _check_kinds(self, target: Labels | None, domain: Labels) -> None:
         used = domain if self._uses_domain else Labels(codes=np.zeros(0), names=np.array([0]))
         check_kinds(self._kinds, target, used)
-
-    #: Check targets and domains against the rows.
-    _check_labels: Callable[..., tuple[Any, Labels]]
-    #: Fix the landmarks and everything else that must not depend on later rows. ``n_rows`` is the
-    #: number of all rows, where these are only some of them.
-    _begin: Callable[..., None]
-    #: Sum over rows whose labels were checked.
-    _sum_rows: Callable[..., NystromSums | CellSums]
 
 
 class LandmarkProjection(Projection, OnePass):
