@@ -71,72 +71,74 @@ def evaluate(
     """Compare methods on held-out domains, and estimate their scores on an unseen domain.
 
     Each domain is held out in turn, in groups if there are more than ten domains. Each method is
-    fitted on the other domains, the sources, with parameters chosen by holding out *these* in
-    turn; preprocessing is fitted on them, too. Nothing sees a held-out domain before it is scored.
+    fitted to the other domains, the sources. Its parameters are chosen by holding out the sources
+    in turn, and preprocessing is fitted to them, too, so that no fit uses a held-out domain.
 
     Parameters
     ----------
     X : array-like or data frame of shape (n_samples, n_features)
-        Numbers, or a data frame with numeric and categorical columns; NaN is missing.
+        Numbers, or a data frame with numeric and categorical columns. NaN marks missing values.
     y : array-like of shape (n_samples,) or str
-        Classes or a continuous target; or the name of its column in the data frame.
+        Classes or a continuous target, or the name of its column in the data frame.
     sample_domain : array-like of shape (n_samples,) or str
-        The domain of each row: site, patient, well; or the name of its column.
+        The domain of each row, such as a site, patient or well, or the name of its column.
     methods : list or str, default=None
         None compares "constant", "svm", "linear", "boosting", "dcmcv", "invariantridge" and
-        "ensemble". Others, by name: "kpca", "coir", "dica", "dcm", "sca", "mda", "mida", their
-        "fast" forms such as "fastdcm", and "invariant"; "all" is every one. A method of your own
-        is a pair ``(name, estimator)``, or with values to choose from ``(name, estimator, grid)``:
-        any estimator or pipeline of scikit-learn. It gets targets as they are, and
-        ``sample_domain`` in ``fit`` if it asks for it. If it takes it in ``predict``, too, it has
-        a second row, ``name+context``, with all rows of the held-out domain predicted together.
+        "ensemble". Other names are "kpca", "coir", "dica", "dcm", "sca", "mda", "mida", their
+        "fast" forms such as "fastdcm", and "invariant"; "all" compares every method. A method of
+        your own is a pair ``(name, estimator)``, or ``(name, estimator, grid)`` with values to
+        choose from. It can be any estimator or pipeline of scikit-learn. It gets the target
+        unchanged, and ``sample_domain`` in ``fit`` if it requests it. If ``predict`` also takes
+        ``sample_domain``, the method has a second row, ``name+context``, for which all rows of the
+        held-out domain are predicted together.
     task : {"auto", "classification", "regression"}, default="auto"
-        "auto" takes text and whole numbers with at most 20 values for classes.
+        With "auto", text and whole numbers with at most 20 values are classes.
     scoring : str, callable or list of str, default=None
-        A scikit-learn scorer. None is RMSE for a continuous target; for classes balanced accuracy
-        where one is rare, or the share of one ranges over more than 0.2 between domains, and
-        accuracy elsewhere. Of several names the first counts: weights of classes follow it; the
-        others are computed from the same predictions.
+        A scikit-learn scorer. None is RMSE for a continuous target. For classes it is balanced
+        accuracy if a class is rare, or if the share of a class varies by more than 0.2 between
+        domains, and otherwise accuracy. The first of several names decides whether classes are
+        weighted; the others are computed from the same predictions.
     cv : splitter or iterable, default=None
-        Outer splits; no domain may be on both sides of one. None leaves out one domain at a time
-        up to ten domains, and deals more of them into ten groups.
+        Outer splits; no domain may be on both sides of a split. None holds out one domain at a
+        time if there are at most ten domains, and otherwise ten groups of domains.
     inner_cv : splitter, default=None
-        Splits of the sources that parameters are chosen by, with domains as groups; None leaves
-        out one at a time up to five source domains, and deals more of them into five groups
-        (``LeaveDomainsOut()`` is slower and leaves out one at a time in any case). With a single
-        source domain folds of its rows are used.
+        Splits of the sources by which parameters are chosen, with domains as groups. None holds
+        out one source domain at a time if there are at most five, and otherwise five groups
+        (``LeaveDomainsOut()`` always holds out one at a time, and is slower). With a single
+        source domain, folds of its rows are used.
     n_jobs : int, default=None
-        Worker processes; -1 is one for each core, as far as memory suffices. The result does not
-        depend on it.
+        Number of worker processes; -1 uses one for each core, if there is enough memory. The
+        result does not depend on it.
     random_state : int, default=0
-        Seed of every random choice.
+        Seed of all random choices.
     progress : bool or callable, default=True
-        Whether to show a running table of scores and the time left (in a terminal, with Rich; else
-        a line for each finished job), or what to call with the cost and the rows of each job.
+        Whether to show a running table of scores and the remaining time (in a terminal, with
+        Rich; otherwise one line for each finished job). A callable gets the cost and the rows of
+        each job.
     max_rows : int, "auto" or None, default="auto"
-        Rows to learn from, drawn evenly from the domains where there are more; "auto" is 2,000,
-        None takes all. Scores are on all rows, up to 100,000. Beyond 5,000 source rows projections
-        use landmarks.
+        Maximum number of rows to learn from, drawn evenly from the domains; "auto" is 2,000, and
+        None uses all rows. Scores are computed on all rows, up to 100,000. With more than 5,000
+        source rows, projections use landmarks.
     pos_label : object, default=None
-        Of two classes the one that scores such as F1 are about; None is the second.
+        The positive class of two, which scores such as F1 are about; None is the second class.
     prepare : bool, default=True
-        Whether methods of your own get rows as numbers, prepared like those of all others; False
-        gives them the rows of X as they are.
+        Whether methods of your own get rows as numbers, preprocessed like those of all other
+        methods. With False they get the rows of X unchanged.
     inner_scoring : str or callable, default=None
         A scikit-learn scorer by which parameters are chosen on the sources. None is a smooth
-        score, because hits on a few domains are noise: minus the log loss (decision values become
-        probabilities by a logistic curve fitted to held-out domains), or minus the squared error.
-        The classes of a domain, then the domains, count the same in it.
+        score, because accuracy on a few domains is noisy: the negative log loss (decision values
+        become probabilities by a logistic curve fitted to held-out domains), or the negative
+        squared error. All classes of a domain, and all domains, have the same weight.
     quick : bool, default=False
-        Whether to be done in about half a minute: domains are held out in at most three groups,
+        Whether to finish in about half a minute. Domains are held out in at most three groups,
         methods learn from at most 600 rows, and slow methods are skipped if there is no time for
         them. The first of the notes, and ``facts["quick"]``, describe what was skipped.
     out : path-like, default=None
-        A folder that every finished job is written to: the same call goes on where it was
-        stopped, and gives the same numbers. With another ``scoring`` it computes that from the
-        predictions there.
+        A folder to which every finished job is written. The same call continues an interrupted
+        evaluation, with the same numbers. Another ``scoring`` is computed from the predictions in
+        the folder.
     force : bool, default=False
-        Whether to begin anew in a folder with other results.
+        Whether to replace other results in the folder.
 
     Returns
     -------
@@ -144,7 +146,7 @@ def evaluate(
 
     See Also
     --------
-    Evaluation : What it returns.
+    Evaluation : The result.
     check_shift : Compares new rows with the sources of a model.
 
     Examples
@@ -182,7 +184,7 @@ def evaluate(
 def evaluate_table(table: Table, methods: Sequence[Method], **options: Any) -> Evaluation:
     """Evaluate methods on a table that was read and checked; its columns are not read again.
 
-    ``options`` are those of :func:`evaluate`, whose result file is still to be written.
+    ``options`` are those of :func:`evaluate`. The result file is left to the caller.
     """
     rows = (table.X, table.y, table.sample_domain)
     make = partial(make_problem, *rows, task=table.schema.task, schema=table.schema)
@@ -246,7 +248,7 @@ def _evaluated(
 
 
 def _columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-    """Take columns that are named out of a data frame."""
+    """Separate the target and the domains from X where they are names of its columns."""
     refuse_no_rows(X)
     arguments = {"y": y, "sample_domain": sample_domain}
     names = {argument: name for argument, name in arguments.items() if np.isscalar(name)}
@@ -284,8 +286,8 @@ def compare_methods(
 ) -> Evaluation:
     """Run methods on all splits of a problem.
 
-    ``inside`` describes domains and columns, and adds scores on seen domains, which a ``quick``
-    evaluation does without. With ``partial_results`` an interruption gives those that are there.
+    ``inside`` describes domains and columns, and adds scores on seen domains, except in a
+    ``quick`` evaluation. With ``partial_results``, an interruption returns the finished part.
     """
     methods = methods_for(methods, problem.classification)
     measures = [problem.measure, *more]
@@ -374,7 +376,7 @@ def _without_leaks(
 
 
 def _keep_comparable(jobs: Sequence[MethodJob], finished: JobMemory) -> str:
-    """Keep what is done of splits that all methods have done, or else of the first split.
+    """Drop the rows of splits that some method has not finished, but for the first split.
 
     Return a sentence about the splits that are missing.
     """
@@ -392,10 +394,10 @@ def _keep_comparable(jobs: Sequence[MethodJob], finished: JobMemory) -> str:
 def _run(
     jobs: Sequence[MethodJob], finished: JobMemory, workers: int, progress: Progress | None
 ) -> None:
-    """Run the jobs that are not done, split by split: what is done can be compared.
+    """Run the jobs that are not done, split by split, so that partial results are comparable.
 
-    Of the first split quick methods are first, for an early answer, of others long ones, so that
-    no worker waits in the end.
+    In the first split quick methods are first, for an early answer. In the others long ones are
+    first, so that no worker waits at the end.
     """
     todo = sorted(
         finished.unfinished(jobs),
@@ -411,7 +413,7 @@ def _inside_jobs(
 ) -> list[InsideJob]:
     """Jobs on seen domains, for the methods that the page describes.
 
-    Of methods that take long it is the recommended one alone.
+    Slow methods are among them only if they are recommended.
     """
     described = {result.key for evaluation in ranked for result in evaluation.described}
     recommended = {evaluation.recommended_ for evaluation in ranked}

@@ -50,7 +50,7 @@ class Evaluation(Results):
     domains : list
         The held-out domains.
     measure : Measure
-        What was measured.
+        The score.
     left_out : dict
         Methods that could not be used, with the reason.
     facts : dict
@@ -58,45 +58,45 @@ class Evaluation(Results):
     records : dict
         Predictions for held-out rows by method, one record per domain; see ``predictions_``.
     methods : list of Method
-        The methods of ``results``, as they can be made again.
+        The methods of ``results``, not fitted.
     source : Problem or None
-        All rows, of which those that were evaluated on were drawn.
+        All rows, including those that were not drawn.
     inner_cv : splitter or None
-        What parameters were chosen by.
+        The splits by which parameters were chosen.
     next_step : str
         The command that fits the recommended method.
     others : list of Results
         The same predictions by other measures.
     chosen_for : Measure or None
-        What parameters were chosen for.
+        The score for which parameters were chosen.
     calibration : dict
-        Of the recommended method's prediction sets, where its predictions are not at hand.
+        Prediction sets of the recommended method, if its predictions are not available.
     differences : dict
         What differs between the domains, and what looks like a fault in the table.
     lacking : str
-        Why predictions are not at hand, if they are not.
+        The reason if predictions are not available.
     weights : dict
         Weight of each domain in the mean that recommends a method: smaller for few rows.
     """
 
     def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Pipeline:
-        """Fit what was measured to all rows, those that were not drawn included.
+        """Fit a method to all rows, including those that were not drawn.
 
-        Parameters are chosen again, on all domains, from the same values; preprocessing and
-        weights of classes are the same, too.
+        Parameters are chosen again, on all domains, from the same values. Preprocessing and class
+        weights are the same as in the evaluation.
 
         Parameters
         ----------
         method : str, default=None
-            One of the methods evaluated, by key or by name; None is ``recommended_``. One in
-            context is the same model as without; pass the domains of new rows to its ``predict``.
+            One of the evaluated methods, by key or by name; None is ``recommended_``. A method
+            with context is the same model; pass the domains of new rows to its ``predict``.
         n_jobs : int, default=None
-            Fits at a time.
+            Number of parallel fits.
 
         Returns
         -------
         model : Pipeline
-            Takes rows as they were given; :func:`domainwise.save` writes it to a file.
+            Takes rows in the form of X; :func:`domainwise.save` writes it to a file.
         """
         result = self.find(self.recommended_ if method is None else method)
         if result is None:
@@ -122,10 +122,10 @@ class Evaluation(Results):
 
     @property
     def predictions_(self) -> Frame:
-        """A data frame of what each method predicted for rows of domains that it had not seen.
+        """A data frame with the predictions of each method for rows of held-out domains.
 
-        Columns: method, row (its number among the rows given), domain, target, prediction, and
-        for classes a probability or a decision value of each.
+        Columns: method, row (its number in X), domain, target, prediction, and for classes a
+        probability or a decision value of each.
         """
         pandas = import_pandas()
         frames = [
@@ -176,7 +176,7 @@ class Evaluation(Results):
         Returns
         -------
         sentences : str
-            What the page says on its first screen.
+            The text of the first screen of the page.
         """
         return " ".join(self.answer.sentences())
 

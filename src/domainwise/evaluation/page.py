@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +29,9 @@ from domainwise.report.page import (
     to_svg,
 )
 from domainwise.scoring.statistics import p_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: Methods in a legend, and in the table of all domains.
 MAX_METHODS = 8
@@ -164,9 +169,8 @@ def expect_picture(evaluation: Results) -> Picture:
         caption = "Dots: held-out domains; line: their mean"
         caption += "; shaded: 90 % range" if ends is not None else ""
         scores = [f"{name} {show(method.scores[name])}" for name in evaluation.hardest_first[:12]]
-        alt = f"{method.label}. {caption}. {'; '.join(scores)}" + "; and others" * (
-            len(values) > 12
-        )
+        others = "; and others" if len(values) > 12 else ""
+        alt = f"{method.label}. {caption}. {'; '.join(scores)}{others}"
         return Picture(to_svg(figure, "expect", alt), alt, caption)
 
 
@@ -221,10 +225,9 @@ def colour_of(result: MethodResult) -> str:
     return COLOURS.get(result.key, PALETTE[sum(result.key.encode()) % len(PALETTE)])
 
 
-def scores_figure(evaluation: Results) -> Any:
+def scores_figure(evaluation: Results) -> Figure:
     """Return a matplotlib figure of every method's score on every domain."""
-    with drawing(7.2, _height(evaluation)) as figure:
-        _draw_scores(evaluation, figure.subplots())
+    with _drawn_scores(evaluation, 7.2) as figure:
         return figure
 
 
@@ -240,8 +243,7 @@ def domains_picture(evaluation: Results) -> Picture:
         f"95 % intervals. Bars: {best.label} in random folds, with training rows of the "
         f"domain. {measure.direction.capitalize()}"
     )
-    with drawing(9.0, _height(evaluation)) as figure:
-        _draw_scores(evaluation, figure.subplots())
+    with _drawn_scores(evaluation, 9.0) as figure:
         return Picture(to_svg(figure, "domains", alt), alt, caption, wide=True)
 
 
@@ -299,25 +301,22 @@ def shift_picture(evaluation: Results) -> Picture | None:
         return Picture(to_svg(figure, "shift", alt), alt, caption, wide=True)
 
 
-def _draw_scores(evaluation: Results, axes: Any) -> None:
-    shown = evaluation.measure.shown
+@contextmanager
+def _drawn_scores(evaluation: Results, width: float) -> Iterator[Figure]:
+    shown, n = evaluation.measure.shown, len(evaluation.domains)
     results = shown_methods(evaluation)
-    DomainScoresDisplay(
+    display = DomainScoresDisplay(
         scores={r.label: {d: shown(s) for d, s in r.scores.items()} for r in results},
         intervals={r.label: {d: evaluation.ends(r, d) for d in r.scores} for r in results},
         reference={domain: shown(score) for domain, score in evaluation.recommended.seen.items()},
         label=evaluation.measure.label,
         greater_is_better=evaluation.measure.sign > 0,
-    ).plot(
-        axes,
-        highlight=[r.label for r in evaluation.main],
-        styles={
-            r.label: {"color": colour_of(r), "marker": "o" if r.kind == "baseline" else "D"}
-            for r in results
-        },
     )
-
-
-def _height(evaluation: Results) -> float:
-    n = len(evaluation.domains)
-    return 1.3 + min(0.34 * n, 3.0 + 0.19 * n)
+    styles = {
+        r.label: {"color": colour_of(r), "marker": "o" if r.kind == "baseline" else "D"}
+        for r in results
+    }
+    main = [result.label for result in evaluation.main]
+    with drawing(width, 1.3 + min(0.34 * n, 3.0 + 0.19 * n)) as figure:
+        display.plot(figure.subplots(), highlight=main, styles=styles)
+        yield figure

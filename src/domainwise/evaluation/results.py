@@ -197,8 +197,8 @@ class Results:
         """The simplest of the methods that are as good as the leader, row by row.
 
         As good: the mean, in which small domains count less, is lower by less than
-        :attr:`margin`, and the worst domain by less than three times that. ``without`` a domain
-        the choice does not use its scores.
+        :attr:`margin`, and the worst domain by less than three times that. The scores of the
+        domain ``without`` are not used.
         """
         leader, margin = self.leader(without), self.margin
         best = self.weighted_mean(leader, without)
@@ -222,7 +222,7 @@ class Results:
         return self._range(scores)
 
     def one_domain(self, result: MethodResult) -> Ends | None:
-        """The same of one method, whichever was chosen."""
+        """Range of the score of one method at one new domain, as it is shown."""
         return self._range(list(result.known.values()))
 
     def _range(self, scores: Sequence[float]) -> Ends | None:
@@ -283,8 +283,8 @@ class Results:
         Each held-out domain in turn is the new one. An entry has the number of labels
         (``n_labels``), the score as it is shown, the ends of its 95 % interval (``low``,
         ``high``), and the number of domains with rows enough for so many labels (``domains``).
-        Empty where it is not known: predictions, or probabilities of classes, are not at hand, or
-        no domain has 10 rows.
+        Empty if predictions, or probabilities of classes, are not available, or if no domain has
+        10 rows.
         """
         measure, classes, method = self.measure, self.classes, self.recommended
         records = grouped(self.records.get(method.key, ()))
@@ -345,7 +345,7 @@ def domain_weights(results: Sequence[MethodResult], rows: Mapping[Any, int]) -> 
     The score of a domain varies by what domains differ in and by the error of its rows: a mean
     with weights 1 / (between + error / rows) is that of scores which are shrunk towards it by
     their standard error. Both parts are pooled over methods and domains, so that all methods have
-    the same weights, and a domain of three rows without an error is not taken for certain.
+    the same weights, and a domain of three rows without an error does not seem to be certain.
 
     >>> one = MethodResult(
     ...     "linear", "", "", "", {"a": 0.7, "b": 0.8}, {}, ends={"a": (0.6, 0.8), "b": (0.7, 0.9)}

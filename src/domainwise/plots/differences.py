@@ -34,7 +34,7 @@ class ShiftDisplay(style.Display):
     new : sequence, default=()
         Those of the domains that are new.
     what : str, default="median and quartiles"
-        What the middle and the ends are.
+        Description of the middle and the ends.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class ShiftDisplay(style.Display):
     def from_predictions(
         cls, y_pred: ArrayLike | dict[str, ArrayLike], sample_domain: ArrayLike, **options: Any
     ) -> Self:
-        """Draw where predictions lie in each domain: what shifts the inputs may shift them, too.
+        """Draw where predictions lie in each domain: a shift of inputs may shift them, too.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class DomainMapDisplay(style.Display):
     target : ndarray of shape (n_samples,), default=None
         Class or value of each row.
     names : sequence of str, default=("component 1", "component 2")
-        What the axes are called.
+        Labels of the axes.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ class DomainScoresDisplay(style.Display):
     reference : dict, default=None
         One more number by domain, drawn as a bar.
     label : str, default="score"
-        What was measured.
+        Name of the score.
     greater_is_better : bool, default=True
 
     Attributes
@@ -43,7 +43,7 @@ class DomainScoresDisplay(style.Display):
 
     See Also
     --------
-    CalibrationByDomainDisplay : Are probabilities right, domain by domain?
+    CalibrationByDomainDisplay : Calibration of probabilities by domain.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class DomainScoresDisplay(style.Display):
         estimator : estimator, or dict of them by name
             Fitted classifiers or regressors; rows are predicted one by one.
         X : array-like or data frame of shape (n_samples, n_features)
-            Best of all rows of domains that were not seen.
+            Preferably rows of domains that the estimators have not seen.
         y, sample_domain : array-like of shape (n_samples,)
         scoring : str, default=None
             A scorer of scikit-learn; None is chosen as in :func:`domainwise.evaluate`.
@@ -138,7 +138,7 @@ class DomainScoresDisplay(style.Display):
         ----------
         y_true, sample_domain : array-like of shape (n_samples,)
         y_pred : array-like, or dict of them by name
-            Predictions, or what else ``metric`` takes.
+            Predictions, or other values that ``metric`` takes.
         metric : callable, default=None
             ``metric(y_true, y_pred)``; None is accuracy, or RMSE for numbers.
         greater_is_better : bool, default=True
@@ -275,7 +275,7 @@ class CalibrationByDomainDisplay(style.Display):
     curves : dict of Reliability
         By domain: mean probability and observed share of each bin, its rows, and the error.
     about : str
-        What the probabilities are of.
+        The class that the probabilities are about.
 
     Attributes
     ----------
@@ -311,7 +311,7 @@ class CalibrationByDomainDisplay(style.Display):
         sample_domain: ArrayLike,
         **options: Any,
     ) -> Self:
-        """Draw the calibration of a fitted classifier, best of all on unseen domains.
+        """Draw the calibration of a fitted classifier, preferably on unseen domains.
 
         Parameters
         ----------
@@ -350,11 +350,11 @@ class CalibrationByDomainDisplay(style.Display):
         y_true : array-like of shape (n_samples,)
             Classes.
         y_prob : array-like of shape (n_samples,) or (n_samples, n_classes)
-            Probability of the positive one of two classes, or of each class. For more than two it
-            is judged how often the predicted class, the likeliest, is right.
+            Probability of the positive one of two classes, or of each class. With more than two
+            classes, the curve shows how often the predicted class, the likeliest, is right.
         sample_domain : array-like of shape (n_samples,)
         classes : sequence, default=None
-            What columns are about; None are the classes of ``y_true`` in order.
+            The class of each column; None are the classes of ``y_true`` in order.
         pos_label : object, default=None
             The positive one of two classes; None is the last.
         n_bins : int, default=10

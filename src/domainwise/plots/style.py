@@ -18,7 +18,7 @@ MaybeAxes: TypeAlias = "axes.Axes | None"
 #: Readable on white and on black.
 PALETTE = ("#e0533d", "#5b8def", "#2a9d8f", "#d9902f", "#a678de", "#7a9a3a", "#d6498f", "#3fa7c4")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
-#: What is singled out, and what is there for comparison.
+#: Colour of what is highlighted, and of what is there for comparison.
 ACCENT, GREY = "#e0533d", "#8b95a1"
 
 
@@ -38,7 +38,7 @@ def check_known(values: Sequence[Any], allowed: Collection[Any], name: str) -> N
 
 
 def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
-    """The axes that were given, or those of a new figure of this size in inches."""
+    """These axes, or those of a new figure of this size in inches."""
     if ax is not None:
         if not hasattr(ax, "transData"):
             raise ValueError(f"ax={ax!r} must be matplotlib axes, or None")
@@ -63,7 +63,7 @@ def ink() -> str:
 
 
 class Display:
-    """Something that was drawn, and where."""
+    """A plot, and the axes on which it was drawn."""
 
     ax_: axes.Axes
     figure_: figure.Figure
@@ -104,7 +104,7 @@ def draw_names_as_text(part: Any) -> None:
 
 
 def short(value: Any) -> str:
-    r"""A name that fits a plot, by its middle left out: names often begin alike, or end so.
+    r"""A name that fits a plot, without its middle: names often differ at the beginning or end.
 
     >>> print(short("the hospital of Saint Mary"), short("a\x1b[2J"))
     the hospi…Saint Mary a\x1b[2J

@@ -84,7 +84,7 @@ INK, FAINT = "#010203", "#040506"
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure for the page: the drawing, words instead of it, and a caption below it."""
+    """A figure for the page: the drawing, a description of it, and a caption below it."""
 
     svg: str
     alt: str
@@ -100,7 +100,7 @@ def drawing(width: float, height: float, **options: Any) -> Iterator[Figure]:
     from matplotlib.figure import Figure
 
     with mpl.rc_context():
-        # The user's own style sheet has no business here.
+        # The style sheet of the user is not used here.
         mpl.rcdefaults()
         mpl.style.use("domainwise.report.figure")
         yield Figure(figsize=(width, height), layout="constrained", **options)
@@ -109,8 +109,8 @@ def drawing(width: float, height: float, **options: Any) -> Iterator[Figure]:
 def to_svg(figure: Figure, name: str, alt: str) -> str:
     """Inline SVG: no size of its own, page colours, an accessible name.
 
-    Ids are prefixed with ``name``, which is unique on the page; ``alt`` says what is shown, for
-    those who do not see it.
+    Ids are prefixed with ``name``, which is unique on the page; ``alt`` describes the figure for
+    readers who do not see it.
     """
     draw_names_as_text(figure)
     buffer = io.StringIO()
@@ -118,13 +118,13 @@ def to_svg(figure: Figure, name: str, alt: str) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    # This rule would reach the whole page.
+    # This rule would apply to the whole page.
     text = re.sub(r"<style type=\"text/css\">.*?</style>", "", text, flags=re.S)
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
     text = text.replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
-    # Marks may be pale, words may not.
+    # Marks may be pale, text must be readable.
     text = re.sub(rf"(<text[^>]*fill: ){ACCENT}", r"\1var(--accent)", text)
     view = re.search(r'viewBox="[^"]+"', text)
     assert view is not None
