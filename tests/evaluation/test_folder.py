@@ -229,4 +229,6 @@ def test_what_was_found_can_be_read_again(tmp_path):
     assert str(again) == str(found)
     assert again.scores == found.scores
     assert again.others[0].scores == found.others[0].scores
+    assert again.label_gain == found.label_gain
+    assert again.others[0].label_gain == []  # not that of the main score
     assert stored["best"] == found.best_

@@ -364,7 +364,9 @@ def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, d
     """
     stored = read_stored(folder)
     evaluation = _evaluation(stored)
-    evaluation.others = [_evaluation({**stored, **other}) for other in stored["others"]]
+    # The gain from labels is stored for the main measure only.
+    main = {**stored, "label_gain": []}
+    evaluation.others = [_evaluation({**main, **other}) for other in stored["others"]]
     store = ResultStore(Path(folder) / JOBS)
     evaluation.lacking = f"the folder has no {JOBS} with its predictions"
     if not store.path.exists():
