@@ -16,7 +16,7 @@ import numpy as np
 import pandas
 
 from domainwise import evaluate
-from domainwise.evaluation import jobs, page
+from domainwise.evaluation import gather, jobs, page
 
 #: The module, whose name in its folder is that of the function.
 EVALUATING = importlib.import_module("domainwise.evaluation.evaluate")
@@ -134,10 +134,9 @@ def main():
     options = parser.parse_args()
     watch = Watch()
     watch.on(jobs, "column_importance")
-    watch.on(jobs.MethodJob, "_seen")
-    watch.on(jobs.MethodJob, "_within")
+    watch.on(jobs.InsideJob, "_fill")
     watch.on(EVALUATING, "describe_differences")
-    watch.on(EVALUATING, "with_intervals")
+    watch.on(gather, "with_intervals")
     watch.on(page, "render")
     for name in options.tables.split(","):
         make, target, domain = TABLES[name]
