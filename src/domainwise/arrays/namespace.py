@@ -30,24 +30,24 @@ def namespace(X: Any) -> Any:
 
 
 def cast(X: Any, dtype: Any) -> Any:
-    """Return X in a precision, X itself where it has that already."""
+    """Convert X to a precision; X itself is returned if it has that precision."""
     return X.to(dtype) if is_tensor(X) else X.astype(dtype, copy=False)
 
 
 def to_host(X: Any) -> Array:
-    """Return an array of what may be a tensor on a device."""
+    """Return an array or a tensor as a NumPy array in the memory of the host."""
     return np.asarray(X.cpu().numpy() if is_tensor(X) else X)
 
 
 def placed(values: Any, like: Any) -> Any:
-    """Return a NumPy array where another one is: itself, or a tensor on that device."""
+    """Return a NumPy array unchanged, or as a tensor on the device of ``like`` if that is one."""
     if not is_tensor(like):
         return values
     return namespace(like).from_numpy(np.array(values)).to(like.device)
 
 
 def beside(values: Any, X: Any) -> Any:
-    """Return an array where X is, in the precision of X."""
+    """Return values as an array of the type, device and precision of X."""
     return cast(placed(np.asarray(values), X), X.dtype)
 
 
@@ -87,7 +87,7 @@ def side_by_side(parts: Sequence[Any]) -> Any:
 
 
 def shifted_solve(S: Any, shift: float, B: Any) -> Any:
-    """Return ``(S + shift I)^-1 B`` for a positive semi-definite S, up to its rounding."""
+    """Return ``(S + shift I)^-1 B`` for an S that is positive semi-definite up to rounding."""
     A, diagonal = S + 0.0, np.arange(len(S))
     A[diagonal, diagonal] += shift
     inverse = cholesky(A)
@@ -98,7 +98,7 @@ def shifted_solve(S: Any, shift: float, B: Any) -> Any:
 
 
 def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
-    """Sum of the rows of each group, in float64; reproducible, on a GPU for few groups only."""
+    """Sums over the rows of each group in float64; on a GPU reproducible for few groups only."""
     n, xp = len(values), namespace(values)
     if not is_tensor(values):
         indicator = csr_array((np.ones(n, values.dtype), (codes, np.arange(n))), (n_groups, n))
@@ -128,7 +128,7 @@ def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:
 
 
 def median_distance(X: Any, *, l1: bool) -> float | None:
-    """Median of the positive L1 or Euclidean distances of all pairs of rows; None without any."""
+    """Median of the positive L1 or Euclidean distances between rows; None if all are zero."""
     if is_tensor(X):
         values = namespace(X).nn.functional.pdist(X, p=1.0 if l1 else 2.0)
     else:

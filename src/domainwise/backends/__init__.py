@@ -1,4 +1,4 @@
-"""Everything follows X: arrays, tensors and Dask collections behind one contract."""
+"""Arrays, tensors and Dask collections behind one interface: computations follow X."""
 
 from typing import Any
 

@@ -27,7 +27,7 @@ from domainwise.labels.factors import Feature, RowLabels, label_rows
 
 
 class Backend:
-    """What estimators need to know of X: here of rows, labels and models in memory."""
+    """Computations of estimators that depend on the type of X; here rows are NumPy arrays."""
 
     dense_gram: Callable[..., Gram] = DenseGram
     streamed_gram: Callable[..., Gram] = StreamedGram
@@ -37,7 +37,7 @@ class Backend:
     sum_rows: Callable[..., NystromSums] = staticmethod(sum_rows)
     sum_cells: Callable[..., CellSums] = staticmethod(sum_cells)
 
-    # What came from the user
+    # Checks of what the user passed
 
     def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
         """Return X, y and sample_domain, where the latter may have been named columns of X."""
@@ -79,7 +79,7 @@ class Backend:
         return label_rows(len(rows), *features, **options)
 
     def indexable(self, rows: Any) -> Any:
-        """Return rows that NumPy indexes take NumPy arrays from."""
+        """Return rows that can be indexed by NumPy arrays and then are NumPy arrays."""
         return np.asarray(rows)
 
     def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:
@@ -89,11 +89,11 @@ class Backend:
     # Fitted models
 
     def copied_rows(self, rows: Any) -> Any:
-        """Return rows that later changes of the caller's X do not reach."""
+        """Return rows that do not change when the caller changes X."""
         return np.array(rows)
 
     def like_rows(self, values: Any, rows: Any) -> Any:
-        """Return values of the rows in the precision, and in the pieces, of the rows."""
+        """Return values of the rows in the precision, and in the partitions, of the rows."""
         return np.asarray(values, dtype=rows.dtype)
 
     def settle(self, model: Any, X: Any) -> None:
@@ -126,7 +126,7 @@ class Backend:
 
 
 def _refuse_distant(labels: Any, name: str) -> None:
-    """Labels on a GPU belong to rows on that GPU, and labels on Dask to rows on Dask."""
+    """Refuse labels on a GPU or on Dask whose rows are elsewhere."""
     if is_dask(labels):
         raise TypeError(
             f"{name} is a Dask collection but X is not: pass X as a Dask collection, too, or "
@@ -140,7 +140,7 @@ def _refuse_distant(labels: Any, name: str) -> None:
 
 @dataclass(frozen=True)
 class LabelRules:
-    """What the first rows of a fit settled about the labels of all later rows."""
+    """Rules for the labels of later rows, fixed by the first rows of a fit."""
 
     kinds: tuple[str, str]  #: of y and of sample_domain, see :func:`kinds_of_labels`
     target_kernel: Any  #: None where the method does not use targets
@@ -172,7 +172,7 @@ class LabelRules:
 
 
 def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
-    """Describe targets and domains in words, to compare those of later batches with them."""
+    """Describe targets and domains in words, which are the same for all batches of a fit."""
     kinds = []
     for labels in (target, domain):
         if labels is None:

@@ -1,8 +1,7 @@
 """Dask arrays and data frames: their checks, labels and operators.
 
-The rows of X and everything of their length times the number of features stays with Dask. What
-has one number per row and component (labels, coefficients of exact models) is in the client's
-memory.
+The rows of X, and all arrays of their size, stay with Dask. Arrays with one number per row and
+component (labels, coefficients of exact models) are in the client's memory.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from domainwise.kernels.functions import MEDIAN_ROWS, Kernel, make_kernel
 
 
 class DaskBackend(Backend):
-    """Rows are collections, ``known`` in part from files; small and thin matrices are NumPy's."""
+    """Rows are Dask collections; ``known`` are their partitions where files describe them."""
 
     streamed_gram = DaskGram
 
@@ -74,7 +73,7 @@ class DaskBackend(Backend):
         return X
 
     def check_target(self, y: Any, rows: Any, kernel: Any, *, least_classes: int = 2) -> Labels:
-        """Check y, which is gathered: one label per row is little."""
+        """Check y, which is computed: one label per row fits into memory."""
         y = _gathered(y, rows, "y")
         return check_target(y, len(rows), kernel, least_classes=least_classes)
 
@@ -147,7 +146,7 @@ class DaskBackend(Backend):
         return _mapped(X, layout, model, method, sample, columns)
 
     def copied_rows(self, rows: Any) -> Any:
-        """Return the rows themselves: a collection says how to compute them and does not change."""
+        """Return the rows themselves: a Dask collection does not change."""
         return rows
 
     def like_rows(self, values: Array, rows: Any) -> Any:

@@ -30,7 +30,7 @@ class KnownPartitions:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things are in a partition."""
+    """Columns of a partition that are features, targets and domains."""
 
     features: tuple[Any, ...] | None  #: names of the columns that are features; None in an array
     n_features: int
@@ -258,7 +258,7 @@ def _listed(names: Any) -> list[Any]:
 
 
 def _few(items: Any) -> str:
-    """The first of many items."""
+    """The first six items as text."""
     shown = [repr(item) for item in list(items)[:6]]
     return ", ".join(shown) + (", ..." if len(items) > 6 else "")
 
@@ -270,7 +270,7 @@ LOOK_LEAST = 2_000
 
 
 def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
-    """Begin an estimator with a first look, and sum over all partitions."""
+    """Fix what all partitions share from some of their rows, and sum over all partitions."""
     validate_data(estimator, parts.empty, skip_check_array=True)
     # An explicit number of landmarks has to be chosen from at least as many rows.
     count = estimator.n_landmarks

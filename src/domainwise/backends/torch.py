@@ -126,7 +126,7 @@ class TorchBackend(Backend):
 
     @staticmethod
     def check_dense_memory(n_samples: int, task: str) -> None:
-        """Left to the allocator, whose refusal :meth:`explaining_memory` explains."""
+        """Do nothing: if an allocation fails, :meth:`explaining_memory` says what to do."""
 
     def label_rows(self, rows: Tensor, *features: Any, **options: Any) -> RowLabels:
         """Build the label space of the rows; groups of categories are counted on the device."""
@@ -139,7 +139,7 @@ class TorchBackend(Backend):
         return kernel_product(kernel, support, rows).product(dual.double())
 
     def indexable(self, rows: Any) -> Any:
-        """Return rows of which those that are asked for are copied to the host."""
+        """Return rows that are copied to the host when they are indexed."""
         return HostRows(rows) if isinstance(rows, torch.Tensor) else np.asarray(rows)
 
     def copied_rows(self, rows: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ class TorchBackend(Backend):
                 "n_components, pass float32 rows, project fewer rows at a time, lower "
                 "sklearn.set_config(working_memory=...) where solver_info_ says 'blocked torch', "
                 "free tensors of your own, or use the Fast estimators, which keep no rows. "
-                f"torch said: {error}"
+                f"The message of torch: {error}"
             ) from error
 
 

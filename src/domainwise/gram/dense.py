@@ -64,7 +64,7 @@ class DenseGram(RowsGram):
         return (V.T @ self.K).T  # quicker than K V, which copies more of K
 
     def solve(self, V: Matrix, shift: float) -> Solution:
-        """Solve by Cholesky, or by the eigenvalues of K where that breaks or the shift is 0."""
+        """Solve by Cholesky, or by the eigenvalues of K where that fails or the shift is 0."""
         info: dict[str, Any] = {"linear_solver": "cholesky"}
         inverse = cholesky_inverse(self.K, shift) if shift > 0 else None
         if inverse is not None:
@@ -110,7 +110,7 @@ class DenseGram(RowsGram):
         return None if None in inverses else inverses
 
     def first_block(self, k: int) -> Matrix:
-        """Return random columns that K has turned towards its leading eigenvectors, in float32."""
+        """Return random columns after some power iterations with K, in float32."""
         block = super().first_block(k + 10)
         rough = cast(block - block.mean(0), self._refine.rough.dtype)
         for _ in range(POWERS if self._refine.fits else 0):
@@ -118,7 +118,7 @@ class DenseGram(RowsGram):
         return cast(rough, self.xp.float64)
 
     def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
-        """Return leading eigenpairs; of K itself by ARPACK where few are asked for, or LAPACK."""
+        """Return leading eigenpairs; a few of K itself by ARPACK, many by LAPACK."""
         n, k = self.n_samples, min(k, self.n_samples - 1)
         if deflate is not None or self.xp is not np:
             return super().leading(k, deflate)
@@ -187,7 +187,7 @@ def dense_fits(n_samples: int, free: int | None) -> bool:
 
 
 def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
-    """Return ``(K + shift I)^-1`` on centred V for a centred K, or None if Cholesky breaks.
+    """Return ``(K + shift I)^-1`` on centred V for a centred K, or None if Cholesky fails.
 
     The constant vector, which K maps to zero, is lifted out of the way first: V has no part in it.
     """
@@ -252,7 +252,7 @@ class RefinedCholesky:
         return X
 
     def solve(self, V: Array, shift: float) -> Solution | None:
-        """Return the solution, or None where refinement does not get there."""
+        """Return the solution, or None where refinement does not converge."""
         inverse = self.inverse(shift)
         if inverse is None:
             return None

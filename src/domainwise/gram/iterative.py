@@ -117,7 +117,7 @@ def inverse_root(A: Any, eps: float) -> tuple[Any, Any]:
 
 
 class Preconditioner(ABC):
-    """Inverse of K + shift I, up to a factor, for eigenvalues D in U and their least elsewhere."""
+    """Inverse of K + shift I, up to a factor, if K has eigenvalues D in U and min(D) elsewhere."""
 
     values: Any  #: the diagonal of D, ascending
 

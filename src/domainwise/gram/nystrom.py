@@ -65,14 +65,14 @@ class NystromMap:
 
     @classmethod
     def fourier(cls, columns: FourierMap) -> NystromMap:
-        """Take random Fourier features, whose points stand where landmarks do."""
+        """Use random Fourier features, with their points in the place of landmarks."""
         return cls(columns, columns.points, None, columns.n_features)
 
     @classmethod
     def from_landmarks(
         cls, kernel: Kernel, landmarks: Array, *, ridge: float = 0.0, rounding: float = 1e-11
     ) -> NystromMap:
-        """Choose the independent ones among given landmarks, by pivoted Cholesky.
+        """Choose linearly independent landmarks by pivoted Cholesky.
 
         ``ridge`` is the shift that solutions will be regularised with, per row; sums are taken
         directly where it keeps their rounding below ``rounding``.
@@ -175,12 +175,12 @@ class NystromMap:
 
 
 def _shaped(memory: Array, shape: tuple[int, int], dtype: Any) -> Array:
-    """The beginning of an array as one of a shape and precision."""
+    """The first elements of an array, in a shape and a precision."""
     return memory.view(dtype)[: shape[0] * shape[1]].reshape(shape)
 
 
 def _exact(kernel: Kernel, X: Array) -> Array:
-    """Kernel matrix of rows, in float64 whatever they are."""
+    """Kernel matrix of rows, evaluated in float64."""
     origin = None if kernel.origin is None else kernel.origin.astype(np.float64)
     return np.asarray(replace(kernel, origin=origin).matrix(X.astype(np.float64)))
 
@@ -203,7 +203,7 @@ class LabelMap:
         name: str,
         points: Any = None,
     ) -> LabelMap:
-        """Take landmarks from given points, or from the values (n, k) of the first batch.
+        """Take landmarks from ``points``, or from the values (n, k) of the first batch.
 
         ``gamma`` is resolved on the values, ``tolerance`` is the residual trace, per row, at which
         there are enough landmarks, and ``name`` is for errors. A tuple (low, high) of points stands
@@ -214,7 +214,7 @@ class LabelMap:
         constant = not np.ptp(values, axis=0).any()
         resolved = label_kernel(values, kernel, 1.0 if constant and gamma == "median" else gamma)
         if points is not None:
-            candidates = _given_points(points, values, resolved)
+            candidates = _user_points(points, values, resolved)
         else:
             spaced = np.linspace(0, len(values) - 1, min(len(values), MAX_CANDIDATES)).astype(int)
             candidates = values[spaced]
@@ -238,8 +238,8 @@ class LabelMap:
         return np.asarray(solve_triangular(self.triangle, C.T, lower=True).T)
 
 
-def _given_points(points: Any, values: Array, kernel: Kernel) -> Array:
-    """Landmarks of a label kernel as the caller gave them."""
+def _user_points(points: Any, values: Array, kernel: Kernel) -> Array:
+    """Landmarks of a label kernel that the user passed."""
     if isinstance(points, tuple):
         if len(points) != 2 or not points[0] < points[1] or values.shape[1] != 1:
             raise ValueError(
@@ -290,7 +290,7 @@ class NystromGram(Gram):
         return np.asarray(self.second @ V[: self.size] + self.cross.T @ V[self.size :])
 
     def lift(self, coordinates: Array) -> Array:
-        """Put label-space coordinates behind the features' own."""
+        """Put label-space coordinates behind those of the features."""
         return np.vstack([np.zeros((self.size, coordinates.shape[1])), coordinates])
 
     def inner(self, U: Array, V: Array) -> Array:

@@ -195,7 +195,7 @@ def sum_rows(
 
 
 def _memory(maps: Sequence[NystromMap], X: Any) -> Array | None:
-    """Memory for the features of a batch of rows, which a thread uses again and again."""
+    """Memory for the features of a batch, which a thread reuses for every batch."""
     if is_tensor(X):
         return None
     return np.empty(BATCH_ROWS * max(nystrom.n_features for nystrom in maps))
@@ -206,7 +206,7 @@ Cells = dict[Any, NystromSums]
 
 @dataclass(frozen=True)
 class CellRows:
-    """Where each row belongs, and what is summed beside its features.
+    """Cells and groups of the rows, and what is summed beside their features.
 
     A group is a (class, domain), of which the sums of the features alone are kept; a cell may hold
     many groups.

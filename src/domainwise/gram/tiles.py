@@ -116,7 +116,7 @@ def in_threads(n_tasks: int, work: Callable[[int, int], Any], *, alone: bool = F
 
 @dataclass(frozen=True)
 class FusedTiles:
-    """Rows as compiled functions take them: scaled, in blocks, in one precision."""
+    """Rows in the form of compiled functions: scaled, in blocks, in one precision."""
 
     functions: Any  #: of :mod:`domainwise.kernels.compiled`
     kind: int  #: how a tile is evaluated
@@ -210,7 +210,7 @@ def worth_compiling(entries: int) -> bool:
 
 
 def can_be_rough(kernel: Basis, rows: Prepared) -> bool:
-    """Whether products in float32 are quicker than those of the rows, and close to them."""
+    """Whether products in float32 are quicker than in float64, and precise enough."""
     if rows.left.dtype != np.float64 or kernel.is_product or not isinstance(kernel, Kernel):
         return False
     eps = float(np.finfo(np.float32).eps)
@@ -346,7 +346,7 @@ Tile = Callable[[slice, slice], NDArray[np.float64]]
 def centred_inner_products(
     kernels: list[Tile], n_samples: int, block_size: int
 ) -> NDArray[np.float64]:
-    """Matrix of tr(H K_i H K_j) over the given kernels, in one pass over their tiles.
+    """Matrix of tr(H K_i H K_j) of kernels, in one pass over their tiles.
 
     tr(H K H L) = sum(K * L) - 2/N (K1)'(L1) + (1'K1)(1'L1)/N^2.
     """
@@ -374,7 +374,7 @@ def centred_inner_products(
 
 
 def alignment(inner: NDArray[np.float64], i: int, j: int) -> float:
-    """tr(K_i K_j) over the norms; 0 where a centred kernel vanishes."""
+    """tr(K_i K_j) divided by the norms; 0 where a centred kernel is zero."""
     scale = np.sqrt(max(inner[i, i], 0.0) * max(inner[j, j], 0.0))
     return float(np.clip(inner[i, j] / scale, 0.0, 1.0)) if scale > 0 else 0.0
 

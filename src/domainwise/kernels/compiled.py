@@ -62,7 +62,7 @@ def _bits(typing, x):
 
 @intrinsic
 def _float(typing, x):
-    """The float of some bits."""
+    """The float that has these bits."""
     single = x.bitwidth == 32
     kind = ir.FloatType() if single else ir.DoubleType()
     result = types.float32 if single else types.float64
@@ -71,7 +71,7 @@ def _float(typing, x):
 
 @njit(inline="always", **_OPTIONS)
 def _within(x, low, high):
-    """A number moved between two others; NaN stays."""
+    """A number clipped to an interval; NaN stays NaN."""
     x = high if x > high else x
     return low if x < low else x
 
@@ -191,7 +191,7 @@ def _forward(t, i, right, up, columns):
 
 @njit(fastmath=_SUMMED, **_OPTIONS)
 def _both_ways(t, i, left, right, up, down, columns):
-    """Do the same, and add the products of the strip's mirror image to the sums of the block."""
+    """Do what _forward does, and add products of the strip's mirror image to the block's sums."""
     for c in range(columns):
         x, z = left[c * BLOCK + i : (c + 1) * BLOCK], right[c * BLOCK : (c + 1) * BLOCK]
         s, back = up[c * BLOCK + i : (c + 1) * BLOCK], down[c * BLOCK : (c + 1) * BLOCK]

@@ -157,7 +157,7 @@ class Kernel:
         return self.name in ("linear", "cosine")
 
     def centred_on(self, X: Any) -> Kernel:
-        """Return this kernel with the mean of X as its origin, where that gains digits."""
+        """Return this kernel with the mean of X as its origin, where that is more precise."""
         if self.name not in ("rbf", "linear"):
             return self
         origin = cast(X.mean(0, dtype=namespace(X).float64), X.dtype)
@@ -170,7 +170,7 @@ class Kernel:
         return self.about(to_host(origin), farthest)
 
     def about(self, origin: Array, farthest: float) -> Kernel:
-        """Return this kernel with an origin, where that gains digits.
+        """Return this kernel with an origin, where that is more precise.
 
         ``farthest`` is the largest squared distance of a row to it.
         """
@@ -182,7 +182,7 @@ class Kernel:
         return replace(self, origin=origin, by_differences=False)
 
     def from_origin(self, X: Any) -> Any:
-        """Return rows about the kernel's origin."""
+        """Return rows minus the kernel's origin."""
         return X if self.origin is None else X - beside(self.origin, X)
 
     def prepare(self, X: Any) -> Prepared:
@@ -292,7 +292,7 @@ class Kernel:
 
 
 def _divided(X: Any, sizes: Any) -> Any:
-    """Rows over their sizes; rows of zeros stay."""
+    """Rows divided by their sizes; rows of zeros stay zeros."""
     return X / namespace(X).where(sizes > 0, sizes, 1.0)[:, None]
 
 

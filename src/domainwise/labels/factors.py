@@ -207,7 +207,7 @@ def _dense_rows(
 
 
 def within(features: Array, codes: Array) -> list[Array]:
-    """Features of each class apart, minus the mean of that class."""
+    """For each class, its features minus their mean; zeros in the rows of other classes."""
     parts = []
     for code in np.unique(codes):
         part = np.where((codes == code)[:, None], features, 0.0)
@@ -245,7 +245,7 @@ def joint_basis(*factors: Array) -> Array:
 
 
 def residual_trace(epsilon: float, weight: float = 1.0) -> float:
-    """Residual trace per row at which a label kernel has been followed far enough."""
+    """Residual trace per row at which the factor of a label kernel is accurate enough."""
     return CHOLESKY_TOLERANCE * epsilon / min(max(weight, 1.0), LARGEST_WEIGHT)
 
 

@@ -70,7 +70,7 @@ def norms(gram: Gram, V: Matrix) -> Array:
 
 
 def relative_floor(gram: Gram, values: Matrix) -> float:
-    """Standard deviation that is rounding next to the largest component's."""
+    """Standard deviation below which a component is rounding of the largest one."""
     size = norms(gram, values).max(initial=0.0) / np.sqrt(gram.n_samples)
     return float(1e-2 * gram.tolerance * size)
 

@@ -137,7 +137,7 @@ def _unsupervised_dcm(
 
 
 def _smoothed(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) -> RitzPairs:
-    """Put pairs through ``v <- v + (A v - mu B v) / mu``, and measure what is left to do.
+    """Apply the step ``v <- v + (A v - mu B v) / mu`` to pairs, and measure their residual.
 
     The problem is symmetric in the inner product of K, which says nothing about the part of v that
     K maps to zero: there Ritz vectors hold rounding. The equation itself determines that part.

@@ -54,7 +54,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 class Constant:
-    """A value that travels in one piece, so that its arrays arrive aligned.
+    """A value that is sent in one piece, so that its arrays arrive aligned.
 
     ``size`` is its number of bytes as received, from which Dask counts transfers.
     """
@@ -79,7 +79,7 @@ def constant(value: Any, name: str) -> Task:
 
 
 class Unread:
-    """Rows that the task which computes with them reads itself, so that they never travel."""
+    """Rows that a task reads itself, so that they are not sent between workers."""
 
     def __init__(self, read: Callable[..., Any], *arguments: Any) -> None:
         self.read, self.arguments = read, arguments

@@ -1,8 +1,8 @@
 """The exact operator on Dask: products over pairs of row blocks as a task graph.
 
-Thins are NumPy arrays of N rows in the client's memory; the rows of X and all kernel values stay
-on workers. A task multiplies one block of K, tile by tile, and adds the result to the running
-sums of its two row blocks. Pairs are scheduled as rounds of a tournament, in which every block
+Thin matrices are NumPy arrays in the client's memory; the rows of X and all kernel values stay on
+workers. A task multiplies one block of K, tile by tile, and adds the result to the running sums
+of its two row blocks. Pairs are scheduled as rounds of a tournament, in which every block
 meets every other once: within a round all tasks are independent, there is one running sum for each
 block at any time, and the order of additions is fixed.
 """
@@ -107,7 +107,7 @@ class BlockPreconditioner(Preconditioner):
         )
 
     def _over_blocks(self, function: Callable[..., Any], parts: Any = None) -> list[Task]:
-        """Tasks of a function of the landmarks, a block of rows, and what belongs to it."""
+        """Tasks of a function of the landmarks, a block of rows, and the part of that block."""
         landmarks, blocks = constant(self.landmarks, "landmarks"), row_blocks(self.gram.X)
         if parts is None:
             return [call(function, landmarks, block) for block in blocks]

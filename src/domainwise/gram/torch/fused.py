@@ -265,7 +265,7 @@ class FusedKernel:
         return out
 
     def _finished(self, out: Any, r: int, scales: Any, weighted: Any, plain: Any) -> Any:
-        """Add up the parts and undo the plan's scales; what is left out is the constant 1.
+        """Add up the parts and undo the scales of the plan; the kernel's constant 1 is omitted.
 
         ``weighted`` and ``plain`` are the column sums of what was multiplied, with and without the
         factored norms: values were taken about ``middle``.
@@ -284,7 +284,7 @@ class FusedKernel:
         return result
 
     def _thin(self, V: Any, R: int) -> tuple[Any, Any, Any]:
-        """Return V in pieces, padded and scaled by columns; the scales; what V sums up to."""
+        """Return V in pieces, padded and scaled by columns; the scales; the column sums of V."""
         (n, r), device = V.shape, V.device
         weights = None
         if self.factored:
