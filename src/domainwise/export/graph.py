@@ -116,7 +116,10 @@ def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
         angles = X @ rows[:, :-1].T + (rows[:, -1] + pi / 2)
         return angles.op("Sin") * np.full(len(rows), sqrt(2.0 / len(rows)))
     if kernel.function is not None:
-        raise ValueError(f"to_onnx cannot convert the kernel {kernel.function}: use a named kernel")
+        name = getattr(kernel.function, "__name__", str(kernel.function))
+        raise ValueError(
+            f"to_onnx cannot convert the kernel {name}, a Python function. Use a named kernel."
+        )
     rows = np.asarray(rows, dtype=np.float64)
     if kernel.name == "laplacian" or kernel.by_differences:
         return expm1(X.distances(rows, l1=kernel.name == "laplacian") * -kernel.gamma)
