@@ -161,10 +161,7 @@ def tune(
         search = GridSearchCV(
             Pipeline([("model", models[0])]),
             {"model": models},
-            scoring=make_scorer(
-                lambda y_true, y_pred: score_predictions([metric.key], y_true, y_pred)[metric.key],
-                greater_is_better=metric.greater_is_better,
-            ),
+            scoring=make_scorer(metric.score, greater_is_better=metric.greater_is_better),
             cv=[(np.flatnonzero(~held_out), np.flatnonzero(held_out)) for held_out in folds],
             refit=False,
             error_score=-np.inf,
