@@ -478,7 +478,7 @@ def test_a_plan_is_read_as_it_was_written_and_refused_if_changed(frames, tmp_pat
         (tmp_path / "bad.json").write_text(text.replace(old, new))
         with pytest.raises(PlanError, match=words):
             Plan.load(tmp_path / "bad.json")
-    content = merged.as_dict()
+    original = merged.as_dict()
     for path, value in (
         (("schema", "target"), 3),
         (("schema", "na"), True),
@@ -489,7 +489,7 @@ def test_a_plan_is_read_as_it_was_written_and_refused_if_changed(frames, tmp_pat
         (("merged", "learnt", "medians"), "x"),
         (("merged", "maps", 0, "gamma"), -1.0),
     ):
-        wrong = json.loads(json.dumps(content))
+        wrong = json.loads(json.dumps(original))
         place = wrong
         for name in path[:-1]:
             place = place[name]
