@@ -302,19 +302,12 @@ def _classes_differ(penalties: Penalties, descriptors: Array | None) -> bool:
 def cells_of(rows: Rows, part_of: Any, apart: bool, descriptors: Array | None) -> CellRows:
     """Cells of parts, and of classes if they are kept apart."""
     classes, domains = rows.codes()
-    labels: list[Any] = list(range(rows.target.n_categories)) or [None]
-    n_domains = max(1, rows.domain.n_categories)
-    parts = range(int(part_of.max()) + 1)
     apart = apart and rows.target.codes is not None
-    dense = [] if descriptors is None else [descriptors]
-    dense += [] if apart else [rows.Y]
-    return CellRows(
-        part_of * len(labels) + classes if apart else part_of,
-        classes * n_domains + domains,
-        list(product(parts, labels)) if apart else [(part, None) for part in parts],
-        list(product(labels, range(n_domains))),
-        np.hstack(dense) if dense else None,
-    )
+    columns = [] if descriptors is None else [descriptors]
+    columns += [] if apart else [rows.Y]
+    dense = np.hstack(columns) if columns else None
+    sizes = rows.target.n_categories, rows.domain.n_categories
+    return CellRows.of_parts(part_of, classes, domains, sizes, dense, apart)
 
 
 def columns_of(
