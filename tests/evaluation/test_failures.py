@@ -92,7 +92,7 @@ def test_words_and_columns_about_classes_are_those_of_the_predictions(binary):
     ]
     count, a, b = max(wrong)
     total = np.sum(frame["target"] == a)
-    assert f"predict {b} for {a}: {count} of {total} rows of class {a}" in said
+    assert f"predict class {b} for class {a}: {count} of {total} rows of class {a}" in said
 
 
 @pytest.mark.parametrize("asked", [0.5, 0.8])

@@ -168,7 +168,7 @@ def print_evaluation(result: Evaluation) -> None:
         f"{len(result.best.known)} held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
     )
     console.print(_scores_table(result))
-    console.print("\n[dim]●: best simple method; the page explains the columns.[/]")
+    console.print("\n[dim]●: best baseline. The page explains the columns.[/]")
     for other in result.others:
         console.print(f"\n[bold]{shown(other.measure.label)}[/] of the same predictions")
         console.print(_scores_table(other))

@@ -77,8 +77,8 @@ def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Secti
     if error := _most_frequent_error(total):
         a, b = error
         words = (
-            f"The most frequent error of {label} is to predict {names[b]} for {names[a]}: "
-            f"{total[a, b]:,} of {total[a].sum():,} rows of class {names[a]}"
+            f"The most frequent error of {label} is to predict class {names[b]} for class "
+            f"{names[a]}: {total[a, b]:,} of {total[a].sum():,} rows of class {names[a]}"
         )
         shares = {d: t[a, b] / t[a].sum() for d, t in tables.items() if t[a].sum() >= LEAST}
         if shares:
@@ -194,7 +194,7 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
     predicted, observed, rows, _ = display.curves[worst]
     words = (
         f"The calibration error of {label} is {_mean(errors):.2f} on average over domains; the "
-        f"largest is {errors[worst]:.2f}, on {worst!s}: the mean probability of "
+        f"largest is {errors[worst]:.2f}, on {worst!s}: the mean predicted probability of "
         f"{display.about} is {percent(rows @ predicted / rows.sum())} there, and the observed "
         f"frequency {percent(rows @ observed / rows.sum())}."
     )
@@ -247,10 +247,11 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
     lowest = min(shares, key=lambda d: shares[d])
     what, size = ("sets", "classes in a set") if classes is not None else ("intervals", "width")
     words = (
-        f"Prediction {what} of {label} with a nominal coverage of {percent(nominal)} covered "
-        f"{percent(_mean(shares))} of the rows on average over held-out domains, and "
-        f"{percent(shares[lowest])} on {lowest!s}, the lowest coverage. Thresholds come from the "
-        "other domains; this is approximate, because their models were trained on the domain."
+        f"Prediction {what} of {label} were computed to contain the true value for "
+        f"{percent(nominal)} of the rows. They contain it for {percent(_mean(shares))} of the "
+        f"rows on average over held-out domains, and for {percent(shares[lowest])} on {lowest!s}, "
+        "the lowest share. These numbers are approximate: thresholds come from the other domains, "
+        "whose models were trained on this domain."
     )
     shown = {d: percent(s) for d, s in shares.items()}
     columns = {f"covered ({percent(nominal)})": shown, size: _aligned(sizes)}

@@ -229,14 +229,14 @@ def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[st
         ),
         (
             problem.class_weight is not None,
-            "Classes are weighted equally in training, however rare, as they are in "
+            "All classes have the same weight in training, as they have in "
             f"{problem.measure.label}.",
         ),
         (
             any(result.context for result in evaluation.results),
-            f"Methods with {CONTEXT} get all rows of the held-out domain together, without labels "
-            f"({usual_size:,} rows of a domain, the median), and assume that a batch looks like "
-            "the whole domain; other methods predict each row by itself.",
+            f"Methods with {CONTEXT} see all rows of the held-out domain at once, without labels "
+            f"(a median of {usual_size:,} rows), and assume that these rows are typical of the "
+            "domain. The other methods predict each row on its own.",
         ),
         (
             measure.about_one_class and positive is not None,

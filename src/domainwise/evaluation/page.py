@@ -239,8 +239,8 @@ def domains_picture(evaluation: Results) -> Picture:
         f"The worst domain of {best.label} is {worst!s}: {measure.format(best.scores[worst])}"
     )
     caption = (
-        f"Each row is a held-out domain, the hardest for {best.label} at the top (shaded). Lines: "
-        f"95 % intervals. Bars: {best.label} in random folds, with training rows of the "
+        f"Each row is a held-out domain, with the worst one of {best.label} at the top (shaded). "
+        f"Lines: 95 % intervals. Bars: {best.label} in random folds, with training rows of the "
         f"domain. {measure.direction.capitalize()}"
     )
     with _drawn_scores(evaluation, 9.0) as figure:

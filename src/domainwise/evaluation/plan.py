@@ -83,15 +83,15 @@ class Quick:
         parts = [f"domains are held out in {len(outer_splits(problem, self.cv))} groups"]
         if problem.whole is not None:
             rows = f"{len(problem.y):,} of {len(whole.y):,} rows, drawn evenly from the domains"
-            parts.insert(0, f"methods learn from {rows}")
+            parts.insert(0, f"methods are trained on {rows}")
             if len(whole.scored) < len(whole.y):
                 parts.append(f"scores are computed on {len(whole.scored):,} rows")
         if self.left_out:
             parts.append(f"{', '.join(self.left_out)} would take too long and are not run")
         parts.append("scores on seen domains are not computed")
         return (
-            f"Quick evaluation: {'; '.join(parts)}. The table was checked on all rows. Run it "
-            "without quick for the full comparison."
+            f"Quick evaluation: {'; '.join(parts)}. All rows were checked for problems in the "
+            "table. Evaluate without quick for the full comparison."
         )
 
 

@@ -23,8 +23,8 @@ MOST_FAULTS = 5
 #: Without a constant to compare with, a range this wide is one of domains that differ.
 WIDE = 0.2
 NO_FAULT = (
-    "No fault was detected in the table: no leak, filler, other unit, swapped sign or missing "
-    "column."
+    "No problem was detected in the table. Leaks, placeholder values, units, signs and missing "
+    "columns were checked."
 )
 
 
@@ -69,7 +69,9 @@ class Answer:
         hidden = len(self.faults) - len(faults) + self.more_faults
         faults = faults or [NO_FAULT]
         second = room - len(faults) - (hidden > 0)
-        parts["Check first"] = [f"{hidden} more on the page"] * (hidden > 0)
+        parts["Check first"] = [
+            f"{hidden} more {'problem' if hidden == 1 else 'problems'} on the page"
+        ] * (hidden > 0)
         for i, text in reversed([*enumerate(faults)]):
             parts["Check first"][:0] = wrap(text, max_lines=1 + (i < second))
         parts["Next"] = [self.command] * bool(self.command)
@@ -158,9 +160,9 @@ def _reason(results: Results) -> str:
         p_value = method.p_adjusted
     if p_value is None:
         n = len(method.known.keys() & rival.known.keys())
-        chance = f"may be chance with {in_words(n)} domains"
+        chance = f"may be due to chance with {in_words(n)} domains"
     else:
-        chance = "may be chance" if p_value >= LEVEL else "is more than chance"
+        chance = "may be due to chance" if p_value >= LEVEL else "is statistically significant"
         chance += f" (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
     return f"best {where}; {lead} better than {rival.label}, which {chance}."
 
@@ -198,7 +200,7 @@ def _expect(results: Results) -> str:
     constant = results.find(TRIVIAL)
     trivial = ""
     if constant is not None and not method.trivial:
-        trivial = f" A constant prediction: {show(constant.mean)}."
+        trivial = f" A constant prediction scores {show(constant.mean)}."
     if (without := results.differences.get("without_leaks")) and without["scores"]:
         name = max(without["scores"], key=lambda name: without["scores"][name])
         score = f"{show(without['scores'][name])} ({name})"
@@ -221,22 +223,26 @@ def _expect(results: Results) -> str:
 
 
 def _certainty(results: Results) -> tuple[str, str]:
-    """Low, medium or high, and the reason: few domains, domains differ, or clear."""
+    """Low, medium or high, and the reason."""
     method, constant, show = results.recommended, results.find(TRIVIAL), results.show
     n, sign, ends = len(method.known), results.measure.sign, results.next_site
     leaks = [
         name for f in results.differences.get("faults", ()) if f["leak"] for name in f["columns"]
     ]
     if leaks:
-        return "low", f"A column may contain the answer ({_some(leaks)}): the scores may not hold."
+        return (
+            "low",
+            f"A column may contain the answer ({_some(leaks)}): the scores may be too good.",
+        )
     if n < MIN_PAIRS or ends is None:
-        return "low", f"Few domains: {in_words(n)} say little about the next one."
+        few = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
+        return "low", f"{few} not enough to predict the score at the next site reliably."
     worse, better = (sign * end for end in ends[::sign])
     if constant is None or method.trivial:
         if (better - worse) / (1.0 if sign > 0 else abs(method.mean)) > WIDE:
             worst = f"the worst, {method.worst_domain!s}, has {show(method.worst)}"
             return "medium", f"Domains differ: {worst}."
-        return "high", f"Clear: scores on {in_words(n)} domains are alike."
+        return "high", f"Scores on {in_words(n)} domains are similar."
     prediction = f"a constant prediction ({show(constant.mean)})"
     if worse <= constant.mean:
         text = f"at the next site {method.label} may be no better than {prediction}"
@@ -244,8 +250,7 @@ def _certainty(results: Results) -> tuple[str, str]:
     if worse < (method.mean + constant.mean) / 2:
         text = f"at the next site more than half of the gain over {prediction} may be lost"
         return "medium", f"Domains differ: {text}."
-    text = f"in the whole range, more than half of the gain over {prediction} remains"
-    return "high", f"Clear: {text}."
+    return "high", f"More than half of the gain over {prediction} remains in the whole range."
 
 
 def interval(results: Results, ends: Any) -> str:
@@ -350,8 +355,8 @@ def importance_sentences(results: Results) -> list[str]:
     change = "lower" if results.measure.sign > 0 else "higher"
     loss = results.show(results.measure.sign * importance[most])
     sentences = [
-        f"The most important column on held-out domains is {most}: with it shuffled, "
-        f"{results.measure.label} of {method.label} is {loss} {change}."
+        f"The most important column on held-out domains is {most}: if its values are shuffled, "
+        f"the {results.measure.label} of {method.label} is {loss} {change}."
     ]
     faulty = {name for f in results.differences.get("faults", ()) for name in f.get("columns", ())}
     columns = {column["name"]: column["tells"] for column in results.differences["columns"]}
@@ -362,8 +367,8 @@ def importance_sentences(results: Results) -> list[str]:
     ]
     if unused:
         sentences.append(
-            f"{method.label} loses almost nothing there without {_some(unused)}, which identify "
-            f"domains: consider dropping {'it' if len(unused) == 1 else 'them'}."
+            f"{method.label} scores almost the same on held-out domains without {_some(unused)}, "
+            f"which identify domains: consider dropping {'it' if len(unused) == 1 else 'them'}."
         )
     return sentences
 

@@ -295,23 +295,25 @@ _linear = partial(_either, partial(LogisticRegression, max_iter=1000), Ridge)
 # DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
 _dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
-SCATTERS = "and a linear head; gamma, ridge and domain weight chosen"
-INDEPENDENCE = "and a linear head; gamma, components and domain weight chosen"
+SCATTERS = "and a linear model; the search chooses gamma, ridge and domain weight"
+INDEPENDENCE = "and a linear model; the search chooses gamma, components and domain weight"
 #: Description of each method, and the arguments that are chosen.
 ABOUT = {
-    "constant": "predicts the most frequent class, or the mean, of the sources",
-    "svm": "support vector machine, RBF kernel; C and gamma chosen",
-    "linear": "linear model; its penalty chosen",
-    "boosting": "histogram gradient boosting, 100 trees; their size chosen",
-    "kpca": "kernel PCA and a linear head; gamma and components chosen",
-    "coir": "DCM without domains, and a linear head; gamma and ridge chosen",
-    "dica": "domain-invariant component analysis and a linear head; gamma and lambda chosen",
-    "dcm": "domain weight 1, as in the paper, and a linear head; gamma and ridge chosen",
+    "constant": "predicts the most frequent class, or the mean, of the source domains",
+    "svm": "support vector machine, RBF kernel; the search chooses C and gamma",
+    "linear": "linear model; the search chooses its penalty",
+    "boosting": "histogram gradient boosting, 100 trees; the search chooses their size",
+    "kpca": "kernel PCA and a linear model; the search chooses gamma and components",
+    "coir": "DCM without domains, and a linear model; the search chooses gamma and ridge",
+    "dica": "domain-invariant component analysis, linear model; the search chooses gamma, lam",
+    "dcm": "domain weight 1, as in the paper, linear model; the search chooses gamma and ridge",
     "fastdcm": "DCMCV on landmarks",
-    "dcmcv": "DCM and a linear head; gamma, ridge, domain weight and kind of weight chosen",
-    "invariant": "the five best SVMs with invariant kernels vote; kernel, gamma and C chosen",
-    "invariantridge": "kernel ridge, the average of the ten invariant kernels that did best",
-    "ensemble": "kernel machines, trees, boosting and a linear model, weighted by held-out domains",
+    "dcmcv": "DCM and a linear model; the search chooses gamma, ridge and the domain penalty",
+    "invariant": "vote of the five best SVMs with invariant kernels; the search chooses them",
+    "invariantridge": "kernel ridge, averaged over the ten invariant kernels with the best scores",
+    "ensemble": (
+        "average of kernel machines, trees, boosting and a linear model, weighted by scores"
+    ),
     "fastdcmcv": "DCMCV with at most 500 landmarks, for large tables",
     "fastcoir": "COIR with landmarks",
     "fastdica": "DICA with landmarks",

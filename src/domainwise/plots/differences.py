@@ -222,7 +222,7 @@ class ShiftDisplay(style.Display):
             ax.xaxis.set_major_formatter("{x:g}")
         ax.set_yticks(heights, [style.short(self.features[i]) for i in order])
         ax.set_ylim(0.5 - count, 0.5)
-        ax.set_xlabel(f"{self.what}, in deviations")
+        ax.set_xlabel(f"{self.what}, in standard deviations")
         if count < len(self.features):
             ax.set_title(f"the {count} of {len(self.features)} features that differ most")
         return self._finish(ax, columns=5)
