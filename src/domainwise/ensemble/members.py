@@ -420,7 +420,7 @@ class _InvariantRidge(MemberType):
     """Kernel ridge regression with the invariant kernel, from moments of all rows."""
 
     name, path, n_average, clip, most_rows = "invariant_ridge", "alpha", 10, 6.0, None
-    shared, one_pass, expensive = ("kernel", "gamma"), True, True
+    shared, one_pass = ("kernel", "gamma"), True
     #: Landmarks while candidates are compared; the average of the chosen has more.
     COMPARED_LANDMARKS, LANDMARKS = 200, 400
     #: Chosen candidates whose kernels are tried in context.

@@ -22,7 +22,7 @@ from domainwise.arrays import Array
 #: Rows on which the splits of a tree are chosen, at most.
 SEARCHED_ROWS = 2000
 #: Features among which the splits of a tree are chosen, at most.
-SEARCHED_FEATURES = 16
+SEARCHED_FEATURES = 24
 
 
 class SymmetricBoosting(BaseEstimator, ABC):

@@ -32,7 +32,7 @@ BOOSTING_DEPTHS = ((4,), (5,))  #: with few rows, and with many
 SVM_COSTS = {"classes": (0.1, 1.0, 10.0), "numbers": (1.0, 10.0)}
 SVM_WEIGHTS = (0.0, 1.0)
 RIDGE_MEMBER_WEIGHTS = (1.0, 10.0)  #: beside 0
-RIDGE_MEMBER_ALPHAS = (0.03, 0.3, 3.0, 30.0)
+RIDGE_MEMBER_ALPHAS = (0.03, 0.3, 1.0, 3.0, 10.0, 100.0)
 
 
 # Methods by name (models/registry.py), for classes and for a continuous target.
