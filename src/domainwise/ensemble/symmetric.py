@@ -88,10 +88,12 @@ class SymmetricBoosting(BaseEstimator, ABC):
             columns = np.sort(rng.permutation(np.flatnonzero(counts))[:SEARCHED_FEATURES])
             bag = rng.exponential(size=(len(rows), 1))
             sums = bag * np.column_stack([gradient[rows], weight[rows]])
+            # Cells of a table of columns and bins, and what every row adds to each of its cells.
+            cells = self.max_bins * np.arange(len(columns)) + codes[np.ix_(rows, columns)]
+            added = [np.repeat(part, len(columns)) for part in sums.T]
             leaf = np.zeros(len(X), dtype=np.intp)
-            searched = codes[np.ix_(rows, columns)].astype(np.intp)
             for level in range(self.max_depth):
-                gains = self._gains(searched, leaf[rows], sums, 2**level)
+                gains = self._gains(cells, leaf[rows], added, 2**level)
                 gains[np.arange(gains.shape[1]) >= counts[columns][:, None]] = -np.inf
                 place, cut = np.unravel_index(int(gains.argmax()), gains.shape)
                 feature = columns[place]
@@ -105,13 +107,12 @@ class SymmetricBoosting(BaseEstimator, ABC):
             self.leaves_[i] = self.learning_rate * above / np.where(below > 0, below, 1.0)
             values += self.leaves_[i][leaf]
 
-    def _gains(self, codes: Array, leaf: Array, sums: Array, n_leaves: int) -> Array:
+    def _gains(self, cells: Array, leaf: Array, added: list[Array], n_leaves: int) -> Array:
         """Gain of every cut of every feature, summed over the leaves that it divides."""
-        n_columns, n_bins = codes.shape[1], self.max_bins
-        cell = (np.arange(n_columns) * n_leaves + leaf[:, None]) * n_bins + codes
-        size = n_columns * n_leaves * n_bins
-        parts = [np.bincount(cell.ravel(), np.repeat(c, n_columns), size) for c in sums.T]
-        table = np.stack(parts).reshape(-1, n_columns, n_leaves, n_bins)
+        size = cells.shape[1] * self.max_bins
+        places = (cells + size * leaf[:, None]).ravel()
+        parts = [np.bincount(places, part, n_leaves * size) for part in added]
+        table = np.stack(parts).reshape(len(added), n_leaves, -1, self.max_bins)
         low = table.cumsum(axis=-1)
         high = (low[..., -1:] - low)[..., :-1]
         low = low[..., :-1]
@@ -119,7 +120,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
         penalty = max(self.l2_regularization, 1e-12)
         gain = (low[:-1] ** 2).sum(axis=0) / (low[-1] + penalty)
         gain += (high[:-1] ** 2).sum(axis=0) / (np.maximum(high[-1], 0.0) + penalty)
-        return np.asarray(gain.sum(axis=1))
+        return np.asarray(gain.sum(axis=0))
 
     def staged(self, X: Array, stages: set[int]) -> Iterator[Array]:
         """Outputs after some numbers of trees, of shape (n_rows, n_outputs)."""
