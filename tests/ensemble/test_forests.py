@@ -9,11 +9,15 @@ from sklearn.ensemble import (
     ExtraTreesRegressor,
     HistGradientBoostingRegressor,
 )
+from sklearn.tree import ExtraTreeClassifier, ExtraTreeRegressor
 
 from domainwise import DomainEnsembleClassifier
+from domainwise.checks.inputs import Labels
 from domainwise.datasets import make_synthetic
+from domainwise.ensemble import members
 from domainwise.ensemble.forests import packed, round_leaves, unpacked
 from domainwise.model_files.persistence import load, save
+from domainwise.search.scores import LEAST_PROBABILITY
 
 
 @pytest.fixture(scope="module", params=["classes", "numbers"])
@@ -97,3 +101,33 @@ def test_a_saved_ensemble_holds_packed_trees_and_predicts_the_same(tmp_path):
     np.testing.assert_array_equal(again.predict_proba(data.data, data.sample_domain), expected)
     nodes = sum(t.tree_.node_count for t in model.members_["extra_trees"].estimators[0].estimators_)
     assert (tmp_path / "model.skops").stat().st_size < 60 * nodes
+
+
+@pytest.mark.parametrize("class_weight", [None, {0: 1.0, 1: 3.0}])
+@pytest.mark.parametrize("n_classes", [0, 2])
+def test_candidates_are_compared_on_the_trees_of_scikit_learn(monkeypatch, n_classes, class_weight):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 4)).astype(np.float32).astype(float)
+    y = X[:, 0] + rng.standard_normal(200)
+    y = (y > 0).astype(int) if n_classes else y
+    kind = members.MEMBER_TYPES["extra_trees"]()
+    labels = Labels(y, np.arange(2)) if n_classes else Labels(values=y[:, None])
+    options = {"class_weight": class_weight if n_classes else None, "seed": 3}
+    data = members.MemberData(
+        X, y, target=labels, domain=Labels(np.arange(200) % 4, np.arange(4)), **options
+    )
+    train, test, candidate = (
+        np.arange(150),
+        np.arange(150, 200),
+        {"min_samples_leaf": 5, "max_features": 1.0},
+    )
+    monkeypatch.setattr(members, "COMPARED_TREES", 1)
+    (values,) = kind.outputs(data, train, test, [candidate], None)
+    single = ExtraTreeClassifier if n_classes else ExtraTreeRegressor
+    weights = None if options["class_weight"] is None else np.where(y[train] == 1, 3.0, 1.0)
+    tree = single(random_state=3, **candidate).fit(X[train], y[train], weights)
+    if n_classes:
+        expected = np.log(np.maximum(tree.predict_proba(X[test]), LEAST_PROBABILITY))
+    else:
+        expected = tree.predict(X[test])[:, None]
+    np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)

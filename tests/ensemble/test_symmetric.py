@@ -70,10 +70,8 @@ def test_trees_have_the_splits_and_leaves_of_loops(n_classes):
     start = start if n_classes else np.array([np.average(y, weights=weight)])
     values = np.tile(start, (len(X), 1))
     for i in range(3):
-        rows = rng.permutation(len(X))
         rng.permutation(3)
-        bag = np.empty(len(X))
-        bag[rows] = rng.exponential(size=(len(X), 1))[:, 0]
+        bag = rng.exponential(size=len(X))
         splits, leaves, leaf = tree_by_loops(X, y, values, weight, n_classes, 2, 2.0, bag)
         assert model.features_[i].tolist() == [feature for feature, _ in splits]
         np.testing.assert_allclose(model.thresholds_[i], [cut for _, cut in splits])

@@ -20,6 +20,7 @@ import numpy as np
 from sklearn import ensemble
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.tree import ExtraTreeRegressor
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
@@ -48,7 +49,7 @@ from domainwise.search.driver import (
     best_of_paths,
     search,
 )
-from domainwise.search.scores import Score, decision_outputs, outputs
+from domainwise.search.scores import Score, decision_outputs, log_probabilities, outputs
 from domainwise.splits.folds import Split, draw_rows
 
 #: Trees in the end, and while candidates are compared.
@@ -283,8 +284,29 @@ class _ExtraTrees(MemberType):
         return near(candidates, data.around, ("max_features", "min_samples_leaf"))
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        fewer = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
-        return super().outputs(data, train, test, fewer, score)
+        if data.n_classes > 2:
+            fewer = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
+            return super().outputs(data, train, test, fewer, score)
+        # Shares of the second class are means, and splits by their variance those by Gini's index:
+        # trees that are fitted one by one need half the time of scikit-learn's forests.
+        rows = data.evenly(train, self.most_rows)
+        X, X_test = (data.X[part].astype(np.float32) for part in (rows, test))
+        y, weight = data.y[rows].astype(np.float64)[:, None], None
+        if data.class_weight is not None:
+            weight = compute_sample_weight(data.class_weight, data.y[rows])
+        values = []
+        for candidate in batch:
+            total = np.zeros(len(test))
+            for i in range(COMPARED_TREES):
+                tree = ExtraTreeRegressor(**candidate, random_state=data.seed + i)
+                total += tree.fit(X, y, weight, check_input=False).predict(
+                    X_test, check_input=False
+                )
+            mean = (total / COMPARED_TREES)[:, None]
+            if data.n_classes:
+                mean = log_probabilities(np.hstack([1.0 - mean, mean]))
+            values.append(mean.astype(np.float32))
+        return values
 
     def fitted(self, data: Any, candidate: Candidate, rows: Array) -> Any:
         return round_leaves(super().fitted(data, candidate, rows))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -71,9 +71,9 @@ class SymmetricBoosting(BaseEstimator, ABC):
         weight = weight / weight.mean()
         rng = np.random.default_rng(self.random_state)
         borders = [bin_borders(column, self.max_bins) for column in X.T]
-        codes = np.empty(X.shape, dtype=np.uint8, order="F")
+        codes = np.empty(X.T.shape, dtype=np.uint8)
         for j, border in enumerate(borders):
-            codes[:, j] = np.searchsorted(border, X[:, j])
+            codes[j] = np.searchsorted(border, X[:, j])
         counts = np.array([len(border) for border in borders])
         values = np.tile(start, (len(X), 1))
         shape = (self.max_iter, self.max_depth)
@@ -84,13 +84,15 @@ class SymmetricBoosting(BaseEstimator, ABC):
         for i in range(self.max_iter if counts.any() else 0):
             gradient, curvature = self._derivatives(values, target)
             gradient, curvature = weight[:, None] * gradient, weight[:, None] * curvature
-            rows = rng.permutation(len(X))[:SEARCHED_ROWS]
+            rows: Any = slice(None)
+            if len(X) > SEARCHED_ROWS:
+                rows = rng.permutation(len(X))[:SEARCHED_ROWS]
             columns = np.sort(rng.permutation(np.flatnonzero(counts))[:SEARCHED_FEATURES])
-            bag = rng.exponential(size=(len(rows), 1))
-            sums = bag * np.column_stack([gradient[rows], weight[rows]])
+            sums = np.column_stack([gradient[rows], weight[rows]])
+            sums *= rng.exponential(size=(len(sums), 1))
             # Cells of a table of columns and bins, and what every row adds to each of its cells.
-            cells = self.max_bins * np.arange(len(columns)) + codes[np.ix_(rows, columns)]
-            added = [np.repeat(part, len(columns)) for part in sums.T]
+            cells = codes[columns][:, rows] + self.max_bins * np.arange(len(columns))[:, None]
+            added = [np.tile(part, len(columns)) for part in sums.T]
             leaf = np.zeros(len(X), dtype=np.intp)
             for level in range(self.max_depth):
                 gains = self._gains(cells, leaf[rows], added, 2**level)
@@ -99,7 +101,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
                 feature = columns[place]
                 self.features_[i, level] = feature
                 self.thresholds_[i, level] = borders[feature][cut]
-                leaf = 2 * leaf + (codes[:, feature] > cut)
+                leaf = 2 * leaf + (codes[feature] > cut)
             size = self.leaves_.shape[1]
             above = np.stack([np.bincount(leaf, each, size) for each in gradient.T], axis=1)
             below = np.stack([np.bincount(leaf, each, size) for each in curvature.T], axis=1)
@@ -109,8 +111,8 @@ class SymmetricBoosting(BaseEstimator, ABC):
 
     def _gains(self, cells: Array, leaf: Array, added: list[Array], n_leaves: int) -> Array:
         """Gain of every cut of every feature, summed over the leaves that it divides."""
-        size = cells.shape[1] * self.max_bins
-        places = (cells + size * leaf[:, None]).ravel()
+        size = len(cells) * self.max_bins
+        places = (cells + size * leaf).ravel()
         parts = [np.bincount(places, part, n_leaves * size) for part in added]
         table = np.stack(parts).reshape(len(added), n_leaves, -1, self.max_bins)
         low = table.cumsum(axis=-1)

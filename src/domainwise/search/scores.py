@@ -108,7 +108,12 @@ def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> A
     else:
         p = (np.asarray(model.predict(X)).reshape(-1, 1) == model.classes_).astype(np.float64)
     least = np.full(len(p), np.log(LEAST_PROBABILITY))
-    return _all_classes(np.log(np.maximum(p, LEAST_PROBABILITY)), least, places, n_classes)
+    return _all_classes(log_probabilities(p), least, places, n_classes)
+
+
+def log_probabilities(p: Array) -> Array:
+    """Logarithms of probabilities that are not too small."""
+    return np.asarray(np.log(np.maximum(p, LEAST_PROBABILITY)))
 
 
 def decision_outputs(values: Array, codes: Array, n_classes: int) -> Array:
