@@ -118,9 +118,9 @@ def worst_domain_score(
     Raises
     ------
     ValueError
-        If the metric cannot be computed for a domain, or is not finite there (AUC where only one
-        class occurs, say). The message names the domain; leaving it out silently would hide
-        exactly the domains this score is about.
+        If the metric cannot be computed for a domain, or is not finite there (for example, AUC
+        where only one class occurs). The message names the domain. Omitting it silently would hide
+        exactly the domains that this score is about.
 
     See Also
     --------

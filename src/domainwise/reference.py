@@ -16,7 +16,7 @@ Where the paper's text cannot be run as printed (theory 10.1):
 
 * Algorithm 1's pencil is singular once K_x is centred, and LAPACK's QZ then returns spurious
   leading values; it is restricted to the range of K_x.
-* Algorithm 2 inverts W_y and W_d, which are singular for delta kernels: pseudo-inverses stand in.
+* Algorithm 2 inverts W_y and W_d, which are singular for delta kernels: pseudo-inverses are used.
 * Its step 6 multiplies an m x N by an M x N_T matrix; the Nystroem extension of a new point is
   :math:`\tilde B^\top C_x \tilde W_x K_z`.
 * It adds :math:`N\epsilon I` on the right side, which Algorithm 1 does not have, so with M = N the

@@ -26,7 +26,7 @@ VALID_KERNELS = ("rbf", "laplacian", "linear", "cosine", "precomputed")
 def check_precomputed(K: Any) -> bool:
     """Refuse a training matrix that is not square, and warn of one that is not a kernel.
 
-    Returns whether it is a kernel matrix, judged by some of its rows.
+    Returns whether it is a kernel matrix, as far as a sample of its rows shows.
     """
     if K.shape[0] != K.shape[1]:
         raise ValueError(

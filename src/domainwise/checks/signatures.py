@@ -5,9 +5,9 @@ such as ``{kernel} {target}``, and :func:`with_shared_arguments` inserts the tex
 right indentation; texts may name others, and so may docstrings of methods. In the docstring of a
 class ``{class}`` is its name, and ``{exact_class}`` that of its exact form.
 
-All batches of partial_fit must come with the same arguments, and all with domains or none: what the
+All batches of partial_fit need the same arguments, and domains in all of them or in none: what the
 first batch determines (landmarks, gamma, the domain of each row) is not computed again, so that a
-later change would be ignored, or applied to some of the rows.
+later change would be ignored, or applied to some of the rows only.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class LabelLandmarkArguments(LandmarkArguments):
 
 #: Arguments that do not change results.
 _WITHOUT_EFFECT = {"n_jobs", "verbose"}
-#: Key of a record that says whether domains were passed.
+#: Key of a record for whether domains were passed.
 _DOMAINS = "sample_domain"
 
 

@@ -303,7 +303,7 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
 
     See Also
     --------
-    SCA : Compares the domains' means whatever their classes.
+    SCA : Compares the domains' means regardless of classes.
     FastMDA : The same on Nystrom features.
 
     Notes
@@ -332,7 +332,7 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
 @with_shared_arguments
 @arguments
 class MIDA(ExactArguments, MIDAMethod, KernelProjection):
-    r"""Maximum independence domain adaptation: principal directions that domains say little about.
+    r"""Maximum independence domain adaptation: principal directions that depend little on domains.
 
     The leading eigenvectors of :math:`K (I - w \bar K_d) K`, where :math:`\bar K_d` is the centred
     kernel of the domains and :math:`w` is ``domain_weight``. ``y`` is accepted and ignored.

@@ -103,7 +103,7 @@ class FastKPCA(LabelLandmarkArguments, KPCAMethod, FastProjection):
     {fast_example}
     """
 
-    _relative_shift = float("inf")  # leading eigenvectors forgive rounding as a ridge does
+    _relative_shift = float("inf")  # leading eigenvectors tolerate rounding, as with a ridge
 
 
 @with_shared_arguments
@@ -163,4 +163,4 @@ class FastMIDA(LandmarkArguments, MIDAMethod, FastProjection):
     (2, 2)
     """
 
-    _relative_shift = float("inf")  # leading eigenvectors forgive rounding as a ridge does
+    _relative_shift = float("inf")  # leading eigenvectors tolerate rounding, as with a ridge

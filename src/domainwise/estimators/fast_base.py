@@ -90,7 +90,7 @@ class LandmarkProjection(Projection, OnePass):
     def partial_fit(
         self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
     ) -> Self:
-        """Add a batch of rows to what has been seen.
+        """Add a batch of rows to those seen before.
 
         Landmarks, ``gamma`` and the landmarks of continuous labels come from the first batch,
         unless they are given. Classes and domains may appear in any batch. The result equals
@@ -117,7 +117,7 @@ class LandmarkProjection(Projection, OnePass):
             self._sums = sums if first else self._sums.merge(sums)
             self._finish()
         except BaseException:
-            self.__dict__ = before  # a batch that cannot be added leaves no trace
+            self.__dict__ = before  # a batch that cannot be added changes nothing
             raise
         backend.settle(self, rows)
         return self
@@ -224,7 +224,7 @@ class LandmarkProjection(Projection, OnePass):
     def _record_map(
         self, weights: Array, mean: Array, classes: list[Any], domains: list[Any]
     ) -> None:
-        """Store the function of the features with these weights, and what was seen."""
+        """Store the function of the features with these weights, and the classes and domains."""
         kernel = self._map.kernel
         seen = (classes, "y"), (domains, "sample_domain")
         self._record(kernel, *(label_array(part, name) if part else None for part, name in seen))
@@ -264,9 +264,10 @@ class FastProjection(LandmarkProjection, MethodProjection):
     def fit_sums(
         self, nystrom: NystromMap, sums: NystromSums, width: int, target: LabelMap | None = None
     ) -> Self:
-        """Fit from sums over rows of some width that are elsewhere, of a map that they share.
+        """Fit from sums of a map over rows that are not available here.
 
-        ``target`` are the features of a continuous target, which stand behind those of the map.
+        ``width`` is their number of features. ``target`` is the map of a continuous target, whose
+        features follow those of ``nystrom``.
         """
         self._validate_params()
         if not self._uses_domain:

@@ -140,7 +140,7 @@ class ExactFold(RowFold):
 
     @cached_property
     def _operator(self) -> Any:
-        """What holds the matrix, for whatever labels."""
+        """Operator of the matrix, without labels."""
         X = self.data.X
         labels = RowLabels(LabelSpace(len(X)))
         return self.template._gram(backend_of(X), X, self.kernel, labels)[0]

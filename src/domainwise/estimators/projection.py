@@ -282,7 +282,7 @@ class MethodProjection(Projection):
 
 
 def fixed_seed(random_state: Any) -> int:
-    """Seed of a random_state; None stands for a fixed one, so that refitting repeats the bits."""
+    """Seed of a random_state; None means a fixed one, so that refitting gives the same numbers."""
     if random_state is None:
         return 0
     if isinstance(random_state, np.random.RandomState):

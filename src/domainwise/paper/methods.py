@@ -151,8 +151,8 @@ class Method:
 
     key: str  #: in result files
     label: str  #: in tables
-    kind: str  #: baseline, exact, ridge, fast, reference; or beside, which is not in the paper
-    names: tuple[str, ...] = ()  #: fields of ``Parameters`` it depends on, beside those of an SVM
+    kind: str  #: baseline, exact, ridge, fast, reference; or beside: not in the paper
+    names: tuple[str, ...] = ()  #: fields of ``Parameters`` that it uses, except those of an SVM
     projection: type[BaseEstimator] | None = None  #: None predicts from the features
     landmarks: str = ""  #: the paper's M: a "divisor" of N, a "count", or a "fifth" of the rows
     ridge: float = Parameters.ridge  #: in the paper setting
@@ -233,7 +233,7 @@ def build_pipeline(
     if method.projection is not None:
         names = (*method.names, *(("n_landmarks", "random_state") if method.landmarks else ()))
         chosen = {name: getattr(parameters, name) for name in names}
-        # DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
+        # Iterations converge slowly for DICA (theory 5.2); these sizes are solved directly.
         if method.projection is DICA:
             chosen["solver"] = "dense"
         if method.kind == "reference":

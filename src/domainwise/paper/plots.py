@@ -16,7 +16,7 @@ from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
 
 #: Those of ``evaluate``, with the colour of the tuned DCM; fast methods have that of the exact one.
 COLOURS = {**EVALUATED, "dcm": EVALUATED["dcmcv"]}
-#: How labels are placed beside points.
+#: Where labels of points are placed.
 LABEL: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "color": INK}
 
 

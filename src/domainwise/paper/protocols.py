@@ -1,7 +1,7 @@
 """The paper's experiments as declarations: metrics, cases, tables, and the numbers it prints.
 
 A table is a set of cases; a case is one data set, one way of splitting its domains, and the methods
-to compare there. Tables stand in ``protocols.toml``, the paper's numbers in ``printed.toml``.
+to compare there. Tables are in ``protocols.toml``, the paper's numbers in ``printed.toml``.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Case:
 class Table:
     """A table of the paper: its cases, and what a reader must know about the data.
 
-    ``stand_in`` is empty where the data are the paper's; otherwise it says what replaces what, and
+    ``stand_in`` is empty where the data are the paper's; otherwise it describes the other data, and
     every output repeats it. ``data_files`` are names of ``list_datasets``.
     """
 

@@ -118,7 +118,7 @@ def publish(folder: Path, *, html: bool = True) -> Published:
 
 # The cells of a case's table as text, the same everywhere -----------------------------------------
 
-#: Marks beside our numbers: within one paper-sd, outside it.
+#: Marks after our means: within one of the paper's standard deviations, or outside.
 WITHIN, OUTSIDE = "✓", "✗"
 
 
@@ -202,8 +202,8 @@ def case_caption(case: CaseView) -> str:
 # Markdown -----------------------------------------------------------------------------------------
 
 _TIMES = (
-    "Times: CPU seconds of one fit and prediction, in a process of its own; MiB: its peak memory,"
-    " Python and data included; blank where not measured."
+    "Times: CPU seconds of one fit and prediction, in a separate process; MiB: its peak memory,"
+    " including Python and the data; blank where not measured."
 )
 
 

@@ -1,16 +1,16 @@
 """``domainwise reproduce`` as a function: plan, run, resume.
 
-Beside the trials of the tables it runs the SVM over many repeats, makes the data of the paper's
-figure and of the spectrum behind it, and measures time and memory.
+In addition to the trials of the tables it runs the SVM over many repeats, computes the data of the
+paper's figure and of the spectrum, and measures time and memory.
 
 The figure has projections of the synthetic data on two components of COIR, DICA and DCM:
 n ~ Poisson(500) rows per domain in 5 dimensions, γ = 1 (theory 10.2). A binary target determines
 one direction (theory 4), so the second component is the leading principal direction that neither
 target nor domain explains.
 
-Peak memory belongs to a process, so a fit that is measured gets a fresh one. Nothing of this run
-goes on beside it, and BLAS has one thread, as in the accuracy runs. Seconds are CPU seconds: on one
-thread that is the time on an idle core, whatever else the machine is doing.
+Peak memory is that of a process, so a fit is measured in a new one. No other job of this run runs
+at the same time, and BLAS has one thread, as in the accuracy runs. Seconds are CPU seconds: with
+one thread that is the time on an idle core, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def quiet_on_one_thread() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class SingleRow:
-    """A job that makes one row of the results file, which no other row has the key of."""
+    """A job that computes one row of the results file, with a key that no other row has."""
 
     kind: str
     method: str
@@ -298,7 +298,7 @@ def make_plan(
     """Jobs of these tables that the opened results file does not hold yet.
 
     ``repeats`` replaces the protocols' own numbers; ``timing`` measures time and memory afterwards.
-    Rows that another protocol made under the same name raise a ResultsError.
+    Rows of another protocol under the same name raise a ResultsError.
     """
     cases = [case.quick() if quick else case for table in tables for case in table.cases]
     stored = {row["case"]: row["fingerprint"] for row in store.rows() if "fingerprint" in row}

@@ -214,7 +214,7 @@ def findings(run: RunSummary) -> dict[str, list[str]]:
 
 
 def svm_column(run: RunSummary) -> list[str]:
-    """How far the synthetic SVM column lies from the paper's, which leaves nothing open there."""
+    """Differences of the synthetic SVM column, for which the paper gives all parameters."""
     gaps = [
         (case.case.title, gap)
         for case in run.cases("paper")

@@ -1,7 +1,7 @@
 """One repeat of a case: draw domains, choose parameters on the sources, score on unseen domains.
 
 In the tuned setting parameters are chosen by holding out source domains, never by looking further.
-The search is scikit-learn's. What is here is what the tables' numbers depend on: the grids, in the
+The search is scikit-learn's. The tables' numbers depend on what is defined here: the grids, in the
 order in which ties are broken, the rows drawn for tuning, and the groups of domains held out.
 """
 
@@ -53,7 +53,7 @@ class Split:
 
 
 def seed_of(root_seed: int, *path: object) -> np.random.SeedSequence:
-    """Seed of one piece of work, from the root seed and what the work is.
+    """Seed of a part of the work, from the root seed and the names of the part.
 
     It depends on nothing else, so that any subset of the work, in any order and on any number of
     workers, draws the same numbers.
@@ -92,7 +92,7 @@ def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
 def rows_of_domain(
     rows: Array, target: Array, count: int | None, *, stratified: bool, rng: np.random.Generator
 ) -> Array:
-    """At most ``count`` of the rows, in their order; stratified keeps the ratio of classes."""
+    """At most ``count`` of the rows, sorted; ``stratified`` preserves the ratio of classes."""
     if count is None or len(rows) <= count:
         return rows
     if not stratified:
@@ -110,7 +110,7 @@ def rows_of_domain(
 
 
 def evenly_spaced(n_rows: int, most: int) -> Array:
-    """At most so many rows, evenly spaced."""
+    """Indices of at most ``most`` rows, evenly spaced."""
     return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most)).astype(int))
 
 
@@ -131,7 +131,7 @@ WEIGHTS = (0.01, 1.0)
 INVARIANT_WEIGHTS = (0.01, 0.1, 1.0)  #: tried after C and gamma were chosen without domains
 INDEPENDENCE = (0.1, 1.0, 10.0)  #: over the number of rows
 _SCATTER = {"ridge": (1e-4, 1e-2, 1.0), "domain_weight": WEIGHTS}
-#: Grids of projections beside gamma; fast ones have those of the exact ones.
+#: Grids of projections, without gamma; fast ones have those of the exact ones.
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "kpca": {"n_components": (2, 10)},
     "coir": {"ridge": RIDGES},
