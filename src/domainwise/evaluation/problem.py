@@ -19,33 +19,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import type_of_target
 
 from domainwise.arrays import Array
-from domainwise.checks.inputs import (
-    check_sample_domain,
-    check_target,
-    is_quantity,
-    plain_array,
-    refuse_no_rows,
-    refuse_too_large,
-    take_rows,
-)
+from domainwise.checks import inputs
 from domainwise.models.registry import Setting
 from domainwise.scoring.measures import Measure, choose_measure, positive_last
 from domainwise.scoring.predictions import codes_of
 from domainwise.splits.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows, row_folds
+from domainwise.tables import schema as tables
 from domainwise.tables.cells import decimal_marks, is_numeric
 from domainwise.tables.csv_files import holds_row_numbers
-from domainwise.tables.errors import ColumnError, TableError, import_pandas
-from domainwise.tables.schema import (
-    TASKS,
-    ReadColumns,
-    Schema,
-    feature_schema,
-    make_preprocessor,
-    refuse_quantities,
-    target_column,
-    target_values,
-    task_of,
-)
+from domainwise.tables.errors import ColumnError, TableError, import_pandas, refuse_double_names
 
 #: Folds inside a held-out domain, for the reference with labels.
 WITHIN_FOLDS = 5
@@ -128,7 +110,7 @@ class Problem:
 
     def rows(self, index: Array, prepared: bool = True) -> Any:
         """Some rows of X, of the type it has."""
-        return take_rows(self.X if prepared else self.raw, index)
+        return inputs.take_rows(self.X if prepared else self.raw, index)
 
     def rows_of(self, codes: Array) -> Array:
         """All rows of some domains."""
@@ -198,7 +180,7 @@ def make_problem(
     random_state: int,
     pos_label: Any = None,
     inner_scoring: Any = None,
-    schema: Schema | None = None,
+    schema: tables.Schema | None = None,
 ) -> Problem:
     """Check the input, decide the task and the measure, and draw rows where there are many.
 
@@ -210,11 +192,11 @@ def make_problem(
         X, preprocessor, reader = prepare_features(X, notes)
         y = read_target(y, task, notes)
     else:
-        preprocessor, reader = make_preprocessor(schema), None
+        preprocessor, reader = tables.make_preprocessor(schema), None
     n = X.shape[0]
     if sample_domain is None:
         raise ValueError("sample_domain is missing. Pass the domain of each row")
-    labels = check_sample_domain(sample_domain, n, "delta")
+    labels = inputs.check_sample_domain(sample_domain, n, "delta")
     if len(labels.names) < 2:
         raise ValueError(
             f"sample_domain holds only one domain ({labels.names[0]!s}). Pass rows of at least "
@@ -247,13 +229,13 @@ def make_problem(
 
 def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
     """Return targets, and the names of the classes if that is what they are."""
-    if task not in TASKS:
+    if task not in tables.TASKS:
         raise ValueError(
             f"task={task!r} is not supported; use 'auto', 'classification' or 'regression'"
         )
     if task == "auto":
-        names = check_target(y, n, "auto", least_classes=1).names
-        quantity = names is None or (names.dtype.kind in "iuf" and is_quantity(names))
+        names = inputs.check_target(y, n, "auto", least_classes=1).names
+        quantity = names is None or (names.dtype.kind in "iuf" and inputs.is_quantity(names))
         task = "regression" if quantity else "classification"
     if task == "classification":
         if type_of_target(np.asarray(y)).startswith("continuous"):
@@ -261,9 +243,9 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
                 "task='classification' needs classes, but the target holds numbers that are not "
                 "whole; use task='regression'"
             )
-        labels = check_target(y, n, "delta")
+        labels = inputs.check_target(y, n, "delta")
         return labels.names[labels.codes], labels.names
-    values = check_target(y, n, "rbf").values
+    values = inputs.check_target(y, n, "rbf").values
     if values.shape[1] != 1:
         raise ValueError(f"the target must be one column, got {values.shape[1]}")
     return values[:, 0], None
@@ -317,7 +299,7 @@ def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
     return row_folds(strata, True, max(n_splits, 2), problem.seed)[:n_splits]
 
 
-def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | None]:
+def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadColumns | None]:
     """Return X in a form that rows can be taken from, a preprocessor for it, and its reader.
 
     Columns of a data frame are read as those of a file, and ``notes`` receives which are dropped
@@ -325,7 +307,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | 
     Missing numbers become the median of the sources, numbers are standardised, categories become
     one column each; see :func:`domainwise.tables.schema.make_preprocessor`.
     """
-    refuse_no_rows(X)
+    inputs.refuse_no_rows(X)
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
     if issparse(X):
@@ -337,22 +319,20 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | 
         X = X.astype(np.float64, copy=False)
         if np.isinf(X).any():
             raise ValueError("X contains infinity; use NaN for missing values")
-        refuse_too_large(X, "X")
+        inputs.refuse_too_large(X, "X")
         imputer = SimpleImputer(strategy="median", keep_empty_features=True)
         return X, make_pipeline(imputer, StandardScaler()).set_output(transform="default"), None
     X = import_pandas().DataFrame(X) if isinstance(X, np.ndarray) else X
     X = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
     names = list(X.columns)
-    double = sorted({name for name in names if names.count(name) > 1})
-    if double:
-        raise ValueError(f"X has more than one column named {', '.join(double)}")
+    refuse_double_names(names, "X")
     numbered = [name for name in names if holds_row_numbers(name)]
     if numbered:
         notes.append("the first column has no name; it is taken for row numbers and dropped")
     X = X.drop(columns=numbered).reset_index(drop=True)
     marks = decimal_marks(X, list(X.columns))
     try:
-        schema, frame = feature_schema(X, marks, dates=(), auto_drop=False, notes=notes)
+        schema, frame = tables.feature_schema(X, marks, dates=(), auto_drop=False, notes=notes)
     except ColumnError as error:
         raise TableError(
             *error.parts,
@@ -362,20 +342,20 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | 
     if not schema.features:
         raise ValueError(f"X has no column left to learn from: {'; '.join(notes)}")
     plain = len(schema.features) == len(names) and all(is_numeric(X[n]) for n in schema.numeric)
-    reader = None if plain else ReadColumns(schema.as_dict())
-    return schema.prepare(frame), make_preprocessor(schema), reader
+    reader = None if plain else tables.ReadColumns(schema.as_dict())
+    return schema.prepare(frame), tables.make_preprocessor(schema), reader
 
 
 def read_target(y: Any, task: str, notes: list[str]) -> Any:
     """Return quantities that are written as text as numbers, read as in a file; else y as it is."""
-    labels = plain_array(y, "y")
+    labels = inputs.plain_array(y, "y")
     text = labels.ndim == 1 and all(isinstance(label, str) for label in labels)
     if not text or find_spec("pandas") is None:
         return y
     column = import_pandas().Series(labels.tolist(), dtype=object, name="y")
-    column = target_column(column, decimal_marks({"y": column}, ["y"]).get("y"))
-    if task_of(column, task) == "regression":
+    column = tables.target_column(column, decimal_marks({"y": column}, ["y"]).get("y"))
+    if tables.task_of(column, task) == "regression":
         notes.append("the target is text and was read as numbers")
-        return target_values(column, "regression", notes)
-    refuse_quantities(column)
+        return tables.target_values(column, "regression", notes)
+    tables.refuse_quantities(column)
     return y

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -61,3 +62,10 @@ def describe_names(names: Iterable[Any], most: int = 8) -> str:
     shown = [repr(str(name)) for name in names]
     rest = len(shown) - most
     return ", ".join(shown[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def refuse_double_names(names: Iterable[str], where: str) -> None:
+    """Refuse a table in which several columns have the same name."""
+    if double := [name for name, count in Counter(names).items() if count > 1]:
+        text = f"{where} has more than one column named {describe_names(double)}"
+        raise TableError(f"{text}. Give each column its own name")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from domainwise.checks import warn_caller
 from domainwise.jobs.store import replacing
 from domainwise.tables.cells import decimal_marks, typed_numbers, with_points, without
 from domainwise.tables.csv_files import CsvFile, open_csv
-from domainwise.tables.errors import TableError, import_pandas
+from domainwise.tables.errors import TableError, import_pandas, refuse_double_names
 from domainwise.tables.excel import read_excel
 
 __all__ = ["CHUNK_ROWS", "FORMATS", "iter_table", "open_table", "read_table", "table_columns"]
@@ -85,12 +84,7 @@ def open_table(
             keys = folder_keys(first.as_posix(), path.as_posix())
             stored = _dataset(first, kind).schema.names
             names = [name for name in (*stored, *keys) if not _is_index(name)]
-    double = [name for name, count in Counter(names).items() if count > 1]
-    if double:
-        raise TableError(
-            f"{path} has more than one column named {', '.join(map(repr, double))}; "
-            "give each column its own name"
-        )
+    refuse_double_names(names, str(path))
     return OpenTable(path, kind, names, notes, source)
 
 

@@ -33,6 +33,7 @@ from domainwise.tables.errors import (
     TableError,
     describe_names,
     import_pandas,
+    refuse_double_names,
 )
 from domainwise.tables.files import open_table
 
@@ -298,14 +299,12 @@ def choose_features(
     >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
     ['age']
     """
-    double = {name for name in names if list(names).count(name) > 1}
-    if double:
-        raise TableError(f"{where} has more than one column named {describe_names(double)}")
+    refuse_double_names(names, where)
     mentioned = [*(features or ()), *(drop or ())]
     require_columns([target, domain, *mentioned], names, where)
     if target == domain:
         raise TableError(f"target and domain are the same column, {target!r}. Name two columns")
-    if clash := {target, domain}.intersection(mentioned):
+    if clash := sorted({target, domain}.intersection(mentioned)):
         raise TableError(
             f"{describe_names(clash)} is the target or the domain: it cannot be a feature, nor "
             "left out. Remove it from the features and the columns to drop"
