@@ -494,8 +494,8 @@ def test_a_plan_is_read_as_it_was_written_and_refused_if_changed(frames, tmp_pat
         for name in path[:-1]:
             place = place[name]
         place[path[-1]] = value
-        content = json.dumps(wrong, sort_keys=True).encode()
-        wrong["hash"] = hashlib.sha256(content).hexdigest()
+        encoded = json.dumps(wrong, sort_keys=True).encode()
+        wrong["hash"] = hashlib.sha256(encoded).hexdigest()
         (tmp_path / "bad.json").write_text(json.dumps(wrong))
         with pytest.raises(PlanError, match=r"bad\.json"):
             Plan.load(tmp_path / "bad.json")
