@@ -5,7 +5,6 @@ import sys
 import numpy as np
 import pytest
 
-import domainwise.gram.iterative as iterative
 import domainwise.gram.tiles as tiles
 import domainwise.kernels.functions as functions
 from domainwise import (
@@ -263,7 +262,7 @@ def test_rough_iterations_give_the_answer_of_accurate_ones(case, method, path, m
     model = method(tol=1e-9, max_iter=1000, **arguments)
     mixed = model.fit(X, y, sample_domain=domain)
     Z, values, info = mixed.transform(X), mixed.eigenvalues_, mixed.solver_info_
-    monkeypatch.setattr(iterative, "can_be_rough", lambda *_: False)
+    monkeypatch.setattr(tiles, "can_be_rough", lambda *_: False)
     for module in (tiles, functions):
         monkeypatch.setattr(module, "compiled_functions", lambda: None)
     plain = model.fit(X, y, sample_domain=domain)

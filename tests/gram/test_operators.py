@@ -247,7 +247,7 @@ def test_several_shifts_are_solved_side_by_side_with_the_products_of_one(monkeyp
         counted.append(V.shape[1])
         return symmetric_product(kernel, rows, V, **options)
 
-    monkeypatch.setattr(streamed_module, "symmetric_product", multiply)
+    monkeypatch.setattr(tiles_module, "symmetric_product", multiply)
     together = gram.solve_shifts(p.V, shifts)
     assert len(counted) <= alone.info["n_iterations"] + 3
     assert set(counted) == {len(shifts) * p.V.shape[1]}

@@ -15,16 +15,9 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import namespace
+from domainwise.gram import tiles
 from domainwise.gram.dense import DenseGram, available_memory, dense_fits, largest_residual
 from domainwise.gram.rows import RowsGram
-from domainwise.gram.tiles import (
-    can_be_rough,
-    kernel_matrix,
-    panels,
-    product_path,
-    symmetric_product,
-    worth_compiling,
-)
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
 from domainwise.methods.components import warn_stopped
@@ -148,7 +141,7 @@ class StoredPreconditioner(Preconditioner):
         second = np.asarray(features.T @ features, dtype=np.float64)
         self.values, root = inverse_root(second, float(np.finfo(features.dtype).eps))
         self.vectors = features[:, : root.shape[1]]
-        for rows in panels(len(features), 4096):
+        for rows in tiles.panels(len(features), 4096):
             self.vectors[rows] = features[rows] @ root.astype(features.dtype)
 
     def down(self, R: Array) -> Array:
@@ -244,21 +237,21 @@ class StreamedGram(IterativeGram):
         super().__init__(labels, X.dtype, **options)
         self.X, self.kernel = X, kernel
         self.prepared = kernel.prepare(X)
-        self.info = {"product": product_path(kernel, self.prepared)}
+        self.info = {"product": tiles.product_path(kernel, self.prepared)}
 
     def uncentred_product(self, V: Array) -> Array:
         """Return ``K V`` tile by tile."""
-        return symmetric_product(self.kernel, self.prepared, V)
+        return tiles.symmetric_product(self.kernel, self.prepared, V)
 
     def iteration_products(self) -> tuple[Product, Product | None]:
         """Iterate in float32, where that is quicker."""
-        rough = can_be_rough(self.kernel, self.prepared)
-        path = product_path(self.kernel, self.prepared, rough=rough)
+        rough = tiles.can_be_rough(self.kernel, self.prepared)
+        path = tiles.product_path(self.kernel, self.prepared, rough=rough)
         self.info = {**self.info, "iterations": path}
         if not rough:
             return self.product, None
         assert self.row_means is not None  # computed by an accurate product, before rough ones
-        multiply = partial(symmetric_product, self.kernel, self.prepared, rough=True)
+        multiply = partial(tiles.symmetric_product, self.kernel, self.prepared, rough=True)
         return lambda V: self.centred_product(V, multiply), self.product
 
     @cached_property
@@ -268,11 +261,11 @@ class StreamedGram(IterativeGram):
     def _stored(self) -> DenseGram | None:
         if not dense_fits(self.n_samples, available_memory()):
             return None
-        return DenseGram(kernel_matrix(self.kernel, self.X), self.labels, self.dtype)
+        return DenseGram(tiles.kernel_matrix(self.kernel, self.X), self.labels, self.dtype)
 
     def _landmark_features(self) -> Array:
         """Nystrom features of the rows, in float32, which is enough for a preconditioner."""
-        compiled = worth_compiling(self.n_samples**2)
+        compiled = tiles.worth_compiling(self.n_samples**2)
         most = COMPILED_RANK * self.n_samples**0.5 if compiled else float("inf")
         chosen = landmark_rows(self.n_samples, self.seed, most)
         left, right = self.prepared.left, self.prepared.right[chosen]
@@ -280,7 +273,7 @@ class StreamedGram(IterativeGram):
         W = self.kernel.block(left[chosen], right).astype(np.float64) + constant
         _, root = inverse_root((W + W.T) / 2, float(np.finfo(self.dtype).eps))
         features = np.empty((self.n_samples, root.shape[1]), dtype=np.float32)
-        for rows in panels(self.n_samples, 4096):
+        for rows in tiles.panels(self.n_samples, 4096):
             values = self.kernel.block(left[rows], right, compiled=compiled) + constant
             features[rows] = values @ root.astype(self.dtype)
         features -= features.mean(axis=0, dtype=np.float64).astype(np.float32)
