@@ -129,7 +129,8 @@ def test_info_tells_the_calibration(folder):
     assert check["calibration"]["promise"] == "approximate"
     assert len(check["calibration"]["thresholds"]) == 83  # 5 domains of 6
     assert check["calibration"]["coverage"] == 0.8
-    assert "classes at 80 %" in run("info", folder / "classes.skops").stdout
+    words = " ".join(run("info", folder / "classes.skops").stdout.split())
+    assert "classes at a coverage of 80 %" in words
 
 
 def test_an_evaluation_has_expected_scores_and_calibrations_and_fit_takes_them(folder, tmp_path):

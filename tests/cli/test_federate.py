@@ -76,7 +76,7 @@ def test_the_model_predicts_and_is_described_as_any_other(folder, tmp_path):
     words = done("info", folder / "model.skops")
     assert "squared error of class indicators" in words
     assert "3 in ward: east (500), north (500), south (500)" in words
-    assert "note: fitted from the moments of 3 sites, which keep their rows" in words
+    assert "note: fitted from the moments of 3 sites, which do not share their rows" in words
     info = json.loads(done("info", folder / "model.skops", "--json"))["info"]
     assert set(info["expected_score"]) == {"east", "north", "south"}
 

@@ -238,4 +238,4 @@ def sets_in_words(calibration: Mapping[str, Any]) -> str:
     if coverage is None or size is None:
         return words
     extent = f"width {size:.3g}" if calibration["of"] == "value" else f"{size:.2g} classes"
-    return f"{words}; {extent} at {100 * coverage:.0f} %"
+    return f"{words}; {extent} at a coverage of {100 * coverage:.0f} %"

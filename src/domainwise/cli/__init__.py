@@ -58,7 +58,7 @@ app = typer.Typer(
 _commands = (evaluate, compare, fit, predict, adapt, transform, info, export, reproduce, report)
 for command in (*_commands, datasets):
     app.command()(command)
-about = """Fit one model across sites that keep their rows.
+about = """Fit one model across sites that do not share their rows.
 
 The coordinator runs plan, every site statistics, the coordinator plan again with the files of the
 sites, every site moments, and the coordinator fit. Only the files that these commands write leave

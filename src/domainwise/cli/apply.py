@@ -90,7 +90,7 @@ def adapt(
     """Adapt a model to a new site with a few labelled rows.
 
     One label is enough, and more can be added later by adapting the result. The labelled rows
-    should be a random sample of the site. predict and info take the new file as any model.
+    should be a random sample of the site. predict and info accept the new file.
     """
     from domainwise.models.table_model import TableModel, labelled_rows
 

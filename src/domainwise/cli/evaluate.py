@@ -53,7 +53,7 @@ def evaluate(
     columns: options.ColumnOptions,
     reading: options.ReadingOptions,
     max_rows: Annotated[
-        int, "Learn from at most this many rows, evenly over domains; 0 is all."
+        int, "Train on at most this many rows, drawn evenly from the domains; 0: all."
     ] = 2000,
     seed: options.Seed = 0,
     jobs: options.Jobs = None,
@@ -62,7 +62,7 @@ def evaluate(
         Path | None, "Results folder. Default: domainwise-evaluation/NAME.", "FOLDER", "-o"
     ] = None,
     report: Annotated[bool, "Write the HTML report."] = True,
-    quick: Annotated[bool, "A first answer in half a minute."] = False,
+    quick: Annotated[bool, "Give a first result in about half a minute."] = False,
     force: Annotated[bool, "Replace other results in the folder."] = False,
 ) -> None:
     """Compare methods on held-out domains.
@@ -77,7 +77,7 @@ def evaluate(
     (+context).
 
     Finished jobs are saved at once. After Ctrl-C the report shows what is finished, and the same
-    command continues, with the same numbers. With another --metric it computes that from the saved
+    command continues, with the same numbers. Another --metric is computed from the saved
     predictions.
     """
     from domainwise.distributed.fit import folds_on
@@ -132,7 +132,7 @@ def evaluate(
     # The evaluation has a note of its own about domains with one class.
     notes = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS not in note)
     result.notes = [*notes, *result.notes]
-    title = f"{target} on an unseen {domain}: {data.name}"
+    title = f"Predicting {target} at a new {domain}: {data.name}"
     stored = write_evaluation(
         folder,
         result,

@@ -1,4 +1,4 @@
-"""The commands federate plan, statistics, moments and fit: sites that keep their rows."""
+"""The commands federate plan, statistics, moments and fit, for sites that do not share rows."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def check_in_words(check: dict[str, Any]) -> str:
     >>> check_in_words(
     ...     dict(metric="balanced_accuracy", model=0.81, constant=0.5, worst=0.7, worst_domain="B")
     ... )
-    'balanced accuracy 0.810, worst 0.700 (B); constant 0.500'
+    'balanced accuracy 0.810, worst domain 0.700 (B); constant prediction 0.500'
 
     Where the range of one new domain is known it is ``0.810 on average, 0.61 to 0.95 at one new
     domain (90 %)``.
@@ -179,7 +179,8 @@ def check_in_words(check: dict[str, Any]) -> str:
         ends = sorted(-end if is_error else end for end in check["range"])
         model += f" on average, {ends[0]:.3g} to {ends[1]:.3g} at one new domain (90 %)"
     name = "RMSE" if name == "root mean squared error" else name
-    return f"{name} {model}, worst {worst} ({check['worst_domain']}); constant {constant}"
+    worst = f"worst domain {worst} ({check['worst_domain']})"
+    return f"{name} {model}, {worst}; constant prediction {constant}"
 
 
 def _names(names: Sequence[Any]) -> str:

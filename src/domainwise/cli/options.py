@@ -26,7 +26,7 @@ Names = list[str] | None
 Model = Annotated[Path, "Model file that fit has written."]
 Data = Annotated[
     Path,
-    "A table: CSV (also .gz), Parquet, Feather or Excel, by its file ending; or a folder of "
+    "A table: CSV (also .gz), Parquet, Feather or Excel, by its file extension; or a folder of "
     "Parquet files.",
 ]
 Target = Annotated[str | None, "Column to predict.", "COLUMN"]

@@ -43,7 +43,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     context : "auto" or bool, default="auto"
         Whether to fit members for rows with their domain as well. "auto" does so with two source
         domains or more, at least half of which hold two classes with five rows each: where classes
-        sit in domains of their own, what a domain is like gives the class away.
+        occur in one domain only, the properties of a domain reveal the class.
     class_weight : dict or "balanced", default=None
         What errors in each class cost. None lets every row count the same, and a domain with other
         class shares than the sources is then predicted badly: ``fit`` warns where these differ

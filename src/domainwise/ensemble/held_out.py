@@ -224,8 +224,8 @@ def softened(scores: Array, prior: Sequence[float] | None = None) -> Array:
 def mixed_domains(codes: Array, domains: Array, n_domains: int) -> Array:
     """Domains that hold two classes, or more, with enough rows each.
 
-    Where classes sit in domains of their own, a domain's mean is the class: members that see it
-    shine on held-out domains of the same make, and fail on one that is mixed.
+    Where classes occur in one domain only, a domain's mean reveals the class: members that see it
+    score well on held-out domains of the same kind, and fail on a domain with several classes.
     """
     table = _counts(domains, n_domains, codes, int(codes.max()) + 1)
     return np.flatnonzero((table >= LEAST_ROWS).sum(axis=1) >= 2)

@@ -132,7 +132,7 @@ def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
     late, absent = (", ".join(sorted(sites)) for sites in (names - before, before - names))
     left_out = sum(file.content["left_out"] for file in sites)
     accepted = ", ".join(file.site for file in sites if file.content["accepted"])
-    notes = [f"fitted from the moments of {len(sites)} sites, which keep their rows"]
+    notes = [f"fitted from the moments of {len(sites)} sites, which do not share their rows"]
     if late:
         notes.append(f"preprocessing and widths do not include sites that came later: {late}")
     if absent:

@@ -78,7 +78,7 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Plan:
-    """What sites that keep their rows have to agree on.
+    """What sites that do not share their rows have to agree on.
 
     :meth:`of_table` makes a plan from the columns of a table. From its rows it takes only the names
     of classes and, for dates, the latest day. :func:`~domainwise.federated.merge` adds what follows
