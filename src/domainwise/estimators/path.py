@@ -147,7 +147,9 @@ class ExactFold(RowFold):
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
-        data, template = self.data, self.template.set_params(conditional=conditional)
+        data, template = self.data, self.template
+        if conditional != template.conditional:  # not an argument of every projection
+            template.set_params(conditional=conditional)
         domain = data.domain if template._uses_domain else None
         gram = copy(self._operator)
         gram.labels = template._label_rows(backend_of(data.X), data.X, data.target, domain)
