@@ -118,7 +118,7 @@ def run(stage: str, out: Path, jobs: int, methods: list[Method]) -> None:
         done = {(row["method"], row["split"]) for row in read(store) if "scores" in row}
         problem, splits = pose(load)
         todo = [
-            MethodJob(problem, method, split, number, inside=False)
+            MethodJob(problem, method, split, number)
             for method in methods
             for number, split in enumerate(splits)
             if (method.key, number) not in done
