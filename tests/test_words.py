@@ -165,6 +165,24 @@ PHRASES = {
     r"those it has seen": ("those it has seen", "the source domains"),
     r"who(ever)? leads": ("the plan of whoever leads", "the coordinator's plan"),
     r"with words about why": ("an error with words about why", "the message says why"),
+    r"goe?s? on where (it|they|a run|the run) (was |were )?stopped": (
+        "a run that is started again goes on where it stopped",
+        "continues where it stopped",
+    ),
+    r"in a small size": ("the paper's first table in a small size", "a small version of"),
+    r"in domains of their own": ("classes in domains of their own", "occurs in only one domain"),
+    r"sites?,? (that|which) keep their rows": (
+        "a model of sites that keep their rows",
+        "sites that do not share their rows",
+    ),
+    r"page of ``?evaluate|page of evaluate": ("the page of evaluate", "the page that it writes"),
+    r"say(s)? little about the next": ("four say little about the next one", "are not enough to"),
+    r"dealt into": ("domains are dealt into folds", "are assigned to folds"),
+    r"with the domain's rows|the domain's rows at hand": (
+        "the ensemble with the domain's rows",
+        "with context",
+    ),
+    r"\bin a process of its own": ("ran in a process of its own", "in a separate process"),
     r"what (each|it|they|\w+s) (is|are) worth on": ("what each is worth on", "importance on"),
 }
 

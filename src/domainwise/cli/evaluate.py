@@ -132,7 +132,7 @@ def evaluate(
     # The evaluation has a note of its own about domains with one class.
     notes = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS not in note)
     result.notes = [*notes, *result.notes]
-    title = f"Predicting {target} at a new {domain}: {data.name}"
+    title = f"Predicting {target} for a new {domain}: {data.name}"
     stored = write_evaluation(
         folder,
         result,
