@@ -186,7 +186,7 @@ def test_a_plan_is_not_overwritten_by_what_it_is_merged_into(folder, tmp_path):
     plan.write_bytes((folder[0] / "plan.json").read_bytes())
     result = run("federate", "plan", plan, *folder[0].glob("*.1.npz"), "-o", plan, "--force")
     assert result.exit_code == 2
-    assert "is the input; name another output" in " ".join(result.output.split())
+    assert "is the input; choose another output" in " ".join(result.output.split())
     assert plan.read_bytes() == (folder[0] / "plan.json").read_bytes()
 
 

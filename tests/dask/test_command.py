@@ -195,7 +195,7 @@ def test_a_damaged_file_is_named_and_nothing_is_left(folder, tmp_path, address):
 def test_a_folder_is_replaced_with_force_and_only_if_it_holds_parts(folder, tmp_path, address):
     out = tmp_path / "out"
     given = ["transform", folder / "m.skops", folder / "new.csv", "-o", out]
-    refused("name an output that ends in", *given)
+    refused("choose an output that ends in", *given)
     out.mkdir()
     (out / "part-000009.parquet").write_text("old")
     refused("use --force", *given, "--dask", address)

@@ -263,7 +263,7 @@ def test_wrong_column_names_and_roles_are_refused(frame, options, message):
         ("nest", [[1, 2]] * 60, "holds list values"),
         ("inf", [np.inf, *range(59)], "'inf' is infinite in row 1"),
         ("ill", ["yes"] * 60, "one class only, yes"),
-        ("ill", [2.5] * 60, "one value only"),
+        ("ill", [2.5] * 60, "only one value"),
         ("ill", [None] * 60, "the target column 'ill' has no values"),
         ("site", ["A"] * 60, "one domain only, A"),
         ("site", ["A", "B"] * 30, "every domain of column 'site' has one class only"),

@@ -163,23 +163,23 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
     Such a folder may contain the parts of an earlier run and nothing else.
     """
     if endings and not out.name.lower().endswith(endings):
-        raise ValueError(f"{out}: name an output that ends in {' or '.join(endings)}")
+        raise ValueError(f"{out}: choose an output that ends in {' or '.join(endings)}")
     if not out.parent.is_dir():
         raise ValueError(
-            f"the folder {out.parent} does not exist: create it first, or name another output"
+            f"the folder {out.parent} does not exist: create it first, or choose another output"
         )
     if not out.exists():
         return
     if endings and not out.is_file():
         kind = "a folder" if out.is_dir() else "not a regular file"
-        raise ValueError(f"{out} is {kind}; name a file")
+        raise ValueError(f"{out} is {kind}; choose a file")
     if not endings and not out.is_dir():
-        raise ValueError(f"{out} is a file; name another output")
+        raise ValueError(f"{out} is a file; choose another output")
     others = [] if endings else [p.name for p in out.iterdir() if not p.match("part-*.parquet")]
     if others:
-        raise ValueError(f"{out} also contains {min(others)}; name an empty or a new folder")
+        raise ValueError(f"{out} also contains {min(others)}; choose an empty or a new folder")
     if not force:
-        raise ValueError(f"{out} exists; use --force to overwrite it, or name another output")
+        raise ValueError(f"{out} exists; use --force to overwrite it, or choose another output")
 
 
 def check_apart(new: Path, out: Path) -> None:
@@ -191,4 +191,4 @@ def check_apart(new: Path, out: Path) -> None:
         ("is inside the input", source in target.parents),
     ):
         if present:
-            raise ValueError(f"{out} {problem}; name another output")
+            raise ValueError(f"{out} {problem}; choose another output")

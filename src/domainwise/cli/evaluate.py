@@ -98,7 +98,7 @@ def evaluate(
     folder = out or Path("domainwise-evaluation") / stem
     files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; name a folder with --out")
+        raise ValueError(f"{folder} is a file; choose a folder with --out")
     for path in files:
         if path.is_dir():
             raise ValueError(f"{path} is a folder, but a file is to be written; change --out")
@@ -106,8 +106,8 @@ def evaluate(
     existing = [str(path) for path in files if path.exists()]
     if existing and not force and not (folder / JOBS).is_dir():
         raise ValueError(
-            f"{' and '.join(existing)} would be overwritten; use --force to do so, or name another "
-            "folder with --out"
+            f"{' and '.join(existing)} would be overwritten; use --force to do so, or choose "
+            "another folder with --out"
         )
     table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
     table_options |= {**vars(columns), **reading.arguments()}

@@ -87,7 +87,7 @@ def fit(
         if data is None or target is None or domain is None:
             raise ValueError("pass a table, --target and --domain, or an evaluation with --from")
         if estimator:
-            raise ValueError("--estimator needs an evaluation; name its folder with --from")
+            raise ValueError("--estimator needs an evaluation; pass its folder with --from")
         find_method(method, 0)
         table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
         table_options |= {**vars(columns), **reading.arguments()}
@@ -169,7 +169,7 @@ class Recipe:
         """The table that was evaluated; another is refused unless forced."""
         path = path or Path(self.stored["table"]["path"])
         if not path.is_file() and not path.is_dir():
-            raise ValueError(f"{path} does not exist; name the table that was evaluated")
+            raise ValueError(f"{path} does not exist; pass the table that was evaluated")
         if not force and digest(path) != self.stored["table"]["sha256"]:
             raise ValueError(
                 f"{path} is not the table that {self.path} is about; evaluate it first, or use "

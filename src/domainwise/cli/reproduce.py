@@ -88,7 +88,9 @@ def report(folder: Annotated[Path, "A results folder of evaluate or reproduce."]
     """Write the tables and the HTML report of a results folder again."""
     common.require("report")
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder; name one that evaluate or reproduce has made")
+        raise ValueError(
+            f"{folder} is not a folder; pass one that evaluate or reproduce has written"
+        )
     from domainwise.evaluation.folder import RESULT_NAME, read_evaluation
 
     if not (folder / RESULT_NAME).exists():

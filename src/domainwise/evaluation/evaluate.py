@@ -212,7 +212,7 @@ def _evaluated(
     if out is not None and not os.fspath(out):
         raise ValueError("out is an empty path. Pass a folder, or None")
     if isinstance(scoring, (list, tuple)) and not scoring:
-        raise ValueError("scoring is an empty list. Name a scorer, or pass None to choose one")
+        raise ValueError("scoring is an empty list. Pass a scorer, or None to choose one")
     scoring, *more = scoring if isinstance(scoring, (list, tuple)) else [scoring]
     source = make(
         scoring=scoring,

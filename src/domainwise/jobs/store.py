@@ -257,7 +257,7 @@ class ResultStore:
 def prepare_folder(folder: Path) -> None:
     """Create the folder, or check that it is empty or ours and can be written to."""
     if folder.exists() and not folder.is_dir():
-        raise ResultsError(f"{folder} is a file, not a folder; name a folder")
+        raise ResultsError(f"{folder} is a file, not a folder; choose a folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         foreign = any(folder.iterdir()) and not (folder / FILE_NAME).exists()
@@ -306,7 +306,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent} does not exist: create it to write {path.name}")
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; name a file")
+        raise IsADirectoryError(f"{path} is a folder; choose a file")
     temporary, before = _beside(path), _state(path)
     try:
         yield temporary

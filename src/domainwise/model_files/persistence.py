@@ -42,7 +42,7 @@ HEADER, SCHEMA = "domainwise.json", "schema.json"
 METHODS = ("predict", "predict_proba", "decision_function", "transform")
 #: Columns beyond which they are not called.
 MOST_COLUMNS = 100_000
-NAME_ANOTHER = "Name a file that domainwise fit or domainwise.save has written"
+NAME_ANOTHER = "Pass a file that domainwise fit or domainwise.save has written"
 
 
 class ModelFileError(ValueError):

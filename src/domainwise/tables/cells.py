@@ -352,7 +352,7 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
             cell = str(column.iloc[row])
             raise TableError(
                 f"column {name!r} must hold numbers, but row {first_row + row + 1} has {cell!r}. "
-                "Correct it, leave the cell empty, or name a decimal mark or a missing value with ",
+                "Correct it, leave the cell empty, or set a decimal mark or a missing value with ",
                 *(Argument("decimal", ","), " or ", Argument("na", [cell])),
             )
         column = numbers

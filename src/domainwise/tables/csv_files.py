@@ -85,7 +85,7 @@ class CsvFile:
                         last = batch.column(self.names[-1])[-1].as_py()
                     yield batch.select(columns)
         except UnicodeDecodeError as error:
-            text = f"{self.path} is not {self.encoding}: {error}. Name its encoding with "
+            text = f"{self.path} is not {self.encoding}: {error}. Set its encoding with "
             raise TableError(text, Argument("encoding", "cp1252")) from None
         except (OSError, EOFError) as error:
             raise TableError(f"{self.path} is damaged: {error}. Export or copy it again") from None
@@ -130,7 +130,7 @@ def open_csv(
             names, separator, n_lines = _header(text, path)
             text.detach()
     except UnicodeDecodeError as error:
-        reason = f"{path} is not {error.encoding}: {error}. Name its encoding with "
+        reason = f"{path} is not {error.encoding}: {error}. Set its encoding with "
         raise TableError(reason, Argument("encoding", "cp1252")) from None
     except (OSError, EOFError) as error:
         raise TableError(f"{path} cannot be read: {error}") from None
@@ -212,7 +212,7 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
         if len(lines) == HEADER_LINES:
             break
     if not lines:
-        raise TableError(f"{path} is empty. Name a file with column names and rows")
+        raise TableError(f"{path} is empty. Pass a file with column names and rows")
     limit = csv.field_size_limit(max(map(len, lines)) + 1)  # the wrong mark makes a line one field
     try:
         rows = {mark: list(csv.reader(lines, delimiter=mark)) for mark in SEPARATORS}

@@ -50,7 +50,7 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     except (*DAMAGED, CalamineError, ElementTree.ParseError) as error:
         raise TableError(f"{path} is damaged or not an Excel file: {error}") from None
     if not full:
-        raise TableError(f"{path} is empty. Name a workbook with column names and rows")
+        raise TableError(f"{path} is empty. Pass a workbook with column names and rows")
     sheet, (top, left) = full[0].name, full[0].start or (0, 0)
     for (row, column), value in errors[sheet].items():
         rows[row - top][column - left] = value

@@ -55,7 +55,7 @@ class OpenTable:
             empty = False
             yield frame
         if empty:
-            raise TableError(f"{self.path} has column names but no rows. Name a table with rows")
+            raise TableError(f"{self.path} has column names but no rows. Pass a table with rows")
 
 
 def open_table(
@@ -67,9 +67,9 @@ def open_table(
     if not path.exists():
         raise TableError(f"{path}: no such file or folder. Check the path")
     if path.is_dir() and not parquet_files(path):
-        raise TableError(f"{path} is a folder without Parquet files. Name a file")
+        raise TableError(f"{path} is a folder without Parquet files. Pass a file")
     if path.is_file() and path.stat().st_size == 0:
-        raise TableError(f"{path} is empty. Name a file with column names and rows")
+        raise TableError(f"{path} is empty. Pass a file with column names and rows")
     kind, source = existing_format(path), None
     notes: tuple[str, ...] = ()
     with arrow_errors(path, kind):

@@ -249,7 +249,7 @@ def check_table(
     for name, role in ((target, "target"), (domain, "domain")):
         missing = int(frame[name].isna().sum())
         if missing == len(frame):
-            raise TableError(f"the {role} column {name!r} has no values. Name another column")
+            raise TableError(f"the {role} column {name!r} has no values. Choose another column")
         if missing:
             notes.append(f"{missing} of {len(frame)} rows have no {role} and are left out")
             frame = frame[frame[name].notna()]
@@ -258,7 +258,7 @@ def check_table(
         keep = _domains_to_keep(domains, drop_domains, where)
         frame, domains = frame[keep], domains[keep]
     if not len(frame):
-        raise TableError(f"{where}: no row has both a target and a domain. Name other columns")
+        raise TableError(f"{where}: no row has both a target and a domain. Choose other columns")
     task = task_of(frame[target], task)
     y = target_values(frame[target], task, notes)
     if several:
@@ -303,7 +303,7 @@ def choose_features(
     mentioned = [*(features or ()), *(drop or ())]
     require_columns([target, domain, *mentioned], names, where)
     if target == domain:
-        raise TableError(f"target and domain are the same column, {target!r}. Name two columns")
+        raise TableError(f"target and domain are the same column, {target!r}. Choose two columns")
     if clash := sorted({target, domain}.intersection(mentioned)):
         raise TableError(
             f"{describe_names(clash)} is the target or the domain: it cannot be a feature, nor "
@@ -454,7 +454,7 @@ def target_values(target: Any, task: str, notes: list[str]) -> Array:
             raise TableError(f"{name} holds text: use ", remedy, ", or a numeric column")
         y = cells.as_numbers(target, str(target.name))
         if np.all(y == y[0]):
-            raise TableError(f"{name} has one value only, {y[0]:g}. Name another column")
+            raise TableError(f"{name} has only one value, {y[0]:g}. Choose another column")
         return y
     refuse_quantities(target)
     if cells.is_numeric(target):
@@ -483,7 +483,7 @@ def refuse_quantities(target: Any) -> None:
     if form in ("date", "time", "percent", "nested") or (form == "number" and odd):
         problem = None if form == "date" else cells.problem_of(target, form, odd)
         words = problem or (f"holds {cells.FORMS[form]}",)
-        raise TableError(f"the target {str(target.name)!r} ", *words, "; or name another target")
+        raise TableError(f"the target {str(target.name)!r} ", *words, "; or choose another target")
 
 
 def _domains_to_keep(domains: Array, dropped: Sequence[str], where: str) -> Array:
@@ -503,11 +503,11 @@ def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[s
     if len(labels) < 2:
         raise TableError(
             f"the domain column {name!r} names one domain only, {labels[0]!s}, and two are needed. "
-            "Name another column, or add rows of other domains"
+            "Choose another column, or add rows of other domains"
         )
     if len(labels) > 2 and counts.max() == 1:
         raise TableError(
-            f"the domain column {name!r} is different in every row: name a column that groups "
+            f"the domain column {name!r} is different in every row: choose a column that groups "
             "rows, such as the site or the patient"
         )
     notes += _similar(labels, f"domains of column {name!r}")
@@ -516,7 +516,7 @@ def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[s
         if len(single) == len(labels):
             raise TableError(
                 f"every domain of column {name!r} has one class only, so classes cannot be "
-                "separated from domains. Name another domain column"
+                "separated from domains. Choose another domain column"
             )
         if single:
             notes.append(f"{ONE_CLASS}, and are not scored: {describe_names(single)}")
