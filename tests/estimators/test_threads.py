@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import accuracy_score
 from sklearn.metrics.pairwise import rbf_kernel
 
-from domainwise import DCM, KPCA, InvariantKernel, InvariantRidgeClassifierCV, InvariantSVC
+from domainwise import DCM, KPCA, InvariantKernel, InvariantSVC
 from domainwise.estimators import projection
 from domainwise.gram.tiles import blas_limit, n_threads
 from domainwise.selection import InvariantSearchCV
@@ -34,7 +34,6 @@ ESTIMATORS = {
     "InvariantSearchCV": lambda seen: InvariantSearchCV(
         InvariantSVC(), {"C": [1.0, 10.0]}, scoring=scored(seen)
     ),
-    "InvariantRidgeClassifierCV": lambda seen: InvariantRidgeClassifierCV(scoring=scored(seen)),
 }
 
 

@@ -52,6 +52,8 @@ from domainwise.splits.folds import (
     split_rows,
 )
 
+#: Rows up to which splits are checked row by row.
+FEW_ROWS = 1500
 ADVICE = (
     "choose fewer n_landmarks, kernels or gammas, or a cv that holds out domains in fewer groups"
 )
@@ -158,7 +160,9 @@ class RowSearch(RidgeSearch):
         self.rows, self.predicted = rows, predicted
         self.descriptors = descriptors_of(estimator, rows.domain, penalties)
         n_domains, domains = rows.domain.n_categories, rows.codes()[1]
-        if leaves_domains_out(self.cv) and n_domains > 1:
+        # Of few rows, splits that cannot be scored are removed; sums by domain keep all of them.
+        few = len(rows.X) <= FEW_ROWS
+        if leaves_domains_out(self.cv) and n_domains > 1 and not few:
             parts, splits = split_domains(self.cv, n_domains)
             passes: list[Any] = [(placed(parts, domains)[domains], splits)]
         else:
