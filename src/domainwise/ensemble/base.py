@@ -557,9 +557,6 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         check_is_fitted(self)
         best = {n: m.estimators[0] for n, m in self.members_.items() if not m.in_context}
         chosen = [(n, m.settled() if hasattr(m, "settled") else clone(m)) for n, m in best.items()]
-        for name, model in chosen:
-            if name == "invariant_ridge":  # its landmarks may be more than the rows
-                model.set_params(n_landmarks="auto")
         return clone(self).set_params(members=chosen, context=False, cv=2)
 
     def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:

@@ -456,10 +456,14 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         return nystrom, self._weighted(kinds, alphas, rows.target.names)
 
     def settled(self) -> Self:
-        """Return the best single kernel without a search, not fitted; it needs no domains."""
+        """Return the best single kernel without a search, not fitted; it needs no domains.
+
+        It may be fitted to fewer rows than there are landmarks.
+        """
         best = self.finalize().best_params_
         chosen = {f"{name}s": [best[name]] for name in ("kernel", "gamma", "alpha")}
-        return clone(self).set_params(**chosen, domain_weights=[0.0], n_average=1, cv=2)
+        fixed = {"domain_weights": [0.0], "n_average": 1, "n_landmarks": "auto", "cv": 2}
+        return clone(self).set_params(**chosen, **fixed)
 
     # The search over sums, whose rows are gone.
 
