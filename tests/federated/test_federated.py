@@ -388,6 +388,15 @@ def test_a_site_without_a_column_of_domains_is_one_domain_of_its_name(frames):
     assert statistics_of(one, plan).site == "7"
 
 
+@pytest.mark.parametrize("domain", ["self", "site"])
+def test_the_table_of_a_plan_needs_no_column_of_domains(frames, domain):
+    bare = frames["s0"].drop(columns="ward")
+    columns = list(bare.columns)
+    plan = Plan.of_table(bare, target="sick", domain=domain)
+    assert plan.schema.domain == domain
+    assert list(bare.columns) == columns
+
+
 def test_rows_without_a_target_are_left_out_and_counted(frames):
     plan = make_plan(frames["s0"], "ill")
     gaps = frames["s1"].copy()

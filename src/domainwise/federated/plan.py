@@ -194,7 +194,8 @@ class Plan:
         plan : Plan
         """
         table: Any = named_frame(frame)
-        table = table if domain in table.columns else table.assign(**{domain: "all"})
+        if domain not in table.columns:
+            table[domain] = "all"
         reading = {name: options.pop(name) for name in READING if name in options}
         table = check_table(table, target=target, domain=domain, several=False, **reading)
         if options.get("centres") is not None:

@@ -39,6 +39,8 @@ class ResultsError(ValueError):
 
 
 DAMAGED = "The file is damaged, or was not written by this version of domainwise"
+#: Numbers in files have smaller absolute values than these.
+LIMITS = {int: 2**63, float: 1e200}
 Form = Any  #: of a value in JSON, as :func:`check_form` takes it
 
 
@@ -52,10 +54,10 @@ class Maybe:
 def check_form(value: Any, form: Form, where: str) -> None:
     """Raise ResultsError if a value does not have a form.
 
-    A form is a type or a tuple of types (True is not a number), a set of allowed strings, a pattern
-    of strings, ``[form]`` for a list, ``[form, form]`` for a list of two, ``{str: form}`` for a
-    mapping with any names, or a mapping from names to forms; a name that ends in ``?`` may be
-    missing, and further names are allowed.
+    A form is a type or a tuple of types (True is not a number, and ``LIMITS`` bounds numbers), a
+    set of allowed strings, a pattern of strings, ``[form]`` for a list, ``[form, form]`` for a list
+    of two, ``{str: form}`` for a mapping with any names, or a mapping from names to forms; a name
+    that ends in ``?`` may be missing, and further names are allowed.
 
     >>> check_form({"rows": 3, "names": ["a", None]}, {"rows": int, "names": [Maybe(str)]}, "x")
     >>> check_form({"rows": "3"}, {"rows": int}, "x")
@@ -63,7 +65,7 @@ def check_form(value: Any, form: Form, where: str) -> None:
     ...
     domainwise.jobs.store.ResultsError: x, rows: int expected, got str. The file is damaged, ...
     """
-    fits, expected = True, ""
+    fits, expected, got = True, "", type(value).__name__
     if isinstance(form, Maybe):
         return None if value is None else check_form(value, form.form, where)
     if isinstance(form, dict):
@@ -89,11 +91,12 @@ def check_form(value: Any, form: Form, where: str) -> None:
         expected = f"a string of the form {form.pattern}"
     else:
         kinds = form if isinstance(form, tuple) else (form,)
-        limit = {int: 2.0**63, float: 1e200}.get(type(value))
-        fits = type(value) in kinds and (limit is None or value != value or abs(value) < limit)
+        fits, limit = type(value) in kinds, LIMITS.get(type(value))
+        if fits and limit is not None and abs(value) >= limit:
+            fits, got = False, f"{got} with an absolute value of at least {limit}"
         expected = " or ".join(kind.__name__ for kind in kinds)
     if not fits:
-        raise ResultsError(f"{where}: {expected} expected, got {type(value).__name__}. {DAMAGED}")
+        raise ResultsError(f"{where}: {expected} expected, got {got}. {DAMAGED}")
     return None
 
 

@@ -223,7 +223,9 @@ class Learnt:
     def preprocessor(self, schema: Schema) -> Any:
         """The transformer of a table's features, equal to one fitted to all rows."""
         pandas = import_pandas()
-        # One row for each category makes the encoder; statistics of numbers are then replaced.
+        # scikit-learn has no public way to make a fitted transformer of known statistics, and
+        # transform needs private attributes that only fit sets. So one row for each category makes
+        # the encoder, and the public attributes of imputers and scaler are set afterwards.
         n = max([1, *map(len, self.categories)])
         columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(n)))
         for name, names in zip(schema.categorical, self.categories, strict=True):
