@@ -14,15 +14,7 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.adaptation.adapter import Adaptable
-from domainwise.arrays import (
-    Array,
-    ArrayLike,
-    CrossValidator,
-    Estimator,
-    MaybeArray,
-    Scoring,
-    Seed,
-)
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring, Seed
 from domainwise.backends import refuse_elsewhere
 from domainwise.calibration.conformal import PROMISES, calibration_split
 from domainwise.calibration.curves import equal_weights

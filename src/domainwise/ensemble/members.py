@@ -29,10 +29,7 @@ from domainwise.arrays import Array
 from domainwise.calibration.curves import Curve, class_columns
 from domainwise.ensemble.forests import packed, round_leaves, unpacked
 from domainwise.ensemble.held_out import HeldOutScore
-from domainwise.ensemble.symmetric import (
-    SymmetricBoostingClassifier,
-    SymmetricBoostingRegressor,
-)
+from domainwise.ensemble.symmetric import SymmetricBoostingClassifier, SymmetricBoostingRegressor
 from domainwise.gram.tiles import one_thread
 from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.invariant.search import KernelPath

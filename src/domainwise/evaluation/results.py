@@ -10,12 +10,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import ndtri
 
-from domainwise.adaptation.corrections import (
-    LABEL_COUNTS,
-    SourceOutputs,
-    domain_scores,
-    label_gain,
-)
+from domainwise.adaptation.corrections import LABEL_COUNTS, SourceOutputs, domain_scores, label_gain
 from domainwise.arrays import Array, CrossValidator, Label
 from domainwise.evaluation.problem import Problem
 from domainwise.models.registry import METHODS, TRIVIAL, Method

@@ -38,10 +38,7 @@ from domainwise.arrays.namespace import to_host
 from domainwise.calibration.conformal import DomainConformal
 from domainwise.calibration.curves import Curve
 from domainwise.ensemble.members import Member
-from domainwise.ensemble.symmetric import (
-    SymmetricBoostingClassifier,
-    SymmetricBoostingRegressor,
-)
+from domainwise.ensemble.symmetric import SymmetricBoostingClassifier, SymmetricBoostingRegressor
 from domainwise.estimators import exact, fast
 from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
 from domainwise.estimators.projection import Expansion

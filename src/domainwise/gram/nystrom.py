@@ -21,12 +21,7 @@ from domainwise.arrays import Array
 from domainwise.gram.tiles import cross_product
 from domainwise.kernels.fourier import Basis, FourierMap
 from domainwise.kernels.functions import Kernel, check_finite
-from domainwise.labels.factors import (
-    LabelSpace,
-    kernel_columns,
-    label_kernel,
-    pivoted_cholesky,
-)
+from domainwise.labels.factors import LabelSpace, kernel_columns, label_kernel, pivoted_cholesky
 from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, Solution, pairs_within
 
 #: Panels into which a product with a triangular matrix is cut: skips most of the zeros.

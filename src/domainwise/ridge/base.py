@@ -38,11 +38,7 @@ from domainwise.checks.inputs import (
     warn_about_shares,
 )
 from domainwise.checks.signatures import arguments, batch_record, check_batch, check_same_arguments
-from domainwise.estimators.fast_base import (
-    OnePass,
-    chosen_landmarks,
-    fourier_map,
-)
+from domainwise.estimators.fast_base import OnePass, chosen_landmarks, fourier_map
 from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import CellSums
@@ -61,14 +57,7 @@ from domainwise.ridge.search import (
     problem_of,
 )
 from domainwise.scoring.predictions import HeldOut
-from domainwise.search.driver import (
-    Candidate,
-    Data,
-    Searched,
-    batches_by,
-    best_of_paths,
-    search,
-)
+from domainwise.search.driver import Candidate, Data, Searched, batches_by, best_of_paths, search
 from domainwise.search.grids import RIDGE_ALPHAS, RIDGE_GAMMAS, RIDGE_WEIGHTS
 from domainwise.search.scores import Scorer
 from domainwise.splits.folds import Split, draw_rows, leaves_domains_out
