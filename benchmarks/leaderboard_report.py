@@ -254,6 +254,8 @@ def write_report(path: Path, rows: list[dict[str, Any]]) -> None:
         "uses symmetric trees (`ENSEMBLE_DESIGN.md`), searches are faster, and context accepts "
         "batches of any size. The other methods were then run again on the same machine, except "
         "CatBoost, which was run on another one.",
+        "CPU seconds of the ensemble were measured on an AMD EPYC with other work, those of the "
+        "other methods on an Intel Xeon.",
         "LightGBM 4.7 and CatBoost 1.2.10 choose a depth of 2 or 6 on held-out domains, with "
         "balanced class weights.",
         "AutoGluon 1.6.3, in tables that include it, was run with 40 seconds and one core per "
