@@ -226,7 +226,7 @@ def hsic(
     tile_a, n_a = tiles.kernel_tile(A, "A", kernel_a, gamma_a)
     tile_b, n_b = tiles.kernel_tile(B, "B", kernel_b, gamma_b)
     if n_a != n_b:
-        raise ValueError(f"B has {n_b} rows but A has {n_a} rows. Pass the same rows of both")
+        raise ValueError(f"B has {n_b} rows but A has {n_a} rows. Pass the same rows in both")
     inner = tiles.centred_inner_products([tile_a, tile_b], n_a, block_size)
     value = tiles.alignment(inner, 0, 1) if normalize else max(inner[0, 1], 0.0) / n_a**2
     return float(value)

@@ -63,9 +63,9 @@ def test_a_page_says_a_thing_once_and_shows_the_command_to_type(table, tmp_path)
     frame.to_csv(table, index=False)
     assert run(table, "--out", tmp_path / "out", methods="linear").exit_code == 0
     stored = json.loads((tmp_path / "out" / "evaluation.json").read_text("utf-8"))
-    single = [note for note in stored["notes"] if "one class only" in note.lower()]
+    single = [note for note in stored["notes"] if "only one class" in note.lower()]
     assert single == [
-        "One class only in cork, cork 2: these rows are used for training, and are not scored."
+        "Only one class in cork, cork 2: these rows are used for training, and are not scored."
     ]
     assert all(note[0].isupper() for note in stored["notes"])
     page = (tmp_path / "out" / "report.html").read_text("utf-8")

@@ -96,7 +96,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(folder, tmp_path):
     for arguments, words in (
         (["fit", file, file, "--plan", folder / "merged.json"], "site 'east' appears twice"),
         (["fit", "--plan", folder / "merged.json"], "there is no file of moments"),
-        (["fit", file, "--plan", folder / "merged.json"], "one site only"),
+        (["fit", file, "--plan", folder / "merged.json"], "only one site"),
         (["fit", file, "--plan", folder / "plan.json"], "another plan"),
         (["fit", file, "--plan", file], "damaged, or not a plan"),
     ):

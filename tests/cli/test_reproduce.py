@@ -175,7 +175,7 @@ def test_report_of_nothing_is_exit_code_2(tmp_path):
     assert invoke("report", tmp_path / "absent").exit_code == 2
     done = invoke("report", tmp_path)
     assert done.exit_code == 2
-    assert "nothing was run there" in done.output
+    assert "no run was saved there" in done.output
 
 
 def test_a_missing_extra_is_named(tiny, tmp_path, monkeypatch):

@@ -201,7 +201,7 @@ def test_a_later_file_with_dates_is_refused(folder, frame):
 def test_features_are_a_list_of_different_names(folder):
     with pytest.raises(TypeError, match="pass a list of column names"):
         fit_parquet(FastDCM(), folder, target="y", domain="site", features="x0")
-    with pytest.raises(ValueError, match="'x0' is named twice"):
+    with pytest.raises(ValueError, match="'x0' is listed twice"):
         fit_parquet(FastDCM(), folder, target="y", domain="site", features=["x0", "x0"])
 
 

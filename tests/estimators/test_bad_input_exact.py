@@ -92,9 +92,9 @@ def test_y_of_the_wrong_shape_or_kind(model):
 
 @SUPERVISED
 def test_y_with_one_class_says_which(model):
-    with pytest.raises(ValueError, match="y has one class only .*1.* at least 2 classes"):
+    with pytest.raises(ValueError, match="y has only one class .*1.* at least 2 classes"):
         fit(model, y=np.ones(N, dtype=int))
-    with pytest.raises(ValueError, match="y has one class only .*healthy.* at least 2 classes"):
+    with pytest.raises(ValueError, match="y has only one class .*healthy.* at least 2 classes"):
         fit(model, y=["healthy"] * N)
 
 

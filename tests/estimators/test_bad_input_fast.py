@@ -90,7 +90,7 @@ def test_a_batch_with_labels_of_another_kind(y, domain, message):
     ("points", "message"),
     [
         ((1.0, 0.0), "range"),
-        (np.zeros((3, 2)), r"shape \(q, 1\)"),
+        (np.zeros((3, 2)), r"shape \(n_landmarks, 1\)"),
         ([np.nan, 1.0], "NaN"),
         ((0.0, 1e9), "more than 5000"),
     ],

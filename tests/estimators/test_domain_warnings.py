@@ -18,7 +18,7 @@ X, Y = RNG.normal(size=(40, 3)), np.arange(40) % 2
 DOMAINS = np.arange(40) // 10
 BAD = {
     "missing": (None, "sample_domain is missing"),
-    "one": (np.zeros(40), "one domain only"),
+    "one": (np.zeros(40), "only one domain"),
     "every row": (np.arange(40), "different in every row"),
 }
 USING = [DCM(), FastDCM(n_landmarks=20), DICA(), InvariantKernel(), InvariantSVC(),

@@ -85,7 +85,7 @@ def test_words_and_columns_about_classes_are_those_of_the_predictions(binary):
         area = average_precision_score(hit[mine], p[mine])
         assert column(sections, "average precision")[name] == f"{area:.2f}"
     said = " ".join(sentence for part in sections["parts"] for sentence in part.words)
-    assert "No AUC, because there is one class only: site 2." in said
+    assert "No AUC, because there is only one class: site 2." in said
     wrong = [
         (np.sum((frame["target"] == a) & (frame["prediction"] == b)), a, b)
         for a, b in (("none", "x & y"), ("x & y", "none"))

@@ -426,7 +426,7 @@ def test_a_constant_that_is_as_good_is_called_so(frames):
 
 def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
     plan, files = both_rounds(make_plan(frames["s0"]), frames)
-    with pytest.raises(SiteFileError, match="one site only, 's0'"):
+    with pytest.raises(SiteFileError, match="only one site, 's0'"):
         fit(plan, files[:1])
     single = {**frames, "s0": frames["s0"][frames["s0"]["sick"]]}
     again = [moments_of(frame, plan, site=s) for s, frame in single.items()]
@@ -435,7 +435,7 @@ def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
         two = fit(plan, again[:2])  # without s1 one class is left
     assert set(two.info["expected_score"]) == {"s0"}
     other = frames["s1"][~frames["s1"]["sick"]]
-    with pytest.raises(SiteFileError, match="the others have one class only"):
+    with pytest.raises(SiteFileError, match="the others have only one class"):
         fit(plan, [again[0], moments_of(other, plan, site="s1")])
 
 

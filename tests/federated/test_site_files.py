@@ -201,10 +201,10 @@ def times(factor):
             1,
             "distances",
             at((0, 0), 1e9),
-            "'distances' must not .*, and must not decrease",
+            "'distances' must not .*, and must be in ascending order",
         ),
         (1, "distances", at((0, 4), 1e308), "must be at most 1e\\+150"),
-        (1, "blocks", at(0, 1e9), "'blocks' of a column must not decrease"),
+        (1, "blocks", at(0, 1e9), "'blocks' of a column must be present and in ascending order"),
         (1, "blocks", at(5, 1e300), "must be at most 1e\\+150"),
         (1, "lengths", at(0, 10**15), "'lengths' must be from 0 to 100"),
         (1, "lengths", at(0, 0), "'blocks' has shape"),
@@ -213,23 +213,23 @@ def times(factor):
         (2, "counts", at((0, 0), 2), "'counts' must be 0 or at least 5"),
         (2, "counts", at((0, 0), 10**12), "'counts' must be from 0 to 10000000000"),
         (2, "counts", at((0, 0), 10**9), "all sites together had 120 in the first round"),
-        (2, "counts", at(0, 0), "'watch' has other numbers of rows than 'counts'"),
-        (2, "sums0", at((0, 0, 0), 700.0), "'sums0' has means beyond what a row can have"),
-        (2, "sums0", times(1e6), "'sums0' has means beyond what a row can have"),
-        (2, "sums0", at((0, 0, 0), 1e308), "'sums0' has means beyond what a row can have"),
-        (2, "second0", times(1e6), "'second0' is larger than that of any rows"),
-        (2, "second0", times(4.0), "'second0' is larger than that of any rows"),
-        (2, "second0", at((0, 0), 1e308), "'second0' is larger than that of any rows"),
+        (2, "counts", at(0, 0), "'watch' and 'counts' have different numbers of rows"),
+        (2, "sums0", at((0, 0, 0), 700.0), "'sums0' has means outside the range of a row"),
+        (2, "sums0", times(1e6), "'sums0' has means outside the range of a row"),
+        (2, "sums0", at((0, 0, 0), 1e308), "'sums0' has means outside the range of a row"),
+        (2, "second0", times(1e6), "'second0' is larger than possible for any rows"),
+        (2, "second0", times(4.0), "'second0' is larger than possible for any rows"),
+        (2, "second0", at((0, 0), 1e308), "'second0' is larger than possible for any rows"),
         (2, "second0", at((0, 0), -1.0), "'second0' is not the second moment of any rows"),
         (2, "second0", at((0, 1), 1e6), "'second0' is not the second moment of any rows"),
-        (2, "watch", at((0, 0), 50.0), "'watch' has other numbers of rows"),
-        (2, "watch", at((0, 1), -5.0), "'watch' has counts"),
-        (2, "watch", at((0, 1), 2.0**80), "'watch' has counts"),
-        (2, "watch", times(1e6), "'watch' has other numbers of rows"),
+        (2, "watch", at((0, 0), 50.0), "'watch' and 'counts' have different numbers"),
+        (2, "watch", at((0, 1), -5.0), "'watch' has a count"),
+        (2, "watch", at((0, 1), 2.0**80), "'watch' has a count"),
+        (2, "watch", times(1e6), "'watch' and 'counts' have different numbers"),
         (2, "watch", at((0, -1), 1e6), "squared norms"),
-        (2, "watch", at((0, -2), 59.0), "kernel means that its norms do not allow"),
+        (2, "watch", at((0, -2), 59.0), "kernel means that are too large for its norms"),
         (2, "freedom", at(0, 0.0), "'freedom' must be positive"),
-        (2, "freedom", at(0, 1e300), "'freedom' must be positive, and at most"),
+        (2, "freedom", at(0, 1e300), "'freedom' must be positive and at most"),
     ],
 )
 def test_numbers_that_no_rows_can_have_are_refused(sites, round_, name, change, words, tmp_path):
@@ -245,11 +245,11 @@ def test_one_site_cannot_make_the_model_say_yes_to_everyone(sites):
     """Sums that claim a million times the evidence; today's bound on a row is that of the map."""
     merged, (north, south) = sites[1], sites[3]
     loud = {n: a * 1e6 if n[:3] in ("sum", "sec") else a for n, a in south.arrays.items()}
-    with pytest.raises(SiteFileError, match="'sums0' has means beyond"):
+    with pytest.raises(SiteFileError, match="'sums0' has means outside the range"):
         fit(merged, [north, replace(south, arrays=loud)])
     many = south.arrays["counts"] * 10**6
     loud |= {"counts": many, "watch": south.arrays["watch"] * 1e6}
-    with pytest.raises(SiteFileError, match="'counts' has 60000000 rows, and all sites together"):
+    with pytest.raises(SiteFileError, match="'counts' has 60000000 rows, but all sites together"):
         fit(merged, [north, replace(south, arrays=loud)])
 
 
@@ -258,7 +258,9 @@ def test_values_in_another_unit_are_refused_before_they_are_merged(sites):
     for factor in (1e7, 1e140):
         scaled = {**south.arrays, "blocks": south.arrays["blocks"] * factor}
         scaled["numbers"] = south.arrays["numbers"] * np.array([1, factor, factor**2])[:, None]
-        with pytest.raises(SiteFileError, match="site 'south' does not fit the others: values of"):
+        with pytest.raises(
+            SiteFileError, match="'south' is inconsistent with the others: values of"
+        ):
             merge(plan, [north, replace(south, arrays=scaled)])
 
 
@@ -273,7 +275,7 @@ def test_a_continuous_target_far_from_all_others_is_refused():
         bad = files[0].arrays[name].copy()
         bad[..., -1] *= 1e9
         bad = replace(files[0], arrays={**files[0].arrays, name: bad})
-        words = f"{name!r} (has means beyond what a row|is (not the second|larger than))"
+        words = f"{name!r} (has means outside the range of a row|is (not the second|larger than))"
         with pytest.raises(SiteFileError, match=words):
             fit(merged, [bad, *files[1:]])
 
@@ -326,7 +328,7 @@ def test_other_shapes_names_and_types_are_refused(sites):
         (1, {"words": [3]}, r"content, words\[0\]: str expected, got int"),
         (1, {"words": ["x" * 3000]}, "at most 2000 characters"),
         (1, {"more": 3}, "the field 'more' is missing or unexpected"),
-        (2, {"domains": ["north", "north"]}, "'domains' must be a list of different strings"),
+        (2, {"domains": ["north", "north"]}, "'domains' must be a list of distinct strings"),
         (2, {"domains": [3]}, r"content, domains\[0\]: str expected, got int"),
         (2, {"domains": None}, "content, domains: a list expected, got NoneType"),
         (2, {"left_out": None}, "content, left_out: int expected, got NoneType"),

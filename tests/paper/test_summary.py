@@ -168,7 +168,7 @@ def test_an_empty_results_file_has_no_report(tmp_path):
     ResultStore(tmp_path).open(root_seed=0, profile="full")
     with pytest.raises(ResultsError, match="contains no finished result yet"):
         publish(tmp_path)
-    with pytest.raises(ResultsError, match="nothing was run there"):
+    with pytest.raises(ResultsError, match="no run was saved there"):
         publish(tmp_path / "elsewhere")
 
 

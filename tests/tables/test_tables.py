@@ -236,7 +236,7 @@ def test_the_columns_used_are_listed(frame):
         ({"domain": "ill"}, "the same column"),
         ({"drop": ["age", "dose", "smoker", "sex"]}, "no feature column left"),
         ({"drop_domains": ["XX"]}, "no domain 'XX'"),
-        ({"drop_domains": ["EU", "AS"]}, "one domain only, NA"),
+        ({"drop_domains": ["EU", "AS"]}, "only one domain, NA"),
         ({"task": "clustering"}, "auto, classification, regression"),
         ({"task": "regression"}, "holds text"),
         ({"target": "age", "task": "classification", "drop": ["ill"]}, "task='regression'"),
@@ -262,11 +262,11 @@ def test_wrong_column_names_and_roles_are_refused(frame, options, message):
         ("hour", [f"{i % 24}:30" for i in range(50)] + ["noon"] * 10, "times, but also 'noon'"),
         ("nest", [[1, 2]] * 60, "holds list values"),
         ("inf", [np.inf, *range(59)], "'inf' is infinite in row 1"),
-        ("ill", ["yes"] * 60, "one class only, yes"),
+        ("ill", ["yes"] * 60, "only one class, yes"),
         ("ill", [2.5] * 60, "only one value"),
         ("ill", [None] * 60, "the target column 'ill' has no values"),
-        ("site", ["A"] * 60, "one domain only, A"),
-        ("site", ["A", "B"] * 30, "every domain of column 'site' has one class only"),
+        ("site", ["A"] * 60, "only one domain, A"),
+        ("site", ["A", "B"] * 30, "every domain of column 'site' has only one class"),
     ],
 )
 def test_columns_that_cannot_be_learnt_from_are_refused(frame, column, values, message):

@@ -45,7 +45,7 @@ def test_bad_labels_are_refused(data):
         DCM().fit(T, t[1:], sample_domain=d)
     with pytest.raises(ValueError, match="sample_domain has 239 entries but X has 240 rows"):
         DCM().fit(T, t, sample_domain=d[1:])
-    with pytest.raises(ValueError, match="one class only"):
+    with pytest.raises(ValueError, match="only one class"):
         DCM().fit(T, torch.zeros(240), sample_domain=d)
     with pytest.raises(ValueError, match="NaN or infinity"):
         DCM().fit(T, t.double().index_fill(0, torch.tensor([3]), float("nan")), sample_domain=d)

@@ -290,8 +290,8 @@ def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
     classes = total.classes()
     if len(classes) == 1 and None not in classes:  # None is the class of a continuous target
         raise ValueError(
-            f"y has one class only ({classes.pop()!r}) in all {len(parts)} partitions; the "
-            "classifier needs at least 2 classes to find directions that separate them"
+            f"y has only one class ({classes.pop()!r}) in all {len(parts)} partitions; the "
+            "classifier needs at least 2 classes. Add rows of another class"
         )
     return total
 

@@ -193,8 +193,8 @@ def check_tensor(X: Tensor, name: str) -> Tensor:
         raise TypeError(f"{name} is a sparse tensor ({X.layout}): pass {name}.to_dense()")
     if X.device.type not in ("cpu", "cuda"):
         raise ValueError(
-            f"{name} is on {X.device}: devices of type cpu and cuda are supported, others lack "
-            "float64"
+            f"{name} is on {X.device}, but only CPU and CUDA devices are supported: call "
+            f"{name}.cpu() or {name}.cuda()"
         )
     if X.dtype.is_complex:
         raise ValueError(f"Complex data not supported: {name} is {X.dtype}")

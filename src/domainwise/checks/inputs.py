@@ -70,8 +70,8 @@ def check_target(
     labels = _categories(y, "y", "target") if kernel == "delta" else Labels(values=_numeric(y, "y"))
     if labels.names is not None and len(labels.names) < least_classes:
         raise ValueError(
-            f"y has one class only ({labels.names[0]}); the classifier needs at least 2 classes "
-            "to find directions that separate them"
+            f"y has only one class ({labels.names[0]}); the classifier needs at least 2 classes. "
+            "Add rows of another class"
         )
     constant = labels.values is not None and not np.ptp(labels.values, axis=0).any()
     if constant and least_classes > 1:
@@ -232,7 +232,7 @@ def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_row
             "see domain_cross_validate)"
         )
     elif domain.codes is not None and domain.n_categories == 1:
-        reason = "sample_domain names one domain only"
+        reason = "sample_domain names only one domain"
     elif domain.codes is not None and 2 < n_rows == domain.n_categories:
         reason = "sample_domain is different in every row"
     else:

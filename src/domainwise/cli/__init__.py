@@ -46,7 +46,7 @@ app = typer.Typer(
     name="domainwise",
     cls=QuickGroup,
     help="Evaluate, fit and apply models for domains that are not in the training data.\n\n"
-    "A domain is where rows come from, such as a hospital, a patient or a well. Begin with\n\n"
+    "A domain is where rows come from, such as a hospital, a patient or a well. Start with\n\n"
     "domainwise evaluate TABLE --target COLUMN --domain COLUMN",
     epilog="--install-completion sets up completion of these commands in your shell.",
     no_args_is_help=True,
@@ -60,9 +60,13 @@ for command in (*_commands, datasets):
     app.command()(command)
 about = """Fit one model across sites that do not share their rows.
 
-The coordinator runs plan, every site statistics, the coordinator plan again with the files of the
-sites, every site moments, and the coordinator fit. Only the files that these commands write leave
-a site.
+First round: the coordinator runs plan and sends the plan to every site; every site runs statistics
+and returns the file.
+
+Second round: the coordinator runs plan again, with these files, and sends the new plan; every site
+runs moments and returns the file. The coordinator then runs fit.
+
+Only the files that these commands write leave a site.
 """
 app.add_typer(federate, name="federate", cls=QuickGroup, help=about)
 

@@ -49,10 +49,10 @@ def predict(
     ] = None,
     reading: options.ReadingOptions,
 ) -> None:
-    """Predict the rows of a table, also of new domains.
+    """Predict the rows of a table, including rows of new domains.
 
     Writes a prediction for each row, and for classes their probabilities, or decision values where
-    the model has no probabilities. The domain column is copied if there is one, but not needed.
+    the model has no probabilities. The domain column is copied, but not required.
     Large files are read and written in pieces. Rows that differ from all source domains are
     reported on stderr. Rows are predicted one by one, unless --context is used.
     """

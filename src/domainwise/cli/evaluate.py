@@ -42,7 +42,7 @@ def evaluate(
     ] = None,
     metric: Annotated[
         str | None,
-        "Scorers of scikit-learn, separated by commas. Default: chosen by the target. The first "
+        "scikit-learn scorers, separated by commas. Default: depends on the target. The first "
         "one decides whether classes are weighted.",
         "NAMES",
     ] = None,
@@ -62,7 +62,7 @@ def evaluate(
         Path | None, "Results folder. Default: domainwise-evaluation/NAME.", "FOLDER", "-o"
     ] = None,
     report: Annotated[bool, "Write the HTML report."] = True,
-    quick: Annotated[bool, "Give a first result in about half a minute."] = False,
+    quick: Annotated[bool, "Fewer rows and folds: a first result in about half a minute."] = False,
     force: Annotated[bool, "Replace other results in the folder."] = False,
 ) -> None:
     """Compare methods on held-out domains.
@@ -71,14 +71,14 @@ def evaluate(
     out in turn (in ten groups if there are more than ten), and parameters are chosen on the other
     domains only.
 
-    Methods: constant, svm, linear, boosting, dcmcv, invariantridge, ensemble; others by --methods:
-    kpca, coir, dica, dcm, sca, mda, mida, their fast forms such as fastdcm, and invariant. The
-    ensemble is scored twice: row by row, and with all rows of the held-out domain at once
-    (+context).
+    Methods: constant, svm, linear, boosting, dcmcv, invariantridge, ensemble; others with
+    --methods: kpca, coir, dica, dcm, sca, mda, mida, their fast forms such as fastdcm, and
+    invariant. The ensemble is scored twice: row by row, and with all rows of the held-out domain at
+    once (+context).
 
-    Finished jobs are saved at once. After Ctrl-C the report shows what is finished, and the same
-    command continues, with the same numbers. Another --metric is computed from the saved
-    predictions.
+    Each job is saved as soon as it is finished. After Ctrl-C the report shows what is finished, and
+    the same command continues the run, with the same numbers. Another --metric is computed from the
+    saved predictions.
     """
     from domainwise.distributed.fit import folds_on
     from domainwise.evaluation.evaluate import evaluate_table
@@ -259,7 +259,7 @@ def compare(
     second: Folder,
     *,
     method: Annotated[
-        str | None, "A method of both evaluations. Default: the best one, and all in common."
+        str | None, "A method of both evaluations. Default: the best one, and all shared methods."
     ] = None,
     out: Annotated[Path | None, "A page to write (.html).", "FILE", "-o"] = None,
     force: options.Force = False,

@@ -16,11 +16,11 @@ from domainwise.cli.info import print_model, print_model_notes
 
 federate = typer.Typer(no_args_is_help=True)
 
-Files = Annotated[list[Path] | None, "The files of all sites of this round, one of each."]
-PlanFile = Annotated[Path, "The plan that the coordinator sent.", "FILE"]
+Files = Annotated[list[Path] | None, "The files that the sites wrote, one per site."]
+PlanFile = Annotated[Path, "The coordinator's plan for this round.", "FILE"]
 SiteOut = Annotated[Path, "File to write (.npz).", "FILE", "-o"]
 MORE = "classes, kernels, gammas, feature_map, centres, candidates, class_weight, second_moments"
-#: Have options of their own, too.
+#: Settings that also have their own options.
 OPTIONS = "task, auto_drop, dates, decimal, na"
 
 of_sites = partial(
@@ -45,7 +45,7 @@ def plan(
     columns: Annotated[
         int | None,
         typer.Option(
-            help="Columns of the feature map. Default: as many as sites may send.",
+            help="Columns of the feature map. Default: as many as the sites' rows allow.",
             metavar="N",
             min=1,
         ),
@@ -53,7 +53,9 @@ def plan(
     smallest: Annotated[
         int,
         typer.Option(
-            help="Sites report no class or category with fewer rows than this.", metavar="N", min=3
+            help="Sites leave out classes and categories with fewer rows than this.",
+            metavar="N",
+            min=3,
         ),
     ] = 10,
     task: options.Task = "auto",
@@ -67,9 +69,9 @@ def plan(
 ) -> None:
     """Write the plan of the first or the second round.
 
-    A plan says what all sites have to agree on. That of the first round is made from a table, which
-    may have made-up rows. That of the second round is made from the first plan and the files that
-    the sites wrote with federate statistics.
+    A plan lists what all sites have to agree on. The plan of the first round is made from a table,
+    whose rows may be made up. The plan of the second round is made from the first plan and the
+    files that the sites wrote with federate statistics.
     """
     from domainwise.federated import Plan, merge
     from domainwise.tables.cells import split_names
@@ -111,7 +113,7 @@ def _more_of(path: Path | None) -> dict[str, Any]:
 
 
 def _site_command(kind: str, about: str) -> None:
-    """Add the command of a round, at a site."""
+    """Add the command that a site runs in one of the rounds."""
 
     @of_sites
     def at_site(
@@ -119,7 +121,9 @@ def _site_command(kind: str, about: str) -> None:
         *,
         plan: PlanFile,
         out: SiteOut,
-        site: Annotated[str | None, "Name of this site. Default: that of its only domain."] = None,
+        site: Annotated[
+            str | None, "Name of this site. Default: its domain, if it has only one."
+        ] = None,
         encoding: options.Encoding = None,
         accept_disclosure: Annotated[
             bool, "Write the file even if rows can be reconstructed from it."
@@ -141,7 +145,7 @@ def _site_command(kind: str, about: str) -> None:
     federate.command(kind, help=about)(at_site)
 
 
-_site_command("statistics", "First round: write this site's statistics of columns.")
+_site_command("statistics", "First round: write the column statistics of this site.")
 _site_command("moments", "Second round: write the sums that the model is fitted from.")
 
 
@@ -156,7 +160,7 @@ def fit(
 ) -> None:
     """Fit a model from the files of the second round.
 
-    Its parameters are chosen by holding out one site after another.
+    Its parameters are chosen by holding out each site in turn.
     """
     from domainwise import federated
 
@@ -177,14 +181,14 @@ def fit(
 
 
 def _console() -> Any:
-    """Where a command says what its file contains: also with ``--json``, which has stdout."""
+    """Console for what a file contains: stderr with ``--json``, which prints to stdout."""
     return stderr() if common.mode["json"] else stdout()
 
 
 def _write(
     out: Path, words: Iterable[str], save: Callable[[Path], Any], summary: dict[str, Any]
 ) -> None:
-    """Say what a file contains, and then write it; JSON comes last."""
+    """Print what a file contains, write it, and print JSON if ``--json`` asks for it."""
     for line in words:
         _console().print(shown(line), soft_wrap=True)
     save(out)

@@ -41,7 +41,7 @@ def fit(
     method: Annotated[str, "A method; auto is ensemble, or invariantridge for many rows."] = "auto",
     estimator: Annotated[
         options.Names,
-        "With --from: your own estimator, as it was named for evaluate. Repeat the option for "
+        "With --from: your own estimator, as you passed it to evaluate. Repeat the option for "
         "several.",
         "WHERE",
     ] = None,
@@ -71,7 +71,7 @@ def fit(
     """Fit a model to a table and write it to one file.
 
     Missing values, categories and scaling are part of the model, and its parameters are chosen as
-    in evaluate. Methods: auto, those of evaluate by any of their names, and fastdcmcv, fastcoir,
+    in evaluate. Methods: auto, all methods of evaluate, and fastdcmcv, fastcoir,
     fastdica, fastkpca (landmarks, for large tables).
     """
     from domainwise.distributed.fit import folds_on

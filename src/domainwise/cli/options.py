@@ -41,7 +41,7 @@ Positive = Annotated[
 ]
 Encoding = Annotated[str | None, "Encoding of a CSV file. Default: detected."]
 Seed = Annotated[int, "Seed of every random choice."]
-Jobs = Annotated[int | None, "Processes. Default: one for each core.", "-j"]
+Jobs = Annotated[int | None, "Number of processes. Default: one per core.", "-j"]
 Dask = Annotated[
     str | None,
     "Compute on a Dask cluster: the scheduler's address, or local to start one here.",
@@ -67,7 +67,7 @@ class FeatureOptions:
     drop: Annotated[Names, "Columns to leave out, separated by commas."] = None
     auto_drop: Annotated[bool, "Leave out columns that cannot be used."] = False
     dates: Annotated[
-        str | None, "Numbers to take from dates, for example month,weekday,age.", "PARTS"
+        str | None, "Numbers to extract from dates, for example month,weekday,age.", "PARTS"
     ] = None
 
 

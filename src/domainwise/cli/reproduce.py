@@ -29,8 +29,8 @@ def reproduce(
 ) -> None:
     """Run the paper's experiments and compare with its tables.
 
-    Finished repeats are saved at once: the same command continues an interrupted run and gives the
-    same numbers, for any number of processes.
+    Each repeat is saved as soon as it is finished. The same command continues an interrupted run
+    and gives the same numbers, for any number of processes.
     """
     from joblib import effective_n_jobs
 
@@ -85,7 +85,7 @@ def reproduce(
 
 @options.command
 def report(folder: Annotated[Path, "A results folder of evaluate or reproduce."]) -> None:
-    """Write the tables and the HTML report of a results folder again."""
+    """Rewrite the tables and the HTML report of a results folder."""
     common.require("report")
     if not folder.is_dir():
         raise ValueError(

@@ -110,10 +110,10 @@ def fit_parquet(
         if name in labels:
             problem = f"{name!r} is also a label"
         elif count > 1:
-            problem = f"{name!r} is named twice"
+            problem = f"{name!r} is listed twice"
     if problem:
         raise ValueError(
-            f"features={features!r}: {problem}. Name every feature once, without target and domain"
+            f"features={features!r}: {problem}. List every feature once, without target and domain"
         )
     with nullcontext() if client is None else _current(client):
         frame, partitions = known_rows(path, labels, chosen)

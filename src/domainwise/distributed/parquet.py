@@ -80,8 +80,8 @@ def known_rows(
         for name in numeric:
             if not _is_number(kind := footer.schema.field(name).type):
                 raise ValueError(
-                    f"{footer.path}: features must be numeric, but {name!r} has type {kind}, "
-                    f"other than in {footers[0].path}"
+                    f"{footer.path}: features must be numeric, but {name!r} has type {kind}. "
+                    f"It is numeric in {footers[0].path}; use the same types in all files"
                 )
     meta = arrow_frame(schema.empty_table(), columns, footers[0].keys)
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")

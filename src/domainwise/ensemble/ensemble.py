@@ -43,7 +43,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     context : "auto" or bool, default="auto"
         Whether to fit members for rows with their domain as well. "auto" does so with two source
         domains or more, at least half of which hold two classes with five rows each: where classes
-        occur in one domain only, the properties of a domain reveal the class.
+        occur in only one domain, the properties of a domain reveal the class.
     class_weight : dict or "balanced", default=None
         What errors in each class cost. None lets every row count the same, and a domain with other
         class shares than the sources is then predicted badly: ``fit`` warns where these differ
@@ -130,7 +130,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     If the mean or the spread of a feature lies outside those of source domains with as many rows,
     or shares of predicted classes outside those of the sources, the rows of a domain are predicted
     one by one, with a warning: what a domain is like may then mislead, as it does where a batch
-    holds one class only.
+    holds only one class.
 
     Examples
     --------

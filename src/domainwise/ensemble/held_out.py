@@ -176,7 +176,7 @@ class HeldOutScore:
             y = y if names is None else names[y]
             try:
                 scores[domain] = scorer(rule, values, y)
-            except ValueError as error:  # one class only, for scores that need two
+            except ValueError as error:  # only one class, for scores that need two
                 reason = error
         if reason is not None and np.isnan(scores).all():
             raise ValueError(
@@ -224,7 +224,7 @@ def softened(scores: Array, prior: Sequence[float] | None = None) -> Array:
 def mixed_domains(codes: Array, domains: Array, n_domains: int) -> Array:
     """Domains that hold two classes, or more, with enough rows each.
 
-    Where classes occur in one domain only, a domain's mean reveals the class: members that see it
+    Where classes occur in only one domain, a domain's mean reveals the class: members that see it
     score well on held-out domains of the same kind, and fail on a domain with several classes.
     """
     table = _counts(domains, n_domains, codes, int(codes.max()) + 1)

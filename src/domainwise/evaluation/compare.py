@@ -146,10 +146,10 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
     matching = next(same_measure, None)
     if matching is None:
         raise TableError(
-            f"{first} has {a.measure.label}, {second} has {b.measure.label}: evaluate "
+            f"{first} reports {a.measure.label}, {second} reports {b.measure.label}: evaluate "
             f"{second} again with ",
             Argument("metric", a.measure.name),
-            ", which is computed from the predictions there",
+            "; its saved predictions are used, and nothing is fitted again",
         )
     matching.records, b = b.records, matching
     shared = [domain for domain in a.domains if domain in b.domains]

@@ -302,7 +302,7 @@ def compare_methods(
     splits = outer_splits(problem, cv)
     if len(problem.unscored) == len(problem.domains):
         raise ValueError(
-            "every domain holds one class only, so no score inside a domain is defined. Use larger "
+            "every domain holds only one class, so no score inside a domain is defined. Use larger "
             "domains"
         )
     arguments = {"inner_cv": repr(inner_cv), "inside": inside, "quick": quick}

@@ -162,7 +162,7 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
         f"lowest is {areas[lowest]:.2f}, on {lowest!s}."
     ]
     if without := [str(domain) for domain in predictions if domain not in areas]:
-        words.append(f"No AUC, because there is one class only: {', '.join(without)}.")
+        words.append(f"No AUC, because there is only one class: {', '.join(without)}.")
     columns = {"AUC": areas, "average precision": precisions}
     shown = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
     return Section("Ranking of rows", words, [], shown)

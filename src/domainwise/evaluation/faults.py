@@ -439,7 +439,7 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
     unscored = "Their rows are used for training, and are not scored."
     for kind, marked, reason, consequence in (
         ("tiny domain", tiny, f"fewer than {TINY} rows", "Scores on so few rows are uncertain."),
-        ("one class", single & ~tiny, "one class only", unscored),
+        ("one class", single & ~tiny, "only one class", unscored),
     ):
         if marked.any():
             places, rows = np.flatnonzero(marked), table.sizes[marked].sum()

@@ -214,7 +214,7 @@ def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[st
         (len(problem.y) < problem.n_given, drawn_rows_note(problem)),
         (
             single,
-            f"One class only in {', '.join(single)}: these rows are used for training, and are not "
+            f"Only one class in {', '.join(single)}: these rows are used for training, and are not "
             "scored.",
         ),
         (

@@ -63,7 +63,7 @@ class Problem:
 
     @property
     def classification(self) -> bool:
-        """Whether the target is classes."""
+        """Whether the target has classes."""
         return self.classes is not None
 
     @property

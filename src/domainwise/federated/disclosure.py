@@ -189,9 +189,9 @@ def select_rows(rows: SiteRows, request: Request, first: int, accept: bool) -> S
         if n < needed:
             raise DisclosureError(
                 f"the second round is not written: the plan asks for {request.maps} of "
-                f"{request.width} columns, for which a site needs {needed} rows, and each class "
-                f"{request.class_rows()}. This site has {n} rows in classes that are large enough, "
-                f"and {len(selected) - n} others. {ADVICE}"
+                f"{request.width} columns, for which a site needs {needed} rows, and "
+                f"{request.class_rows()} in each class. This site has {n} rows in classes that are "
+                f"large enough, and {len(selected) - n} in smaller ones. {ADVICE}"
             )
         excluded = f"classes with fewer than {request.class_rows()} rows"
         groups = _groups_of_domains(counts[large], request, first)
@@ -296,8 +296,8 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     labels = None if domain is None else as_labels(domain[labelled]).astype(str)
     if site is None and (labels is None or len(np.unique(labels)) > 1):
         raise TableError(
-            "the rows are not of one domain, from which the site could take its name: pass the "
-            "name of the site (--site)"
+            "the site has no name: only a table with rows of one domain names it. Pass the name "
+            "of the site (--site)"
         )
     site = str(labels[0]) if site is None and labels is not None else str(site)
     names, domains = np.unique(
@@ -310,15 +310,15 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
         texts, inverse = np.unique(as_labels(target[labelled]).astype(str), return_inverse=True)
         if unknown := [text for text in texts.tolist() if text not in codes]:
             raise TableError(
-                f"the target {schema.target!r} holds {describe_names(unknown)}, which the plan "
-                f"does not have among its classes: {describe_names(codes)}"
+                f"the target {schema.target!r} holds {describe_names(unknown)}, but the plan's "
+                f"classes are {describe_names(codes)}. Correct the values, or ask for another plan"
             )
         y = classes = np.array([codes[text] for text in texts.tolist()])[inverse]
     selected = np.bincount(classes)[classes] >= least
     if not selected.any():
         raise TableError(
-            f"every class of {schema.target!r} has fewer than {least} rows, the fewest that the "
-            "plan allows sites to report. Add rows"
+            f"every class of {schema.target!r} has fewer than {least} rows, the smallest number "
+            "that the plan allows sites to report. Add rows"
         )
     notes, unlabelled = [], int((~labelled).sum())
     if not selected.all():

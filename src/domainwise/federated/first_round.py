@@ -108,8 +108,8 @@ def statistics(
     n, p, numbers = file.content["rows"], len(plan.schema.features), n_numbers(file)
     if disclosure.VALUES_PER_NUMBER * numbers > n * p and not accept_disclosure:
         raise DisclosureError(
-            f"the first round is not written: it would have {numbers} numbers about {n} rows with "
-            f"{p} columns, more than half of their {n * p} values. {disclosure.ADVICE}"
+            f"the first round is not written: it would contain {numbers} numbers, more than half "
+            f"of the {n * p} values in {n} rows and {p} columns. {disclosure.ADVICE}"
         )
     return file
 
@@ -220,12 +220,12 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
     if ((counts < least) & (counts != 0)).any() or (counts > n).any() or (counts % 1).any():
         raise ValueError(f"'numbers' must have counts of 0, or from {least} to {n}")
     if (distances < 0).any() or (np.diff(distances, axis=1) < 0).any():
-        raise ValueError("'distances' must not be negative, and must not decrease")
+        raise ValueError("'distances' must not be negative, and must be in ascending order")
     if max(np.abs(values).max(initial=0.0) for values in (arrays["blocks"], distances)) > LARGEST:
         raise ValueError(f"'blocks' and 'distances' must be at most {LARGEST:.0e}")
     for j, (values, weights) in enumerate(sketches(file)):
         if (np.diff(values) < 0).any() or (len(values) > 0) != (counts[j] > 0):
-            raise ValueError("'blocks' of a column must not decrease, and must not be missing")
+            raise ValueError("'blocks' of a column must be present and in ascending order")
         if not len(values):
             continue
         size = np.abs(values).max() + np.finfo(float).tiny
@@ -249,8 +249,8 @@ def check_units(plan: Plan, sites: list[SiteFile]) -> None:
         far = np.flatnonzero((others > 0) & (size[s] > MOST_APART * others))
         if len(far):
             raise SiteFileError(
-                f"the file of site {file.site!r} does not fit the others: values of "
-                f"{names[far[0]]!r} are about {size[s][far[0]]:.1e}, and at most "
+                f"the file of site {file.site!r} is inconsistent with the others: values "
+                f"of {names[far[0]]!r} are about {size[s][far[0]]:.1e} there, but at most "
                 f"{others[far[0]]:.1e} at other sites. Ask the site to check the unit of this "
                 "column, or leave its file out"
             )
@@ -287,7 +287,9 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     moments : The second round.
     """
     if plan.merged is not None:
-        raise PlanError("this plan was merged before: merge into the plan of the first round")
+        raise PlanError(
+            "this plan is of the second round: merge the files into the plan of the first"
+        )
     sites = load_files(plan, files, "statistics", check_statistics)
     check_units(plan, sites)
     by_site = [sketches(file) for file in sites]

@@ -75,14 +75,14 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     sites = load_files(plan, files, "moments", check_moments)
     if len(sites) < 2:
         raise SiteFileError(
-            f"there is one site only, {sites[0].site!r}, but sites are held out one by one: add "
+            f"there is only one site, {sites[0].site!r}, but each site is held out in turn: add "
             "the file of another site"
         )
     present = np.array([file.arrays["counts"].any(axis=1) for file in sites])
     n_classes = [np.delete(present, s, axis=0).any(axis=0).sum() for s in range(len(sites))]
     if plan.classes is not None and max(n_classes) < 2:
         raise SiteFileError(
-            "whichever site is held out, the others have one class only. Add a site with rows of "
+            "whichever site is held out, the others have only one class. Add a site with rows of "
             "another class"
         )
     moments, method = _Search(plan, sites), find_method(plan.method)

@@ -157,9 +157,9 @@ class Plan:
         for name in [] if self.centres is None else [*numbers, *self.schema.categorical]:
             values = (self.centres or {}).get(name, ())
             if len(values) != self.n_features:
-                raise PlanError(f"centres need {self.n_features} values of the column {name!r}")
+                raise PlanError(f"centres need {self.n_features} values for the column {name!r}")
             if name in numbers and np.isinf(np.array(values, dtype=np.float64)).any():
-                raise PlanError(f"centres have infinite values of {name!r}")
+                raise PlanError(f"centres have infinite values in the column {name!r}")
 
     @classmethod
     def of_table(

@@ -156,8 +156,8 @@ def _check_centres(plan: Plan, X: Any) -> None:
             raise DisclosureError(
                 f"the second round is not written: centre {int(close.argmin())} of the plan, with "
                 f"the {entry['kernel']} kernel of gamma {entry['gamma']:.3g}, is close to fewer "
-                f"than {plan.smallest_cell} rows, and its sum would show whether these rows are "
-                "there. Ask for a plan with smaller gammas, other centres, or Fourier features"
+                f"than {plan.smallest_cell} rows, and its sum would reveal whether the site has "
+                "such rows. Ask for a plan with smaller gammas, other centres, or Fourier features"
             )
 
 
@@ -190,7 +190,7 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
     """Refuse moments that no rows of the plan can have."""
     domains, arrays, least = file.content["domains"], file.arrays, plan.smallest_cell
     if len(set(domains)) < len(domains):
-        raise ValueError("'domains' must be a list of different strings")
+        raise ValueError("'domains' must be a list of distinct strings")
     shape = (len(plan.classes or "-"), len(domains))
     shapes: dict[str, tuple[int, ...]] = {"counts": shape, "freedom": shape[1:]}
     shapes["watch"] = (len(domains), plan.watch.n_totals)
@@ -203,7 +203,7 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
         raise ValueError(f"'counts' must be 0 or at least {least}, and not all 0 in a domain")
     if (n := int(counts.sum())) > in_plan * (1 if file.site in plan.part("sites") else MOST_LATE):
         raise ValueError(
-            f"'counts' has {n} rows, and all sites together had {in_plan} in the first round"
+            f"'counts' has {n} rows, but all sites together had {in_plan} in the first round"
         )
     _check_watch(plan.watch.parts(arrays["watch"]), counts.sum(axis=0)[:, None], arrays["freedom"])
     for i, nystrom in enumerate(plan.maps):
@@ -221,22 +221,22 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
 def _check_watch(totals: dict[str, Array], n: Array, freedom: Array) -> None:
     """Refuse summaries of domains, of n rows each, that no rows can have."""
     if (totals["rows"] != n).any():
-        raise ValueError("'watch' has other numbers of rows than 'counts'")
+        raise ValueError("'watch' and 'counts' have different numbers of rows")
     for name in ("missing", "beyond", "unknown"):
         if (totals[name] < 0).any() or (totals[name] > n).any() or (totals[name] % 1).any():
-            raise ValueError(f"'watch' has counts ({name}) that are negative, or beyond the rows")
+            raise ValueError(f"'watch' has a count ({name}) below 0 or above the number of rows")
     level, spread, norms, kernel = (totals[k] for k in ("level", "spread", "norms", "kernel"))
     most, points = n * (1 + ROUNDING), max(kernel.shape[1], 1)
     if (np.abs(level) > CLIP * most).any() or (spread > CLIP**2 * most).any():
-        raise ValueError(f"'watch' has standardised values beyond {CLIP:g}")
+        raise ValueError(f"'watch' has standardised values above {CLIP:g}")
     if (level**2 > n * spread * (1 + 1e-6) + 1e-6).any():
-        raise ValueError("'watch' has squares that are smaller than their sums allow")
+        raise ValueError("'watch' has sums of squares that are too small for the sums of values")
     if (norms < 0).any() or (norms > most * (1 + 1e-6)).any():
-        raise ValueError("'watch' has squared norms of kernel features beyond 1 for each row")
+        raise ValueError("'watch' has squared norms of kernel features above 1 per row")
     if ((kernel**2).sum(axis=1, keepdims=True) > n * norms * (1 + 1e-6) + 1e-6).any():
-        raise ValueError("'watch' has kernel means that its norms do not allow")
+        raise ValueError("'watch' has kernel means that are too large for its norms")
     if (freedom <= 0).any() or (freedom > points * (1 + 1e-6)).any():
-        raise ValueError(f"'freedom' must be positive, and at most {points}")
+        raise ValueError(f"'freedom' must be positive and at most {points}")
 
 
 def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
@@ -245,7 +245,7 @@ def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
     counts = counts[:, :, None]
     slack = ROUNDING * (counts + 1) * np.maximum(np.abs(low), np.abs(high))
     if ((sums < counts * low - slack) | (sums > counts * high + slack)).any():
-        raise ValueError(f"'sums{i}' has means beyond what a row can have in this map")
+        raise ValueError(f"'sums{i}' has means outside the range of a row in this map")
     # About their mean, squares are at most those of rows at the ends: (high - mean)(mean - low).
     n = counts.sum(axis=1)
     means = sums.sum(axis=1) / np.maximum(n, 1)
@@ -253,7 +253,7 @@ def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
     for c, second in enumerate(_symmetric(packed, len(low))):
         allowed = largest[c] if len(packed) > 1 else largest.sum(axis=0)
         if (np.diagonal(second) > allowed).any():
-            raise ValueError(f"'second{i}' is larger than that of any rows in this map")
+            raise ValueError(f"'second{i}' is larger than possible for any rows in this map")
         shift = ROUNDING * abs(np.trace(second)) + np.finfo(float).tiny
         scale = np.sqrt(np.maximum(np.diagonal(second), 0.0) + shift)
         try:

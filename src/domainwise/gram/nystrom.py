@@ -256,7 +256,8 @@ def _user_points(points: Any, values: Array, kernel: Kernel) -> Array:
     landmarks = landmarks[:, None] if landmarks.ndim == 1 else landmarks
     if landmarks.ndim != 2 or landmarks.shape[1] != values.shape[1] or not len(landmarks):
         raise ValueError(
-            f"target_landmarks must have shape (q, {values.shape[1]}), got {landmarks.shape}"
+            f"target_landmarks must have shape (n_landmarks, {values.shape[1]}), got "
+            f"{landmarks.shape}"
         )
     if not np.isfinite(landmarks).all():
         raise ValueError("target_landmarks contain NaN or infinite values")

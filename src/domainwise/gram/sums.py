@@ -419,7 +419,7 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
     if free is not None and needed > free:
         raise MemoryError(
             f"moments of {n_cells} cells and {len(widths)} kernel(s) with {max(widths)} columns "
-            f"take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free: {advice}"
+            f"take {needed / 2**30:.1f} GiB, but only {free / 2**30:.1f} GiB are free: {advice}"
         )
 
 

@@ -149,7 +149,7 @@ class ResultStore:
     def read(self) -> None:
         """Read and check the file; ResultsError if missing, damaged, or of another version."""
         if not self.path.is_file():
-            raise ResultsError(f"{self.folder} holds no {FILE_NAME}: nothing was run there")
+            raise ResultsError(f"{self.folder} contains no {FILE_NAME}: no run was saved there")
         try:
             *lines, incomplete = self.path.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:

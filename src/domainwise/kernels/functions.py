@@ -379,8 +379,8 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     farthest = float(abs(rows).max())
     if kernel == "rbf" and farthest > 0 and not SMALLEST_ROW < farthest < LARGEST_ROW:
         raise ValueError(
-            f"gamma={gamma!r} cannot be computed for features of size {farthest:.0e}, whose "
-            "squared distances overflow or underflow: scale X, or pass gamma as a number"
+            f"gamma={gamma!r} cannot be computed: features have values up to {farthest:.0e}, so "
+            "that squared distances overflow or underflow. Scale X, or pass gamma as a number"
         )
     median = median_distance(rows, l1=kernel == "laplacian")
     if median is None:

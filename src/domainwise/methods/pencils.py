@@ -235,19 +235,19 @@ def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
     """Real positive eigenpairs of a non-symmetric matrix in descending order (theory 5.2)."""
     values, C = eig(M)
     size = float(np.abs(values).max(initial=0.0))
-    big = np.abs(values) > tolerance * size
-    good = big & (np.abs(values.imag) <= 1e-8 * np.abs(values)) & (values.real > 0)
-    if (big & ~good).any():
+    nonzero = np.abs(values) > tolerance * size
+    usable = nonzero & (np.abs(values.imag) <= 1e-8 * np.abs(values)) & (values.real > 0)
+    if n_dropped := int((nonzero & ~usable).sum()):
         warn_caller(
-            f"{int((big & ~good).sum())} of DICA's eigenvalues are complex or negative (a badly "
-            "scaled kernel) and were dropped"
+            f"{n_dropped} of DICA's eigenvalues are complex or negative, which a badly scaled "
+            "kernel can cause, and were dropped"
         )
-    if not good.any():
+    if not usable.any():
         raise ValueError(
             "DICA has no real positive eigenvalue for this kernel: the features do not separate "
             "the targets, or lam is too small for the kernel's scale. Scale X, or raise lam"
         )
-    order = np.flatnonzero(good)[np.argsort(-values[good].real, kind="stable")]
+    order = np.flatnonzero(usable)[np.argsort(-values[usable].real, kind="stable")]
     return values[order].real, C[:, order].real
 
 
@@ -296,13 +296,14 @@ def mida(
     m = int(positive.sum())
     if not m:
         raise ValueError(
-            f"domain_weight={domain_weight:g} leaves no direction: all of them separate domains "
-            "more than rows; try weights around 1 / n_samples"
+            f"domain_weight={domain_weight:g} leaves no direction: in all of them, the penalty on "
+            "differences between domains is larger than the variance of the rows; try weights "
+            "around 1 / n_samples"
         )
     if m < min(k, len(pairs.values)) and n_components is not None:
         warn_caller(
-            f"only {m} of {n_components} components are left: the others separate domains more "
-            "than rows, or have no variance"
+            f"only {m} of {n_components} components are left: the others have no variance, or less "
+            "than their penalty on differences between domains. Lower domain_weight to keep more"
         )
     return from_pairs(
         gram, RitzPairs(pairs.values[:m], pairs.X[:, :m], pairs.KX[:, :m], pairs.info)

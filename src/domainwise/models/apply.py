@@ -276,7 +276,7 @@ def apply_to_file(
         if context not in ("column", "one") or project:
             raise ValueError(
                 f"context={context!r}, project={project}: context must be 'column', 'one' or None, "
-                "and is for predictions only"
+                "and None with project=True"
             )
         if context == "column":
             require_columns([domain], names, str(source), reason=", which context needs")

@@ -106,7 +106,10 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         if classes is not None:
             others = np.setdiff1d(to_host(y) if is_tensor(y) else plain_array(y), classes)
             if len(others):
-                raise ValueError(f"y holds {others[0]!r}, which is not among classes={classes!r}")
+                raise ValueError(
+                    f"y holds {others[0]!r}, which is not among classes={classes!r}. Pass all "
+                    "classes"
+                )
         return super().partial_fit(X, y, sample_domain)
 
     def _check_target(self, backend: Backend, y: Any, rows: Any, least_classes: int) -> Labels:

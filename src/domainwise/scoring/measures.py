@@ -151,11 +151,11 @@ def choose_measure(
 
 
 def check_task(scoring: Any, classification: bool) -> None:
-    """Refuse the name of a scorer for a continuous target where the target is classes."""
+    """Refuse the name of a scorer for a continuous target where the target has classes."""
     numbers = ("r2", "explained_variance", "_error", "_deviance")
     if classification and isinstance(scoring, str) and scoring.endswith(numbers):
         raise ValueError(
-            f"scoring={scoring!r} is for a continuous target, but the target is classes; choose "
+            f"scoring={scoring!r} is for a continuous target, but the target has classes; choose "
             "another measure, such as 'balanced_accuracy', or the task regression"
         )
 
@@ -333,7 +333,7 @@ def domain_cross_validate(
                 by_domain.setdefault(int(code), []).append(float(score))
     names = domains.names[sorted(by_domain)]
     scores = np.array([np.mean(by_domain[code]) for code in sorted(by_domain)])
-    undefined, reason = np.isnan(scores), "(is there one class only?)"
+    undefined, reason = np.isnan(scores), "(is there only one class?)"
     if undefined.all():
         raise ValueError(f"the score is not defined on any domain {reason}: choose another scoring")
     if undefined.any():

@@ -341,7 +341,7 @@ def comparable(scores: Array) -> Array:
     defined = _defined(scores)
     if not defined.any():
         raise ValueError(
-            "the score is not defined on any split (is there one class only in each of the "
+            "the score is not defined on any split (is there only one class in each of the "
             "held-out domains?): choose another scoring, or cv"
         )
     if not defined.all():

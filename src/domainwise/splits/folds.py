@@ -120,7 +120,9 @@ class LeaveDomainsOut(BaseCrossValidator):
 
     def _codes(self, groups: Any) -> tuple[Array, int]:
         if groups is None:
-            raise ValueError("LeaveDomainsOut needs the domain of each row. Pass them as groups.")
+            raise ValueError(
+                "LeaveDomainsOut needs the domain of each row. Pass domains as groups."
+            )
         domains = check_sample_domain(groups, count_rows(groups), "delta")
         return domains.codes, domains.n_categories
 
@@ -233,8 +235,8 @@ def _row_numbers(part: Any, n: int, where: str) -> Array:
         return rows.astype(np.intp)
     if rows.dtype.kind not in "iu" or rows.min() < -n or rows.max() >= n:
         raise ValueError(
-            f"cv: {where} has rows that do not exist, between {rows.min()!r} and {rows.max()!r}, "
-            f"but there are {n} rows. Give row numbers from 0 to {n - 1}."
+            f"cv: {where} has row numbers from {rows.min()!r} to {rows.max()!r}, but there are {n} "
+            f"rows. Pass whole numbers from 0 to {n - 1}."
         )
     return rows
 

@@ -98,9 +98,7 @@ def table_format(path: str | Path, formats: dict[str, str] = READ_FORMATS) -> st
     for ending, kind in formats.items():
         if name.endswith(ending):
             return kind
-    raise TableError(
-        f"{path}: the format is not known from its ending. Use one of {', '.join(formats)}"
-    )
+    raise TableError(f"{path} has no known file extension. Use one of {', '.join(formats)}")
 
 
 def existing_format(path: str | Path) -> str:

@@ -40,7 +40,7 @@ from domainwise.tables.files import open_table
 #: Features of a kind that a note lists.
 USED_NAMES = 50
 TASKS = ("auto", "classification", "regression")
-ONE_CLASS = "domains with one class only are used for training"
+ONE_CLASS = "domains with only one class are used for training"
 
 
 @dataclass(frozen=True)
@@ -462,7 +462,7 @@ def target_values(target: Any, task: str, notes: list[str]) -> Array:
     y = cells.as_labels(target)
     classes = np.unique(y)
     if len(classes) < 2:
-        raise TableError(f"{name} has one class only, {classes[0]!s}, and two are needed")
+        raise TableError(f"{name} has only one class, {classes[0]!s}. Choose another column")
     if len(classes) > max(MAX_CLASSES, len(y) // 3):
         remedy = Argument("task", "regression")
         text = f"{name} has {len(classes)} classes in {len(y)} rows: use "
@@ -502,7 +502,7 @@ def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[s
     labels, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
     if len(labels) < 2:
         raise TableError(
-            f"the domain column {name!r} names one domain only, {labels[0]!s}, and two are needed. "
+            f"the domain column {name!r} names only one domain, {labels[0]!s}, and two are needed. "
             "Choose another column, or add rows of other domains"
         )
     if len(labels) > 2 and counts.max() == 1:
@@ -515,7 +515,7 @@ def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[s
         single = [str(labels[d]) for d in range(len(labels)) if len(np.unique(y[codes == d])) == 1]
         if len(single) == len(labels):
             raise TableError(
-                f"every domain of column {name!r} has one class only, so classes cannot be "
+                f"every domain of column {name!r} has only one class, so classes cannot be "
                 "separated from domains. Choose another domain column"
             )
         if single:
