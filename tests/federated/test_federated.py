@@ -382,7 +382,7 @@ def test_a_site_without_a_column_of_domains_is_one_domain_of_its_name(frames):
     merged, files = both_rounds(plan, bare)
     assert [file.content["domains"] for file in files] == [[name] for name in frames]
     assert [name for name, _ in fit(merged, files).info["domains"]] == list(frames)
-    with pytest.raises(TableError, match="pass the name of the site"):
+    with pytest.raises(TableError, match="Pass the name of the site"):
         statistics_of(bare["s0"], plan)
     one = frames["s0"].assign(ward=7)
     assert statistics_of(one, plan).site == "7"

@@ -29,7 +29,7 @@ def fitted(data):
         (lambda T: T[:, :0], ValueError, "0 feature"),
         (lambda T: T.index_fill(0, torch.tensor([3]), float("nan")), ValueError, "NaN"),
         (lambda T: T.index_fill(0, torch.tensor([3]), float("inf")), ValueError, "infinity"),
-        (lambda T: T.to("meta"), ValueError, "meta: devices of type cpu and cuda"),
+        (lambda T: T.to("meta"), ValueError, "meta, but only CPU and CUDA devices"),
     ],
 )
 def test_bad_rows_are_refused(estimator, spoil, error, message, data):

@@ -296,8 +296,8 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     labels = None if domain is None else as_labels(domain[labelled]).astype(str)
     if site is None and (labels is None or len(np.unique(labels)) > 1):
         raise TableError(
-            "the site has no name: only a table with rows of one domain names it. Pass the name "
-            "of the site (--site)"
+            "the site cannot be named after its domain, because the table does not have exactly "
+            "one. Pass the name of the site (--site)"
         )
     site = str(labels[0]) if site is None and labels is not None else str(site)
     names, domains = np.unique(
