@@ -6,9 +6,9 @@ The second half is for tables: thresholds as model files store them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
@@ -97,6 +97,15 @@ class DomainQuantiles:
         return np.column_stack([predicted - reach, predicted + reach])
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def only_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
+    """:func:`sklearn.utils.metaestimators.available_if` for type checkers."""
+    decorator: Callable[[Method], Method] = available_if(check)
+    return decorator
+
+
 class HasThresholds:
     """A model with thresholds for new domains.
 
@@ -116,7 +125,7 @@ class HasThresholds:
 class PredictionSets(HasThresholds):
     """Prediction sets of a classifier."""
 
-    @available_if(is_classifier)
+    @only_if(is_classifier)
     def predict_set(
         self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
     ) -> Array:
@@ -146,7 +155,7 @@ class PredictionSets(HasThresholds):
 class PredictionIntervals(HasThresholds):
     """Prediction intervals of a regressor."""
 
-    @available_if(is_regressor)
+    @only_if(is_regressor)
     def predict_interval(
         self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
     ) -> Array:
