@@ -65,7 +65,7 @@ def test_a_page_says_a_thing_once_and_shows_the_command_to_type(table, tmp_path)
     stored = json.loads((tmp_path / "out" / "evaluation.json").read_text("utf-8"))
     single = [note for note in stored["notes"] if "only one class" in note.lower()]
     assert single == [
-        "Only one class in cork, cork 2: these rows are used for training, and are not scored."
+        "Only one class in cork, cork 2: their rows are used for training, but are not scored."
     ]
     assert all(note[0].isupper() for note in stored["notes"])
     page = (tmp_path / "out" / "report.html").read_text("utf-8")

@@ -243,4 +243,4 @@ def test_a_method_without_probabilities_is_ranked_by_its_decisions():
     area = roc_auc_score(told[0]["target"], values[0])
     assert failures.ranking("m", told, classes).columns["AUC"][0] == f"{area:.2f}"
     part = failures.calibration("m", told, classes)
-    assert (part.words, part.pictures) == (["m gives no probabilities."], [])
+    assert (part.words, part.pictures) == (["m predicts no probabilities."], [])

@@ -148,8 +148,8 @@ class LinePrior:
             scale = float(deviations @ deviations)
             if n >= 2 * FEWEST_ROWS and scale > 0.0:
                 slope = float(deviations @ r) / scale
-                rest = r - r.mean() - slope * deviations
-                slopes.append(slope**2 - float(rest @ rest) / (n - 2) / scale)
+                residuals = r - r.mean() - slope * deviations
+                slopes.append(slope**2 - float(residuals @ residuals) / (n - 2) / scale)
         variance, spread = float(np.mean(noise)), Spread.learn(held_out)
         if len(groups) < 2:  # differences are unknown: a label counts as much as the model
             return cls(centre, variance, 0.0, variance, spread)
@@ -222,12 +222,12 @@ class ClassPrior:
             if not n_labels:
                 continue
             draws = rng.permuted(np.tile(np.arange(len(rows)), (COMPARED_DRAWS, 1)), axis=1)
-            labelled, rest = draws[:, :n_labels], draws[:, n_labels:]
+            labelled, scored = draws[:, :n_labels], draws[:, n_labels:]
             for j, scale in enumerate(BIAS_SCALES):
                 biases = replace(start, scale=scale)._biases(outputs[labelled], y[labelled])
-                log_p = log_softmax(outputs[rest] + biases[:, None], axis=2)
-                loss = -np.take_along_axis(log_p, y[rest][:, :, None], axis=2)[:, :, 0]
-                by_class = [loss[y[rest] == code].mean() for code in np.unique(y[rest])]
+                log_p = log_softmax(outputs[scored] + biases[:, None], axis=2)
+                loss = -np.take_along_axis(log_p, y[scored][:, :, None], axis=2)[:, :, 0]
+                by_class = [loss[y[scored] == code].mean() for code in np.unique(y[scored])]
                 losses[i, j] = np.mean(by_class) if balanced else loss.mean()
         priors = []
         for code in excluded:

@@ -179,9 +179,9 @@ class Recipe:
 
     def find(self, name: str | None) -> str:
         """Key of a method that was measured; the recommended one if none is named."""
-        wanted = (name or self.stored.get("recommended", self.stored["best"])).lower()
+        lowered = (name or self.stored.get("recommended", self.stored["best"])).lower()
         labels = {m["key"]: m["label"] for m in self.stored["methods"]}
-        keys = [key for key, label in labels.items() if wanted in (key.lower(), label.lower())]
+        keys = [key for key, label in labels.items() if lowered in (key.lower(), label.lower())]
         if not keys:
             raise ValueError(
                 f"method {name!r} was not evaluated; {self.path} has {', '.join(labels)}"

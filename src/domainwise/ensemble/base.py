@@ -46,7 +46,14 @@ from domainwise.ensemble.context import (
     domain_labels,
 )
 from domainwise.ensemble.held_out import PRIOR, HeldOutScore, ShareRange, class_shares
-from domainwise.ensemble.members import AUTO, MEMBER_TYPES, Member, MemberData, MemberType, Own
+from domainwise.ensemble.members import (
+    AUTO,
+    MEMBER_TYPES,
+    Member,
+    MemberData,
+    MemberType,
+    UserMember,
+)
 from domainwise.ensemble.moments import Moments, sources_reach
 from domainwise.estimators.projection import fixed_seed
 from domainwise.scoring.measures import check_task
@@ -239,7 +246,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 types.append(MEMBER_TYPES[member]())
             elif isinstance(member, tuple) and len(member) == 2 and hasattr(member[1], "fit"):
                 self._check_member(*member)
-                types.append(Own(str(member[0]), member[1]))
+                types.append(UserMember(str(member[0]), member[1]))
             else:
                 raise ValueError(
                     f"members holds {member!r}; choose from {', '.join(MEMBER_TYPES)}, or pass "
@@ -281,7 +288,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     def _in_context(self, Z: Array, plain: Array, codes: Array, moments: Moments) -> Array:
         """Features of members in context; ``codes`` are the places of rows in the moments."""
         context = self.domain_context_
-        relative = context._relative(Z, codes, *context._shrunk(moments, given=True))
+        relative = context._relative(Z, codes, *context._shrunk(moments, with_domains=True))
         share = np.ones(Z.shape[1])
         share[context.relative_features_] = RELATIVE_SHARE
         return np.column_stack([share * plain, relative])
@@ -347,8 +354,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         changed = []
         for held, batches in thinned.halves(self._seed):
             train = data.evenly(np.flatnonzero(~np.isin(data.domain.codes, held)), TRUST_ROWS)
-            few = len(np.unique(data.domain.codes[train])) < 2
-            if few or (data.n_classes and len(np.unique(data.y[train])) < 2):
+            one_domain = len(np.unique(data.domain.codes[train])) < 2
+            if one_domain or (data.n_classes and len(np.unique(data.y[train])) < 2):
                 continue
             rows = np.concatenate([batch.rows for batch in batches])
             Z = thinned.Z[thinned.learnt[rows]]
@@ -358,7 +365,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             stacked, n = np.concatenate([small, data.X[rows]]), len(rows)
             change = np.zeros((n, plain.shape[1]))
             for member in members:
-                values = kinds[member.name].again(data, member, train, stacked)
+                values = kinds[member.name].refit_predict(data, member, train, stacked)
                 change += weights[member.name] * (values[:n] - values[n:])
             sizes = np.repeat([batch.n_rows for batch in batches], np.bincount(group))
             changed.append((rows, sizes, context[rows] + change))

@@ -225,7 +225,7 @@ class Thinned:
     size: int  #: rows of a source domain
 
     def halves(self, seed: int) -> Iterator[tuple[Array, list[ThinBatch]]]:
-        """Half of the domains at a time, with batches of each size smaller than theirs."""
+        """Yield half of the domains at a time, with smaller batches of their rows."""
         rng = np.random.default_rng(seed)
         for held in np.array_split(rng.permutation(self.domains)[:TRUST_DOMAINS], 2):
             drawn = [pair for domain in held for pair in self._drawn(domain, rng)]
@@ -239,16 +239,16 @@ class Thinned:
             yield held, [ThinBatch(rows, size, summary) for (rows, _), size, summary in batches]
 
     def _drawn(self, domain: int, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """Rows to predict, and all rows of the batch that they are in."""
-        mine = rng.permutation(np.flatnonzero(self.codes == domain))[:SHOWN_ROWS]
+        """Yield rows to predict, and all rows of the batch that they belong to."""
+        domain_rows = rng.permutation(np.flatnonzero(self.codes == domain))[:SHOWN_ROWS]
         places = self.scored[self.codes[self.learnt[self.scored]] == domain]
         for size in SIZES:
-            if size >= min(self.size, len(mine)) or not len(places):
+            if size >= min(self.size, len(domain_rows)) or not len(places):
                 return
             n = min(size, len(places), TRUST_PREDICTED // 2)
             times = max(1, min(TRUST_PREDICTED, len(places)) // n)
             for rows in rng.permutation(places)[: n * times].reshape(times, n):
-                others = rng.choice(mine, size, replace=False)
+                others = rng.choice(domain_rows, size, replace=False)
                 others = others[~np.isin(others, self.learnt[rows])][: size - n]
                 yield rows, np.concatenate([self.learnt[rows], others])
 
@@ -297,13 +297,13 @@ class SourceRange:
     def of_sources(
         cls, Z: Array, codes: Array, n_domains: int, features: Array, seed: int
     ) -> SourceRange | None:
-        """Of rows in the units of the sources; None where there are too few domains."""
+        """Compute the range from scaled rows; None if there are too few domains."""
         if n_domains < LEAST_DOMAINS or not len(features):
             return None
         rng = np.random.default_rng(seed)
         order = np.lexsort([row_keys(Z, seed), codes])  # draws depend on content alone
         rows = np.split(order, np.cumsum(np.bincount(codes, minlength=n_domains))[:-1])
-        shown = [rng.permutation(mine)[:SHOWN_ROWS] for mine in rows]
+        shown = [rng.permutation(of_domain)[:SHOWN_ROWS] for of_domain in rows]
         Z = Z[:, features]
         statistics, counts = _statistics(Moments.of_rows(Z, codes, n_domains))
         noise = _noise(Z, shown)
@@ -339,14 +339,14 @@ class SourceRange:
         """The statistic of a batch that is farthest outside the range; None if none is outside."""
         selected = (getattr(moments, n)[:, self.features] for n in ("count", "mean", "squares"))
         statistics, count = (values[..., 0, :] for values in _statistics(Moments(*selected)))
-        count = np.minimum(count, self.sizes[-1])  # nothing is known of larger ones
+        count = np.minimum(count, self.sizes[-1])  # limits for larger batches are unknown
         summary = (self.mean, self.between, self.within, self.n_domains)
         distance = _distances(statistics, count, *summary)
-        far = np.abs(distance)
-        kind, place = np.unravel_index(int(far.argmax()), far.shape)
+        size = np.abs(distance)
+        kind, place = np.unravel_index(int(size.argmax()), size.shape)
         n = max(float(count.max()), 1.0)
         limit = float(np.interp(np.log(n), np.log(self.sizes), self.limits))
-        if far[kind, place] <= limit:
+        if size[kind, place] <= limit:
             return None
         name = ("mean", "spread")[kind]
         return Outlier(name, int(self.features[place]), float(distance[kind, place]), limit)
@@ -382,7 +382,7 @@ def _statistics(moments: Moments) -> tuple[Array, Array]:
 
 def _noise(Z: Array, rows: Sequence[Array]) -> Array:
     """Variance of one row in each domain, for means and, from random halves, log variances."""
-    counts = np.array([len(mine) for mine in rows])
+    counts = np.array([len(of_domain) for of_domain in rows])
     places = np.concatenate([np.arange(n) >= n // 2 for n in counts])
     group = np.repeat(np.arange(len(rows)), counts)
     Z = Z[np.concatenate(rows)]

@@ -221,9 +221,9 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return transform_partitions(self, X, sample_domain)
         rows: Any = self._rows(X, reset=False)
         domain, Z = domain_labels(sample_domain, rows), self._standardised(rows)
-        given = sample_domain is not None
-        moments = self._moments_of(Z, domain) if given else no_moments(Z)
-        values = self._in_context(Z, domain.codes, moments, given=given)
+        with_domains = sample_domain is not None
+        moments = self._moments_of(Z, domain) if with_domains else no_moments(Z)
+        values = self._in_context(Z, domain.codes, moments, with_domains=with_domains)
         return cast(values, rows.dtype)
 
     def domain_moments(self, X: ArrayLike, sample_domain: ArrayLike) -> dict[Label, Moments]:
@@ -308,11 +308,11 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return Moments.of_rows(Z, domain.codes, domain.n_categories)
         return Moments.stacked([self._statistics.moments[name] for name in domain.names.tolist()])
 
-    def _in_context(self, Z: Any, codes: Any, moments: Moments, *, given: bool) -> Any:
+    def _in_context(self, Z: Any, codes: Any, moments: Moments, *, with_domains: bool) -> Any:
         """Columns of the output for rows in the units of the sources."""
         xp = namespace(Z)
         chosen = self.relative_features_
-        mean, variance = self._shrunk(moments, given=given)
+        mean, variance = self._shrunk(moments, with_domains=with_domains)
         parts = [Z]
         if self.relative:
             share = beside(np.ones(Z.shape[1]), Z)
@@ -320,7 +320,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             parts = [Z * share, self._relative(Z, codes, mean, variance)]
         if self.summary:
             logarithm = xp.log(xp.clip(variance, LEAST_VARIANCE, None)) / 2
-            parts += [rounded(each[codes][:, chosen]) for each in (mean, logarithm)]
+            parts += [rounded(values[codes][:, chosen]) for values in (mean, logarithm)]
         return xp.concatenate(parts, axis=1)
 
     def _relative(self, Z: Any, codes: Any, mean: Any, variance: Any) -> Any:
@@ -333,11 +333,11 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ratio = xp.where(xp.isnan(ratio), 0.0, xp.clip(ratio, -self.clip, self.clip))
         return RELATIVE_SHARE * rounded(ratio)
 
-    def _shrunk(self, moments: Moments, *, given: bool) -> tuple[Any, Any]:
+    def _shrunk(self, moments: Moments, *, with_domains: bool) -> tuple[Any, Any]:
         """``a mu`` and ``a sigma^2 + 1 - a`` of each domain and feature."""
         xp = namespace(moments.count)
         total = moments.count + self.shrinkage
-        trust = moments.count / xp.where(total > 0, total, 1.0) * float(given)
+        trust = moments.count / xp.where(total > 0, total, 1.0) * float(with_domains)
         return trust * moments.mean, trust * moments.variance + 1.0 - trust
 
     def __sklearn_tags__(self) -> Any:

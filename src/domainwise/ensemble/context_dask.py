@@ -14,27 +14,27 @@ from domainwise.checks.inputs import check_sample_domain
 from domainwise.ensemble.moments import Levels, Moments, no_moments, rows_moments
 from domainwise.gram.dask.graphs import call, constant, run, task, tree
 
-Found = tuple[int, Moments, Levels]
+SourceMoments = tuple[int, Moments, Levels]
 ByDomain = tuple[Array, Moments]
 
 
-def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> Found:
+def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> SourceMoments:
     """Number of rows and moments of all partitions."""
     parts = partitions.partitions_of(X, None, sample_domain)
     validate_data(context, parts.empty, reset=reset, skip_check_array=True)
-    found: Found = run(
+    totals: SourceMoments = run(
         [tree([call(_moments, rows, parts.layout) for rows in parts.rows], _joined)]
     )[0]
-    if not found[0]:
+    if not totals[0]:
         raise ValueError(
             f"Found Dask collection with 0 sample(s) while a minimum of 1 is required by "
             f"{type(context).__name__}."
         )
-    return found
+    return totals
 
 
 def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
-    """Statistics of the domains now, where there are any; the rows as a Dask collection."""
+    """Transform rows to a Dask collection; only statistics of domains are computed at once."""
     refuse_gathering(context, X)
     column = partitions.label_columns(X, None, sample_domain)[1]
     domain = sample_domain if column is None else X[column]
@@ -56,7 +56,7 @@ def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
 
 
 @task
-def _moments(rows: Any, layout: partitions.Layout) -> Found:
+def _moments(rows: Any, layout: partitions.Layout) -> SourceMoments:
     X = layout.values(rows, missing=True)
     if not len(X):
         unknown = np.full(layout.n_features, np.nan)
@@ -66,10 +66,10 @@ def _moments(rows: Any, layout: partitions.Layout) -> Found:
 
 
 @task
-def _joined(parts: list[Found]) -> Found:
+def _joined(parts: list[SourceMoments]) -> SourceMoments:
     n, moments, levels = parts[0]
-    for more, other, others in parts[1:]:
-        n, moments, levels = n + more, moments.merged(other), levels.merged(others)
+    for n_rows, other, other_levels in parts[1:]:
+        n, moments, levels = n + n_rows, moments.merged(other), levels.merged(other_levels)
     return n, moments, levels
 
 
@@ -85,10 +85,10 @@ def _joined_domains(parts: list[ByDomain]) -> ByDomain:
     filled = [names for names, _ in parts if len(names)]
     names = np.unique(np.concatenate(filled)) if filled else parts[0][0]
     total: Moments | None = None
-    for mine, moments in parts:
-        if not len(mine):
+    for partition_names, moments in parts:
+        if not len(partition_names):
             continue
-        places = np.searchsorted(names, mine)
+        places = np.searchsorted(names, partition_names)
         spread = []
         for values in (moments.count, moments.mean, moments.squares):
             spread.append(np.zeros((len(names), values.shape[1])))
@@ -107,9 +107,9 @@ def _in_context(
         codes, moments = np.zeros(len(X), dtype=np.intp), no_moments(Z)
     else:
         names, moments = statistics
-        mine, codes = _categories(domain, len(X))
-        codes = np.searchsorted(names, mine)[codes] if len(mine) else codes
-    values = context._in_context(Z, codes, moments, given=statistics is not None)
+        partition_names, codes = _categories(domain, len(X))
+        codes = np.searchsorted(names, partition_names)[codes] if len(partition_names) else codes
+    values = context._in_context(Z, codes, moments, with_domains=statistics is not None)
     values = values.astype(X.dtype, copy=False)
     if layout.features is None:
         return values

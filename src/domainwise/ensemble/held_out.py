@@ -80,7 +80,9 @@ class HeldOutScore:
         if self.scoring is None:
             rows = rows[draw_rows(self.domains[rows], max(COMPARED_ROWS, 2 * self.n_domains), 0)]
         part, present = replace(self, rows=rows), np.unique(self.domains[rows])
-        scores = np.array([part.choice(by_row(each, tests, n))[present] for each in outcomes])
+        scores = np.array(
+            [part.choice(by_row(candidate, tests, n))[present] for candidate in outcomes]
+        )
         defined = np.isfinite(scores).any(axis=0)
         return scores[:, defined]
 
@@ -248,13 +250,13 @@ class ShareRange:
 
     lowest: Array  #: of each class
     highest: Array
-    n_domains: int  #: those they were seen in
+    n_domains: int  #: number of domains that the range was computed from
 
     @classmethod
-    def of_sources(cls, probabilities: Array, domains: Array, kept: Array) -> ShareRange:
-        """From predictions for held-out source domains, of those that are ``kept``."""
-        shares = class_shares(probabilities, domains, int(kept.max()) + 1)[kept]
-        return cls(shares.min(axis=0), shares.max(axis=0), len(kept))
+    def of_sources(cls, probabilities: Array, domains: Array, included: Array) -> ShareRange:
+        """Range of predictions for held-out source domains, over those that are ``included``."""
+        shares = class_shares(probabilities, domains, int(included.max()) + 1)[included]
+        return cls(shares.min(axis=0), shares.max(axis=0), len(included))
 
     def left_by(self, shares: Array, counts: Array) -> Array:
         """Domains whose shares lie outside the range.

@@ -1,9 +1,9 @@
-"""Members of an ensemble: what each type tries, and the fitted result of its search.
+"""Members of an ensemble: the candidates of each type, and the fitted result of its search.
 
-A type of member is a kind of search (:mod:`domainwise.search.driver`). One argument of each is its
-*path*: of the candidates that differ in nothing else the best is kept, and of these the best
-``n_average`` are averaged, because scores on few domains are noisy. A new type is a class here that
-is listed in ``MEMBER_TYPES``; its grid is in ``search/grids.py``.
+A type of member is a kind of search (:mod:`domainwise.search.driver`). One of its arguments is the
+*path*: among candidates that differ only in this argument, the best is selected. The ``n_average``
+best of the selected candidates are averaged, because scores on few domains are noisy. A new type is
+a class here that is listed in ``MEMBER_TYPES``; its grid is in ``search/grids.py``.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from domainwise.search.driver import (
 from domainwise.search.scores import Score, decision_outputs, log_probabilities, outputs
 from domainwise.splits.folds import Split, draw_rows
 
-#: Trees in the end, and while candidates are compared.
+#: Trees in the final forest, and while candidates are compared.
 TREES, COMPARED_TREES = 100, 30
-#: Rows beyond which trees have no small leaves: they gain little, and files would be large.
+#: With more rows, trees have no small leaves: these gain little and make files large.
 MANY_ROWS = 1500
-#: Features beyond which trees try a few of them at each split only.
+#: With more features, trees try only a few of them at each split.
 MANY_FEATURES = 50
 
 
 @dataclass(frozen=True)
 class MemberData(Data):
-    """Rows in units of the sources; targets are codes of classes, or have unit variance."""
+    """Rows scaled by the source domains; targets are class codes, or have unit variance."""
 
     target: Any = None
     domain: Any = None
-    #: What the same kind has chosen for rows one by one: in context it searches near that.
+    #: Candidates chosen by the same type without context; with context it searches near these.
     around: Sequence[Candidate] = ()
 
     @property
@@ -71,12 +71,12 @@ class MemberData(Data):
         """Number of classes; 0 for a continuous target."""
         return int(self.target.n_categories)
 
-    def evenly(self, rows: Array, most: int | None) -> Array:
-        """At most so many of some rows, drawn evenly from their domains; None takes all."""
-        if most is None:
+    def evenly(self, rows: Array, max_rows: int | None) -> Array:
+        """Draw at most ``max_rows`` of these rows, evenly from their domains; None takes all."""
+        if max_rows is None:
             return rows
-        most = max(most, 2 * self.domain.n_categories)
-        return rows[draw_rows(self.domain.codes[rows], most, self.seed)]
+        max_rows = max(max_rows, 2 * self.domain.n_categories)
+        return rows[draw_rows(self.domain.codes[rows], max_rows, self.seed)]
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ class Member:
 
     name: str
     in_context: bool  #: whether it predicts rows in context
-    parameters: list[Candidate]  #: what was chosen, the best first
+    parameters: list[Candidate]  #: the chosen candidates, the best first
     estimators: list[Any]  #: their outputs are averaged
     n_classes: int  #: 0 for a continuous target
-    clip: float | None  #: deviations at which far values level off
+    clip: float | None  #: standard deviations at which large values level off
     curve: Curve | None  #: from outputs to probabilities
 
     def __getstate__(self) -> dict[str, Any]:
@@ -98,8 +98,8 @@ class Member:
         vars(self).update(state, estimators=[unpacked(model) for model in state["estimators"]])
 
     def predict(self, X: Array) -> Array:
-        """Probabilities of the classes, or one column of values, of rows as it knows them."""
-        X = levelled(X, self.clip)
+        """Probabilities of the classes, or one column of values, for rows scaled as in training."""
+        X = soft_clipped(X, self.clip)
         values = [outputs(model, X, self.n_classes) for model in self.estimators]
         for output in values:
             check_outputs(output, len(X), self.name)
@@ -112,16 +112,16 @@ class MemberType:
 
     name: str
     path: ClassVar[str] = ""
-    #: Arguments in which the candidates of a batch agree; None computes each by itself.
+    #: Arguments that the candidates of a batch share; None puts each candidate in its own batch.
     shared: ClassVar[tuple[str, ...] | None] = None
     n_average: ClassVar[int] = 1
-    #: Rows that it learns from, at most; None is no limit, once parameters are chosen.
+    #: Largest number of rows that it is fitted to; None sets no limit for the final fit.
     most_rows: ClassVar[int | None] = 20_000
-    #: Whether fits take so long that more domains are held out together.
+    #: Whether fits are so slow that larger groups of domains are held out together.
     expensive = False
     #: Whether it also learns from rows in context.
     in_context = True
-    #: Deviations at which far values level off; None leaves them.
+    #: Standard deviations at which large values level off; None leaves them unchanged.
     clip: ClassVar[float | None] = None
     one_pass = False
 
@@ -136,16 +136,17 @@ class MemberType:
         n_jobs: int | None,
         everything: Any = None,
     ) -> tuple[Member, Array]:
-        """Choose on held-out domains, fit to all rows; also return predictions for the former.
+        """Choose candidates on held-out domains and fit them to all rows.
 
-        ``everything`` are all rows, where ``data`` are some of them.
+        Also returns the predictions for held-out domains. If ``data`` is a sample of the rows,
+        ``everything`` has all of them.
         """
         data, everything = (
-            each if each is None else replace(each, X=levelled(each.X, self.clip))
-            for each in (data, everything)
+            rows if rows is None else replace(rows, X=soft_clipped(rows.X, self.clip))
+            for rows in (data, everything)
         )
         rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
-        # Scores that are named may not be defined on the domains of a first round.
+        # A score that the user chose may not be defined on the few domains of a first round.
         race = Race() if score.scoring is None else None
         with threadpool_limits(1):
             result = search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
@@ -158,7 +159,7 @@ class MemberType:
         return member, np.asarray(mean if curve is None else curve.probabilities(mean))
 
     def candidates(self, data: Any) -> list[Candidate]:
-        """List what is tried."""
+        """List the candidates to compare."""
         return [{}]
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
@@ -170,7 +171,7 @@ class MemberType:
     def outcomes(
         self, data: Any, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
-        """Outputs of candidates for the test rows of some splits."""
+        """Outputs of candidates for the test rows of these splits."""
         with one_thread():  # the same sums, and the same bits, whatever n_jobs is
             by_split = [self.outputs(data, *split, batch, score) for split in splits]
         return Outcomes(list(zip(*by_split, strict=True)))
@@ -193,9 +194,9 @@ class MemberType:
         rows = data.evenly(np.arange(len(data.X)), self.most_rows)
         return [self.fitted(data, candidate, rows) for candidate in chosen]
 
-    def again(self, data: Any, member: Member, train: Array, X: Array) -> Array:
-        """Predict other rows by the best candidate of a member, fitted to some rows alone."""
-        data = replace(data, X=levelled(data.X, self.clip)).take(train)
+    def refit_predict(self, data: Any, member: Member, train: Array, X: Array) -> Array:
+        """Fit the best candidate of a member to the rows ``train`` only, and predict ``X``."""
+        data = replace(data, X=soft_clipped(data.X, self.clip)).take(train)
         with threadpool_limits(1), one_thread():
             models = self.fit(data, member.parameters[:1])
         return replace(member, estimators=models).predict(X)
@@ -205,14 +206,14 @@ class MemberType:
         """Make an estimator with the arguments of a candidate; class weights are set later."""
 
     def weighted(self, data: Any, candidate: Candidate) -> Any:
-        """Make an estimator with a candidate's arguments and, where it has any, class weights."""
+        """Make an estimator with a candidate's arguments, and class weights if it takes them."""
         model = self.estimator(data, candidate)
         if data.class_weight is not None and "class_weight" in model.get_params():
             model.set_params(class_weight=data.class_weight)
         return model
 
     def fitted(self, data: Any, candidate: Candidate, rows: Array) -> Any:
-        """Fit the estimator of a candidate to some rows, with domains where it takes any."""
+        """Fit the estimator of a candidate to these rows, with domains if it takes them."""
         model, y = self.weighted(data, candidate), data.y[rows]
         options: dict[str, Any] = {}
         if has_fit_parameter(model, "sample_domain"):
@@ -228,28 +229,28 @@ def check_outputs(values: Array, n_rows: int, name: str) -> None:
     if len(values) != n_rows:
         raise ValueError(
             f"member {name!r} returned {len(values)} predictions for {n_rows} rows; it must "
-            "return one for each row"
+            "return one per row"
         )
-    strange = ~np.isfinite(values).all(axis=1)
-    if strange.any():
+    not_finite = ~np.isfinite(values).all(axis=1)
+    if not_finite.any():
         raise ValueError(
-            f"member {name!r} returned NaN or infinite values for {strange.sum()} of {n_rows} "
+            f"member {name!r} returned NaN or infinite values for {not_finite.sum()} of {n_rows} "
             "rows; make it return numbers for all rows, or leave it out of members"
         )
 
 
-def levelled(X: Array, clip: float | None) -> Array:
-    """Level values far out off at some deviations; those near are unchanged."""
+def soft_clipped(X: Array, clip: float | None) -> Array:
+    """Let large values level off at ``clip``; small values hardly change."""
     return X if clip is None else clip * np.tanh(X / clip)
 
 
 def gammas(kernel: str, X: Array) -> list[float]:
-    """Widths of a kernel around the median rule; any will do where all rows are the same."""
+    """Values of gamma around the median heuristic, or around 1 if all rows are the same."""
     try:
-        middle = resolve_gamma("median", kernel, X)
+        median = resolve_gamma("median", kernel, X)
     except ValueError:
-        middle = 1.0
-    return [factor * middle for factor in grids.MEMBER_GAMMAS]
+        median = 1.0
+    return [factor * median for factor in grids.MEMBER_GAMMAS]
 
 
 class _Linear(MemberType):
@@ -275,19 +276,21 @@ class _ExtraTrees(MemberType):
 
     def candidates(self, data: Any) -> list[Candidate]:
         features = grids.TREE_FEATURES["classes" if data.n_classes else "numbers"]
-        few = data.X.shape[1] > MANY_FEATURES
+        many_features = data.X.shape[1] > MANY_FEATURES
         leaves = grids.TREE_LEAVES[-1:] if len(data.X) > MANY_ROWS else grids.TREE_LEAVES
-        candidates = grid(max_features=features[:1] if few else features, min_samples_leaf=leaves)
+        features = features[:1] if many_features else features
+        candidates = grid(max_features=features, min_samples_leaf=leaves)
         return near(candidates, data.around, ("max_features", "min_samples_leaf"))
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         if data.n_classes > 2:
-            fewer = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
-            return super().outputs(data, train, test, fewer, score)
-        # Shares of the second class are means, and splits by their variance those by Gini's index:
-        # trees that are fitted one by one need half the time of scikit-learn's forests.
+            small = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
+            return super().outputs(data, train, test, small, score)
+        # For two classes, the share of the second one is a mean, and splits by its variance are the
+        # splits by Gini impurity. Trees that are fitted one by one take half as long as
+        # scikit-learn's forests.
         rows = data.evenly(train, self.most_rows)
-        X, X_test = (data.X[part].astype(np.float32) for part in (rows, test))
+        X, X_test = (data.X[selected].astype(np.float32) for selected in (rows, test))
         y, weight = data.y[rows].astype(np.float64)[:, None], None
         if data.class_weight is not None:
             weight = compute_sample_weight(data.class_weight, data.y[rows])
@@ -315,7 +318,7 @@ class _ExtraTrees(MemberType):
 
 
 class _Boosting(MemberType):
-    """Gradient boosting, stopped where held-out domains are predicted best."""
+    """Gradient boosting, with the number of rounds that predicts held-out domains best."""
 
     name, path, most_rows, expensive = "boosting", "max_iter", None, True
     shared: ClassVar[tuple[str, ...]] = ("max_depth",)
@@ -325,7 +328,7 @@ class _Boosting(MemberType):
     settings: ClassVar[Candidate] = {}
 
     def candidates(self, data: Any) -> list[Candidate]:
-        stages = [max(2, self.most_rounds // part) for part in (8, 4, 2, 1)]
+        stages = [max(2, self.most_rounds // divisor) for divisor in (8, 4, 2, 1)]
         sizes = self.sizes[len(data.X) > MANY_ROWS]
         candidates = grid(**{self.shared[0]: sizes, self.path: stages})
         return near(candidates, data.around, self.shared)
@@ -344,10 +347,10 @@ class _Boosting(MemberType):
 
 @dataclass(frozen=True)
 class _Rounds:
-    """A boosted model of another package, stopped after some rounds."""
+    """A boosted model of another package that predicts with its first rounds only."""
 
     model: Any
-    stop: dict[str, int]  #: by the name that the package's predictions have for it
+    stop: dict[str, int]  #: number of rounds, by the package's name for this argument
 
     @property
     def classes_(self) -> Array:
@@ -363,7 +366,7 @@ class _Rounds:
 class _OtherBoosting(_Boosting):
     """Gradient boosting of a package that the extra ``boosting`` installs."""
 
-    stop: ClassVar[str]  #: argument of its predictions
+    stop: ClassVar[str]  #: argument of predict that sets the number of rounds
 
     def __init__(self) -> None:
         try:
@@ -415,7 +418,7 @@ class _InvariantSVM(MemberType):
 
     name, path, n_average, most_rows, in_context = "invariant_svm", "C", 3, 1000, False
     clip, shared, expensive = 6.0, ("gamma",), True
-    #: Rows that candidates are compared on, at most.
+    #: Largest number of rows that candidates are fitted to while they are compared.
     COMPARED_ROWS = 400
 
     def candidates(self, data: Any) -> list[Candidate]:
@@ -440,9 +443,9 @@ class _InvariantRidge(MemberType):
 
     name, path, n_average, clip, most_rows = "invariant_ridge", "alpha", 10, 6.0, None
     shared, one_pass = ("kernel", "gamma"), True
-    #: Landmarks while candidates are compared; the average of the chosen has more.
+    #: Landmarks while candidates are compared, and of the final average, which has more.
     COMPARED_LANDMARKS, LANDMARKS = 200, 400
-    #: Chosen candidates whose kernels are tried in context.
+    #: Number of chosen candidates whose kernels are also tried with context.
     TRIED_IN_CONTEXT = 3
 
     def candidates(self, data: Any) -> list[Candidate]:
@@ -467,7 +470,7 @@ class _InvariantRidge(MemberType):
         with one_thread():
             values = self.estimator(data, {}).candidate_values(rows, batch, splits, landmarks)
         columns = class_columns if data.n_classes else np.asarray
-        return Outcomes([[columns(v).astype(np.float32) for v in of_one] for of_one in values])
+        return Outcomes([[columns(v).astype(np.float32) for v in by_split] for by_split in values])
 
     def fit(self, data: Any, chosen: Sequence[Candidate]) -> list[Any]:
         model = self.estimator(data, {})
@@ -480,14 +483,14 @@ class _InvariantRidge(MemberType):
         return InvariantRidgeClassifierCV(class_weight=data.class_weight, **settings)
 
 
-class Own(MemberType):
-    """An estimator that the user has given."""
+class UserMember(MemberType):
+    """A member for an estimator that the user passed."""
 
     def __init__(self, name: str, template: Any) -> None:
         self.name, self.template = name, template
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        """Outputs of the estimator, which are checked."""
+        """Outputs of the estimator, after a check."""
         values = super().outputs(data, train, test, batch, score)
         for output in values:
             check_outputs(output, len(test), self.name)
@@ -504,11 +507,11 @@ def grid(**values: Sequence[Any]) -> list[Candidate]:
 
 
 def near(
-    candidates: list[Candidate], others: Sequence[Candidate], names: Sequence[str]
+    candidates: list[Candidate], chosen: Sequence[Candidate], names: Sequence[str]
 ) -> list[Candidate]:
-    """Candidates with values of some arguments that others have; all if there are no others.
+    """Candidates with the same values of these arguments as a chosen one; all if none are chosen.
 
-    Of gammas, which depend on the columns, the closest counts.
+    Gamma depends on the columns, so the closest value counts as the same.
     """
 
     def distance(other: Candidate, candidate: Candidate) -> float:
@@ -519,9 +522,9 @@ def near(
             for name in names
         )
 
-    closest = [min(candidates, key=partial(distance, other)) for other in others]
-    wanted = [{name: candidate[name] for name in names} for candidate in closest]
-    return [c for c in candidates if not others or {name: c[name] for name in names} in wanted]
+    closest = [min(candidates, key=partial(distance, other)) for other in chosen]
+    values = [{name: candidate[name] for name in names} for candidate in closest]
+    return [c for c in candidates if not chosen or {name: c[name] for name in names} in values]
 
 
 MEMBER_TYPES: dict[str, type[MemberType]] = {
@@ -536,5 +539,5 @@ MEMBER_TYPES: dict[str, type[MemberType]] = {
         _CatBoost,
     )
 }
-#: What members="auto" is: types that need no further package.
+#: The types of members="auto": those that need no other package.
 AUTO = tuple(name for name, kind in MEMBER_TYPES.items() if not issubclass(kind, _OtherBoosting))

@@ -23,7 +23,7 @@ class Moments:
 
     @classmethod
     def of_rows(cls, X: Any, codes: Any, n_groups: int) -> Moments:
-        """Of float64 rows, NaN where a value is missing, and the group of each."""
+        """Moments of float64 rows by group; NaN is a missing value."""
         xp = namespace(X)
         missing = xp.isnan(X)
         filled = xp.where(missing, 0.0, X)
@@ -31,13 +31,13 @@ class Moments:
         safe = xp.where(count > 0, count, 1.0)
         mean = group_sums(filled, codes, n_groups) / safe
         distance = xp.where(missing, 0.0, filled - mean[codes])
-        # The mean of large numbers is rounded; what is left of it is taken off again.
-        rest = group_sums(distance, codes, n_groups)
-        squares = group_sums(distance**2, codes, n_groups) - rest**2 / safe
-        return cls(count, mean + rest / safe, xp.where(squares > 0, squares, 0.0))
+        # The mean of large numbers is rounded; its rounding error is subtracted.
+        residual = group_sums(distance, codes, n_groups)
+        squares = group_sums(distance**2, codes, n_groups) - residual**2 / safe
+        return cls(count, mean + residual / safe, xp.where(squares > 0, squares, 0.0))
 
     def merged(self, other: Moments) -> Moments:
-        """Of the rows of both (Chan's update)."""
+        """Moments of the rows of both (Chan's update)."""
         count = self.count + other.count
         share = other.count / np.maximum(count, 1.0)
         step = other.mean - self.mean
@@ -46,14 +46,14 @@ class Moments:
 
     @classmethod
     def stacked(cls, parts: Sequence[Moments]) -> Moments:
-        """Groups of several, one after the other."""
+        """Join the groups of several moments, one after the other."""
         values = zip(*((part.count, part.mean, part.squares) for part in parts), strict=True)
         return cls(*map(np.concatenate, values))
 
     def by_group(self) -> list[Moments]:
-        """Each group by itself."""
+        """Split into moments of one group each."""
         values = zip(self.count, self.mean, self.squares, strict=True)
-        return [Moments(*(part[None] for part in each)) for each in values]
+        return [Moments(*(row[None] for row in group)) for group in values]
 
     @property
     def variance(self) -> Any:

@@ -63,7 +63,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
         self.random_state = random_state
 
     def _fit(self, X: Array, target: Array, sample_weight: Array | None, start: Array) -> None:
-        """Add trees, each of which follows the gradients of what those before it leave over.
+        """Add trees, each fitted to the gradients of the loss after those before it.
 
         ``target`` has a column for each output, of which ``start`` is the first guess.
         """
@@ -103,10 +103,12 @@ class SymmetricBoosting(BaseEstimator, ABC):
                 self.thresholds_[i, level] = borders[feature][cut]
                 leaf = 2 * leaf + (codes[feature] > cut)
             size = self.leaves_.shape[1]
-            above = np.stack([np.bincount(leaf, each, size) for each in gradient.T], axis=1)
-            below = np.stack([np.bincount(leaf, each, size) for each in curvature.T], axis=1)
-            below += self.l2_regularization * curvature.mean()
-            self.leaves_[i] = self.learning_rate * above / np.where(below > 0, below, 1.0)
+            numerator = np.stack([np.bincount(leaf, v, size) for v in gradient.T], axis=1)
+            denominator = np.stack([np.bincount(leaf, v, size) for v in curvature.T], axis=1)
+            denominator += self.l2_regularization * curvature.mean()
+            self.leaves_[i] = (
+                self.learning_rate * numerator / np.where(denominator > 0, denominator, 1.0)
+            )
             values += self.leaves_[i][leaf]
 
     def _gains(self, cells: Array, leaf: Array, added: list[Array], n_leaves: int) -> Array:

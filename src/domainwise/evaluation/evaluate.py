@@ -18,7 +18,7 @@ from domainwise.checks.inputs import refuse_no_rows
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import describe_differences, leaking_columns, with_effects
 from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
-from domainwise.evaluation.gather import able_methods, drawn_rows_note, scored_evaluation
+from domainwise.evaluation.gather import drawn_rows_note, scorable_methods, scored_evaluation
 from domainwise.evaluation.jobs import CHEAP, InsideJob, MethodJob, job_key
 from domainwise.evaluation.plan import (
     QUICK_SCORED,
@@ -293,10 +293,10 @@ def compare_methods(
     """
     methods = methods_for(methods, problem.classification)
     measures = [problem.measure, *more]
-    able = able_methods(problem, methods, measures)
-    if not able:
+    scorable = scorable_methods(problem, methods, measures)
+    if not scorable:
         raise ValueError(
-            f"{problem.measure.name} needs probabilities, and none of the methods predicts them. "
+            f"{problem.measure.name} needs probabilities, but none of the methods predicts them. "
             "Choose other methods, or another score"
         )
     splits = outer_splits(problem, cv)
@@ -311,7 +311,7 @@ def compare_methods(
     with (
         nullcontext(JobMemory())
         if out is None
-        else opened_folder(Path(out), problem, able, splits, force=force, **arguments)
+        else opened_folder(Path(out), problem, scorable, splits, force=force, **arguments)
     ) as finished:
         if (name := finished.chosen_by) is not None:
             chosen_by = choose_measure(name, problem.y, problem.classification, problem.positive)
@@ -321,7 +321,7 @@ def compare_methods(
         jobs = [
             MethodJob(problem, method, split, number, inner_cv, columns, quick)
             for number, split in enumerate(splits)
-            for method in able
+            for method in scorable
         ]
         scored = partial(scored_evaluation, problem, methods=methods, splits=splits)
         unit = seconds_per_cost(problem, splits[0]) if progress is True or n_jobs else 0.0
@@ -345,8 +345,8 @@ def compare_methods(
         faults = with_effects(differences.get("faults", []), evaluation)
         evaluation.differences = {**differences, "faults": faults}
         if leaking_columns(faults) and not stopped:
-            again = _without_leaks(evaluation, problem, able, splits, inner_cv, workers)
-            evaluation.differences["without_leaks"] = again
+            without_leaks = _without_leaks(evaluation, problem, scorable, splits, inner_cv, workers)
+            evaluation.differences["without_leaks"] = without_leaks
     return evaluation
 
 

@@ -171,7 +171,7 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
 def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Section:
     """Calibration of the probabilities."""
     if any(rows["probabilities"] is None for rows in predictions.values()):
-        return Section("Calibration", [f"{label} gives no probabilities."], [])
+        return Section("Calibration", [f"{label} predicts no probabilities."], [])
     with drawing(4.3, 4.6) as figure:
         parts = [
             (rows["target"], rows["probabilities"], np.full(len(rows["target"]), domain))

@@ -335,11 +335,11 @@ def _shifted(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
     places = {name: d for d, name in enumerate(table.domains)}
     excluded = {(names.index(c), places[d]) for f in faults for c in f.columns for d in f.domains}
     target = table.target.y if table.target.n_classes <= 2 else None
-    far: dict[tuple[int, ...], list[str]] = {}
+    far_columns: dict[tuple[int, ...], list[str]] = {}
     for shift in find_shifts(names, quantities, target, table.codes, excluded):
         name, where = names[shift.column], listed(table.names(shift.domains))
         if shift.kind == "level":
-            far.setdefault(tuple(shift.domains), []).append(name)
+            far_columns.setdefault(tuple(shift.domains), []).append(name)
             continue
         here, elsewhere = (
             " to ".join(dict.fromkeys(f"{end:.4g}" for end in (values.min(), values.max())))
@@ -357,7 +357,7 @@ def _shifted(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
         )
         action = f"Correct it there, or evaluate again with {_drop([name])}."
         yield table.fault(shift.kind, 2, [name], shift.domains, message, action)
-    for group, columns in far.items():
+    for group, columns in far_columns.items():
         verb, where = "is" if len(group) == 1 else "are", listed(table.names(group))
         message = f"{where} {verb} far from all other domains in {listed(columns)}."
         action = "Check that these columns are recorded there as they are elsewhere."
@@ -436,7 +436,7 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
     tiny, single = table.sizes < TINY, np.zeros(len(table.domains), dtype=bool)
     if table.target.n_classes:
         single = np.array([len(np.unique(table.target.y[rows])) == 1 for rows in table.rows])
-    unscored = "Their rows are used for training, and are not scored."
+    unscored = "Their rows are used for training, but are not scored."
     for kind, marked, reason, consequence in (
         ("tiny domain", tiny, f"fewer than {TINY} rows", "Scores on so few rows are uncertain."),
         ("one class", single & ~tiny, "only one class", unscored),

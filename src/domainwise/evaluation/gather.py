@@ -1,4 +1,4 @@
-"""The rows of all jobs, scored and gathered into an evaluation."""
+"""Score the predictions of all jobs and gather them into an evaluation."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ from domainwise.scoring.measures import Measure
 from domainwise.scoring.statistics import compare, defined_score
 from domainwise.splits.folds import Split
 
-#: Kinds of batches in which context is measured.
+#: Kinds of batches for which scores with context are compared with scores without.
 BATCHES = ("whole", "first half", "last half", "random tenth")
 
 
-def able_methods(
+def scorable_methods(
     problem: Problem, methods: Sequence[Method], measures: Sequence[Measure]
 ) -> list[Method]:
-    """Methods that have what one of the measures needs."""
-    able = [m for m in methods if any(can_score(m, problem.measured_by(by)) for by in measures)]
+    """Methods whose predictions at least one of the measures can score."""
+    problems = [problem.measured_by(measure) for measure in measures]
+    scorable = [method for method in methods if any(can_score(method, p) for p in problems)]
     if problem.measure.own:  # a caller's scorer does not pass domains
-        return [replace(method, context=False) for method in able]
-    return able
+        return [replace(method, context=False) for method in scorable]
+    return scorable
 
 
 def scored_evaluation(
@@ -58,15 +59,16 @@ def scored_evaluation(
     splits: Sequence[Split],
     rows: Sequence[Row],
 ) -> Evaluation:
-    """Score the predictions of all jobs, and gather what follows."""
-    measured, able = problem.measured_by(measure), able_methods(problem, methods, [measure])
-    usable = [method.key for method in able]
+    """Score the predictions of all jobs by a measure, and make an evaluation of the scores."""
+    measured = problem.measured_by(measure)
+    scorable = scorable_methods(problem, methods, [measure])
+    usable = [method.key for method in scorable]
     missing = {
-        method.key: f"gives no probabilities, which {measure.name} needs"
+        method.key: f"predicts no probabilities, which {measure.name} needs"
         for method in methods
         if method.key not in usable
     }
-    variants = [(m, *variant) for m in able for variant in m.rows(measured.classification)]
+    variants = [(m, *variant) for m in scorable for variant in m.rows(measured.classification)]
     jobs = _scored_jobs(Scorer(measured, splits), [key for _, key, _, _ in variants], rows)
     results = []
     records: dict[int, dict[str, list[Row]]] = {OUTSIDE: {}, SEEN: {}}
@@ -77,15 +79,15 @@ def scored_evaluation(
             continue
         scores = _by_domain(measured, jobs[key], "scores")
         if not np.isfinite(list(scores.values())).any():
-            missing[key] = f"{measure.label} is defined on no domain"
+            missing[key] = f"{measure.label} is not defined on any domain"
             continue
         losses = [item for job in jobs[key] for item in job.get("worth", {}).items()]
         batches = {}
-        if context:  # by kind of batch, and of the same fits without context
-            together = _records(jobs[key], (OUTSIDE, HALVES, TENTHS))
-            scored = [r for r in together if r["domain"] not in measured.unscored]
-            alone = _records(jobs[method.key], (OUTSIDE,))
-            batches = batch_scores(measure, measured.classes, scored, alone)
+        if context:  # compare with the same fits without context
+            with_context = _records(jobs[key], (OUTSIDE, HALVES, TENTHS))
+            scored = [r for r in with_context if r["domain"] not in measured.unscored]
+            without = _records(jobs[method.key], (OUTSIDE,))
+            batches = batch_scores(measure, measured.classes, scored, without)
         results.append(
             MethodResult(
                 key,
@@ -131,19 +133,19 @@ def scored_evaluation(
 
 
 def _scored_jobs(score: Scorer, keys: Sequence[str], rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Scored rows of held-out domains by method, with its predictions on seen domains."""
+    """Scored jobs of each method; their predictions include those on seen domains."""
     seen = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != PARTS[0]}
     jobs: dict[str, list[Row]] = {key: [] for key in keys}
     for row in sorted(rows, key=lambda row: row["split"]):
         if row["method"] in jobs and job_key(row)[2] == PARTS[0]:
-            more = seen.get(job_key(row)[:2], {}).get("predictions", [])
-            predictions = [*row.get("predictions", ()), *more]
+            on_seen = seen.get(job_key(row)[:2], {}).get("predictions", [])
+            predictions = [*row.get("predictions", ()), *on_seen]
             jobs[row["method"]].append(score({**row, "predictions": predictions}))
     return jobs
 
 
 def _records(jobs: Sequence[Row], folds: Sequence[int]) -> list[Row]:
-    """Predictions of jobs without an error, of some folds."""
+    """Predictions for these folds, of the jobs that did not fail."""
     records = [record for job in jobs if "error" not in job for record in job["predictions"]]
     return [record for record in records if record["fold"] in folds]
 
@@ -157,13 +159,13 @@ def _means(values: Iterable[tuple[Any, float]]) -> dict[Any, float]:
 
 
 def _by_domain(problem: Problem, jobs: Sequence[Row], name: str) -> dict[Any, float]:
-    """Mean over the splits in which a domain was held out, in the order of the domains."""
+    """Mean of each domain over the splits that hold it out, in the order of the domains."""
     means = _means(scored for job in jobs for scored in job[name].items())
     return {plain(problem.domains[code]): means[code] for code in sorted(means)}
 
 
 def with_p_values(results: list[MethodResult]) -> list[MethodResult]:
-    """Sort by mean and test against the best baseline, over domains."""
+    """Sort methods by mean score, and test each against the best baseline, paired by domain."""
     results = sorted(results, key=lambda result: -result.mean)
     baseline = next((result for result in results if result.kind == "baseline"), None)
     if baseline is None:
@@ -182,7 +184,7 @@ def with_p_values(results: list[MethodResult]) -> list[MethodResult]:
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Adjust p-values for their number by Holm's rule.
+    """Adjust p-values for multiple comparisons by Holm's method.
 
     >>> holm({"a": 0.01, "b": 0.04})
     {'a': 0.02, 'b': 0.04}
@@ -208,13 +210,13 @@ def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[st
     single = [str(name) for name in problem.domains[problem.unscored]]
     scores = {str(name): score for name, score in evaluation.best.scores.items()}
     undefined = [name for name in scores if not np.isfinite(scores[name]) and name not in single]
-    usual_size = int(np.median(np.bincount(problem.everything.codes)))
+    median_size = int(np.median(np.bincount(problem.everything.codes)))
     before, now = problem.setting(1), replace(problem, measure=measure).setting(1)
     remarks = [
         (len(problem.y) < problem.n_given, drawn_rows_note(problem)),
         (
             single,
-            f"Only one class in {', '.join(single)}: these rows are used for training, and are not "
+            f"Only one class in {', '.join(single)}: their rows are used for training, but are not "
             "scored.",
         ),
         (
@@ -229,18 +231,17 @@ def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[st
         ),
         (
             problem.class_weight is not None,
-            "All classes have the same weight in training, as they have in "
-            f"{problem.measure.label}.",
+            f"All classes have the same weight in training, as they do in {problem.measure.label}.",
         ),
         (
             any(result.context for result in evaluation.results),
             f"Methods with {CONTEXT} see all rows of the held-out domain at once, without labels "
-            f"(a median of {usual_size:,} rows), and assume that these rows are typical of the "
+            f"(a median of {median_size:,} rows), and assume that these rows are typical of the "
             "domain. The other methods predict each row on its own.",
         ),
         (
             measure.about_one_class and positive is not None,
-            f"{label} is about the class {positive!s} (pos_label).",
+            f"{label} is computed for the class {positive!s} (pos_label).",
         ),
         *((True, f"{key}: {reason}.") for key, reason in evaluation.left_out.items()),
         (

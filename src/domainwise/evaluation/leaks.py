@@ -140,14 +140,16 @@ def find_leaks(
         for d in sorted(scores, key=lambda d: -len(groups[d]))[: min(MODEL_DOMAINS, models)]:
             models -= 1
             sample = target.sample(groups[d])
-            rest = _rest_score(X[sample], without, text, target, sample)
-            error = np.hypot(target.error(sample, rest), target.error(sample, scores[d]))
-            if scores[d] - rest >= max(LEAD, ERRORS[len(scores) == 1] * error):
-                leads.append(rest)
-            tied += rest >= PERFECT
+            other_score = _rest_score(X[sample], without, text, target, sample)
+            error = np.hypot(target.error(sample, other_score), target.error(sample, scores[d]))
+            if scores[d] - other_score >= max(LEAD, ERRORS[len(scores) == 1] * error):
+                leads.append(other_score)
+            tied += other_score >= PERFECT
         if leads or tied:
-            rest, everywhere = max(leads, default=PERFECT), len(scores) == len(groups)
-            leaks.append(Leak(column, by_missing, scores, rest, everywhere, len(leads) <= tied))
+            other_score, everywhere = max(leads, default=PERFECT), len(scores) == len(groups)
+            leaks.append(
+                Leak(column, by_missing, scores, other_score, everywhere, len(leads) <= tied)
+            )
     return leaks
 
 

@@ -81,10 +81,10 @@ class _Levels:
     inside: Array  #: deviations of rows inside each domain
     errors: Array  #: standard errors of ``values``, as of normal rows
 
-    def spread(self, rest: Array) -> tuple[float, float]:
-        """Mean of some domains, and the variance of another one, at least that by chance."""
-        values = self.values[rest]
-        between = max(float(np.var(values, ddof=1)), float(np.mean(self.errors[rest] ** 2)))
+    def spread(self, others: Array) -> tuple[float, float]:
+        """Mean of these domains, and the variance of one more, at least that of its estimate."""
+        values = self.values[others]
+        between = max(float(np.var(values, ddof=1)), float(np.mean(self.errors[others] ** 2)))
         return float(np.mean(values)), between * (1 + 1 / len(values))
 
     def far(self) -> tuple[Array, Array]:
@@ -100,10 +100,13 @@ class _Levels:
         for order in (np.argsort(self.values), np.argsort(-self.values)):
             gaps = np.abs(np.diff(self.values[order]))[: max(n // 3, 1)]
             for size in sorted(1 + np.argsort(-gaps, kind="stable")[:MOST_GROUPS]):
-                group, rest = order[:size], order[size:]
-                center, between = self.spread(rest)
+                group, others = order[:size], order[size:]
+                center, between = self.spread(others)
                 away = np.abs(self.values[group] - center)
-                p = 2 * t.sf(away / np.sqrt(between + self.errors[group] ** 2), len(rest) - 1).max()
+                p = (
+                    2
+                    * t.sf(away / np.sqrt(between + self.errors[group] ** 2), len(others) - 1).max()
+                )
                 closer = p < p_values[group]
                 distance[group[closer]] = away[closer] / inside
                 p_values[group[closer]] = p

@@ -148,9 +148,9 @@ def _smoothed(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) -> Ri
     X = pairs.X + gram.combine(left - gram.combine(right, np.diag(mu)), step)
     KX = gram.product(X)
     _, left, right = images(X, KX, None)
-    rest = norms(gram, gram.combine(left - gram.combine(right, np.diag(mu)), step))
+    residuals = norms(gram, gram.combine(left - gram.combine(right, np.diag(mu)), step))
     size = norms(gram, X)
-    residual = float((rest / np.where(size > 0, size, 1.0)).max(initial=0.0))
+    residual = float((residuals / np.where(size > 0, size, 1.0)).max(initial=0.0))
     info = {**pairs.info, "residual": residual}
     info["converged"] = pairs.info["converged"] or residual <= 10 * gram.tolerance
     return RitzPairs(mu, X, KX, info)

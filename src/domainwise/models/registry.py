@@ -394,15 +394,15 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
     """
     if isinstance(name, Method):
         return name
-    wanted = str(name).lower()
-    if wanted == "auto" and n_rows is not None:
+    lowered = str(name).lower()
+    if lowered == "auto" and n_rows is not None:
         return METHODS["ensemble" if n_rows <= ENSEMBLE_ROWS else "invariantridge"]
-    if wanted.endswith(CONTEXT):  # the same model; predict gets the domains of rows
-        plain = find_method(wanted.removesuffix(CONTEXT), n_rows)
+    if lowered.endswith(CONTEXT):  # the same model; predict gets the domains of rows
+        plain = find_method(lowered.removesuffix(CONTEXT), n_rows)
         if plain.context:
             return plain
     for method in METHODS.values():
-        if wanted in (method.key, *(label.lower() for label in method.labels)):
+        if lowered in (method.key, *(label.lower() for label in method.labels)):
             return method
     accepted = [*(["auto"] if n_rows is not None else []), *METHODS]
     raise ValueError(f"method {name!r} is not known; use one of {', '.join(accepted)}")
@@ -432,10 +432,10 @@ def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
         raise ValueError(f"methods is empty; use {ALL!r}, or names from {', '.join(METHODS)}")
     if ALL in names:
         names = [*METHODS, *(name for name in names if name != ALL)]
-    own = [name for name in names if not isinstance(name, str)]
-    wanted = {find_method(name).key for name in names if isinstance(name, str)}
-    chosen = [method for method in METHODS.values() if method.key in wanted]
-    for item in own:
+    estimators = [name for name in names if not isinstance(name, str)]
+    keys = {find_method(name).key for name in names if isinstance(name, str)}
+    chosen = [method for method in METHODS.values() if method.key in keys]
+    for item in estimators:
         method = item if isinstance(item, Method) else own_method(item, prepare)
         others = [*chosen, *METHODS.values()]
         taken = {name.lower() for other in others for name in (other.key, *other.labels)}

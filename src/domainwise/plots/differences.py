@@ -196,7 +196,7 @@ class ShiftDisplay(style.Display):
             highlight = self.new or (self.domains if n <= len(style.PALETTE) else ())
         style.check_known(highlight, self.domains, "highlight")
         colours = dict(zip(highlight, style.PALETTE * n, strict=False))
-        rest = [name for name in self.domains if name not in colours]
+        others = [name for name in self.domains if name not in colours]
         low, middle, high = self.ends
         moved = [name in self.new or not self.new for name in self.domains]
         distance = np.nan_to_num(np.abs(middle), nan=-1.0)[moved].max(axis=0)
@@ -213,9 +213,9 @@ class ShiftDisplay(style.Display):
             ax.plot(middle[place, order], at, "o", markersize=3.5, **options)
         for name, colour in colours.items():
             ax.plot([], [], "o", color=colour, label=style.short(name))
-        if rest:
+        if others:
             words = "sources" if self.new else "other domains"
-            ax.plot([], [], "o", color=style.GREY, label=f"{len(rest)} {words}")
+            ax.plot([], [], "o", color=style.GREY, label=f"{len(others)} {words}")
         ax.axvline(0.0, color=style.ink(), linewidth=0.6, alpha=0.5)
         if np.nanmax(np.abs(middle[:, order]), initial=0.0) > FAR:
             ax.set_xscale("symlog", linthresh=FAR / 2)

@@ -371,7 +371,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         rule = partial(best_of_paths, path=("alpha",), n=self.n_average)
         nothing = Data(None, None)
         result = search(kind, nothing, kind.splits, Scorer(None), rule, n_jobs=n_jobs)
-        problems = [problem for kept in result.kept for problem in kept]
+        problems = [problem for reusable in result.reusable for problem in reusable]
         self._record_search(result)
         self.members_ = result.chosen
         self.expansions_ = kind.fit(Data(problems, None), self.members_)
@@ -424,10 +424,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         landmarks = chosen_landmarks(self, *about)
         maps, problems = [], []
         for batch in batches_by(candidates, ("kernel", "gamma")):
-            mine = [candidates[i] for i in batch]
-            kinds = [(c["domain_weight"], c["conditional"]) for c in mine]
-            alphas = [c["alpha"] for c in mine]
-            nystrom, penalties = self._map(mine[0], kinds, alphas, rows, landmarks)
+            same_kernel = [candidates[i] for i in batch]
+            kinds = [(c["domain_weight"], c["conditional"]) for c in same_kernel]
+            alphas = [c["alpha"] for c in same_kernel]
+            nystrom, penalties = self._map(same_kernel[0], kinds, alphas, rows, landmarks)
             maps.append(nystrom)
             problems.append(problem_of(self, nystrom, rows, penalties))
         self._record_labels(rows.target.names, rows.domain.names)

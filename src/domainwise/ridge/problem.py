@@ -70,8 +70,8 @@ def weighted(
     any_mean = next(iter(cells.values())).mean
     means = {}
     for key, cell in cells.items():
-        own = [] if columns.codes is None else [placed(columns.codes[key], any_mean)]
-        means[key] = side_by_side([cell.mean, *own])
+        targets = [] if columns.codes is None else [placed(columns.codes[key], any_mean)]
+        means[key] = side_by_side([cell.mean, *targets])
     mean = sum(masses[key] * means[key] for key in cells) / total
     width = len(any_mean)
     second: Any = mean[:, None] * mean * 0.0
@@ -115,7 +115,7 @@ class RidgeProblem:
         c = self.cross.shape[1]
         names = [name for name in self.directions if any(w and k == name for w, k in kinds)]
         right = side_by_side([self.cross, *(self.directions[name] for name in names)])
-        found: dict[tuple[int, int], Any] = {}
+        solutions: dict[tuple[int, int], Any] = {}
         for a, alpha in enumerate(alphas):
             solved = shifted_solve(self.second, alpha, right)
             plain, first, by_name = solved[:, :c], c, {}
@@ -124,15 +124,15 @@ class RidgeProblem:
                 by_name[name] = solved[:, first : first + width]
                 first += width
             for k, (weight, name) in enumerate(kinds):
-                found[k, a] = plain
+                solutions[k, a] = plain
                 if weight and by_name[name].shape[1]:
                     D, Z = self.directions[name], by_name[name]
                     inner = D.T @ Z
-                    found[k, a] = plain - Z @ shifted_solve(
+                    solutions[k, a] = plain - Z @ shifted_solve(
                         (inner + inner.T) / 2, 1.0 / (alpha * weight), D.T @ plain
                     )
         order = [(k, a) for k in range(len(kinds)) for a in range(len(alphas))]
-        return side_by_side([found[point] for point in order])
+        return side_by_side([solutions[point] for point in order])
 
     def squared_errors(self, coefficients: Any, moments: Weighted, columns: Columns) -> Any:
         """Weighted sums of squared errors on other rows, from their moments about their own mean.

@@ -109,17 +109,17 @@ class RidgeSearch:
     def outcomes(
         self, data: Data, splits: Sequence[Any], batch: Sequence[Candidate], score: Any
     ) -> Outcomes:
-        """Scores of the candidates of some maps; the maps' problems for all rows are kept."""
-        wanted = {(point["kernel"], point["gamma"]) for point in batch}
-        scores, kept = self.scores([m for m in self.maps if kernel_of(m) in wanted])
-        return Outcomes(np.vstack(scores), kept)  # type: ignore[arg-type]
+        """Scores of candidates, and the problems of their maps, which the final fit reuses."""
+        kernels = {(point["kernel"], point["gamma"]) for point in batch}
+        scores, problems = self.scores([m for m in self.maps if kernel_of(m) in kernels])
+        return Outcomes(np.vstack(scores), problems)  # type: ignore[arg-type]
 
     @abstractmethod
     def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
         """Scores of each map's candidates on all splits, and its problem for all rows."""
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Expansion]:
-        """Average the chosen from the problems that were kept, which are in place of rows."""
+        """Average the chosen candidates; ``data`` holds problems of the search, not rows."""
         return averaged(self.maps, data.X, chosen)
 
 

@@ -96,7 +96,7 @@ class Outcomes(NamedTuple):
 
     values: Sequence[Sequence[Outcome]]  #: of each candidate, on each split
     #: What a kind with ``one_pass`` wants to use again when it fits the chosen candidates.
-    kept: Any = None
+    reusable: Any = None
 
 
 class Searchable(Protocol):
@@ -174,7 +174,7 @@ def search(
     race = None if kind.one_pass else race
     rounds = [list(range(len(splits)))] if race is None else race.rounds(len(splits))
     outcomes: list[dict[int, Outcome]] = [{} for _ in candidates]
-    remaining, kept = list(range(len(candidates))), []
+    remaining, reusable = list(range(len(candidates))), []
     finished: list[int] = []
 
     def remaining_scores() -> Array:
@@ -198,16 +198,16 @@ def search(
         for (batch, part), result in zip(tasks, computed, strict=True):
             for i, values in zip(batch, result.values, strict=True):
                 outcomes[i].update(zip(part, values, strict=True))
-        kept = [result.kept for result in computed] if kind.one_pass else []
+        reusable = [result.reusable for result in computed] if kind.one_pass else []
         finished = sorted(finished + split_numbers)
     result = SearchResult.of([candidates[i] for i in remaining], remaining_scores(), rule)
     chosen = [[outcomes[remaining[i]][k] for k in finished] for i in result.indices]
     if not isinstance(chosen[0][0], np.ndarray):
-        return replace(result, kept=kept)
+        return replace(result, reusable=reusable)
     tests = [test for _, test in splits]
     n_rows = 1 + max(int(test.max()) for test in tests) if data.y is None else len(data.y)
     held_out = np.stack([by_row(values, tests, n_rows) for values in chosen])
-    return replace(result, held_out=held_out, kept=kept)
+    return replace(result, held_out=held_out, reusable=reusable)
 
 
 def affordable_jobs(n_jobs: int | None, data: Data) -> int | None:
@@ -264,7 +264,7 @@ class SearchResult:
     #: rows, columns): means over splits, NaN for rows that no split holds out. None for a score
     #: that needs no outputs.
     held_out: Array | None = None
-    kept: Sequence[Any] = ()  #: what each batch of a kind with ``one_pass`` has kept
+    reusable: Sequence[Any] = ()  #: what each batch of a kind with ``one_pass`` has computed
 
     @classmethod
     def of(

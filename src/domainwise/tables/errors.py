@@ -60,8 +60,8 @@ def describe_names(names: Iterable[Any], most: int = 8) -> str:
     "'a', 'b'"
     """
     shown = [repr(str(name)) for name in names]
-    rest = len(shown) - most
-    return ", ".join(shown[:most]) + (f" and {rest} more" if rest > 0 else "")
+    n_more = len(shown) - most
+    return ", ".join(shown[:most]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
 def refuse_double_names(names: Iterable[str], where: str) -> None:

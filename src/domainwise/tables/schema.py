@@ -90,8 +90,8 @@ class Schema:
             column = cells.with_points(raw[name], marks.get(name))
             columns[name] = cells.as_numbers(column, name, first_row, self.forms.get(name))
         for name in self.dates:
-            how = self.forms.get(name), self.date_parts, self.reference
-            columns |= cells.date_parts(raw[name], name, first_row, *how)
+            options = self.forms.get(name), self.date_parts, self.reference
+            columns |= cells.date_parts(raw[name], name, first_row, *options)
         for name in self.categorical:
             columns[name] = pandas.Series(cells.as_text(raw[name]), dtype=object)
         return pandas.DataFrame(columns, index=range(len(frame)))
