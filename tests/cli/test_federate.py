@@ -108,7 +108,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(folder, tmp_path):
     assert "--target" in result.output
     result = run("federate", "moments", folder / "east.csv", "--plan", folder / "plan.json",
                 "--site", "east", "-o", tmp_path / "a.npz")  # fmt: skip
-    assert "is the one of the first round" in " ".join(result.output.split())
+    assert "this is the plan of the first round" in " ".join(result.output.split())
     assert not list(tmp_path.iterdir())
 
 

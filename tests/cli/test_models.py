@@ -217,7 +217,7 @@ def test_a_table_that_cannot_be_used_is_refused(folder, tmp_path):
     refused("use one of auto, constant", "fit", data, *COMMON, *out, "--method", "magic")
     ridge = ["--method", "dcm", "--predictor", "ridge"]
     refused("use one of lda", "fit", data, *COMMON, *out, *ridge)
-    refused("predicts by itself", "fit", data, *COMMON, *out, "--method", "svm",
+    refused("is already a predictor", "fit", data, *COMMON, *out, "--method", "svm",
             "--predictor", "lda")  # fmt: skip
     refused("--jobs must be", "fit", data, *COMMON, *out, "--jobs", "0")
     refused("ends in .skops", "fit", data, *COMMON, "-o", tmp_path / "m.pkl")

@@ -142,7 +142,7 @@ def test_models_of_ones_own_are_compared_and_fitted_from_the_command_line(
     assert set(methods) == {"constant", "linear", "stiff", "saved"}
     assert methods["saved"]["mean"] == pytest.approx(methods["linear"]["mean"])
     start = ["fit", "--from", "own", "--method", "stiff", "-o", "stiff.skops"]
-    refused("name it again with --estimator; the folder has: house_models:stiff, saved.skops",
+    refused("pass it again with --estimator; the evaluation used: house_models:stiff, saved.skops",
             *start)  # fmt: skip
     done(*start, "--estimator", "house_models:stiff")
     model = domainwise.load("stiff.skops")
@@ -172,7 +172,7 @@ def test_a_folder_from_somebody_else_runs_no_code(folder, tmp_path, monkeypatch)
     (tmp_path / "eval" / "evaluation.json").write_text(json.dumps(content))
     start = ["fit", folder / "clinic.csv", "--from", "eval", "-o", "m.skops"]
     done(*start, "--method", "linear")
-    refused("the folder has: planted:model, os:abort", *start, "--method", "abort", "--force")
+    refused("the evaluation used: planted:model, os:abort", *start, "--method", "abort", "--force")
     assert not (tmp_path / "ran").exists()
     content["methods"][0]["per_domain"][0]["score"] = 0.999
     (tmp_path / "eval" / "evaluation.json").write_text(json.dumps(content))

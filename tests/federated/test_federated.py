@@ -510,6 +510,6 @@ def test_a_plan_is_read_as_it_was_written_and_refused_if_changed(frames, tmp_pat
             Plan.load(tmp_path / "bad.json")
     with pytest.raises(PlanError, match="merged before"):
         merge(merged, [])
-    with pytest.raises(PlanError, match="is the one of the first round"):
+    with pytest.raises(PlanError, match="this is the plan of the first round"):
         moments_of(frames["s0"], plan, site="s0")
     assert replace(plan, seed=1).hash != plan.hash

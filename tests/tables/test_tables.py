@@ -481,7 +481,7 @@ def test_workbooks_that_ask_for_much_memory_are_refused_before_they_are_unpacked
         with new.open("xl/media.bin", "w", force_zip64=True) as part:
             for _ in range(1100):
                 part.write(bytes(2**20))
-    with pytest.raises(TableError, match=r"unpacks to 1\.2 GB, and 1\.1 GB are allowed"):
+    with pytest.raises(TableError, match=r"unpacks to 1\.2 GB, but at most 1\.1 GB are allowed"):
         load_table(tmp_path / "u.xlsx", target="ill", domain="site")
 
 

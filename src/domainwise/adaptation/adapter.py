@@ -150,7 +150,7 @@ class Adaptable(ABC):
         X_site : array-like of shape (n_rows, n_features), default=None
             Unlabelled rows of the site, as many as a batch to predict has. Only models with context
             use it: it shows how the site's rows are distributed. Without it, the copy predicts rows
-            one by one, also when ``sample_domain`` is given.
+            one by one, even if ``sample_domain`` is passed.
 
         Returns
         -------
@@ -174,8 +174,8 @@ class Adaptable(ABC):
         labels = {"plain": SiteLabels.sorted(self._outputs(X, None), targets)}
         if "context" in priors and X_site is None:
             warn_caller(
-                "X_site is missing: the adapted model predicts rows one by one, also where "
-                "sample_domain is given. Pass the site's unlabelled rows as X_site to adapt "
+                "X_site is missing: the adapted model predicts rows one by one, even if "
+                "sample_domain is passed. Pass the site's unlabelled rows as X_site to adapt "
                 "predictions with context.",
                 ContextWarning,
             )

@@ -129,7 +129,7 @@ def _refuse_distant(labels: Any, name: str) -> None:
     """Refuse labels on a GPU or on Dask whose rows are elsewhere."""
     if is_dask(labels):
         raise TypeError(
-            f"{name} is a Dask collection but X is not: pass X as a Dask collection, too, or "
+            f"{name} is a Dask collection but X is not: pass X as a Dask collection as well, or "
             f"{name}.compute()"
         )
     if is_tensor(labels) and labels.device.type != "cpu":
@@ -165,8 +165,8 @@ class LabelRules:
             finite = labels[np.isfinite(labels)]
             if (finite != np.round(finite)).any():
                 raise ValueError(
-                    f"{name} holds continuous values, but the rows read before the pass held "
-                    f'whole numbers, taken as labels: set {argument}="rbf" for continuous values'
+                    f"{name} holds continuous values, but the first rows held whole "
+                    f'numbers, which are labels: set {argument}="rbf" for continuous values'
                 )
         return "delta"
 

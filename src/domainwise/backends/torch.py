@@ -163,11 +163,11 @@ class TorchBackend(Backend):
             yield
         except torch.OutOfMemoryError as error:
             raise MemoryError(
-                f"the device ran out of memory with {len(X)} rows: thin matrices of rows x "
-                "(classes + domains + components) in float64 have to fit. Ask for fewer "
-                "n_components, pass float32 rows, project fewer rows at a time, lower "
-                "sklearn.set_config(working_memory=...) where solver_info_ says 'blocked torch', "
-                "free tensors of your own, or use the Fast estimators, which keep no rows. "
+                f"the device ran out of memory with {len(X)} rows: float64 matrices of rows x "
+                "(classes + domains + components) have to fit. Use fewer n_components, pass "
+                "float32 rows, project fewer rows at a time, lower "
+                "sklearn.set_config(working_memory=...) if solver_info_ says 'blocked torch', "
+                "free other tensors, or use the Fast estimators, which store no rows. "
                 f"The message of torch: {error}"
             ) from error
 

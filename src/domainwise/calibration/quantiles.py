@@ -82,7 +82,7 @@ class DomainQuantiles:
         if warn:
             warn_caller(
                 f"coverage={coverage} needs {needed} calibration domains, but there are {n}, which "
-                f"allow {n / (n + 1):.3g} at most: sets contain all classes, and intervals are "
+                f"allow at most {n / (n + 1):.3g}: sets contain all classes, and intervals are "
                 "infinite"
             )
         return math.inf

@@ -172,7 +172,7 @@ def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None
     warn_caller(
         f"class shares differ between source domains (class {target.names[varying]!s}: {least:.0%} "
         f"to {most:.0%}), and class_weight is None: rare classes are predicted badly in a domain "
-        'that has more of them. Pass class_weight="balanced" if classes count the same for you',
+        'that has more of them. Pass class_weight="balanced" if classes are equally important',
         ClassShareWarning,
     )
 
@@ -220,7 +220,7 @@ def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
             f"y is -1 exactly where sample_domain is negative, in {int(hidden.sum())} of "
             f"{len(hidden)} rows: skada hides labels of target rows in this way, and -1 would be "
             "learnt as a class. Drop these rows (keep = sample_domain >= 0; fit(X[keep], y[keep], "
-            "sample_domain=sample_domain[keep])), or pass their true labels, with labels not masked"
+            "sample_domain=sample_domain[keep])), or pass their true labels"
         )
 
 
@@ -415,9 +415,9 @@ def refuse_no_rows(X: Any, *, numbers: bool = False) -> None:
     if not sequence and not hasattr(X, "__array__") and not hasattr(X, "shape"):
         raise TypeError(f"X must be an array or a data frame of rows, got {type(X).__name__}")
     if hasattr(X, "iloc") and X.ndim != 2:
-        raise ValueError("X must be 2-dimensional, got a Series: X.to_frame() is a column")
+        raise ValueError("X must be 2-dimensional, got a Series: pass X.to_frame()")
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise ValueError("X has masked values, which would be used: call X.filled(numpy.nan)")
+        raise ValueError("X has a mask, which would be ignored: call X.filled(numpy.nan)")
     if isinstance(X, np.ndarray) and X.dtype.names:
         raise TypeError("X is a structured array: convert it to a data frame")
     for prefixes, advice in _NOT_NUMBERS.items() if numbers else ():

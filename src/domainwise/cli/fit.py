@@ -203,8 +203,8 @@ class Recipe:
         if method is None:
             named = ", ".join(self.stored.get("estimators", ())) or plain
             raise ValueError(
-                f"method {key!r} of {self.path} is not one of domainwise. If you trust it, name it "
-                f"again with --estimator; the folder has: {named}"
+                f"method {key!r} of {self.path} is not part of domainwise. If you trust it, pass "
+                f"it again with --estimator; the evaluation used: {named}"
             )
         grid = describe_grid(method.grid(self.recipe["task"] == "classification"))
         if grid != self.recipe["grids"].get(method.key) and not force:

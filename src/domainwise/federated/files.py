@@ -115,7 +115,7 @@ class SiteFile:
             check_form(about, {**ABOUT_FORM, "digest": str}, ABOUT)
             digest = about.pop("digest")
             if about.keys() != ABOUT_FORM.keys():
-                raise ValueError(f"{ABOUT} must have the fields {', '.join(ABOUT_FORM)} alone")
+                raise ValueError(f"{ABOUT} must have exactly the fields {', '.join(ABOUT_FORM)}")
             if (number := about.pop("format")) != FORMAT:
                 raise ValueError(f"it has format {number}, and this version reads format {FORMAT}")
             file = cls(**about, arrays=arrays)
@@ -205,7 +205,7 @@ def load_files(
             ) from error
         by_site[file.site] = file
     if not by_site:
-        raise SiteFileError(f"there is no file of {kind}: pass one file of each site")
+        raise SiteFileError(f"there is no file of {kind}: pass one file per site")
     return [by_site[site] for site in sorted(by_site)]
 
 

@@ -342,7 +342,7 @@ def _maps(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
             distances = np.concatenate([file.arrays["distances"][place] for file in sites])
             median = quantile(sketched(distances, rows), 0.5)
             if median <= 0:
-                raise PlanError("the rows of every site are equal: pass gammas as numbers")
+                raise PlanError("all rows of every site are the same: pass gammas as numbers")
             middle = 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
             gammas = [middle * factor for factor in RIDGE_GAMMAS]
         if kernel in plan.kernels:

@@ -316,7 +316,7 @@ class Plan:
         """A part of what was merged from the first round."""
         if self.merged is None:
             raise PlanError(
-                "this plan is the one of the first round: merge the statistics of all sites into "
+                "this is the plan of the first round: merge the statistics of all sites into "
                 "the plan of the second round"
             )
         return self.merged[name]

@@ -89,9 +89,9 @@ def moments(
     if not accept_disclosure and plan.part("sites").get(rows.site) not in (None, rows.checksum()):
         raise DisclosureError(
             f"the second round is not written: the rows of site {rows.site!r} are not those of the "
-            "first round. The difference of two files would disclose the rows that came or went. "
-            "Use the table of the first round, or send rows that are new as a site of their own; "
-            "pass accept_disclosure=True (--accept-disclosure) if you may disclose these rows"
+            "first round. The difference of two files would disclose the rows added or removed. "
+            "Use the table of the first round, or send new rows as a separate site; pass "
+            "accept_disclosure=True (--accept-disclosure) if you may disclose these rows"
         )
     rows = select_rows(rows, request, n_numbers(statistics_of(rows, plan)), accept_disclosure)
     n_classes, n_domains, X = request.n_classes, len(rows.names), rows.X

@@ -159,7 +159,7 @@ class ResultStore:
             if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
                 raise ResultsError(
                     f"{self.path} is damaged: line {number} is cut off or not a result. Remove that"
-                    " line to go on from the lines before it, or choose another folder"
+                    " line to continue from the lines before it, or choose another folder"
                 )
         if not rows or rows[0]["kind"] != "header":
             raise ResultsError(
@@ -369,7 +369,7 @@ def _exclusive(path: Path, before: tuple[int, int] | None) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX)
     try:
         if _state(path) not in (None, before):
-            raise FileExistsError(f"{path} was written by another process and is unchanged")
+            raise FileExistsError(f"{path} was written by another process; it is unchanged")
         yield
     finally:
         if lock is not None:

@@ -115,7 +115,7 @@ class Method:
                 estimator.set_params(estimator=predict)
             estimator = Pipeline([("project", estimator), ("predict", predict)])
         elif setting.predictor != "auto":
-            raise ValueError(f"method {self.key!r} predicts by itself: leave out predictor")
+            raise ValueError(f"method {self.key!r} is already a predictor: leave out predictor")
         kind, needed, is_wrong = "regressor", "classifier", is_regressor
         if not setting.classification:
             kind, needed, is_wrong = "classifier", "regressor", is_classifier
@@ -175,9 +175,7 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
     name, estimator, grid = (*entry, None)[:3]
     required = ("fit", "predict", "get_params")
     if isinstance(estimator, type) or not all(hasattr(estimator, m) for m in required):
-        raise ValueError(
-            f"methods: {name!r} must be an estimator of scikit-learn, got {estimator!r}"
-        )
+        raise ValueError(f"methods: {name!r} must be a scikit-learn estimator, got {estimator!r}")
     lists = SequenceOf(SequenceOf(object), of_dict=True)
     if grid is not None and not lists.is_satisfied_by(grid or {"": [0]}):
         raise ValueError(f"methods: the grid of {name!r} must be a dict of lists, got {grid!r}")

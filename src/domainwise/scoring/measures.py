@@ -140,7 +140,7 @@ def choose_measure(
     elif scoring not in names:
         close = get_close_matches(str(scoring), names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f": {', '.join(names)}"
-        raise ValueError(f"scoring={scoring!r} is not a scorer of scikit-learn{hint}")
+        raise ValueError(f"scoring={scoring!r} is not a scikit-learn scorer{hint}")
     check_task(scoring, classification)
     sign = -1 if scoring.startswith("neg_") else 1
     plain = scoring.removeprefix("neg_").replace("_", " ")
@@ -339,6 +339,6 @@ def domain_cross_validate(
     if undefined.any():
         warn_caller(
             f"the score is not defined on domain {', '.join(map(str, names[undefined]))} {reason}, "
-            "left out of mean and worst"
+            "which the mean and the worst score leave out"
         )
     return DomainScores(names, scores, results["fit_time"])

@@ -346,8 +346,8 @@ def comparable(scores: Array) -> Array:
         )
     if not defined.all():
         warn_caller(
-            f"the score is not defined on {int((~defined).sum())} of {len(defined)} splits (one "
-            "class only in a held-out domain?): candidates are compared on the others"
+            f"the score is not defined on {int((~defined).sum())} of {len(defined)} splits (is "
+            "there only one class in a held-out domain?): candidates are compared on the others"
         )
     return scores[:, defined]
 

@@ -80,8 +80,8 @@ def _error_values(path: Path) -> dict[str, dict[tuple[int, int], str]]:
         size = sum(part.file_size for part in parts)
         if size > MAX_UNPACKED:
             raise TableError(
-                f"{path} unpacks to {size / 1e9:.1f} GB, and {MAX_UNPACKED / 1e9:.1f} GB are "
-                "allowed. Save the sheet as CSV or Parquet"
+                f"{path} unpacks to {size / 1e9:.1f} GB, but at most {MAX_UNPACKED / 1e9:.1f} GB "
+                "are allowed. Save the sheet as CSV or Parquet"
             )
         contents = []
         for name in ("xl/workbook.xml", "xl/_rels/workbook.xml.rels"):

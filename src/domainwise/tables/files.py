@@ -262,7 +262,8 @@ def arrow_pieces(path: Path, kind: str, columns: list[str], rows: int | None) ->
             missing = [name for name in stored if name not in data.schema.names]
             if missing:
                 raise TableError(
-                    f"{file} has no column {missing[0]!r}, which other files of its folder have"
+                    f"{file} has no column {missing[0]!r}, which other files of its folder have. "
+                    "Use the same columns in all files"
                 )
             batches = data.to_batches(
                 columns=stored, batch_size=rows or CHUNK_ROWS, batch_readahead=1, use_threads=False

@@ -306,7 +306,7 @@ def choose_features(
         raise TableError(f"target and domain are the same column, {target!r}. Choose two columns")
     if clash := sorted({target, domain}.intersection(mentioned)):
         raise TableError(
-            f"{describe_names(clash)} is the target or the domain: it cannot be a feature, nor "
+            f"{describe_names(clash)} is the target or the domain: it can be neither a feature nor "
             "left out. Remove it from the features and the columns to drop"
         )
     named = [name for name in names if not holds_row_numbers(name)]

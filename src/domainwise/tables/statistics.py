@@ -277,8 +277,8 @@ class Statistics:
         for column, counts in zip(schema.categorical, self.categories, strict=True):
             if len(counts) > max(MAX_CATEGORIES, counts.total() // 2):
                 raise TableError(
-                    f"column {column!r} has {len(counts)} different texts in {counts.total()} "
-                    "rows: it identifies rows and does not describe them. Leave it out"
+                    f"column {column!r} has {len(counts)} distinct texts in {counts.total()} "
+                    "rows: it identifies rows instead of describing them. Leave it out"
                 )
             names.append(sorted(counts))
             ordered = sorted(counts, key=lambda text: (-counts[text], text))
