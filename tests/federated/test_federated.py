@@ -408,7 +408,7 @@ def test_rows_without_a_target_are_left_out_and_counted(frames):
     model = fit(merged, files)
     assert "7 rows have no target or domain and are left out" in model.info["notes"]
     assert model.info["n_rows"] == len(gaps) - 7 + len(frames["s2"])
-    with pytest.raises(TableError, match="holds 'dead', which the plan does not have"):
+    with pytest.raises(TableError, match="holds 'dead', but the plan's classes are"):
         statistics_of(frames["s1"].assign(ill="dead"), plan, site="s1")
     with pytest.raises(TableError, match="has no column 'b'"):
         moments_of(frames["s1"].drop(columns="b"), merged, site="s1")
@@ -508,7 +508,7 @@ def test_a_plan_is_read_as_it_was_written_and_refused_if_changed(frames, tmp_pat
         (tmp_path / "bad.json").write_text(json.dumps(wrong))
         with pytest.raises(PlanError, match=r"bad\.json"):
             Plan.load(tmp_path / "bad.json")
-    with pytest.raises(PlanError, match="merged before"):
+    with pytest.raises(PlanError, match="this plan is of the second round"):
         merge(merged, [])
     with pytest.raises(PlanError, match="this is the plan of the first round"):
         moments_of(frames["s0"], plan, site="s0")

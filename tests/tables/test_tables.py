@@ -232,7 +232,7 @@ def test_the_columns_used_are_listed(frame):
         ({"domain": "sit"}, "did you mean 'site'"),
         ({"features": ["agee"]}, "did you mean 'age'"),
         ({"drop": ["zzz"]}, "no column 'zzz'; it has 'age', 'dose'"),
-        ({"features": ["ill"]}, "cannot be a feature"),
+        ({"features": ["ill"]}, "it can be neither a feature"),
         ({"domain": "ill"}, "the same column"),
         ({"drop": ["age", "dose", "smoker", "sex"]}, "no feature column left"),
         ({"drop_domains": ["XX"]}, "no domain 'XX'"),
