@@ -417,7 +417,7 @@ def refuse_no_rows(X: Any, *, numbers: bool = False) -> None:
     if hasattr(X, "iloc") and X.ndim != 2:
         raise ValueError("X must be 2-dimensional, got a Series: pass X.to_frame()")
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise ValueError("X has a mask, which would be ignored: call X.filled(numpy.nan)")
+        raise ValueError("X is masked, and its mask would be ignored: call X.filled(numpy.nan)")
     if isinstance(X, np.ndarray) and X.dtype.names:
         raise TypeError("X is a structured array: convert it to a data frame")
     for prefixes, advice in _NOT_NUMBERS.items() if numbers else ():
