@@ -136,7 +136,10 @@ def test_other_rows_folds_and_domains_are_noted(folders):
 
 @pytest.mark.parametrize(
     ("second", "words"),
-    [("auc", "has balanced accuracy, .* has AUC"), ("numbers", "the task is classification")],
+    [
+        ("auc", "reports balanced accuracy, .* reports AUC"),
+        ("numbers", "the task is classification"),
+    ],
 )
 def test_what_answers_another_question_is_refused(folders, second, words):
     base, _ = folders

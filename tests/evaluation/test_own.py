@@ -109,8 +109,8 @@ def test_raw_rows_are_for_the_callers_own_alone():
     [
         (("svm", SVC()), "name of another method"),
         (("InvariantSVC", SVC()), "name of another method"),
-        (("mine", SVC), "must be an estimator"),
-        (("mine", 3), "must be an estimator"),
+        (("mine", SVC), "must be a scikit-learn estimator"),
+        (("mine", 3), "must be a scikit-learn estimator"),
         (("mine", SVC(), [1, 2]), "grid of 'mine' must be a dict"),
         (("mine", Ridge()), "is a regressor, but the task is classification"),
         (SVC(), r"use names, \(name, estimator\)"),
@@ -161,7 +161,9 @@ def test_domains_of_left_out_rows_reach_predict_only_in_a_row_that_is_marked_so(
     assert [m["context"] for m in found.to_dict()["methods"]] == [True, False, False]
     assert found.recommended_ == "mine"  # row by row
     assert "all rows of a new site at once: mine with context, accuracy 1.000" in found.verdict()
-    words = "without labels (16 rows of a domain, the median), and assume that a batch looks like"
+    words = (
+        "without labels (a median of 16 rows), and assume that these rows are typical of the domain"
+    )
     assert any(words in note for note in found.notes)
     assert "+context" in found.table()["method"].iloc[0]
     model = found.fit()
