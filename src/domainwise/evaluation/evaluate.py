@@ -416,6 +416,7 @@ def _inside_jobs(
     """Jobs on seen domains, for the methods that the page describes.
 
     Slow methods are among them only if they are recommended, and only in ``SLOW_FOLDS`` folds.
+    Folds inside each domain are shown for the recommended method alone.
     """
     described = {result.key for evaluation in ranked for result in evaluation.described}
     recommended = {evaluation.recommended_ for evaluation in ranked}
@@ -425,9 +426,15 @@ def _inside_jobs(
     inside = []
     for job in jobs:
         shown = described.intersection(key for key, _, _ in job.rows)
-        cheap = job.method.cost <= CHEAP
-        if shown and (cheap or (job.method.key in recommended and job.number < SLOW_FOLDS)):
+        cheap, first = job.method.cost <= CHEAP, job.method.key in recommended
+        if shown and (cheap or (first and job.number < SLOW_FOLDS)):
             fields = (job.problem, job.method, job.split, job.number, job.inner_cv)
-            chosen = settled[job.rows[0]]
-            inside.append(InsideJob(*fields, seen=seen.get(job.number), settled=chosen))
+            inside.append(
+                InsideJob(
+                    *fields,
+                    seen=seen.get(job.number),
+                    settled=settled[job.rows[0]],
+                    within=cheap and first,
+                )
+            )
     return inside

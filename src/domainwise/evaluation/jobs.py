@@ -191,12 +191,13 @@ class MethodJob:
 class InsideJob(MethodJob):
     """A method on domains that it has seen, with the parameters that it has chosen on a split.
 
-    Predicted are folds inside the held-out domains, if the method is quick, and ``seen``, a random
+    Predicted are folds inside the held-out domains, if ``within`` is True, and ``seen``, a random
     split of all rows. Without ``settled``, which has the parameters, they are chosen again.
     """
 
     seen: Split | None = None
     settled: Any = None
+    within: bool = True
     part: ClassVar[str] = PARTS[1]
 
     @property
@@ -208,7 +209,7 @@ class InsideJob(MethodJob):
         problem, settled = self.problem, self.settled
         if settled is None:
             settled = self._fitted()[-1].settled_
-        within = self._within(settled) if self.method.cost <= CHEAP else []
+        within = self._within(settled) if self.within else []
         for row in rows:
             row["predictions"] = list(within)
         if self.seen is None:
