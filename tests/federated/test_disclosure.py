@@ -196,7 +196,7 @@ def test_no_value_of_a_row_is_sent():
 def test_a_first_round_of_few_rows_is_not_written():
     frame = make_frame(20, 0, p=1)
     plan = make_plan(make_frame(60, 1, p=1))
-    with pytest.raises(DisclosureError, match="the first round is not written: it would have"):
+    with pytest.raises(DisclosureError, match="the first round is not written: it would contain"):
         statistics(frame[frame["ill"] == frame["ill"].mode()[0]], plan, site="s0")
     rows = frame[frame["ill"] == frame["ill"].mode()[0]]
     assert statistics(rows, plan, site="s0", accept_disclosure=True).content["rows"] == len(rows)

@@ -126,7 +126,7 @@ def test_a_changed_word_or_site_is_noticed(sites, tmp_path):
         ({"kind": "model"}, "about.json, kind: one of .* expected, got str"),
         ({"format": 1}, "it has format 1, and this version reads format 2"),
         ({"site": 3}, "about.json, site: str expected, got int"),
-        ({"notes": ["a word from nobody"]}, "about.json must have the fields"),
+        ({"notes": ["a word from nobody"]}, "about.json must have exactly the fields"),
     ):
         sites[3][0].save(path)
         about = json.dumps({**json.loads(zipfile.ZipFile(path).read("about.json")), **change})
