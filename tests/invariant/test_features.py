@@ -131,7 +131,7 @@ def test_the_second_moment_of_the_features_is_not_summed():
 @pytest.mark.parametrize(
     ("arguments", "labels", "message"),
     [
-        (dict(kernel="precomputed"), dict(), "has none"),
+        (dict(kernel="precomputed"), dict(), "has no rows"),
         (dict(conditional=True), dict(), "y is missing"),
         (dict(n_landmarks=500), dict(), "n_landmarks=500 is more than the 80 rows"),
         (dict(landmarks="grid"), dict(), "landmarks"),

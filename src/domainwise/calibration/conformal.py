@@ -57,7 +57,7 @@ def calibration_split(
     if len(shared):
         raise ValueError(
             f"cv={cv!r} puts rows of {len(shared)} domains into both parts of a split. With "
-            "calibration='split', pass one that holds out whole domains, such as LeaveDomainsOut."
+            "calibration='split', pass a cv that holds out whole domains, such as LeaveDomainsOut."
         )
     return train, test
 

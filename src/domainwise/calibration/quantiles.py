@@ -1,4 +1,4 @@
-"""Thresholds for a new domain: quantiles of nonconformity scores with equal weights of domains.
+"""Thresholds for a new domain: quantiles of nonconformity scores, with domains weighted equally.
 
 The second half is for tables: thresholds as model files store them.
 """
@@ -20,7 +20,7 @@ from domainwise.checks import warn_caller
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.scoring.predictions import codes_of
 
-#: Sums of weights, and 1 / (1 - coverage), are rounded: nine domains are enough for 0.9.
+#: For rounding errors in sums of weights and 1 / (1 - coverage): nine domains suffice for 0.9.
 TOLERANCE = 1e-9
 #: Coverages that pages show, if there are enough domains.
 USUAL_COVERAGES = (0.5, 0.8, 0.9)
@@ -56,12 +56,12 @@ def class_scores(probabilities: Array | None, decisions: Array | None = None) ->
 class DomainQuantiles:
     """Scores of held-out rows with their weights (theory, section 16).
 
-    With K domains each weighs 1 / (K + 1), and the rows inside it the same. The remaining weight is
+    Each of K domains has weight 1 / (K + 1), shared equally by its rows. The remaining weight is
     that of the new domain, whose scores are unknown.
     """
 
     scores: Array  #: ascending
-    levels: Array  #: weight of all scores up to each
+    levels: Array  #: cumulative weights of the scores
     n_domains: int
 
     @classmethod
@@ -109,14 +109,15 @@ def only_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
 class HasThresholds:
     """A model with thresholds for new domains.
 
-    A class sets ``_quantiles`` in ``fit``, for rows one by one ("plain") and in "context", and
-    ``site_quantiles_`` if it is adapted to a site.
+    A class sets ``_quantiles`` in ``fit``: "plain" for rows predicted one by one and, optionally,
+    "context" for the rows of a domain predicted together. A model adapted to a site also has
+    ``site_quantiles_``.
     """
 
     _quantiles: dict[str, DomainQuantiles]
 
     def _quantiles_for(self, sample_domain: Any) -> Any:
-        """Thresholds for rows one by one or, if there are any, in context."""
+        """Those for "context" if there are domains and such thresholds, otherwise for "plain"."""
         quantiles: dict[str, Any] = getattr(self, "site_quantiles_", self._quantiles)
         kind = "context" if sample_domain is not None else "plain"
         return quantiles.get(kind, quantiles["plain"])
@@ -136,7 +137,7 @@ class PredictionSets(HasThresholds):
         X, sample_domain
             As in :meth:`predict`.
         coverage : float, default=0.9
-            Share of the rows of a new domain, on average over domains, whose class is in its set.
+            Share of rows whose set should contain the true class, on average over new domains.
 
         Returns
         -------
@@ -166,8 +167,7 @@ class PredictionIntervals(HasThresholds):
         X, sample_domain
             As in :meth:`predict`.
         coverage : float, default=0.9
-            Share of the rows of a new domain, on average over domains, whose target is in its
-            interval.
+            Share of rows whose interval should contain the target, on average over new domains.
 
         Returns
         -------
@@ -183,12 +183,12 @@ def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, 
     """Calibrate prediction sets on predictions for held-out domains, one record each.
 
     Records have ``domain``, ``target``, ``prediction`` and, for classes (in the order of columns),
-    ``probabilities`` or ``decisions``. The result is for JSON: what is compared (``of``),
+    ``probabilities`` or ``decisions``. The result is for JSON: the outputs used (``of``),
     thresholds for 1, 2 ... per cent up to the largest coverage for the number of domains, and the
     size of sets, or the width of intervals, at the usual coverage.
     """
     codes: dict[Any, int] = {}
-    of, scores, observed = zip(*(record_scores(r, classes) for r in records), strict=True)
+    outputs, scores, observed = zip(*(record_scores(r, classes) for r in records), strict=True)
     domains = [codes.setdefault(record["domain"], len(codes)) for record in records]
     domain_of = np.repeat(domains, [len(part) for part in observed])
     quantiles = DomainQuantiles.of(np.concatenate(observed), domain_of)
@@ -202,7 +202,7 @@ def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, 
     return {
         "promise": "approximate",
         "n_domains": n,
-        "of": of[-1],
+        "of": outputs[-1],
         "thresholds": [quantiles.threshold(c / STEPS) for c in allowed],
         "coverage": coverage,
         "size": size if np.isfinite(size) else None,

@@ -38,9 +38,9 @@ def predict(
     shared: ApplyOptions,
     *,
     context: Annotated[
-        bool, "Predict each row with the rows of its domain; the table must hold whole domains."
+        bool, "Predict all rows of a domain together; the table must contain complete domains."
     ] = False,
-    one_domain: Annotated[bool, "With --context: all rows are of one domain."] = False,
+    one_domain: Annotated[bool, "With --context: all rows belong to one domain."] = False,
     coverage: Annotated[
         float | None,
         "Add prediction sets that should contain the true value in this share of rows, such as "
@@ -51,8 +51,8 @@ def predict(
 ) -> None:
     """Predict the rows of a table, including rows of new domains.
 
-    Writes a prediction for each row, and for classes their probabilities, or decision values where
-    the model has no probabilities. The domain column is copied, but not required.
+    Writes a prediction for each row and, for classification, the probability of each class, or its
+    decision value if the model has no probabilities. The domain column is copied, but not required.
     Large files are read and written in pieces. Rows that differ from all source domains are
     reported on stderr. Rows are predicted one by one, unless --context is used.
     """

@@ -250,7 +250,7 @@ def next_step(result: Evaluation, folder: Path, estimators: list[str] | None) ->
     return f"To fit {recommended.label} to all rows{then}: {command}"
 
 
-Folder = Annotated[Path, "A results folder of evaluate."]
+Folder = Annotated[Path, "Results folder written by evaluate."]
 
 
 @options.command
@@ -259,7 +259,9 @@ def compare(
     second: Folder,
     *,
     method: Annotated[
-        str | None, "A method of both evaluations. Default: the best one, and all shared methods."
+        str | None,
+        "Compare only this method, which both must have. Default: the best method of each, and all "
+        "methods that both have.",
     ] = None,
     out: Annotated[Path | None, "A page to write (.html).", "FILE", "-o"] = None,
     force: options.Force = False,

@@ -46,7 +46,9 @@ def fit(
         "WHERE",
     ] = None,
     predictor: Annotated[
-        str, "After a projection: lda, logistic or svm for classes, ridge or svm for numbers."
+        str,
+        "Model fitted to the output of a projection: lda, logistic or svm for classification, "
+        "ridge or svm for regression.",
     ] = "auto",
     task: options.Task = "auto",
     columns: options.ColumnOptions,

@@ -23,7 +23,7 @@ from domainwise.cli.common import parts_of, shown, stderr
 
 Names = list[str] | None
 
-Model = Annotated[Path, "Model file that fit has written."]
+Model = Annotated[Path, "Model file written by fit."]
 Data = Annotated[
     Path,
     "A table: CSV (also .gz), Parquet, Feather or Excel, by its file extension; or a folder of "

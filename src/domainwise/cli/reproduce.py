@@ -84,7 +84,7 @@ def reproduce(
 
 
 @options.command
-def report(folder: Annotated[Path, "A results folder of evaluate or reproduce."]) -> None:
+def report(folder: Annotated[Path, "Results folder written by evaluate or reproduce."]) -> None:
     """Rewrite the tables and the HTML report of a results folder."""
     common.require("report")
     if not folder.is_dir():

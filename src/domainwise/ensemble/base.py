@@ -542,8 +542,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if not self.uses_context:
             return []
         plain, mixed, outliers, place = self._in_batches(rows, domain)
-        alone = self._without_context(plain[place], mixed[place], domain, outliers)
-        return np.asarray(domain.names)[list(alone)].tolist()
+        without_context = self._without_context(plain[place], mixed[place], domain, outliers)
+        return np.asarray(domain.names)[list(without_context)].tolist()
 
     def with_statistics(self, statistics: DomainStatistics) -> Self:
         """Return a copy that takes the statistics of domains from here, not from the rows in X."""

@@ -147,8 +147,8 @@ class LandmarkProjection(Projection, OnePass):
     ) -> None:
         if self.kernel == "precomputed":
             raise ValueError(
-                f'{type(self).__name__} chooses landmarks among rows, and kernel="precomputed" has '
-                f"none. Pass rows and the name of a kernel, or use {self._exact_name}"
+                f'{type(self).__name__} chooses landmarks among rows, but kernel="precomputed" has '
+                f"no rows. Pass rows and the name of a kernel, or use {self._exact_name}"
             )
         if not self._uses_domain:
             domain = Labels(codes=np.zeros(len(rows), dtype=np.intp), names=np.array([0]))

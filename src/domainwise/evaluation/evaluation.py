@@ -106,7 +106,8 @@ class Evaluation(Results):
             )
         if self.source is None:
             raise ValueError(
-                "this evaluation was read from a folder, without its rows. Evaluate again to fit"
+                "this evaluation was read from a folder, without its rows. Call evaluate again "
+                "before fit"
             )
         source, rows = self.source, np.arange(len(self.source.y))
         key = result.key.removesuffix(CONTEXT) if result.context else result.key

@@ -259,4 +259,4 @@ def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
         try:
             np.linalg.cholesky(second / np.outer(scale, scale) + 1e-7 * np.eye(len(second)))
         except np.linalg.LinAlgError:
-            raise ValueError(f"'second{i}' is not the second moment of any rows") from None
+            raise ValueError(f"'second{i}' must be positive semi-definite") from None

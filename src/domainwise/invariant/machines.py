@@ -98,7 +98,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
             if self.solver == "fast":
                 raise ValueError(
                     'solver="fast" chooses landmarks among rows, but kernel="precomputed" has '
-                    'none. Use solver="exact" or "auto".'
+                    'no rows. Use solver="exact" or "auto".'
                 )
             return True
         return self.solver == "exact" or (self.solver == "auto" and n_samples <= EXACT_ROWS)

@@ -256,8 +256,9 @@ class Kernel:
             base = T + c
             if bool((base < 0).any()):
                 raise ValueError(
-                    f"degree={self.degree} is not defined where gamma x'y + coef0 is negative, as "
-                    "for some rows of X: choose a whole degree, or features that are not negative"
+                    f"degree={self.degree} is not defined where gamma x'y + coef0 is negative, "
+                    "which it is for some rows of X: choose an integer degree, or features that "
+                    "are not negative"
                 )
             return base ** float(self.degree)
         d = int(self.degree)

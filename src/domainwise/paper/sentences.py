@@ -161,18 +161,18 @@ def significance(run: RunSummary) -> list[str]:
 
 def record(cases: Sequence[CaseView], rival: str) -> str:
     """In how many cases DCM is significantly better and worse than a rival."""
-    ahead = [
+    advantages = [
         case.advantage(view)
         for case in cases
         if (view := case.find(rival)) is not None
         and view.paired is not None
         and view.paired.p_value is not None
     ]
-    if not ahead:
+    if not advantages:
         return ""
     name = METHODS[rival].label if rival != "svm" else "the SVM"
-    better, worse = sum(gain > 0 for gain in ahead), sum(gain < 0 for gain in ahead)
-    return f"is better than {name} in {better} and worse in {worse} of {len(ahead)} cases"
+    better, worse = sum(a > 0 for a in advantages), sum(a < 0 for a in advantages)
+    return f"is better than {name} in {better} and worse in {worse} of {len(advantages)} cases"
 
 
 def join(parts: Sequence[str]) -> str:

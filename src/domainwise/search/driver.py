@@ -342,7 +342,7 @@ def comparable(scores: Array) -> Array:
     if not defined.any():
         raise ValueError(
             "the score is not defined on any split (is there only one class in each of the "
-            "held-out domains?): choose another scoring, or cv"
+            "held-out domains?): choose another scoring or another cv"
         )
     if not defined.all():
         warn_caller(

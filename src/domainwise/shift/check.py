@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from domainwise.arrays import ArrayLike, Label, MaybeArray
 from domainwise.shift.watch import CLIP, ShiftWatch, View
 
-#: Probability of a finding about missing values, in any column, or distance if there is no shift.
+#: Probability of a false alarm about distance, or about missing values in any of the columns.
 CHANCE = 0.01
 #: A share of missing values is reported if it exceeds that of all sources by this much.
 MISSING_EXCESS = 0.1
@@ -63,18 +63,19 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
       source by ten percentage points, and by more than chance explains.
     - ``range``: values exceed the range of all sources by a tenth of its width, in more than one
       of 200 rows.
-    - ``level``: a column's mean lies outside those of all sources by more than their range, by
-      more than a standard deviation inside sources or a tenth of the range, and by more than
-      chance explains.
+    - ``level``: a column's mean lies outside the range of the sources' means by more than its
+      width, by more than a standard deviation inside sources or a tenth of the range of values,
+      and by more than chance explains.
     - ``category``: values of a text column that no source had.
-    - ``distance``: the rows lie farther from all sources than these from each other; see Notes.
+    - ``distance``: the rows lie farther from every source than sources lie from each other; see
+      Notes.
 
     Predictions do not change.
 
     Parameters
     ----------
     model : Pipeline, TableModel or ShiftWatch
-        Fitted. A pipeline has a :class:`ShiftWatch`; those of ``domainwise fit`` do.
+        Fitted. A pipeline must contain a :class:`ShiftWatch`; those of ``domainwise fit`` do.
     X : array-like or data frame of shape (n_rows, n_features)
         New rows, as the model takes them.
     sample_domain : array-like of shape (n_rows,), default=None
@@ -92,18 +93,19 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
 
     Notes
     -----
-    The distance of two sets of rows is that of their kernel means, at most :math:`\sqrt 2`, for
-    an RBF kernel of median width on standardised numbers. It is measured in the span of at most
-    100 random landmarks, and of :math:`n_d / 3` for a source of :math:`n_d` rows. The mean of
-    :math:`n` rows differs by chance: its squared distance from the source, over :math:`v_d (1/n +
-    1/n_d)`, is close to :math:`\chi^2_f / f`, with the total variance :math:`v_d` of the source's
-    rows in that space and its effective number of directions :math:`f`. What exceeds the upper one
-    per cent of this distribution is reported if it is more than
+    The distance between two sets of rows is that between their kernel means, at most
+    :math:`\sqrt 2`, for an RBF kernel of median width on standardised numbers. It is measured in
+    the span of at most 100 random landmarks, and of at most :math:`n_d / 3` for a source of
+    :math:`n_d` rows. The mean of :math:`n` rows differs by chance: its squared distance from the
+    source, divided by :math:`v_d (1/n + 1/n_d)`, is close to :math:`\chi^2_f / f`, with the total
+    variance :math:`v_d` of the source's rows in that space and its effective number of directions
+    :math:`f`. What chance explains, up to the upper one per cent of this distribution, is
+    subtracted from the squared distance. The remaining distance is reported if it exceeds
 
     .. math:: \max\Big(\big(1 + \tfrac{1}{D - 1}\big) \max_d \min_{e \ne d} r_{de},\
        \tfrac18 \sqrt v\Big)
 
-    for all sources, where :math:`r_{de}` are the distances of the :math:`D` sources from each
+    for every source, where :math:`r_{de}` are the distances of the :math:`D` sources from each
     other, corrected for chance: a held-out source would have been as far from the rest. With one
     source, whose distance from other domains is unknown, the bound is half of :math:`\sqrt v`.
 
@@ -165,7 +167,7 @@ def _columns(watch: ShiftWatch, view: View) -> Iterator[Finding]:
     sources, new = watch.parts(watch.totals_), watch.parts(view.totals)
     n, names = int(new["rows"][0]), [watch.columns_[i] for i in watch.numeric_ + watch.categorical_]
     highest = (sources["missing"] / sources["rows"]).max(axis=0)
-    # One row added on either side, because the share of few rows is uncertain.
+    # With one missing and one other row more, because the share in few rows is uncertain.
     likely = ((sources["missing"] + 1) / (sources["rows"] + 2)).max(axis=0)
     rare = CHANCE / max(len(names), 1)
     for j, name in enumerate(names):
@@ -183,7 +185,7 @@ def _columns(watch: ShiftWatch, view: View) -> Iterator[Finding]:
             ends = (view.lowest, view.highest, watch.lowest_, watch.highest_)
             low, high, least, most = (float(end[j]) for end in ends)
             words = (
-                f"{name!r} is {low:.4g} to {high:.4g}, in {beyond} of {n - missing} rows outside "
+                f"{name!r} is {low:.4g} to {high:.4g}; {beyond} of {n - missing} rows are outside "
                 f"the range of all sources, {least:.4g} to {most:.4g}"
             )
             numbers = {"rows": beyond, "lowest": low, "highest": high, "least": least, "most": most}
@@ -225,7 +227,7 @@ def _categories(watch: ShiftWatch, view: View) -> Iterator[Finding]:
 
 
 def _distance(watch: ShiftWatch, view: View) -> Iterator[Finding]:
-    """The distance of the rows, if they lie farther from all sources than these from each other."""
+    """The distance of the rows, if it exceeds the usual distances between sources."""
     sources, new = watch.parts(watch.totals_), watch.parts(view.totals)
     kernel, n = sources["kernel"], int(new["rows"][0])
     sizes = np.full(len(kernel), kernel.shape[1])
@@ -238,7 +240,7 @@ def _distance(watch: ShiftWatch, view: View) -> Iterator[Finding]:
     variance = np.maximum(sources["norms"][used, 0] / rows - (means**2).sum(axis=1), 0.0)
     typical, features = float(np.sqrt(np.median(variance))), np.arange(kernel.shape[1])
     usual = typical / 2
-    if len(means) > 1:  # the largest distance of a source from its nearest one
+    if len(means) > 1:  # the largest distance from a source to the nearest other one
         shared = np.minimum(sizes[:, None], sizes)
         apart = ((means[:, None] - means) ** 2 * (features < shared[..., None])).sum(axis=2)
         apart -= (variance / rows)[:, None] + variance / rows

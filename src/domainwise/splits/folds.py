@@ -222,7 +222,7 @@ def domain_folds(
         raise ValueError(f"n_samples={len(y)}: at least two rows are needed to hold some out")
     if not splits:
         lacking = "targets for which the score is defined" if usable else "two classes to train on"
-        raise ValueError(f"no split has {lacking}; choose another scoring, or cv")
+        raise ValueError(f"no split has {lacking}; choose another scoring or another cv")
     return splits, "rows"
 
 
