@@ -30,8 +30,8 @@ from leaderboard_data import OUTER_FOLDS, STAGE, TRAINING_ROWS, domain_scores, t
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 VERSIONS = ("before", "now")
 LEADERBOARD_NOTE = (
-    "; those of the current version are from a run of the leaderboard on a machine of the same "
-    "kind, and include its predictions"
+    "; those of the current version are from a run of the leaderboard on another machine (an AMD "
+    "EPYC with other work instead of an Intel Xeon), and include predictions"
 )
 
 
