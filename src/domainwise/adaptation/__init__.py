@@ -1,4 +1,4 @@
-"""A few labels from a new site: how a model's outputs are corrected by them, and what they gain."""
+"""Correct a model's outputs by a few labels of a new site, and estimate what labels gain."""
 
 from domainwise.adaptation.adapter import SiteAdapter
 

@@ -1,4 +1,4 @@
-"""Models that take a few labels of a new site, and SiteAdapter for any estimator."""
+"""Models that can adapt to a few labels of a new site, and SiteAdapter for any estimator."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ GAIN_DTYPE = np.dtype(
 class Adaptable(ABC):
     """A fitted model that :meth:`adapt` turns into one for a site with some labels.
 
-    A class sets ``held_out_`` in ``fit`` and calls :meth:`_forget_site`. It computes uncorrected
-    outputs in :meth:`_outputs`, and predicts from :meth:`_corrected` ones. Outputs are
+    A subclass sets ``held_out_`` in ``fit`` and calls :meth:`_forget_site`. It computes uncorrected
+    outputs in :meth:`_outputs`, and predicts from those of :meth:`_corrected`. Outputs are
     probabilities of the classes, or values of the target in a column.
     """
 
     classes_: Array
     held_out_: HeldOut | None
-    site_labels_: dict[str, SiteLabels]  #: of an adapted model, as what follows
+    site_labels_: dict[str, SiteLabels]  #: this and the next three: of an adapted model
     n_site_labels_: int
     corrections_: dict[str, Array]
     site_quantiles_: dict[str, SiteQuantiles]
@@ -51,11 +51,11 @@ class Adaptable(ABC):
 
     @abstractmethod
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
-        """Outputs without a correction; by class, or one column."""
+        """Return uncorrected outputs: one column per class, or a single one."""
 
     @property
     def _balanced(self) -> bool:
-        """Whether classes count the same in fit."""
+        """Whether classes have equal weight in fit."""
         return str(getattr(self, "class_weight", None)) == "balanced"
 
     def _forget_site(self) -> None:
@@ -65,7 +65,7 @@ class Adaptable(ABC):
             vars(self).pop(name, None)
 
     def _source_outputs(self) -> dict[str, SourceOutputs]:
-        """Held-out outputs for rows one by one ("plain") and, where there are any, in context."""
+        """Return held-out outputs of rows predicted alone ("plain") and, if any, in "context"."""
         held_out = getattr(self, "held_out_", None)
         if held_out is None:
             raise AttributeError(
@@ -83,12 +83,12 @@ class Adaptable(ABC):
 
     @cached_property
     def priors_(self) -> dict[str, Prior]:
-        """How much source domains differ: a prior for "plain" outputs and for those in context."""
+        """Priors learnt from source domains, for "plain" outputs and for those in "context"."""
         outputs = self._source_outputs()
         return {kind: corrections.learn_prior(held_out) for kind, held_out in outputs.items()}
 
     def _held_out_scores(self, outputs: SourceOutputs) -> tuple[corrections.Score, Array]:
-        """Score of outputs, and its value on each held-out domain."""
+        """Return the function that scores outputs, and the score of each held-out domain."""
         score = corrections.outputs_score(self.scoring, getattr(self, "classes_", None))
         return score, corrections.domain_scores(outputs, score, int(outputs.domain.max()) + 1)
 
@@ -116,17 +116,17 @@ class Adaptable(ABC):
 
     @property
     def context_expected_range_(self) -> tuple[float, float] | None:
-        """The same for rows with their domain."""
+        """``expected_range_`` for rows that are predicted together with their domain."""
         return self._range("context")
 
     @property
     def label_gain_(self) -> Array:
-        """Expected scores with labels of a new site, for rows one by one."""
+        """Expected scores with labels of a new site, for rows predicted one by one."""
         return self._label_gain("plain")
 
     @property
     def context_label_gain_(self) -> Array:
-        """Expected scores with labels of a new site, for rows with their domain."""
+        """Expected scores with labels of a new site, for rows predicted with their domain."""
         return self._label_gain("context")
 
     @property
@@ -182,7 +182,7 @@ class Adaptable(ABC):
         elif "context" in priors:
             labels["context"] = SiteLabels.sorted(self._site_outputs(X, X_site), targets)
         previous = getattr(self, "site_labels_", None)
-        if previous is not None:  # in context only where every label is
+        if previous is not None:  # in context only if all labels are
             labels = {
                 kind: previous[kind].joined(new) for kind, new in labels.items() if kind in previous
             }
@@ -195,12 +195,12 @@ class Adaptable(ABC):
         return adapted
 
     def _site_outputs(self, X: Any, X_site: Any) -> Array:
-        """Outputs of labelled rows in context: the site's unlabelled rows show what it is like."""
+        """Return outputs of labelled rows, predicted together with the site's unlabelled rows."""
         rows = np.concatenate([np.asarray(X), np.asarray(X_site)])
         return self._outputs(rows, np.zeros(len(rows), dtype=np.intp))[: inputs.count_rows(X)]
 
     def _site_targets(self, y: Any) -> Array:
-        """Targets of labelled rows as codes of classes, or as numbers."""
+        """Return the targets of labelled rows as codes of classes, or as numbers."""
         y = np.asarray(y)
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
@@ -224,7 +224,7 @@ class Adaptable(ABC):
         return codes_of(y, self.classes_) if len(y) else np.zeros(0, dtype=np.intp)
 
     def _corrected(self, X: Any, sample_domain: Any) -> Array:
-        """Outputs, corrected for the site of an adapted model."""
+        """Return outputs, corrected for the site if the model is adapted."""
         by_kind = getattr(self, "corrections_", None)
         if by_kind is None:
             return self._outputs(X, sample_domain)
@@ -244,28 +244,28 @@ class SiteAdapter(Adaptable, AroundPredictor):
     Parameters
     ----------
     estimator : classifier or regressor
-        Classes are corrected by their probabilities, or by decision values that are turned into
-        probabilities on held-out domains.
+        For a classifier, probabilities are corrected. Decision values are first turned into
+        probabilities by curves that are fitted on held-out domains.
     cv : int, splitter or iterable, default=None
         None holds domains out one at a time, or in ten groups.
     scoring : str or callable, default=None
         Score of ``domain_scores_`` and ``label_gain_``. None is balanced accuracy, or the negative
         root mean squared error.
     n_jobs : int, default=None
-        Folds that are fitted at the same time.
+        Number of folds fitted in parallel.
 
     Attributes
     ----------
     estimator_ : estimator
         Fitted to all rows.
     classes_ : ndarray
-        Class labels, of a classifier.
+        Class labels of a classifier.
     curves_ : dict
-        Of a classifier without probabilities: curves that turn its decision values into them.
+        Curves that turn decision values into probabilities, if a classifier has none.
     domain_scores_ : ndarray of shape (n_domains,)
         Score on each source domain by the estimator fitted without it.
     expected_score_ : tuple of float
-        Mean of these over domains, and an approximate 95 % interval of it.
+        Mean of ``domain_scores_``, and the ends of an approximate 95 % interval of it.
     expected_range_ : tuple of float or None
         Range in which the score of one new domain falls with a probability of 90 %. None with fewer
         than four domains.
@@ -273,13 +273,13 @@ class SiteAdapter(Adaptable, AroundPredictor):
         Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels of a new site: ``score``, and the
         ends ``low`` and ``high`` of an approximate 95 % interval of its mean over sites.
     label_gain_domains_ : ndarray of int
-        Number of source domains with enough rows for each of these.
+        Number of source domains with enough rows for each number of labels.
     n_site_labels_ : int
         Number of labels that the model was adapted to; only after :meth:`adapt`.
 
     See Also
     --------
-    domainwise.DomainEnsembleClassifier : Has ``adapt`` by itself.
+    domainwise.DomainEnsembleClassifier : An ensemble that has ``adapt`` built in.
     domainwise.selection.DomainConformal : Prediction sets around any estimator, without labels.
 
     Examples
@@ -357,13 +357,13 @@ class SiteAdapter(Adaptable, AroundPredictor):
         return self
 
     def _held_out_outputs(self, *split: Any) -> dict[str, Array]:
-        """Outputs for the test rows of a split, by an estimator fitted to the others."""
+        """Return outputs for the test rows of a split, by an estimator fitted to its other rows."""
         predictions = self._held_out_predictions(*split)
         return {kind: _estimator_outputs(values) for kind, values in predictions.items()}
 
     @property
     def _balanced(self) -> bool:
-        """Whether classes count the same in fit, as far as parameters say so."""
+        """Whether classes have equal weight in fit, according to the estimator's parameters."""
         names = ("class_weight", "auto_class_weights")
         arguments = self.estimator.get_params().items()
         return any(name.endswith(names) and str(v).lower() == "balanced" for name, v in arguments)
@@ -375,13 +375,13 @@ class SiteAdapter(Adaptable, AroundPredictor):
         return outputs if curve is None else curve.probabilities(outputs)
 
     def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
-        """Predict, with the correction of an adapted model.
+        """Predict, corrected for the site if the model is adapted.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
         sample_domain : array-like of shape (n_rows,), default=None
-            For an estimator that uses a domain's rows together.
+            Used by estimators that predict the rows of a domain together.
 
         Returns
         -------
@@ -427,7 +427,7 @@ class SiteAdapter(Adaptable, AroundPredictor):
 
 
 def _estimator_outputs(predictions: Predictions) -> Array:
-    """Probabilities, else decision values by class, else 1 for the predicted class; or values."""
+    """Return probabilities, else decision values, else one-hot classes; or a regressor's values."""
     if predictions.classes is None:
         return np.asarray(predictions.labels, dtype=np.float64)[:, None]
     if predictions.probabilities is not None:

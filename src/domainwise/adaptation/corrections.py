@@ -1,4 +1,4 @@
-"""Corrections of a model's outputs by a few labels of a new site, and what they gain (theory 17).
+"""Correct a model's outputs by a few labels of a new site, and estimate their gain (theory 17).
 
 A model is wrong at a new site in a systematic way: its level there, its slope, its class shares.
 How much sites differ in this is learnt from *held-out outputs*: outputs for source rows, made by a
@@ -24,23 +24,23 @@ from domainwise.scoring.statistics import defined_score, expected_score
 
 #: Probabilities are mixed with this share of the uniform distribution: trees give exact zeros.
 SMOOTHING = 0.01
-#: Rows that the class shares of the sources count for, beside the labels.
+#: Weight of the source domains' class shares, in labelled rows.
 PRIOR_ROWS = 10.0
-#: Prior standard deviations that are tried for the bias of a class; 0 adapts nothing.
+#: Prior standard deviations that are tried for the bias of a class; 0 means no correction.
 BIAS_SCALES = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)
 #: A smaller scale is preferred while its loss is within this many standard errors of the least.
 TOLERATED_ERRORS = 0.5
-#: The scale for a single domain, which does not show how domains differ.
+#: The scale with a single source domain, which does not show how domains differ.
 UNKNOWN_SCALE = 0.5
-#: Labels, and draws of them, with which scales are compared.
+#: Numbers of labels, and of random draws of them, with which scales are compared.
 COMPARED_LABELS, COMPARED_DRAWS = 10, 8
-#: Rows of a domain below which its statistics are not used, where others have more.
+#: Statistics use domains with at least this many rows, or all domains if there are none.
 FEWEST_ROWS = 5
-#: Labelled rows count in full unless their outputs vary less than this share of random draws does.
+#: Labels have full weight unless their outputs vary less than this quantile of random draws.
 SPREAD_QUANTILE = 0.25
 #: Numbers of labels for which the expected score is computed.
 LABEL_COUNTS = (0, 5, 10, 20, 50)
-#: Random draws of labels from each source domain, and of those that calibrate intervals.
+#: Random draws of labels from each source domain: for expected scores, and for intervals.
 DRAWS, CALIBRATION_DRAWS = 20, 10
 #: Largest number of source domains that stand in for the site.
 MAX_DOMAINS = 40
@@ -62,21 +62,21 @@ class SourceOutputs:
     balanced: bool = False  #: whether all classes count the same in the probabilities
 
     def take(self, rows: Array) -> SourceOutputs:
-        """Some of the rows."""
+        """Return some of the rows."""
         return SourceOutputs(self.y[rows], self.domain[rows], self.outputs[rows], self.balanced)
 
     def domains(self, fewest: int = 1) -> dict[int, Array]:
-        """Rows of each domain that has at least ``fewest``, by the code of the domain."""
+        """Return the rows of each domain with at least ``fewest`` rows, by domain code."""
         codes, counts = np.unique(self.domain, return_counts=True)
         return {int(code): np.flatnonzero(self.domain == code) for code in codes[counts >= fewest]}
 
     def usable_domains(self) -> dict[int, Array]:
-        """Rows of the domains with enough of them; of all domains where none has."""
+        """Return the rows of each domain with enough rows, or of all domains if there are none."""
         return self.domains(FEWEST_ROWS) or self.domains()
 
 
 def nonconformity(outputs: Array, y: Array) -> Array:
-    """1 - p of the class of each row, or the distance of its target from the output."""
+    """Return 1 - p of each row's class, or the distance between its target and its output."""
     if outputs.shape[1] == 1:
         return np.abs(y - outputs[:, 0])
     return np.asarray(1.0 - outputs[np.arange(len(y)), y])
@@ -92,11 +92,11 @@ class Spread:
     """
 
     variance: float  #: of the outputs inside a domain, mean over source domains
-    lowest: float  #: a low quantile over domains, as a share of it
+    lowest: float  #: a low quantile over domains, as a share of ``variance``
 
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> Spread:
-        """From held-out outputs."""
+        """Learn from held-out outputs."""
         groups = held_out.usable_domains().values()
         by_domain = [held_out.outputs[rows].var(axis=0).sum() for rows in groups]
         mean = float(np.mean(by_domain))
@@ -105,7 +105,7 @@ class Spread:
         return cls(mean, float(np.quantile(by_domain, SPREAD_QUANTILE)) / mean)
 
     def weights(self, outputs: Array) -> Array:
-        """Weight of each label, for draws of labelled rows of shape (draws, labels, outputs)."""
+        """Return the weight of labels by draw; outputs have shape (draws, labels, columns)."""
         n = outputs.shape[1]
         if n < 2 or self.variance <= 0.0 or self.lowest <= 0.0:
             return np.ones(len(outputs))
@@ -118,9 +118,8 @@ class Spread:
 class LinePrior:
     """A level and a slope, for a continuous target.
 
-    The corrected value is ``output + level + slope * (output - centre)``. The prior variances of
-    both are those of the differences between source domains, less the noise of a mean, and of a
-    slope, over the rows of a domain.
+    The corrected value is ``output + level + slope * (output - centre)``. The prior variance of
+    each is its mean square over source domains, minus its sampling variance inside a domain.
     """
 
     centre: float
@@ -131,7 +130,7 @@ class LinePrior:
 
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> LinePrior:
-        """From held-out outputs; domains count the same."""
+        """Learn from held-out outputs; domains have equal weight."""
         centre = float(np.mean(held_out.outputs))
         levels, slopes, noise = [], [], []
         groups = held_out.usable_domains().values()
@@ -157,7 +156,7 @@ class LinePrior:
         return cls(centre, level, slope, variance, spread)
 
     def corrections(self, outputs: Array, y: Array) -> Array:
-        """Level and slope by the labels of each draw: posterior means of a Bayesian regression."""
+        """Return level and slope for each draw of labels: means of a Bayesian posterior."""
         x, residuals = outputs[:, :, 0] - self.centre, y - outputs[:, :, 0]
         variances = np.array([self.level, self.slope])
         used = np.flatnonzero(variances > 0.0)
@@ -174,36 +173,36 @@ class LinePrior:
         return corrections
 
     def apply(self, outputs: Array, correction: Array) -> Array:
-        """Corrected outputs."""
+        """Return corrected outputs."""
         level, slope = correction
         return outputs + level + slope * (outputs - self.centre)
 
 
 @dataclass(frozen=True)
 class ClassPrior:
-    """A bias per class on log-probabilities, which sum to 0, with a normal prior around 0.
+    """Biases that are added to log-probabilities of classes, with a normal prior; they sum to 0.
 
     The scale of the prior is chosen on source domains that stand in for the new site. With
-    ``balanced`` probabilities, in which all classes count the same, labels are compared with
+    ``balanced`` probabilities, in which classes have equal weight, labels are compared with
     probabilities times class shares: otherwise the bias would follow the shares, and balanced
     accuracy would suffer.
     """
 
     scale: float  #: prior standard deviation of a bias
-    shares: Array  #: of the classes, mean over source domains
+    shares: Array  #: class shares, mean over source domains
     balanced: bool
     spread: Spread
 
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> ClassPrior:
-        """From held-out probabilities."""
+        """Learn from held-out probabilities."""
         return cls.learn_without(held_out, [None])[0]
 
     @classmethod
     def learn_without(
         cls, held_out: SourceOutputs, excluded: Sequence[int | None]
     ) -> list[ClassPrior]:
-        """From held-out probabilities, without each of some domains; None excludes nothing."""
+        """Learn one prior for each excluded domain, from the others; None excludes no domain."""
         n_classes, balanced = held_out.outputs.shape[1], held_out.balanced
         logs = replace(held_out, outputs=smooth_logs(held_out.outputs))
         groups = logs.usable_domains()
@@ -234,18 +233,18 @@ class ClassPrior:
             used = losses[codes != code]
             excess = used - used[:, [int(used.mean(axis=0).argmin())]]
             error = excess.std(axis=0) / np.sqrt(len(used))
-            # The smallest of the scales whose loss is not clearly larger than the best one's.
+            # The smallest scale whose loss is not clearly larger than the smallest loss.
             best = int(np.flatnonzero(excess.mean(axis=0) <= TOLERATED_ERRORS * error)[0])
             mean_shares = _positive(shares[codes != code].mean(axis=0))
             priors.append(replace(start, scale=BIAS_SCALES[best], shares=mean_shares))
         return priors
 
     def corrections(self, outputs: Array, y: Array) -> Array:
-        """Biases by the labels of each draw."""
+        """Return the biases for each draw of labels."""
         return self._biases(smooth_logs(outputs), y)
 
     def _biases(self, logs: Array, y: Array) -> Array:
-        """Maxima a posteriori, by Newton's method with bounded steps, for several draws."""
+        """Return the posterior mode of each draw, by Newton's method with bounded steps."""
         n_draws, n_labels, n_classes = logs.shape
         biases = np.zeros((n_draws, n_classes))
         if self.scale == 0.0 or not n_labels:
@@ -268,7 +267,7 @@ class ClassPrior:
         return biases - biases.mean(axis=1, keepdims=True)
 
     def apply(self, outputs: Array, correction: Array) -> Array:
-        """Corrected probabilities; without a bias they are unchanged, bit by bit."""
+        """Return corrected probabilities; with zero biases they are exactly unchanged."""
         if not np.any(correction):
             return outputs
         weighted = outputs * np.exp(correction)
@@ -276,12 +275,12 @@ class ClassPrior:
 
 
 def smooth_logs(probabilities: Array) -> Array:
-    """Logarithms of probabilities, of which none is 0."""
+    """Return logarithms of probabilities, smoothed so that none is 0."""
     return np.log((1.0 - SMOOTHING) * probabilities + SMOOTHING / probabilities.shape[-1])
 
 
 def _positive(shares: Array) -> Array:
-    """Shares of which none is 0."""
+    """Return shares that are all positive and sum to 1."""
     return np.maximum(shares, 1e-3) / np.maximum(shares, 1e-3).sum()
 
 
@@ -306,9 +305,9 @@ def priors_without_each(held_out: SourceOutputs, codes: Sequence[int]) -> dict[i
 
 @dataclass(frozen=True)
 class SiteLabels:
-    """Outputs and targets of the labelled rows of a site, whatever their order was.
+    """Outputs and targets of the labelled rows of a site, in sorted order.
 
-    Outputs are rounded to single precision, so that a row has the same ones in every batch.
+    Outputs are rounded to single precision, so that a row has the same outputs in every batch.
     """
 
     outputs: Array
@@ -316,13 +315,13 @@ class SiteLabels:
 
     @classmethod
     def sorted(cls, outputs: Array, y: Array) -> Self:
-        """From rows in any order."""
+        """Create from rows in any order."""
         outputs = outputs.astype(np.float32)
         order = np.lexsort((*outputs.T[::-1], y))
         return cls(outputs[order], y[order])
 
     def joined(self, other: SiteLabels) -> SiteLabels:
-        """With further labels."""
+        """Return these labels together with further ones."""
         outputs = np.concatenate([self.outputs, other.outputs])
         return SiteLabels.sorted(outputs, np.concatenate([self.y, other.y]))
 
@@ -330,17 +329,17 @@ class SiteLabels:
         return len(self.y)
 
     def correction(self, prior: Prior) -> Array:
-        """Correction of the outputs for the site."""
+        """Return the correction of the outputs for the site."""
         return prior.corrections(self.outputs[None].astype(np.float64), self.y[None])[0]
 
 
 def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Array, Array]:
-    """Expected scores with 0, 5, 10, 20 and 50 labels, and the number of domains behind each.
+    """Return expected scores with 0, 5, 10, 20 and 50 labels, and the number of domains for each.
 
-    A row is the number of labels, the score, and the ends of an interval. ``scores`` are those
-    without labels, by domain. Labels are drawn at random and, as they often come, from the first
-    rows in table order; the smaller of the two gains is used. Gains are paired: each is the mean
-    over domains with at least twice as many rows as labels, scored on the same rows with and
+    A row holds the number of labels, the score, and the ends of an interval. ``scores`` are the
+    scores without labels, by domain. Labels are drawn at random and, as often in practice, from the
+    first rows in table order; the smaller of the two gains is used. Gains are paired: each is the
+    mean over domains with at least twice as many rows as labels, scored on the same rows with and
     without labels.
     """
     sites = held_out.domains(2 * LABEL_COUNTS[1])
@@ -375,7 +374,7 @@ def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Ar
 def _gains(
     prior: Prior, site: SourceOutputs, orders: Array, counts: list[int], score: Score
 ) -> list[float]:
-    """Mean gain over draws for each number of labels; draws are nested."""
+    """Return the mean gain over draws for each number of labels; draws are nested."""
     rest = orders[:, max(counts) :]
     before = [defined_score(score, site.outputs[rows], site.y[rows]) for rows in rest]
     gains = []
@@ -393,7 +392,7 @@ def _gains(
 
 
 def outputs_score(scoring: Any, classes: Array | None) -> Score:
-    """Return the score of outputs for targets, codes where there are classes; larger is better.
+    """Return a function that scores outputs for targets (codes of classes); larger is better.
 
     None is balanced accuracy, or the negative root mean squared error.
     """
@@ -426,8 +425,8 @@ class SiteQuantiles:
     """Thresholds of sets and intervals at a site with labels.
 
     Each source domain stands in for the site: as many of its rows as there are labels correct the
-    outputs, and the others give scores. Where there are too few domains for a coverage but enough
-    labels, the labels themselves are used, each for a model corrected by the others. Which of the
+    outputs, and the others are scored. If there are too few domains for a coverage but enough
+    labels, the labels are scored instead, each by a model corrected with the others. Which of the
     two applies depends on the numbers of domains and labels alone.
     """
 
@@ -436,7 +435,7 @@ class SiteQuantiles:
 
     @classmethod
     def of(cls, held_out: SourceOutputs, prior: Prior, labels: SiteLabels) -> SiteQuantiles:
-        """For a site with these labels."""
+        """Compute the thresholds for a site with these labels."""
         sites = held_out.domains()
         priors = priors_without_each(held_out, list(sites))
         rng = np.random.default_rng(0)
@@ -448,7 +447,7 @@ class SiteQuantiles:
                 order = rng.permutation(len(y))
                 scores.append(_scores_without(priors[code], outputs, y, order[:k], order[k:]))
                 domains.append(np.full(len(y) - k, code))
-        # Scores of labels are those of a model corrected without them, in at most 50 groups.
+        # Labels are scored by a model corrected without them, in at most 50 groups.
         outputs, n = labels.outputs.astype(np.float64), len(labels)
         groups = np.arange(n) % 50
         label_scores = np.zeros(n)
@@ -467,7 +466,7 @@ class SiteQuantiles:
         return DomainQuantiles(self.labels, levels, n)
 
     def sets(self, scores: Array, coverage: float) -> Array:
-        """Which classes have scores up to the threshold."""
+        """Mark the classes whose scores do not exceed the threshold."""
         return self._quantiles(coverage).sets(scores, coverage)
 
     def intervals(self, predicted: Array, coverage: float) -> Array:

@@ -32,16 +32,16 @@ from domainwise.scoring.predictions import (
 )
 from domainwise.splits.folds import LeaveDomainsOut, Split, domain_folds
 
-#: What sets and intervals promise, by how they were calibrated.
+#: What sets and intervals promise, by the value of ``calibration``.
 PROMISES = {"cv": "approximate", "split": "guaranteed"}
 
 
 def calibration_split(
     y: Array, domains: Array | None, classification: bool, cv: Any = None
 ) -> Split:
-    """Rows to train on, and rows of domains that are used for calibration only.
+    """Return training rows, and rows of the domains that are used for calibration only.
 
-    Half of the domains, drawn at random, or the held-out ones of the first split of ``cv``.
+    These are half of the domains, drawn at random, or those held out in the first split of ``cv``.
     """
     n_domains = 1 if domains is None else len(np.unique(domains))
     if n_domains < 2:
@@ -63,7 +63,7 @@ def calibration_split(
 
 
 class AroundPredictor(PredictionSets, PredictionIntervals, AroundEstimator):
-    """A wrapper of a classifier or regressor that is fitted without some of the domains."""
+    """A meta-estimator that fits a classifier or regressor without some of the domains."""
 
     classes_: Array
 
@@ -72,7 +72,7 @@ class AroundPredictor(PredictionSets, PredictionIntervals, AroundEstimator):
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
     def _checked(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Array, Labels, Labels]:
-        """Check arguments and rows; return X, y, and both kinds of labels. Sets ``classes_``."""
+        """Check arguments and rows; return X, y, targets and domains. Sets ``classes_``."""
         self._validate_params()
         classification = is_classifier(self.estimator)
         if not classification and not is_regressor(self.estimator):
@@ -97,7 +97,7 @@ class AroundPredictor(PredictionSets, PredictionIntervals, AroundEstimator):
     def _held_out_predictions(
         self, X: Any, y: Array, sample_domain: Any, train: Array, test: Array
     ) -> dict[str, Predictions]:
-        """Predictions for test rows: "plain", one by one and, if it uses domains, in "context"."""
+        """Predict test rows one by one ("plain") and, if domains are used, in "context"."""
         model = fit_rows(self.estimator, X, y, sample_domain, train)
         domains = {"plain": None}
         if sample_domain is not None and requests_domains(self.estimator, "predict"):
@@ -106,7 +106,7 @@ class AroundPredictor(PredictionSets, PredictionIntervals, AroundEstimator):
         return {kind: Predictions(model, X_test, classes, d) for kind, d in domains.items()}
 
     def _predictions(self, X: Any, sample_domain: Any) -> Predictions:
-        """Predictions of the fitted estimator; domains are for one that uses their rows."""
+        """Predict with the fitted estimator; domains are passed only if it uses them."""
         check_is_fitted(self)
         inputs.refuse_no_rows(X)
         domains = sample_domain if "context" in self._quantiles else None
@@ -119,7 +119,7 @@ class AroundPredictor(PredictionSets, PredictionIntervals, AroundEstimator):
 
     @property
     def feature_names_in_(self) -> Array:
-        """Their names, if X has string column names."""
+        """Names of the features, if X has string column names."""
         return np.asarray(self.estimator_.feature_names_in_)
 
 
@@ -146,30 +146,30 @@ class DomainConformal(AroundPredictor):
     estimator : classifier or regressor
         Classes are scored by its probabilities, if it has any, else by its decision values, else
         by its predictions. A :class:`sklearn.frozen.FrozenEstimator` is not fitted again; with
-        ``calibration="split"`` all domains passed to ``fit`` calibrate it.
+        ``calibration="split"`` all domains passed to ``fit`` are used to calibrate it.
     cv : int, splitter or iterable, default=None
         None holds out domains one at a time, or in ten groups. With ``calibration="split"`` the
-        held-out domains of its first split calibrate; None takes half of them at random.
+        held-out domains of its first split are used; None uses half of all domains, at random.
     calibration : {"cv", "split"}, default="cv"
         "cv" scores each domain by the estimator fitted without it, and then fits to all rows: the
         coverage is *approximate*. "split" calibrates on domains that are not used for training: the
         coverage is *guaranteed*, for a random row of a new domain and on average over domains, if
-        new domains are drawn as these were.
+        new domains come from the same distribution.
 
     Attributes
     ----------
     estimator_ : estimator
-        Fitted to all rows; with "split" to those of the domains that do not calibrate.
+        Fitted to all rows; with "split", to the rows of all but the calibration domains.
     calibration_domains_ : ndarray
         The domains whose rows were scored.
     promise_ : {"approximate", "guaranteed"}
         What sets and intervals promise.
     classes_ : ndarray
-        Class labels, of a classifier.
+        Class labels of a classifier.
 
     See Also
     --------
-    domainwise.DomainEnsembleClassifier : Has such sets by itself.
+    domainwise.DomainEnsembleClassifier : An ensemble that has such sets built in.
 
     Notes
     -----
@@ -252,7 +252,7 @@ class DomainConformal(AroundPredictor):
         return _class_scores(self._predictions(X, sample_domain))
 
     def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
-        """Predict; ``sample_domain`` is passed to an estimator that uses the rows of a domain.
+        """Predict; ``sample_domain`` is passed on if the estimator uses it.
 
         Parameters
         ----------
@@ -277,7 +277,7 @@ class DomainConformal(AroundPredictor):
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
-            Those of the estimator.
+            One column per class, in the order of ``classes_``.
         """
         return np.asarray(self._predictions(X, sample_domain).probabilities)
 

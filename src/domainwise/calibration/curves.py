@@ -1,4 +1,4 @@
-"""Probabilities from decision values of held-out rows, and for the class shares of a new domain."""
+"""Probabilities from decision values, and their adaptation to a new domain's class shares."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from domainwise.checks.inputs import check_sample_domain
 #: Iterations of Newton's method, and of EM for class shares; both converge long before.
 MAX_STEPS, MAX_SHARE_STEPS = 50, 1000
 TOLERANCE = 1e-8
-#: Weight of the penalty on the parameters, where all rows together weigh 1: in rows of average
-#: weight.
+#: Weight of the penalty on the parameters, in rows of average weight; all rows together have
+#: weight 1.
 PENALTY_ROWS = 1.0
 #: A penalty that fixes a parameter.
 FORBIDDEN = 1e12
@@ -35,14 +35,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A logistic regression on decision values in units of their spread."""
+    """A logistic regression on decision values divided by their standard deviation."""
 
     scale: float
     model: LogisticRegression
 
     @classmethod
     def of(cls, values: Array, y: Array) -> Calibration:
-        """Learn probabilities from decision values of rows that a model has not learnt from."""
+        """Learn probabilities from decision values of rows that a model was not fitted to."""
         scale = float(values.std()) or 1.0
         return cls(scale, LogisticRegression(max_iter=1000).fit(values / scale, y))
 
@@ -52,16 +52,13 @@ class Calibration:
 
 
 def class_columns(values: Array) -> Array:
-    """One column of values for each class, where two classes have one for both."""
+    """Return one column of values per class, also if two classes share a single column."""
     values = values.reshape(len(values), -1)
     return np.column_stack([-values, values]) if values.shape[1] == 1 else values
 
 
 def equal_weights(domains: Array, classes: Array | None = None) -> Array:
-    """Weights of rows with which domains, and the classes inside each, count the same.
-
-    They sum to 1.
-    """
+    """Return row weights of sum 1, with equal totals for domains and for classes inside each."""
     cells = domains if classes is None else domains * (int(classes.max()) + 1) + classes
     _, cell, sizes = np.unique(cells, return_inverse=True, return_counts=True)
     weights = 1.0 / sizes[cell]
@@ -77,8 +74,8 @@ def fit_curve(
 
     ``values``, of shape (n, n_classes), are log-probabilities or decision values. The loss is the
     weighted mean of the negative logarithm of the probability of the class.
-    Without ``shifted`` classes have no biases, and the largest value stays the largest probability.
-    Values that are less informative than the class shares are replaced by these.
+    Without ``shifted``, there are no biases, and the largest value has the largest probability.
+    If values are less informative than the class shares, the curve returns the shares.
     """
     values = values - values.mean(axis=1, keepdims=True)
     weights = weights / weights.sum()
@@ -148,21 +145,21 @@ def adapt_class_shares(
 ) -> Array:
     r"""Re-estimate class shares in each domain, and adapt probabilities to them.
 
-    If classes look the same in every domain and only their shares differ, the shares of a new one
+    If classes look the same in every domain and only their shares differ, the shares in a new one
     can be estimated from its rows without labels (EM of Saerens, Latinne and Decaestecker).
-    Where classes look different there, too, this makes probabilities worse: use it where it has
+    If classes also look different there, this makes probabilities worse: use it only if it has
     improved scores on held-out domains.
 
     Parameters
     ----------
     probabilities : array-like of shape (n_rows, n_classes)
-        For the class shares of the sources.
+        Predicted probabilities, for the class shares of the source domains.
     shares : array-like of shape (n_classes,)
-        Class shares of the sources.
+        Class shares of the source domains.
     sample_domain : array-like of shape (n_rows,), default=None
-        None takes all rows for one domain.
+        The domain of each row. None treats all rows as one domain.
     prior_rows : float, default=20.0
-        As many rows with the shares of the sources are added to each domain.
+        Number of rows with the source shares that are added to each domain.
 
     Returns
     -------

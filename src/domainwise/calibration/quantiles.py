@@ -1,6 +1,6 @@
 """Thresholds for a new domain: quantiles of nonconformity scores, with domains weighted equally.
 
-The second half is for tables: thresholds as model files store them.
+The second half is for tables: it computes the thresholds that model files store.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from domainwise.checks import warn_caller
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.scoring.predictions import codes_of
 
-#: For rounding errors in sums of weights and 1 / (1 - coverage): nine domains suffice for 0.9.
+#: Allows for rounding in sums of weights and 1 / (1 - coverage): nine domains suffice for 0.9.
 TOLERANCE = 1e-9
-#: Coverages that pages show, if there are enough domains.
+#: Coverages that reports show, if there are enough domains.
 USUAL_COVERAGES = (0.5, 0.8, 0.9)
 #: Thresholds are stored for every whole per cent.
 STEPS = 100
 
 
 def needed_domains(coverage: float) -> int:
-    """Calibration domains that a coverage needs; with fewer, sets contain all classes.
+    """Return how many calibration domains a coverage needs; with fewer, sets hold all classes.
 
     >>> needed_domains(0.9), needed_domains(0.8), needed_domains(0.5)
     (9, 4, 1)
@@ -45,7 +45,7 @@ def usual_coverage(n_domains: int) -> float | None:
 
 
 def class_scores(probabilities: Array | None, decisions: Array | None = None) -> Array:
-    """Nonconformity of each class for each row: 1 - p, or the distance from the best value."""
+    """Nonconformity of each class for each row: 1 - p, or the distance from the largest value."""
     if probabilities is not None:
         return np.asarray(1.0 - probabilities)
     values = class_columns(np.asarray(decisions, dtype=np.float64))
@@ -66,7 +66,7 @@ class DomainQuantiles:
 
     @classmethod
     def of(cls, scores: Array, domains: Array) -> DomainQuantiles:
-        """From the score and the domain of each row; a missing score is infinite."""
+        """Create from the score and the domain of each row; a missing score is infinite."""
         scores = np.where(np.isnan(scores), np.inf, np.asarray(scores, dtype=np.float64))
         _, place, sizes = np.unique(domains, return_inverse=True, return_counts=True)
         order = np.argsort(scores, kind="stable")
@@ -88,7 +88,7 @@ class DomainQuantiles:
         return math.inf
 
     def sets(self, scores: Array, coverage: float) -> Array:
-        """Which classes have scores up to the threshold."""
+        """Mark the classes whose scores do not exceed the threshold."""
         return np.asarray(scores <= self.threshold(coverage, warn=True))
 
     def intervals(self, predicted: Array, coverage: float) -> Array:
@@ -109,7 +109,7 @@ def only_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
 class HasThresholds:
     """A model with thresholds for new domains.
 
-    A class sets ``_quantiles`` in ``fit``: "plain" for rows predicted one by one and, optionally,
+    A subclass sets ``_quantiles`` in ``fit``: "plain" for rows predicted one by one, and optionally
     "context" for the rows of a domain predicted together. A model adapted to a site also has
     ``site_quantiles_``.
     """
@@ -117,7 +117,7 @@ class HasThresholds:
     _quantiles: dict[str, DomainQuantiles]
 
     def _quantiles_for(self, sample_domain: Any) -> Any:
-        """Those for "context" if there are domains and such thresholds, otherwise for "plain"."""
+        """Return the "context" quantiles if domains are given and they exist, else "plain"."""
         quantiles: dict[str, Any] = getattr(self, "site_quantiles_", self._quantiles)
         kind = "context" if sample_domain is not None else "plain"
         return quantiles.get(kind, quantiles["plain"])
@@ -210,9 +210,9 @@ def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, 
 
 
 def record_scores(record: Mapping[str, Any], classes: Any) -> tuple[str, Array, Array]:
-    """Nonconformity of each class for each row of a record, and of its target.
+    """Return the outputs used, and each row's nonconformity by class and for its target.
 
-    The first value names the outputs it is computed from; a continuous target has one column.
+    For a continuous target, the second value has a single column.
     """
     if classes is None:
         errors = np.abs(np.asarray(record["target"], dtype=np.float64) - record["prediction"])
@@ -223,7 +223,7 @@ def record_scores(record: Mapping[str, Any], classes: Any) -> tuple[str, Array, 
 
 
 def scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
-    """Nonconformity of each class for each row, and the outputs it is computed from."""
+    """Return the name of the outputs used, and the nonconformity of each class for each row."""
     for outputs in ("probabilities", "decisions"):
         if record.get(outputs) is not None:
             return outputs, class_scores(**{"probabilities": None, outputs: record[outputs]})
@@ -231,8 +231,8 @@ def scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Arr
 
 
 def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> DomainQuantiles:
-    """Thresholds that :func:`calibrated` returned, for a coverage of a whole number of per cent."""
-    needed_domains(coverage)  # refuses what is not a share
+    """Return the thresholds stored by :func:`calibrated`; coverage must be a whole per cent."""
+    needed_domains(coverage)  # refuses values outside (0, 1)
     if abs(coverage * STEPS - round(coverage * STEPS)) > 1e-6:
         raise ValueError(f"coverage={coverage} must be a whole number of per cent, such as 0.9")
     thresholds = np.array(calibration["thresholds"], dtype=np.float64)

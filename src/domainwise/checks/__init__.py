@@ -1,4 +1,4 @@
-"""Checks of what users pass in, and warnings. Private imports from scikit-learn are here alone."""
+"""Checks of user input, and warnings; the only package with private imports of scikit-learn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NotAKernelWarning(UserWarning):
 
 
 class NoDomainsWarning(UserWarning):
-    """A model that compares domains has none, or one, to learn from."""
+    """A model that compares domains learns nothing about them from ``sample_domain``."""
 
 
 class RowFoldsWarning(UserWarning):
@@ -30,7 +30,7 @@ class RowFoldsWarning(UserWarning):
 
 
 class ContextWarning(UserWarning):
-    """Rows of a domain are predicted one by one, although those of its domain are given."""
+    """Rows are predicted one by one, although the other rows of their domain are available."""
 
 
 class ClassShareWarning(UserWarning):
@@ -39,7 +39,7 @@ class ClassShareWarning(UserWarning):
 
 @contextmanager
 def needs_extra(purpose: str, extra: str) -> Iterator[None]:
-    """Name the extra to install where an import fails."""
+    """Turn a failed import into an error that names the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -49,7 +49,7 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the innermost line that is of the user's own code."""
+    """Issue a warning that points to the innermost line of the user's code."""
     frame, stacklevel = sys._getframe(), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARIES):
         frame, stacklevel = frame.f_back, stacklevel + 1

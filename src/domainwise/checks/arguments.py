@@ -26,7 +26,7 @@ class Number(Interval):
     """An interval of numbers, without booleans."""
 
     def is_satisfied_by(self, val: Any) -> bool:
-        """Whether a value is a number of the interval."""
+        """Whether a value is a number in the interval."""
         return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
 
 
@@ -82,7 +82,7 @@ def _same(names: str, *accepted: Any) -> dict[str, list[Any]]:
     return {name: list(accepted) for name in names.split()}
 
 
-#: A name means the same, and accepts the same, in all estimators.
+#: An argument has the same meaning, and accepts the same values, in all estimators.
 CONSTRAINTS: dict[str, list[Any]] = {
     **_same("conditional probability relative summary prepare quick force", "boolean"),
     **_same("greater_is_better normalize as_frame", "boolean"),
@@ -100,12 +100,12 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "solver": [StrOptions({"auto", "exact", "dense"})],
     "random_state": [SEED, np.random.RandomState, None],
     "verbose": ["verbose"],
-    # Of forms on landmarks.
+    # Estimators with landmarks.
     "n_landmarks": [_AUTO, COUNT, Number(Real, 0, 1, closed="right")],
     "landmarks": [StrOptions(set(LANDMARK_RULES)), ArrayOrSequence()],
     "feature_map": [StrOptions({"nystroem", "fourier"})],
     "target_landmarks": [ArrayOrSequence(), None],
-    # Of searches.
+    # Searches.
     **_same("gammas alphas", _AUTO, SequenceOf(POSITIVE)),
     "ridges": [_AUTO, SequenceOf(NON_NEGATIVE_OR_INF)],
     "domain_weights": [_AUTO, SequenceOf(NON_NEGATIVE)],
@@ -117,26 +117,26 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "estimator": [HasMethods(["fit", "predict"]), None],
     "rule": [StrOptions({"best", "1se"})],
     "n_jobs": [Number(Integral, None, -1, closed="right"), COUNT, None],
-    # Of machines and ensembles.
+    # Support vector machines and ensembles.
     "class_weight": [StrOptions({"balanced"}), SequenceOf(NON_NEGATIVE, of_dict=True), None],
     "members": [_AUTO, list, tuple],
     "context": [_AUTO, "boolean"],
     "calibration": [StrOptions({"cv", "split"})],
     "time_budget": [POSITIVE, None],
-    # Of functions.
+    # Functions.
     "max_rows": [_AUTO, COUNT, None],
     "progress": ["boolean", callable],
     "metric": [callable],
     "coverage": [Number(Real, 0, 1, closed="neither")],
 }
-#: Where ``numpy.inf`` makes a penalty a constraint.
+#: For estimators in which ``numpy.inf`` turns the penalty into a constraint.
 INVARIANCE_CONSTRAINTS = {"domain_weight": [NON_NEGATIVE_OR_INF]}
-#: Of the support vector machines.
+#: For the support vector machines.
 MACHINE_CONSTRAINTS: dict[str, list[Any]] = {
     **INVARIANCE_CONSTRAINTS,
     "solver": [StrOptions({"auto", "exact", "fast"})],
 }
-#: Of the measures in ``metrics``.
+#: For the measures in ``metrics``.
 MEASURE_CONSTRAINTS: dict[str, list[Any]] = {
     **_same("kernel_a kernel_b", _LABEL_KERNEL),
     **_same("gamma_a gamma_b gamma target_gamma", StrOptions({"median"}), POSITIVE),

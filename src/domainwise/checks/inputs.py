@@ -37,7 +37,7 @@ MAX_CLASSES = 20
 class Labels:
     """Targets or domains after checking: categories (codes, names) or continuous values."""
 
-    #: Arrays; None where labels are of the other kind.
+    #: Arrays; None if the labels are of the other kind.
     codes: Any = None
     names: Any = None
     values: Any = None
@@ -48,7 +48,7 @@ class Labels:
         return 0 if self.names is None else len(self.names)
 
     def take(self, rows: Array) -> Labels:
-        """Labels of some rows; categories that do not occur there stay."""
+        """Return the labels of some rows, with all categories, even those that do not occur."""
         codes, values = (part if part is None else part[rows] for part in (self.codes, self.values))
         return Labels(codes, self.names, values)
 
@@ -56,10 +56,10 @@ class Labels:
 def check_target(
     y: Any, n_samples: int, kernel: str | Callable[..., Array], *, least_classes: int = 2
 ) -> Labels:
-    """Check y and decide whether it is classes or continuous values.
+    """Check y and decide whether it holds classes or continuous values.
 
-    ``"auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels is
-    classes, anything continuous or with several columns is values.
+    ``"auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels
+    holds classes; anything continuous or with several columns holds values.
     """
     y = _one_per_row(plain_array(y, "y"), "y", n_samples)
     if y.ndim == 2 and y.shape[1] == 1:
@@ -120,7 +120,7 @@ def is_quantity(values: Array) -> bool:
 
 
 def check_classes(y: Any, n_samples: int, *, least_classes: int = 2) -> Labels:
-    """Check y as classes: without missing ones, at least two, and not continuous."""
+    """Check that y holds enough classes, without missing labels or continuous values."""
     check_classification_targets(label_array(y, "y"))
     return check_target(y, n_samples, "delta", least_classes=least_classes)
 
@@ -140,17 +140,17 @@ def check_class_weight(class_weight: Any, classes: Array) -> None:
         raise ValueError(f"class_weight={class_weight!r} is 0 for all classes; one must be above 0")
 
 
-#: Mean distance of a domain's class shares from those of all, beyond chance, and ratio of the most
-#: frequent to the rarest class, from which on class weights matter.
+#: Class weights matter from these values on: the mean distance between a domain's class shares and
+#: the mean shares, beyond chance, and the ratio of the most frequent to the rarest class.
 OTHER_SHARES, UNEQUAL_CLASSES = 0.1, 3.0
 
 
 def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None:
-    """Warn where class shares differ strongly between domains, and classes have no weights.
+    """Warn if class shares differ strongly between domains, and classes have no weights.
 
-    Strongly: a domain's shares are on average more than 0.1 away from those of all (total
-    variation, less its mean by chance), and one class is three times as frequent as another.
-    Weights would change little otherwise.
+    The limits are a mean distance of 0.1 between a domain's class shares and the mean shares (total
+    variation, minus its expected value by chance), and one class that is three times as frequent as
+    another. Weights would change little otherwise.
     """
     if class_weight is not None or target.codes is None or domain.codes is None:
         return
@@ -197,10 +197,10 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
 
 
 def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
-    """Refuse rows whose labels skada has hidden: -1 exactly where the domain is negative.
+    """Refuse labels that skada has masked: y is -1 exactly where the domain is negative.
 
-    Negative domains with other labels, and a class -1 in other domains, are accepted; so are
-    arguments that are not one number for each row, which other checks refuse.
+    Negative domains with other labels, and a class -1 in other domains, are accepted. Arguments
+    that do not hold one number per row are left to other checks.
     """
     if y is None or sample_domain is None or is_dask(y) or is_dask(sample_domain):
         return
@@ -225,7 +225,7 @@ def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
 
 
 def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_rows: int) -> None:
-    """Warn if domains are missing, one, or as many as rows; continuous descriptors are fine."""
+    """Warn if there are no domains, only one, or one per row; continuous descriptors are fine."""
     if sample_domain is None:
         reason = (
             "sample_domain is missing; pass it to fit (cross_val_score does not pass groups on: "
@@ -258,7 +258,7 @@ def check_n_components(n_components: int | None, n_samples: int) -> None:
 
 
 def plain_array(values: Any, name: str = "an array of labels") -> Array:
-    """NumPy array of labels from lists, data frames, series, categoricals and nullable columns."""
+    """Convert lists, data frames, series, categoricals and nullable columns to a NumPy array."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} contains missing values: some are masked")
     if hasattr(values, "to_numpy") and not type(values).__module__.startswith("pyarrow"):
@@ -277,12 +277,12 @@ def plain_array(values: Any, name: str = "an array of labels") -> Array:
 
 
 def label_array(values: Any, name: str) -> Array:
-    """Array of labels or numbers of one type, without rounding or conversion."""
+    """Return labels or numbers as an array of one type, without rounding or conversion."""
     return sortable(plain_array(values, name), name)
 
 
 def sortable(values: Array, name: str) -> Array:
-    """Labels of one type; missing or mixed ones are refused."""
+    """Return labels as an array of one type; refuse missing values and mixed types."""
     if values.dtype.kind in "mMV":
         kind = "records" if values.dtype.kind == "V" else "dates or durations"
         raise ValueError(
@@ -312,7 +312,7 @@ def sortable(values: Array, name: str) -> Array:
 
 
 def _numbers(values: Array, name: str) -> Array:
-    """Numbers in an array of objects, as integers with all their digits, or as floats."""
+    """Convert an array of objects to integers, with all their digits, or to floats."""
     if all(isinstance(value, bool | np.bool_) for value in values.flat):
         return values.astype(bool)
     integers = [int(value) for value in values.flat if isinstance(value, Integral | np.bool_)]
@@ -381,7 +381,7 @@ def _numeric(values: Array, name: str) -> Array:
     return values
 
 
-#: First letters of the types of columns that are not numbers, and what to do with them.
+#: Prefixes of the types of columns that are not numbers, and advice for each.
 _NOT_NUMBERS = {
     ("date", "time", "duration", "period"): "dates or times: convert them to numbers first",
     ("sparse",): "sparse columns: call X.sparse.to_dense()",
@@ -389,7 +389,7 @@ _NOT_NUMBERS = {
 
 
 def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Check X, or X and y, as ``validate_data`` does, and that X has rows, of ``numbers``."""
+    """Check X, or X and y, by ``validate_data``; ``numbers`` is for :func:`refuse_no_rows`."""
     refuse_no_rows(X, numbers=options.pop("numbers", True))
     try:
         return validate_data(estimator, X, y, **options)
@@ -410,7 +410,7 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
 
 
 def refuse_no_rows(X: Any, *, numbers: bool = False) -> None:
-    """Refuse X without rows and columns, or whose values would silently change their meaning."""
+    """Refuse X that has no rows and columns, or whose values would silently be misread."""
     sequence = hasattr(X, "__len__") and not isinstance(X, str | bytes | dict | set | frozenset)
     if not sequence and not hasattr(X, "__array__") and not hasattr(X, "shape"):
         raise TypeError(f"X must be an array or a data frame of rows, got {type(X).__name__}")
@@ -427,8 +427,8 @@ def refuse_no_rows(X: Any, *, numbers: bool = False) -> None:
 
 
 def _columns(X: Any) -> list[tuple[Any, str]]:
-    """Name and type of columns of any kind of data frame, or of an array."""
-    if hasattr(getattr(X, "schema", None), "types"):  # of Arrow
+    """Return the name and type of each column of a data frame or an array."""
+    if hasattr(getattr(X, "schema", None), "types"):  # an Arrow table
         return list(zip(X.schema.names, map(str, X.schema.types), strict=True))
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         return list(zip(X.columns, map(str, X.dtypes), strict=True))
@@ -436,7 +436,7 @@ def _columns(X: Any) -> list[tuple[Any, str]]:
 
 
 def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
-    """1-D array of labels without missing entries."""
+    """Return labels as a 1-D array; refuse missing entries."""
     array = plain_array(values, name)
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D, got shape {array.shape}")
@@ -456,13 +456,13 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def encode_labels(values: ArrayLike, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
-    """Codes 0..G-1 of 1-D labels, and the sorted labels."""
+    """Return the codes 0..G-1 of 1-D labels, and the sorted distinct labels."""
     groups, codes = np.unique(checked_labels(values, name), return_inverse=True)
     return codes, groups
 
 
 def same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> None:
-    """Refuse arrays of different lengths, by their names."""
+    """Refuse arrays of different lengths; the names are for the message."""
     if a.ndim == 0 or b.ndim == 0 or len(a) != len(b):
         sizes = [array.shape[0] if array.ndim else "no" for array in (a, b)]
         raise ValueError(

@@ -1,7 +1,7 @@
-"""Matrices and functions that are not kernels: what is wrong with them, and their positive part.
+"""Detect matrices and functions that are not kernels, and compute their positive part.
 
-All methods centre their kernel, so that a matrix is a kernel if it has no negative eigenvalues when
-it is centred. Distances have negative ones, and so has a kernel times -1.
+All methods centre their kernel: a matrix is a kernel if it has no negative eigenvalues after
+centring. Distances have negative eigenvalues, and so has a kernel times -1.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from domainwise.arrays.namespace import namespace, precision_name, to_host
 from domainwise.checks import NotAKernelWarning, warn_caller
 from domainwise.kernels.functions import Kernel
 
-#: Rows of a matrix, and of a function, that are checked: evenly spaced ones.
+#: Numbers of evenly spaced rows on which a matrix and a function are checked.
 MATRIX_ROWS, FUNCTION_ROWS = 1000, 200
-#: Negative eigenvalues and asymmetries up to this share of the matrix are rounding.
+#: Negative eigenvalues and asymmetries up to this share of the matrix's norm are rounding errors.
 ROUNDING = {"float64": 1e-8, "float32": 1e-4}
 #: Functions that are kernels for all arguments.
 VALID_KERNELS = ("rbf", "laplacian", "linear", "cosine", "precomputed")
@@ -60,9 +60,9 @@ def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
 
 
 def positive_part(K: Any) -> tuple[Any, Any]:
-    """Centred part of a matrix with positive eigenvalues, and a basis of their eigenvectors.
+    """Return the positive part of the centred matrix, and the eigenvectors that span it.
 
-    A row of kernel values, centred and projected onto that space, is a row of this kernel.
+    A row of kernel values, centred and projected onto their span, is a row of this kernel.
     """
     xp = namespace(K)
     values, vectors = xp.linalg.eigh(_centred((K + K.T) / 2))

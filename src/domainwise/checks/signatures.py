@@ -1,12 +1,12 @@
-"""Arguments that several estimators share: signatures, docstrings, and the rule of partial_fit.
+"""Arguments that several estimators share: signatures, docstrings, and checks of partial_fit.
 
-Descriptions are in ``arguments.toml``. A docstring names some in braces on a line of their own,
+Descriptions are in ``arguments.toml``. A line of a docstring refers to them by names in braces,
 such as ``{kernel} {target}``, and :func:`with_shared_arguments` inserts the texts there with the
-right indentation; texts may name others, and so may docstrings of methods. In the docstring of a
-class ``{class}`` is its name, and ``{exact_class}`` that of its exact form.
+right indentation. Descriptions and docstrings of methods may contain such lines, too. In the
+docstring of a class ``{class}`` is its name, and ``{exact_class}`` the name of its exact form.
 
-All batches of partial_fit need the same arguments, and domains in all of them or in none: what the
-first batch determines (landmarks, gamma, the domain of each row) is not computed again, so that a
+All batches of partial_fit need the same arguments, and domains in all of them or in none. Values
+that the first batch determines (landmarks, gamma, the domain of each row) are not computed again: a
 later change would be ignored, or applied to some of the rows only.
 """
 
@@ -55,7 +55,7 @@ def with_shared_arguments(cls: T) -> T:
     ours = [base for base in cls.__mro__ if base.__module__.startswith("domainwise.")]
     for member in (member for base in ours for member in vars(base).values()):
         _fill(member)
-        _fill(getattr(member, "fn", None))  # of a method with available_if
+        _fill(getattr(member, "fn", None))  # the function inside available_if
     rules = CONSTRAINTS | getattr(cls, "_parameter_constraints", {})
     names = inspect.signature(cls).parameters
     cls._parameter_constraints = {name: rules[name] for name in names}  # type: ignore[attr-defined]
@@ -70,7 +70,7 @@ def _fill(method: Any) -> None:
 
 
 def _texts(place: re.Match[str]) -> str:
-    """Texts of the groups that a line names, with its indentation."""
+    """Return the texts of the groups that a line names, with the line's indentation."""
     indent, groups = place.groups()
     texts = [PLACE.sub(_texts, SHARED[name]) for name in re.findall(r"\w+", groups)]
     lines = "\n".join(texts).splitlines()
@@ -116,7 +116,7 @@ def _checking_domains(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @arguments
 class KernelArguments:
-    """Arguments of the kernel of rows."""
+    """Arguments of the kernel between rows."""
 
     kernel: KernelLike = "rbf"
     gamma: float | str = "median"
@@ -152,7 +152,7 @@ class DomainArguments:
 
 @arguments
 class InvarianceArguments(DomainArguments, KernelArguments):
-    """Arguments of the invariant kernel and estimators with it."""
+    """Arguments of the invariant kernel and of estimators that use it."""
 
     domain_epsilon: float = 1e-3
     conditional: bool = False
@@ -160,7 +160,7 @@ class InvarianceArguments(DomainArguments, KernelArguments):
 
 @arguments
 class ExactArguments:
-    """Arguments of exact forms."""
+    """Arguments of exact estimators."""
 
     solver: str = "auto"
     tol: float = 1e-6
@@ -171,7 +171,7 @@ class ExactArguments:
 
 @arguments
 class LandmarkArguments:
-    """Arguments of forms on landmarks."""
+    """Arguments of estimators with landmarks."""
 
     n_landmarks: float | str = "auto"
     landmarks: ArrayLike = "uniform"
@@ -181,14 +181,14 @@ class LandmarkArguments:
 
 @arguments
 class LabelLandmarkArguments(LandmarkArguments):
-    """Arguments of forms with landmarks of a continuous target, too."""
+    """Arguments of estimators with landmarks of rows and of a continuous target."""
 
     target_landmarks: MaybeArray = None
 
 
 #: Arguments that do not change results.
 _WITHOUT_EFFECT = {"n_jobs", "verbose"}
-#: Key of a record for whether domains were passed.
+#: Key of a record that says whether domains were passed.
 _DOMAINS = "sample_domain"
 
 
@@ -200,7 +200,7 @@ def batch_record(estimator: Any, sample_domain: Any) -> dict[str, str]:
 
 
 def check_batch(estimator: Any, first: dict[str, str] | None, sample_domain: Any) -> None:
-    """Refuse a batch that does not fit the record of the first; None is that of an older file."""
+    """Refuse a batch that differs from the record of the first; None (older files) is accepted."""
     if first is None:
         return
     check_same_arguments(estimator, first)
@@ -216,7 +216,7 @@ def check_batch(estimator: Any, first: dict[str, str] | None, sample_domain: Any
 def check_same_arguments(
     estimator: Any, first: dict[str, str] | None, names: Collection[str] | None = None
 ) -> None:
-    """Refuse arguments, all or those of some names, that have changed since the first batch."""
+    """Refuse arguments (all, or those in ``names``) that have changed since the first batch."""
     current = batch_record(estimator, None)
     for name, before in (first or {}).items():
         checked = name != _DOMAINS and (names is None or name in names)

@@ -35,9 +35,9 @@ from domainwise.search.grids import DCM_GAMMAS, DCM_RIDGES, DCM_WEIGHTS
 from domainwise.search.scores import Outcome, Score, as_score, quiet_scores
 from domainwise.splits.folds import Split, domain_folds
 
-#: With more rows, landmarks are common to all splits, which share moments.
+#: With more rows, all splits share their landmarks and moments.
 HELD_ROWS = 1000
-#: Fitted attributes of the chosen model, which the search has as well.
+#: Fitted attributes of the selected model that are also attributes of the search.
 FITTED = (
     *("X_fit_", "embedding_", "landmarks_", "frequencies_", "dual_coef_", "expansion", "gamma_"),
     *("classes_", "domains_", "eigenvalues_", "n_informative_", "n_iter_", "n_samples_seen_"),
@@ -47,11 +47,11 @@ FITTED = (
 
 @dataclass(frozen=True)
 class DCMKind:
-    """The search for DCM's arguments: candidates of one gamma share products with its matrix."""
+    """The search for DCM's arguments: candidates with one gamma share matrix products."""
 
-    template: Projection  #: with all arguments that are not chosen
+    template: Projection  #: sets all arguments that are not searched
     points: list[Candidate]
-    fold: type  #: of one split, whose rows are held
+    fold: type  #: class for one split, with its rows in memory
     head: Any
     one_pass: bool = False  #: whether folds are made from moments, in one pass over the rows
 
@@ -60,13 +60,13 @@ class DCMKind:
         return self.points
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Candidates of one gamma."""
+        """Group candidates by gamma."""
         return driver.batches_by(candidates, ("gamma",))
 
     def outcomes(
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
-        """Score the candidates of one gamma, by a simple predictor on their projections."""
+        """Score the candidates with one gamma by a simple predictor on their projections."""
         least = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
         template = clone(self.template).set_params(gamma=batch[0]["gamma"], **least)
         if hasattr(template, "tol"):
@@ -108,7 +108,7 @@ RULES: dict[str, Rule] = {
 
 @arguments
 class DCMSearch(driver.Searched, Projection):
-    """Arguments of the search, and fitting by it, for both families."""
+    """Arguments and ``fit`` of the search, for DCMCV and FastDCMCV."""
 
     n_components: int | None = field(default=None, kw_only=False)
     gammas: Sequence[float] | str = "auto"
@@ -188,13 +188,13 @@ class DCMSearch(driver.Searched, Projection):
         super().__setstate__({name: v for name, v in state.items() if name not in FITTED})
 
     def searched(self, arguments: dict[str, Any]) -> Projection:
-        """Return the estimator that is searched for, not fitted, with chosen arguments."""
+        """Return an unfitted DCM or FastDCM with the arguments of the search and these."""
         parameters = self._estimator().get_params()
         shared = {k: v for k, v in self.get_params(deep=False).items() if k in parameters}
         return self._estimator(**shared).set_params(**arguments)
 
     def _points(self, X: Any) -> list[Candidate]:
-        """All combinations, those of the last argument varying fastest."""
+        """Return all combinations of the grid; the last argument varies fastest."""
         gammas, weights, ridges = self.gammas, self.domain_weights, self.ridges
         if isinstance(gammas, str):
             if callable(self.kernel) or self.kernel in ("linear", "cosine"):
@@ -223,7 +223,7 @@ class DCMCV(ExactArguments, DCMSearch):
 
     Every combination is scored by a simple predictor on the projection of held-out
     domains, and the best one is fitted to all rows. For one gamma the whole grid costs little more
-    than its most expensive member, because products with the Gram matrix are shared.
+    than its most expensive candidate, because products with the Gram matrix are shared.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ class COIRMethod(TargetArguments, Projection):
 
 @arguments
 class DCMMethod(DomainArguments, COIRMethod):
-    """Arguments of DCM, which penalises differences between domains, or between them in a class."""
+    """Arguments of DCM, which penalises differences between domains, overall or inside classes."""
 
     conditional: bool = False
     _uses_domain = True
@@ -106,7 +106,7 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
 class COIR(ExactArguments, COIRMethod, KernelProjection):
     r"""Covariance operator inverse regression: directions that separate targets.
 
-    DCM without the domains: the largest :math:`\gamma` in
+    DCM without domains: finds the directions with the largest :math:`\gamma` in
     :math:`(P_y K^2 + K) \beta = \gamma K \beta`. ``sample_domain`` is accepted and ignored, so
     that methods can be swapped in a pipeline.
 
@@ -140,9 +140,9 @@ class COIR(ExactArguments, COIRMethod, KernelProjection):
 class DICA(ExactArguments, DICAMethod, KernelProjection):
     r"""Domain-invariant component analysis (Muandet et al., 2013).
 
-    The largest :math:`\gamma` in :math:`P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta`,
-    where :math:`L` measures distances between the domains' means. Without ``y`` the left side is
-    :math:`K^2 \beta` (unsupervised DICA).
+    Finds the directions with the largest :math:`\gamma` in
+    :math:`P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta`, where :math:`L` measures distances
+    between domain means. Without ``y`` the left side is :math:`K^2 \beta` (unsupervised DICA).
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class MIDAMethod(DomainArguments, ComponentArguments, Projection):
 
     _method = staticmethod(pencils.mida)
     _uses_target = False
-    #: How closely kernels of continuous descriptors are followed: as DCM's with this epsilon.
+    #: Kernels of continuous descriptors are approximated as closely as in DCM with this epsilon.
     epsilon = 1e-5
 
 
@@ -236,7 +236,7 @@ class MIDAMethod(DomainArguments, ComponentArguments, Projection):
 class SCA(ExactArguments, ScatterMethod, KernelProjection):
     r"""Scatter component analysis: separate classes, similar domains, compact classes.
 
-    The largest :math:`\gamma` in
+    Finds the directions with the largest :math:`\gamma` in
 
     .. math:: \left(b K B K + \tfrac{1 - b}{N} K^2\right) \beta
        = \gamma \, (w K D K + v K W K + K + N \rho I) \beta
@@ -258,7 +258,7 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
 
     Notes
     -----
-    The program of S. Hu leaves the scatters of classes undivided by N: its ``beta``, ``delta`` and
+    The program of S. Hu does not divide the scatters of classes by N: its ``beta``, ``delta`` and
     ``epsilon`` are ``between = beta N / (beta N + 1 - beta)``, ``domain_weight = delta``,
     ``within_weight = N`` and ``ridge = epsilon / N``.
 
@@ -286,14 +286,14 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
 class MDA(ExactArguments, ScatterMethod, KernelProjection):
     r"""Multidomain discriminant analysis: separate classes, each similar in all domains.
 
-    The largest :math:`\gamma` in
+    Finds the directions with the largest :math:`\gamma` in
 
     .. math:: K (b F + (1 - b) P) K \beta = \gamma \, (w K G K + v K W K + K + N \rho I) \beta
 
     where :math:`F` and :math:`P` separate class means from each other and from the overall mean,
     :math:`G` compares the means of a class over pairs of domains, and :math:`W` is the scatter
     inside classes; :math:`b, w, v, \rho` are ``between``, ``domain_weight``, ``within_weight`` and
-    ``ridge``. A class mean weighs its domains by the class's share in each.
+    ``ridge``. In a class mean, each domain is weighted by the share of the class in it.
 
     Parameters
     ----------
@@ -334,8 +334,8 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
 class MIDA(ExactArguments, MIDAMethod, KernelProjection):
     r"""Maximum independence domain adaptation: principal directions that depend little on domains.
 
-    The leading eigenvectors of :math:`K (I - w \bar K_d) K`, where :math:`\bar K_d` is the centred
-    kernel of the domains and :math:`w` is ``domain_weight``. ``y`` is accepted and ignored.
+    Finds the leading eigenvectors of :math:`K (I - w \bar K_d) K`, where :math:`\bar K_d` is the
+    centred kernel of the domains and :math:`w` is ``domain_weight``. ``y`` is accepted and ignored.
 
     Parameters
     ----------

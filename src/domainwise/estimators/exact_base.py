@@ -14,7 +14,7 @@ from domainwise.kernels.functions import Kernel
 from domainwise.labels import factors
 from domainwise.methods.components import standardise
 
-#: Up to here the Gram matrix is kept: it takes less than 80 MB and the fit a fraction of a second.
+#: Up to this many rows the Gram matrix is stored: it takes less than 80 MB.
 DENSE_ROWS = 3000
 
 
@@ -25,7 +25,7 @@ class KernelProjection(MethodProjection):
     tol: float
     max_iter: int
     verbose: int
-    #: Of a method that has none, and so nothing that ridge=0 would change.
+    #: For methods without this argument; not 0, which would require the dense solver.
     ridge: float = 1.0
 
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
@@ -46,7 +46,7 @@ class KernelProjection(MethodProjection):
         self._record_solution(gram, solution)
         self.dual_coef_ = solution.dual - solution.dual.mean(axis=0)
         self._offset, values = gram.offset(self.dual_coef_), solution.values
-        if basis is not None:  # what transform will make of the rows, which have a negative part
+        if basis is not None:  # an invalid kernel: project as transform will
             self.dual_coef_ = basis @ (basis.T @ self.dual_coef_)
             values = matrix @ self.dual_coef_
             self._offset = values.mean(0)
@@ -80,7 +80,7 @@ class KernelProjection(MethodProjection):
         return factors.continuous_feature(labels.values, kernel, gamma, n * residual, name=name)
 
     def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: factors.RowLabels) -> Any:
-        """Operator; where the kernel is not one, also its matrix and a basis of the used part."""
+        """Return the operator and, for an invalid kernel, the matrix and the basis used."""
         options = {
             "tol": self.tol,
             "max_iter": self.max_iter,

@@ -1,4 +1,4 @@
-"""FastDCM and the others: the same methods on Nystrom features."""
+"""FastDCM and the other Fast estimators: the exact methods, on Nystrom features."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class FastCOIR(LabelLandmarkArguments, COIRMethod, FastProjection):
 class FastDICA(LabelLandmarkArguments, DICAMethod, FastProjection):
     r"""Domain-invariant component analysis on Nystrom features, in one pass over the rows.
 
-    Without ``y`` it is the unsupervised form.
+    Without ``y`` it is unsupervised DICA.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class FastKPCA(LabelLandmarkArguments, KPCAMethod, FastProjection):
     ----------
     {n_components} {kernel} {landmarks}
     target_landmarks : None
-        Takes no effect: there is no target.
+        Has no effect: KPCA does not use the target.
     {seed}
 
     {fast_sections}

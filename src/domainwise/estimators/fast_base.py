@@ -1,4 +1,4 @@
-"""Base of the Nystrom estimators: one pass over the rows, which are not kept."""
+"""Base of the Nystrom estimators, which make one pass over the rows and do not store them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.kernels.landmarks import check_landmarks, choose_landmarks, landmark_count
 from domainwise.methods.components import standardise
 
-#: A solution that is regularised less than this, per row, is computed in float64 throughout.
+#: With less regularisation per row than this, all computations are in float64.
 FLOAT32_SHIFT = 1e-4
 
 
@@ -38,13 +38,13 @@ class OnePass:
     #: Check targets and domains against the rows.
     _check_labels: Callable[..., tuple[Any, Labels]]
     #: Fix the landmarks and everything else that must not depend on later rows. ``n_rows`` is the
-    #: number of all rows, where these are only some of them.
+    #: total number of rows, if only some of them are passed.
     _begin: Callable[..., None]
     #: Sum over rows whose labels were checked.
     _sum_rows: Callable[..., NystromSums | CellSums]
 
     def begin_pass(self, X: Array, y: MaybeArray, sample_domain: MaybeArray, n_rows: int) -> None:
-        """Fix landmarks and kinds of labels from these rows, which are some of ``n_rows``."""
+        """Fix landmarks and label kinds from these rows, which are a part of all ``n_rows``."""
         vars(self).pop("_sums", None)  # of an earlier fit
         backend = Backend()
         labels = self._check_labels(backend, y, sample_domain, X, least_classes=1)
@@ -60,7 +60,7 @@ class OnePass:
 
     @property
     def label_rules(self) -> LabelRules:
-        """How labels of later rows are read."""
+        """Rules for reading the labels of later rows."""
         return LabelRules(
             self._kinds,
             self.target_kernel if self._uses_target else None,
@@ -81,7 +81,7 @@ class LandmarkProjection(Projection, OnePass):
     target_landmarks: Any = None
     _sums: NystromSums
     _map: NystromMap
-    #: What later batches must share with the first one; None in older model files.
+    #: Record of the first batch, with which later ones are compared; None in older model files.
     _first_batch: dict[str, str] | None = None
 
     #: Whether the method needs the second moment of the features, the most expensive of the sums.
@@ -207,7 +207,7 @@ class LandmarkProjection(Projection, OnePass):
         return np.hstack(columns) if columns else None
 
     def _finalized(self) -> tuple[NystromGram, list[Any], list[Any], Array]:
-        """Operator of all rows seen, classes and domains among them, and the features' mean."""
+        """Return the operator, classes and domains of all rows seen, and the mean features."""
         for part in (self._sums.mean, self._sums.second):
             check_finite(part, self._map.landmarks.dtype)
         refuse_masked_targets(*map(list, zip(*self._sums.groups, strict=True)))
@@ -242,19 +242,19 @@ class LandmarkProjection(Projection, OnePass):
 
     @property
     def _exact_name(self) -> str:
-        """The class that sees all rows at once."""
+        """Name of the exact class, which needs all rows at once."""
         return type(self).__name__.removeprefix("Fast")
 
     @property
     @abstractmethod
     def _relative_shift(self) -> float:
-        """Regularisation of the solution per row, as far as arguments determine it."""
+        """Regularisation per row, as far as the arguments determine it."""
 
 
 class FastProjection(LandmarkProjection, MethodProjection):
-    """A method of the exact family on the operator of landmarks."""
+    """One of the exact methods, solved with the Nystrom operator of the landmarks."""
 
-    #: Of a method that has none.
+    #: For methods without this argument.
     ridge: float = 0.0
 
     @property
@@ -264,9 +264,9 @@ class FastProjection(LandmarkProjection, MethodProjection):
     def fit_sums(
         self, nystrom: NystromMap, sums: NystromSums, width: int, target: LabelMap | None = None
     ) -> Self:
-        """Fit from sums of a map over rows that are not available here.
+        """Fit from sums of Nystrom features over rows that are not available here.
 
-        ``width`` is their number of features. ``target`` is the map of a continuous target, whose
+        ``width`` is the number of columns of X. ``target`` is the map of a continuous target, whose
         features follow those of ``nystrom``.
         """
         self._validate_params()
@@ -290,7 +290,7 @@ class FastProjection(LandmarkProjection, MethodProjection):
 
 
 def refuse_descriptors(domain: Labels, exact_name: str) -> None:
-    """Refuse continuous domain descriptors, which sums cannot compare inside classes."""
+    """Refuse continuous domain descriptors: comparing them inside classes needs all rows."""
     if domain.values is not None:
         raise ValueError(
             "conditional=True with continuous domain descriptors needs all rows at once: "
@@ -301,7 +301,7 @@ def refuse_descriptors(domain: Labels, exact_name: str) -> None:
 def chosen_landmarks(
     estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
 ) -> Array:
-    """Landmarks that an estimator was given, or some of these rows, of ``n_rows`` in all."""
+    """Return the landmarks passed to an estimator, or choose some rows; ``n_rows`` is the total."""
     X = backend.indexable(rows)
     if not isinstance(estimator.landmarks, str):
         return check_landmarks(to_host(estimator.landmarks), X)
@@ -319,7 +319,7 @@ def chosen_landmarks(
 
 
 def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -> NystromMap:
-    """Map to M columns for rows of a width, by the arguments of an estimator alone."""
+    """Return the map from rows of ``width`` columns to ``m`` Fourier features; it needs no rows."""
     if not isinstance(estimator.landmarks, str):
         raise ValueError(
             'landmarks are set, but feature_map="fourier" has none: it draws frequencies; omit '
@@ -332,7 +332,7 @@ def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -
 def _group_codes(
     target: Labels | None, domain: Labels | None, n: int
 ) -> tuple[Array, list[tuple[Any, Any]]]:
-    """Group of each row as an index, and the (class, domain) that each index stands for."""
+    """Return the group index of each row, and the (class, domain) of each index."""
     (class_codes, classes), (domain_codes, domains) = (
         (0, [None])
         if labels is None or labels.codes is None

@@ -1,8 +1,8 @@
 """A whole grid of DCM models on one split, for little more than one fit (theory 3).
 
-``a`` and the eigenvalues do not depend on the ridge, and the label space not on epsilon or the
-weight: for one kernel, one product K Q serves all of them, each ridge needs one solve with a few
-columns, and everything else is small.
+The score vectors ``a`` and the eigenvalues do not depend on the ridge, and the label space does not
+depend on epsilon or the weight. For each kernel one product K Q serves all models, each ridge needs
+one solve with a few columns, and all other computations are small.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ ADVICE = "choose fewer n_landmarks, or a cv that holds out domains in fewer grou
 def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Any, Array]]:
     """Yield the index of each candidate with the projected training rows and test rows.
 
-    Candidates have ``conditional``, ``epsilon``, ``domain_weight`` and ``ridge``. A fold has the
-    operator of its training rows and their label space, ``gram(conditional)``, and projects
-    training and test rows by coefficients with their image under K, ``project``. Components have
-    unit variance on the training rows. Where fewer than its template's ``n_components`` are
-    informative, those are taken.
+    Candidates have ``conditional``, ``epsilon``, ``domain_weight`` and ``ridge``. The
+    method ``gram(conditional)`` of a fold returns the operator of its training rows and their label
+    space; ``project`` projects training and test rows, given coefficients and their product with K.
+    Components have unit variance on the training rows. If fewer than ``n_components`` of the
+    template are informative, only these are used.
     """
     for conditional in dict.fromkeys(candidate["conditional"] for candidate in candidates):
         members = [i for i, c in enumerate(candidates) if c["conditional"] == conditional]
@@ -67,7 +67,7 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
             point: _directions(fold, gram, space, basis, G, *point)
             for point in dict.fromkeys(points)
         }
-        # All directions of the path lie in few dimensions: solve for a basis of these.
+        # All directions of the path span a small space: solve for a basis of it.
         U, s, _ = np.linalg.svd(np.hstack(list(directions.values())), full_matrices=False)
         U = U[:, s > gram.tolerance * s[0]]
         V, KV = gram.combine(Q, U), gram.combine(KQ, U)
@@ -84,7 +84,7 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
 def _directions(
     fold: Any, gram: Gram, space: LabelSpace, basis: Array, G: Array, epsilon: float, weight: float
 ) -> Array:
-    """Score vectors of one (epsilon, weight), each of unit length."""
+    """Return the score vectors for one (epsilon, weight), scaled to unit length."""
     n = gram.n_samples
     assert space.target is not None
     Y = basis.T @ label_factor(space.target, n, epsilon)
@@ -103,7 +103,7 @@ def _directions(
 def _projected(
     fold: Any, gram: Gram, V: Matrix, KV: Matrix, ridges: Sequence[float]
 ) -> dict[float, tuple[Any, Array]]:
-    """Training and test rows along the directions V for each ridge, in one pass over either."""
+    """Project training and test rows on the directions V for each ridge, in one pass over each."""
     shifts = [gram.n_samples * ridge for ridge in ridges if not np.isinf(ridge)]
     solutions = iter(gram.solve_shifts(V, shifts))
     pairs = []
@@ -118,7 +118,7 @@ def _projected(
 
 @dataclass(frozen=True)
 class RowFold:
-    """A split with its training rows; the template has all arguments but those of the path."""
+    """A split with its training rows; the template sets all arguments that do not vary."""
 
     template: Any
     data: Data  #: of the training rows
@@ -135,12 +135,12 @@ class ExactFold(RowFold):
 
     @cached_property
     def kernel(self) -> Kernel:
-        """Kernel with its gamma."""
+        """The kernel with its resolved gamma."""
         return self.template._resolve_kernel(backend_of(self.data.X), self.data.X)
 
     @cached_property
     def _operator(self) -> Any:
-        """Operator of the matrix, without labels."""
+        """Gram operator of the training rows, without labels."""
         X = self.data.X
         labels = RowLabels(LabelSpace(len(X)))
         return self.template._gram(backend_of(X), X, self.kernel, labels)[0]
@@ -156,7 +156,7 @@ class ExactFold(RowFold):
         return gram, gram.labels.space
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedRows, Array]:
-        """Project test rows in one pass over the cross kernel; the image has the training rows."""
+        """Project test rows by the cross kernel; ``image`` holds the projected training rows."""
         dual = dual - dual.mean(axis=0)
         rows = self.kernel.prepare(self.data.X)
         test = cross_product(self.kernel, self.X_test, rows, dual) - gram.offset(dual)
@@ -166,13 +166,13 @@ class ExactFold(RowFold):
 def projections(
     template: Any, candidates: Sequence[dict[str, Any]], data: Data, X_test: Array
 ) -> list[tuple[Array, Array]]:
-    """Project training and test rows by exact candidates that have their kernel in common."""
+    """Project training and test rows by exact candidates that share one kernel."""
     models = [clone(template).set_params(**arguments) for arguments in candidates]
     target, domain = template._check_labels(backend_of(data.X), data.y, data.sample_domain, data.X)
     fold = ExactFold(models[0], replace(data, target=target, domain=domain), X_test)
     gram, space = fold.gram(template.conditional)
     solutions: dict[int, Components] = {}
-    # Those with most components first: the others can have some of them.
+    # Solve for the most components first: other candidates can use a subset of them.
     for i in sorted(range(len(models)), key=lambda i: -(models[i].n_components or 0)):
         solved = models[i]._solve(gram, space, fold.continuous)
         solutions[i] = standardise(gram, solved, space, warn=models[i].n_components is not None)
@@ -185,7 +185,7 @@ def projections(
 
 @dataclass(frozen=True)
 class FastFold(RowFold):
-    """A split for the Nystrom family: both sets of rows are projected from landmarks."""
+    """A split for the Nystrom family: all rows are projected by means of landmarks."""
 
     def __post_init__(self) -> None:
         data, template = self.data, self.template
@@ -200,14 +200,14 @@ class FastFold(RowFold):
         return gram, gram.labels
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedRows, Array]:
-        """Project both sets of rows from the landmarks."""
+        """Project training and test rows by means of the landmarks."""
         weights, nystrom = gram.weights(dual), self.template._map
         train, test = (nystrom.values(rows, weights) for rows in (self.data.X, self.X_test))
         return ProjectedRows(train - train.mean(axis=0), self.data.y), test - train.mean(axis=0)
 
 
 class MomentFold:
-    """A split of which moments of the training rows are known, in a cell for each class."""
+    """A split for which only moments of the training rows are known, in one cell per class."""
 
     def __init__(self, template: Any, cells: Cells, target: Labels, X_test: Array) -> None:
         self.template, self.cells, self.target, self.X_test = template, cells, target, X_test
@@ -258,7 +258,7 @@ class MomentFold:
 
 
 def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterator[Cells]:
-    """Fix a template's landmarks, and yield cells by class of the rows that each split trains on.
+    """Fix a template's landmarks, and yield the cells by class of each split's training rows.
 
     One pass over the rows serves all splits (theory 13.5).
     """

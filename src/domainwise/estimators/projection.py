@@ -1,4 +1,4 @@
-"""What exact and Nystrom estimators share: checking labels, resolving the kernel, projecting."""
+"""Base of exact and Nystrom estimators: checks of labels, resolving the kernel, projecting."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import LabelSpace, residual_trace
 from domainwise.methods.components import Components
 
-#: Rows in memory up to which BLAS has one thread.
+#: Up to this many rows in memory, BLAS uses one thread.
 SMALL_ROWS = 1500
 
 
 def one_thread_for_few(X: Any) -> AbstractContextManager[None]:
-    """One BLAS thread where rows are few: several would wait for each other longer than work."""
+    """Limit BLAS to one thread if rows are few: several would mostly wait for each other."""
     few = False
-    if not (is_dask(X) or is_tensor(X)):  # the length of a Dask collection is a computation
+    if not (is_dask(X) or is_tensor(X)):  # the length of a Dask collection must be computed
         with suppress(TypeError):
             few = count_rows(X) <= SMALL_ROWS
     return single_blas_thread(few)
@@ -44,7 +44,7 @@ _ARRAYS = ("landmarks", "dual", "intercept")
 
 @dataclass(frozen=True)
 class Expansion:
-    """A function ``sum_j k(x, landmark_j) dual_j + intercept`` with c values."""
+    """A function ``sum_j k(x, landmark_j) dual_j + intercept`` with c outputs."""
 
     kernel: Basis
     landmarks: Any  #: rows; None for a precomputed kernel
@@ -53,7 +53,7 @@ class Expansion:
 
     @classmethod
     def of_features(cls, features: NystromMap, coefficients: Any, intercept: Any) -> Expansion:
-        """Write a function of the features in terms of the kernel, where its coefficients are."""
+        """Express a function of the features by kernel values, on the coefficients' device."""
         dual = features.dual(to_host(coefficients))
         constant = features.kernel.constant * dual.sum(axis=0)
         dual, constant = placed(dual, coefficients), placed(constant, coefficients)
@@ -61,7 +61,7 @@ class Expansion:
         return cls(features.kernel, landmarks, dual, intercept + constant)
 
     def __call__(self, X: Any) -> Any:
-        """Values of rows, of shape (n, c)."""
+        """Evaluate the function on rows; the result has shape (n, c)."""
         backend = backend_of(X)
         if not hasattr(X, "cpu"):
             X = X.astype(self.landmarks.dtype, copy=False)
@@ -95,11 +95,11 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     random_state: Any
     classes_: Array
     domains_: Array | None
-    embedding_: Array  # of an exact form
+    embedding_: Array  # exact estimators only
     _kernel: Basis
     _offset: Any  #: subtracted from sums of kernel values
 
-    #: Values of arguments that a method does not have.
+    #: Values for methods without these arguments.
     n_components: int | None = None
     target_kernel: Any = "auto"
     target_gamma: float | str = "median"
@@ -158,7 +158,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     ) -> Array:
         """Fit, and return the projected training rows.
 
-        An exact estimator has them after the fit; one on landmarks makes a second pass over rows.
+        Exact estimators store them in the fit; Fast estimators make a second pass over the rows.
 
         {as_in_fit}
         Z : ndarray of shape (n_samples, n_components)
@@ -167,7 +167,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return self.embedding_ if hasattr(self, "embedding_") else self.transform(X)
 
     def transform(self, X: ArrayLike) -> Array:
-        """Project rows, those of unseen domains included.
+        """Project rows, which may belong to unseen domains.
 
         {new_kernel_rows}
 
@@ -267,22 +267,22 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
 
 class MethodProjection(Projection):
-    """A projection that a method finds on a Gram operator."""
+    """A projection that a method computes with a Gram operator."""
 
     @property
     @abstractmethod
     def _method(self) -> Callable[..., Components]:
-        """What solves the problem; its keyword arguments are named as the estimator's."""
+        """Function that solves the problem; its keyword arguments have the estimator's names."""
 
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        """Call the method with those of the estimator's arguments that it takes."""
+        """Call the method with the estimator's arguments that are in its signature."""
         names = inspect.signature(self._method).parameters.keys() - {"gram", "labels"}
         options = {n: continuous if n == "continuous" else getattr(self, n) for n in names}
         return self._method(gram, labels, **options)
 
 
 def fixed_seed(random_state: Any) -> int:
-    """Seed of a random_state; None means a fixed one, so that refitting gives the same numbers."""
+    """Return an integer seed; it is 0 for None, so that refitting gives the same numbers."""
     if random_state is None:
         return 0
     if isinstance(random_state, np.random.RandomState):

@@ -32,7 +32,7 @@ from domainwise.kernels.functions import Kernel, make_kernel
 from domainwise.labels import factors
 from domainwise.labels.factors import LabelSpace, RowLabels
 
-#: Up to here ``fit`` keeps the Gram matrix while it runs; beyond, it streams.
+#: Up to this many rows ``fit`` holds the Gram matrix in memory; with more, it computes tiles of it.
 DENSE_ROWS = 3000
 
 
@@ -61,7 +61,7 @@ class InvariantKernel(
     domain_eigenvalues_ : ndarray
         Eigenvalues of ``F'KF`` in descending order: how much the plain kernel separates domains.
     X_fit_ : ndarray of shape (n_samples, n_features)
-        The training rows; not there for ``kernel="precomputed"``.
+        The training rows; not set for ``kernel="precomputed"``.
     gamma_ : float
         The kernel's scale.
     domains_ : ndarray or None
@@ -78,7 +78,7 @@ class InvariantKernel(
     Notes
     -----
     Both kernels are centred on the training rows, so that ``domain_weight=0`` is the plain centred
-    kernel: a machine with an intercept is the same with and without centring.
+    kernel. Centring does not change a machine with an intercept.
 
     References
     ----------
@@ -105,7 +105,7 @@ class InvariantKernel(
 
     @property
     def _uses_target(self) -> bool:
-        """Only where domains are compared inside its classes."""
+        """Whether y is used: only to compare domains inside its classes."""
         return bool(self.conditional)
 
     def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
@@ -137,7 +137,7 @@ class InvariantKernel(
         return K.astype(dtype, copy=False)
 
     def transform(self, X: ArrayLike) -> Array:
-        """Evaluate the kernel between rows, those of unseen domains included, and training rows.
+        """Evaluate the kernel between rows, also of unseen domains, and the training rows.
 
         {new_kernel_rows}
 
@@ -154,7 +154,7 @@ class InvariantKernel(
         return K.astype(rows.dtype, copy=False)
 
     def correct(self, K: Array) -> Array:
-        """Remove the domain part of centred kernel values with the training rows; K may change."""
+        """Apply the correction to centred kernel values with the training rows; may overwrite K."""
         if self._positive is not None:
             K = (K @ self._positive) @ self._positive.T
         K -= (K @ self._dual) @ self._images.T
@@ -162,7 +162,7 @@ class InvariantKernel(
 
     @property
     def column_means(self) -> Array:
-        """What centring subtracts from the column of each training row, beside the row's mean."""
+        """Value that centring subtracts from each column, in addition to the row's mean."""
         means: Array = self._row_means - self._row_means.mean()
         return means
 
@@ -172,7 +172,7 @@ class InvariantKernel(
         return self._kernel
 
     def _fit(self, X: Any, y: Any, sample_domain: Any, *, keep: bool) -> tuple[RowsGram, Any]:
-        """Fit, and return the Gram operator: one that holds the matrix if it is to be kept."""
+        """Fit; return the Gram operator, which holds the matrix if ``keep``, and the dtype of X."""
         self._validate_params()
         X = check_rows(self, X, ensure_min_samples=2)
         sound = self.kernel != "precomputed" or check_precomputed(X)
@@ -201,7 +201,7 @@ class InvariantKernel(
         return gram, X.dtype
 
     def _gram(self, X: Array, kernel: Kernel, keep: bool) -> tuple[RowsGram, Array | None]:
-        """Operator, and for a matrix that is not a kernel the means of its rows."""
+        """Return the operator and, for an invalid kernel, the row means of its matrix."""
         self._positive: Array | None = None
         labels = RowLabels(LabelSpace(len(X)))
         precomputed = kernel.name == "precomputed"
@@ -238,7 +238,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     The centred features :math:`\Phi` of landmarks give :math:`K \approx \Phi\Phi'`; along the
     singular directions of :math:`\Phi'F`, in which domains differ, they are shortened by
     :math:`(1 + w\sigma^2)^{-1/2}`. A linear machine on them is then a kernel machine with
-    :class:`InvariantKernel`, for any number of rows. A drop-in for
+    :class:`InvariantKernel`, for any number of rows. It can replace
     :class:`sklearn.kernel_approximation.Nystroem`.
 
     Parameters
@@ -251,7 +251,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
         The linearly independent landmarks, one per feature. Not with Fourier features.
     {frequencies}
     dual_coef_ : ndarray of shape (M, M)
-        Coefficients of the landmarks' kernel functions, or of the Fourier features, in each.
+        Coefficients of the landmarks' kernel functions, or of Fourier features, in each feature.
     domain_eigenvalues_ : ndarray
         Squared singular values of ``Phi'F``: how much the plain features separate domains.
     n_samples_seen_ : int
@@ -303,7 +303,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     @property
     def _uses_target(self) -> bool:  # type: ignore[override]
-        """Only where domains are compared inside its classes."""
+        """Whether y is used: only to compare domains inside its classes."""
         return bool(self.conditional)
 
     def _check_labels(self, *arguments: Any, **options: Any) -> Any:
@@ -336,14 +336,14 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
 
 def symmetric(K: Array) -> Array:
-    """Return K symmetric to the last bit: a sum does not depend on its order."""
+    """Return (K + K') / 2, which is exactly symmetric, because addition is commutative."""
     K = K + K.T
     K *= 0.5
     return K
 
 
 def corrected_gram(K: Array, images: Array) -> Array:
-    """Return ``K - T T'`` of the training rows; symmetric to the last bit if K is."""
+    """Return ``K - T T'`` for the images T of the training rows; exactly symmetric if K is."""
     # NumPy computes a product with its own transpose as one triangle and copies it.
     corrected = images @ images.T
     return np.subtract(K, corrected, out=corrected)
@@ -352,8 +352,8 @@ def corrected_gram(K: Array, images: Array) -> Array:
 def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Array) -> Array:
     """Kernel values between X and training rows in float64, centred with the training means.
 
-    For a precomputed kernel X holds them. ``row_means`` are those of the training Gram matrix, up
-    to the kernel's constant.
+    For a precomputed kernel X holds the values. ``row_means`` are the row means of the training
+    Gram matrix, up to the kernel's constant.
     """
     rows = None if kernel.name == "precomputed" else kernel.prepare(X_fit)
     K = np.empty((len(X), len(row_means)))
@@ -388,7 +388,7 @@ def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any)
 def check_invariance_labels(
     estimator: Any, y: Any, sample_domain: Any, n_samples: int
 ) -> tuple[Labels, Labels | None]:
-    """Check domains, and classes where domains are compared inside them."""
+    """Check domains and, if they are compared inside classes, the classes."""
     domain = inputs.check_sample_domain(sample_domain, n_samples, estimator.domain_kernel)
     if not estimator.conditional:
         return domain, None
@@ -418,10 +418,10 @@ def resolved_kernel(estimator: Any, X: Array) -> Kernel:
 def domain_factor(
     estimator: Any, n_samples: int, domain: Labels, target: Labels | None, weight: float
 ) -> Array:
-    """Rows (N, r) of the factor F of ``P_d = F F'``, by the domain kernel of an estimator.
+    """Return the factor F (N, r) of ``P_d = F F'`` for the domain kernel of an estimator.
 
-    Domains are compared inside the classes of ``target`` if there is one. A single domain has no
-    columns; continuous descriptors are followed as closely as ``weight`` asks for.
+    Domains are compared inside the classes of ``target`` if it is given. For one domain F has no
+    columns; continuous descriptors are approximated as closely as ``weight`` requires.
     """
     feature = factors.Feature(domain.codes, domain.n_categories)
     if domain.values is not None:
@@ -443,7 +443,7 @@ def domain_factor(
 
 
 def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Array]:
-    """Directions A with ``k_w(x, x') = k(x, x') - k(x)'F A A' F'k(x')``, and the spectrum.
+    """Return A with ``k_w(x, x') = k(x, x') - k(x)'F A A' F'k(x')``, and the eigenvalues.
 
     ``inner`` is ``F'KF``; its eigenvalues, in descending order, measure how much the kernel
     separates domains. An infinite weight removes all of them above ``tolerance`` times the first.

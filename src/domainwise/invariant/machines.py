@@ -25,11 +25,11 @@ from domainwise.gram.tiles import tile_side
 from domainwise.invariant.kernel import InvariantFeatures, InvariantKernel, check_rows
 from domainwise.splits.folds import domain_folds, row_folds
 
-#: ``solver="auto"`` is exact up to here: the Gram matrix takes 200 MB, and three times that while
-#: it is made.
+#: Up to this many rows ``solver="auto"`` is exact: the Gram matrix takes 200 MB, and three times as
+#: much while it is computed.
 EXACT_ROWS = 5000
-#: Steps of an exact machine, after which it warns and stops: on rows that are not scaled it may not
-#: converge.
+#: Maximum number of iterations of an exact machine, which then warns and stops: it may not converge
+#: if X is not scaled.
 MOST_STEPS = 50_000_000
 #: Linear machines penalise their intercept; this makes that penalty a hundredth of a weight's.
 INTERCEPT_SCALING = 10.0
@@ -37,7 +37,7 @@ INTERCEPT_SCALING = 10.0
 
 @arguments
 class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
-    """An SVM over the invariant kernel, or a linear one over its features."""
+    """An SVM with the invariant kernel, or a linear SVM on its features."""
 
     C: float = field(default=1.0, kw_only=False)
     solver: str = "auto"
@@ -48,8 +48,8 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     __metadata_request__fit = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = MACHINE_CONSTRAINTS
-    _machines: ClassVar[tuple[Any, Any]]  #: for a precomputed kernel, and a linear one
-    _extra_argument: ClassVar[str]  #: what they take beside ``C`` and ``tol``
+    _machines: ClassVar[tuple[Any, Any]]  #: for a precomputed kernel, and for features
+    _extra_argument: ClassVar[str]  #: an argument beside ``C`` and ``tol``
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Learn from source domains.
@@ -199,7 +199,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
             self.calibration_: Calibration = self._calibrate(X, y, sample_domain)
 
     def _calibrate(self, X: Array, y: Array, sample_domain: Any) -> Calibration:
-        """Learn probabilities from decision values for domains that are held out."""
+        """Learn probabilities from decision values on held-out domains."""
         domain = inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
         domains = None if sample_domain is None else np.asarray(sample_domain)
         with warnings.catch_warnings():
@@ -211,7 +211,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
                 usable=lambda train, _: len(np.unique(train)) == len(self.classes_),
             )
         tested = y[np.concatenate([test for _, test in splits])]
-        if len(np.unique(tested)) < len(self.classes_):  # its only domain cannot be held out
+        if len(np.unique(tested)) < len(self.classes_):  # a class is in no test fold
             splits, unit = row_folds(y, True), "rows"
         if unit == "rows":
             reason = "sample_domain names fewer than two domains"
@@ -233,7 +233,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         return Calibration.of(np.concatenate(values), y[rows])
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return decision values: of the last class for two, of each class for more.
+        """Return decision values: for the second of two classes, or for each of more classes.
 
         {new_rows}
 
@@ -283,7 +283,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
 
     Notes
     -----
-    A continuous target has no classes to compare domains in: ``conditional=True`` is refused.
+    ``conditional=True`` is refused, because a continuous target has no classes.
 
     Examples
     --------
@@ -318,5 +318,5 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
         return self.on_target_scale(super()._values(X, method))
 
     def on_target_scale(self, values: Array) -> Array:
-        """Outputs of the machine, which is fitted to a centred target, on the target's scale."""
+        """Return outputs of the machine, fitted to a centred target, on the target's scale."""
         return values + self._target_mean

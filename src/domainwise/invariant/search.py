@@ -45,14 +45,14 @@ from domainwise.search.driver import Candidate, Data, Outcomes, Searched
 from domainwise.search.scores import Outcome, Score, SmoothScore, as_score
 from domainwise.splits.folds import Split, domain_folds
 
-#: Arguments of InvariantSVC and InvariantSVR along which kernel values are used again.
+#: Arguments of InvariantSVC and InvariantSVR that do not change the kernel.
 SVM_ARGUMENTS = ("C", "epsilon", "class_weight", "tol")
 PATH_ARGUMENTS = (*SVM_ARGUMENTS, "domain_weight", "conditional")
 
 
 @dataclass
 class KernelPath:
-    """Kernel values of one split, and every invariant kernel that follows from them."""
+    """Kernel values of one split, from which all its invariant kernels are computed."""
 
     gram: Array  #: centred kernel matrix of the training rows
     cross: Array  #: between held-out and training rows, centred with the training means
@@ -62,7 +62,7 @@ class KernelPath:
 
     @classmethod
     def evaluate(cls, machine: Any, X: Array, X_new: Array) -> KernelPath:
-        """Evaluate a machine's kernel among training rows, and between new rows and those."""
+        """Evaluate a machine's kernel among training rows, and between new and training rows."""
         kernel = resolved_kernel(machine, X)
         K = X.astype(np.float64) if kernel.name == "precomputed" else kernel_matrix(kernel, X)
         gram = DenseGram(K, RowLabels(LabelSpace(len(X))), X.dtype)
@@ -72,24 +72,24 @@ class KernelPath:
     def fitted(self, machine: InvariantMachine, y: Any, sample_domain: Any) -> tuple[Any, Array]:
         """Fit a machine to the training rows, with its own weight and arguments.
 
-        Return the fitted SVM for a precomputed kernel, and its kernel values of the new rows.
+        Return the fitted SVM with a precomputed kernel, and the kernel values of the new rows.
         """
         kernels = self.gram, self.cross
         if machine.domain_weight:
             kernels = self._invariant_kernels(machine, y, sample_domain)
-        # These matrices are finite, and checking them again would take as long as many a fit.
+        # These matrices are finite, and checking them again could take as long as a fit.
         with config_context(assume_finite=True, skip_parameter_validation=True):
             return machine._machine(exact=True).fit(kernels[0], y), kernels[1]
 
     def _invariant_kernels(self, machine: Any, y: Any, sample_domain: Any) -> tuple[Array, Array]:
-        """Return the kernel of the training rows, and of new rows with those.
+        """Return the kernel among training rows, and between new and training rows.
 
-        The last one is held, for machines that differ in other arguments.
+        The last result is cached for machines that differ in other arguments.
         """
         weight, conditional = machine.domain_weight, machine.conditional
         if conditional not in self._factors:
             labels = check_invariance_labels(machine, y, sample_domain, len(self.gram))
-            # As closely as any candidate needs it: they share the factor.
+            # All candidates share the factor, so it is as accurate as any of them needs.
             F = domain_factor(machine, len(self.gram), *labels, LARGEST_WEIGHT)
             KF = self.gram @ F
             self._factors[conditional] = (F.T @ KF, KF, self.cross @ F)
@@ -104,7 +104,7 @@ class KernelPath:
 
 
 def last_step(estimator: Any) -> tuple[str, Any]:
-    """Prefix of the machine's arguments in the estimator, and the machine."""
+    """Return the prefix of the machine's parameters in the estimator, and the machine."""
     prefix, machine = "", estimator
     if isinstance(estimator, Pipeline):
         prefix, machine = f"{estimator.steps[-1][0]}__", estimator.steps[-1][1]
@@ -118,7 +118,7 @@ def last_step(estimator: Any) -> tuple[str, Any]:
 
 @dataclass(frozen=True)
 class InvariantKind:
-    """The search for arguments of an invariant machine; candidates with one kernel share it."""
+    """The search for arguments of an invariant machine; candidates with one kernel share values."""
 
     estimator: Any
     grid: Any
@@ -129,7 +129,7 @@ class InvariantKind:
         return list(ParameterGrid(self.grid))
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Candidates that agree in all but the path's arguments."""
+        """Group candidates that agree in all arguments except ``PATH_ARGUMENTS``."""
         prefix, _ = last_step(self.estimator)
         names = dict.fromkeys(name for candidate in candidates for name in candidate)
         shared = [name for name in names if name.removeprefix(prefix) not in PATH_ARGUMENTS]
@@ -167,7 +167,7 @@ class InvariantKind:
                 sound = check_precomputed(X)
             else:
                 sound = check_kernel(resolved_kernel(machine, X), X).sound
-        # The positive part of what is not a kernel is taken by the machines' own fit.
+        # The fit of a machine computes the positive part of an invalid kernel.
         if not (machine._is_exact(len(train)) and sound):
             scores = []
             for candidate in machines:
@@ -193,7 +193,7 @@ class InvariantKind:
 
 
 def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tuple[Array, Array]:
-    """Training and test rows as the machine takes them, after the pipeline's other steps."""
+    """Return the machine's training and test rows, after the other steps of the pipeline."""
     if isinstance(estimator, Pipeline):
         parts = [data.take(rows) for rows in split]
         rows = [part.X for part in parts]
@@ -214,13 +214,13 @@ _Grid = Mapping[str, Sequence[Any]]
 class InvariantSearchCV(Searched, AroundEstimator):
     """Grid search for InvariantSVC and InvariantSVR with the kernel evaluated once per split.
 
-    Gives the scores and the winner of :class:`sklearn.model_selection.GridSearchCV`. For one
-    kernel, candidates that differ in ``domain_weight``, ``conditional``, ``C``, ``epsilon``,
-    ``class_weight`` or ``tol`` share its values; two N x N matrices are held at a time.
+    Gives the scores and the best candidate of :class:`sklearn.model_selection.GridSearchCV`.
+    Candidates that differ only in ``domain_weight``, ``conditional``, ``C``, ``epsilon``,
+    ``class_weight`` or ``tol`` share kernel values; two N x N matrices are held at a time.
 
-    Scores on a few domains are noisy, and a single winner follows the noise. With ``n_average``
-    above 1 the best machines vote (their mean is taken, for regression): of each kernel and weight
-    the best ``C`` is kept, and of these the best ``n_average``.
+    Scores on a few domains are noisy, and so is the choice of a single candidate. With
+    ``n_average`` above 1 several machines vote (in regression, predictions are averaged): the best
+    ``C`` is selected for each kernel and weight, and the best ``n_average`` of these are used.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
     Attributes
     ----------
     best_params_ : dict
-        The candidate with the best mean score; the first of equals.
+        The candidate with the best mean score; the first one if there are ties.
     best_score_ : float
         Its mean score.
     best_index_ : int
@@ -257,8 +257,8 @@ class InvariantSearchCV(Searched, AroundEstimator):
     n_splits_ : int
         Number of splits.
     held_out_outputs_ : ndarray of shape (n_members, n_samples, n_columns) or None
-        Outputs of the members for rows that they were fitted without, where the search makes them;
-        a saved model does not hold them.
+        Outputs of the members for rows that they were not fitted to, if the search computes them;
+        not stored in a saved model.
 
     See Also
     --------
@@ -266,8 +266,8 @@ class InvariantSearchCV(Searched, AroundEstimator):
 
     Notes
     -----
-    Candidates that are not exact (``solver="fast"``, or ``"auto"`` beyond its limit) have no such
-    values to share, and are fitted one by one.
+    Candidates that are not exact (``solver="fast"``, or ``"auto"`` beyond its limit) do not share
+    kernel values, and are fitted one by one.
 
     Examples
     --------
@@ -309,7 +309,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         """
         self._validate_params()
         prefix, _ = last_step(self.estimator)
-        # A data frame stays one, for steps that choose columns by their names.
+        # Data frames are not converted: steps may select columns by name.
         inputs.validate_rows(self, X, numbers=False, skip_check_array=True)
         rows: Any = X
         if not hasattr(X, "iloc"):
@@ -329,7 +329,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
             scorer = check_scoring(self.estimator, scoring=scorer)
         kind = InvariantKind(self.estimator, self.param_grid)
         data = Data(rows, labels, domains)
-        # Of each kernel and weight the best machine, and of these the best n_average.
+        # Select the best machine for each kernel and weight, and the best n_average of these.
         path = {prefix + name for name in SVM_ARGUMENTS}
         rule = partial(driver.best_of_paths, path=path, n=self.n_average)
         with one_thread_for_few(rows):
@@ -341,7 +341,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         return self
 
     def _check_new(self, X: Any) -> None:
-        """Refuse other columns than those of fit, or in another order."""
+        """Refuse columns that differ from those of fit, or are in another order."""
         check_is_fitted(self)
         inputs.validate_rows(self, X, numbers=False, reset=False, skip_check_array=True)
 
@@ -371,7 +371,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
 
     @available_if(lambda self: hasattr(self.estimator, "decision_function"))
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return decision values; of several machines their votes, and below one vote their mean.
+        """Return decision values; for several machines, votes plus a small term for their mean.
 
         The mean decision value is squeezed into less than half a vote, so that it orders rows
         with the same votes and changes no majority.
@@ -383,7 +383,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         Returns
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Those of ``best_estimator_``.
+            With a single machine, the values of ``best_estimator_``.
         """
         self._check_new(X)
         if len(self.estimators_) == 1:

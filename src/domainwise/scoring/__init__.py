@@ -1,1 +1,1 @@
-"""Scores on held-out domains: metrics, predictions that scorers judge, intervals."""
+"""Scores on held-out domains: metrics, stored predictions for scorers, intervals."""

@@ -22,8 +22,8 @@ from domainwise.checks.inputs import check_sample_domain, count_rows, refuse_no_
 from domainwise.scoring.predictions import NamedScorer, Predictions
 from domainwise.splits.folds import LeaveDomainsOut
 
-#: Classes are balanced while the rarest has this part of an equal share of the rows, and while the
-#: share of each class ranges over no more than this between domains.
+#: Classes are balanced if the rarest has at least this fraction of an equal share of the rows, and
+#: if no class share varies by more than this between domains.
 BALANCED_SHARE, SHARE_RANGE = 0.5, 0.2
 _LABELS = {
     "balanced_accuracy": "balanced accuracy",
@@ -47,7 +47,7 @@ _ABOUT_ONE_CLASS = ("average_precision", "f1", "jaccard", "precision", "recall")
 
 @dataclass(frozen=True)
 class Measure:
-    """What is measured.
+    """A score for evaluations: a scorer, its name, and how it is shown.
 
     ``scorer(estimator, X, y)`` takes estimators, or
     :class:`~domainwise.scoring.predictions.Predictions`; a user's own scorer takes estimators only.
@@ -61,12 +61,12 @@ class Measure:
 
     @property
     def balanced(self) -> bool:
-        """Whether classes weigh the same whatever their size."""
+        """Whether all classes have equal weight, whatever their size."""
         return self.name in _CLASS_AVERAGED
 
     @property
     def about_one_class(self) -> bool:
-        """Whether it is about one of two classes, the positive one."""
+        """Whether it scores only the positive one of two classes."""
         return self.name in _ABOUT_ONE_CLASS
 
     @property
@@ -80,11 +80,11 @@ class Measure:
         return "larger is better" if self.sign > 0 else "smaller is better"
 
     def shown(self, score: float) -> float:
-        """A score as the reader knows it: errors are positive."""
+        """Return a score as it is displayed: errors are positive."""
         return self.sign * score
 
     def format(self, score: float | None, digits: int = 3, like: float | None = None) -> str:
-        """Format a score; large and small scores ``like`` it have significant digits; or a dash."""
+        """Format a score, with decimals by the size of ``like``; a dash if it is not finite."""
         if score is None or not np.isfinite(score):
             return "–"
         value, size = self.shown(score), abs(score if like is None else like)
@@ -105,7 +105,7 @@ class Measure:
         return not self.objection(y_train, y_test, classification)
 
     def objection(self, y_train: Array, y_test: Array, classification: bool) -> str:
-        """Reason why a constant has no score for these targets; empty if it has one."""
+        """Return the reason why a constant prediction has no score; empty if it has one."""
         dummy = DummyClassifier() if classification else DummyRegressor()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -124,7 +124,7 @@ def choose_measure(
 
     None is accuracy for classes of about the same size whose shares range over at most 0.2 between
     domains, balanced accuracy for others, and RMSE for a continuous target. ``pos_label`` is the
-    one of two classes that scores such as F1 are about; None is the second.
+    positive one of two classes, for scores such as F1; None is the second.
     """
     if scoring is None:
         scoring = default_scoring(y, classification, sample_domain)
@@ -161,7 +161,7 @@ def check_task(scoring: Any, classification: bool) -> None:
 
 
 def positive_last(classes: Array, pos_label: Any) -> Array:
-    """Classes in their order, but for a positive one of two, which comes last.
+    """Return the classes in order, but with the positive one of two classes last.
 
     >>> positive_last(np.array(["case", "control"]), "case").tolist()
     ['control', 'case']
@@ -206,8 +206,8 @@ class DomainScores:
     domains : ndarray of shape (n_domains,)
         Domains that were tested, sorted.
     scores : ndarray of shape (n_domains,)
-        Score of each, the mean over the splits in which it was tested; NaN where it is not
-        defined, and left out of the summaries below.
+        Score of each domain, the mean over the splits that test it. NaN if it is not defined; the
+        summaries below ignore NaN.
     fit_times : ndarray of shape (n_splits,)
         Seconds of each fit.
     """
@@ -218,7 +218,7 @@ class DomainScores:
 
     @property
     def mean(self) -> float:
-        """Mean over domains, each counting once."""
+        """Mean over domains, with equal weights."""
         return float(np.nanmean(self.scores))
 
     @property
@@ -266,8 +266,8 @@ def domain_cross_validate(
 ) -> DomainScores:
     """Score an estimator on each domain with that domain held out.
 
-    Works for any estimator: ``sample_domain`` reaches those that ask for it, inside pipelines and
-    searches too.
+    Works for any estimator: ``sample_domain`` is passed to estimators that request it, also inside
+    pipelines and searches.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def domain_cross_validate(
     scoring : str or callable, default=None
         A scikit-learn scorer; None is the estimator's own score.
     n_jobs : int, default=None
-        Splits fitted at a time.
+        Number of splits fitted in parallel.
 
     Returns
     -------
@@ -290,8 +290,8 @@ def domain_cross_validate(
 
     See Also
     --------
-    LeaveDomainsOut : The splits that it uses.
-    domainwise.evaluate : Compares many methods, and writes a page.
+    LeaveDomainsOut : The default splitter.
+    domainwise.evaluate : Compares many methods, and writes a report.
 
     Examples
     --------

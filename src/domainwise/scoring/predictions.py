@@ -24,7 +24,7 @@ from sklearn.utils.metaestimators import available_if
 from domainwise.arrays import Array
 from domainwise.splits.folds import draw_rows
 
-#: Rows whose predictions are stored with a model, at most.
+#: Maximum number of rows whose predictions are stored with a model.
 MOST_HELD_OUT = 20_000
 
 
@@ -34,9 +34,9 @@ def has_argument(method: Any, name: str = "sample_domain") -> bool:
 
 
 def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any, **more: Any) -> Any:
-    """Fit an estimator in place; ``sample_domain`` is passed to it, or its parts, on request.
+    """Fit an estimator in place; ``sample_domain`` is passed to it, or its parts, if requested.
 
-    ``more`` are other arguments, which its ``fit`` must have.
+    ``more`` are further arguments of its ``fit``.
     """
     with config_context(enable_metadata_routing=True):
         requested = sample_domain is not None and requests_domains(estimator)
@@ -68,7 +68,7 @@ class AroundEstimator(MetaEstimatorMixin, BaseEstimator):
 
 
 def names_likeliest(estimator: Any) -> bool:
-    """Whether its classes are those of the largest probability."""
+    """Whether an estimator predicts the class with the largest probability."""
     while type(estimator) is Pipeline:
         estimator = estimator.steps[-1][1]
     return bool(getattr(estimator, "names_likeliest", False))
@@ -80,11 +80,11 @@ def _provides(method: str) -> Callable[[Any], bool]:
 
 @dataclass(eq=False, repr=False)
 class Predictions(BaseEstimator):
-    """Predictions of an estimator for some rows; scorers take it for the estimator.
+    """Predictions of an estimator for some rows, which scorers use in place of the estimator.
 
-    Classes are codes here, and the last of ``classes``, which are None for a continuous target, is
-    the positive one. Values are computed once, when they are needed. ``sample_domain`` is for
-    estimators that use the rows of a domain, and ``rows`` selects rows; None is all.
+    Classes are predicted as codes; the last of ``classes`` is the positive one, and ``classes`` is
+    None for a continuous target. Values are computed once, when needed. ``sample_domain`` is for
+    estimators that use the rows of a domain; ``rows`` then selects rows of X, and None means all.
     """
 
     estimator: Any
@@ -101,7 +101,7 @@ class Predictions(BaseEstimator):
         probabilities: Array | None,
         decisions: Array | None,
     ) -> Predictions:
-        """Predictions that were computed before, without an estimator."""
+        """Create from values that were computed before, without an estimator."""
         outputs = {"predict_proba": probabilities, "decision_function": decisions}
         available = {name: values for name, values in outputs.items() if values is not None}
         predictions = cls(SimpleNamespace(**available), None, classes)
@@ -113,13 +113,13 @@ class Predictions(BaseEstimator):
     def of_record(
         cls, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
     ) -> Predictions:
-        """Some rows of a record: a mapping with what :meth:`outputs` returns."""
+        """Create from some rows of a record, a mapping as :meth:`outputs` returns it."""
         names = ("probabilities", "decisions")
         outputs = (None if record[name] is None else record[name][rows] for name in names)
         return cls.of_values(classes, record["prediction"][rows], *outputs)
 
     def outputs(self) -> dict[str, Any]:
-        """Predictions as a record stores them; None for what the estimator does not have."""
+        """Return predictions as a record stores them; None for outputs that the estimator lacks."""
         outputs = {"probabilities": self.probabilities, "decisions": self.decisions}
         return {"prediction": self.labels, **outputs}
 
@@ -133,7 +133,7 @@ class Predictions(BaseEstimator):
 
     @cached_property
     def labels(self) -> Array:
-        """Predicted classes by their labels, or numbers."""
+        """Labels of the predicted classes, or predicted numbers."""
         if self.classes is None or not names_likeliest(self.estimator):
             values = self._call("predict")  # CatBoost returns a column
             return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
@@ -198,14 +198,14 @@ class Predictions(BaseEstimator):
 class HeldOut:
     """Predictions for source rows by models that were fitted without their domain.
 
-    Probabilities of the classes, in their order, or one column of predicted targets.
+    They are probabilities, one column per class, or one column of predicted targets.
     """
 
     y: Array  #: codes of classes, or targets
     domain: Array  #: codes of domains
-    plain: Array  #: of shape (n_rows, n_outputs), for rows one by one
-    context: Array | None = None  #: the same for rows with those of their domain
-    members: dict[str, Array] | None = None  #: the same of each member of an ensemble
+    plain: Array  #: of shape (n_rows, n_outputs), for rows predicted one by one
+    context: Array | None = None  #: the same for rows predicted with their domain
+    members: dict[str, Array] | None = None  #: the same for each member of an ensemble
 
     @classmethod
     def of(
@@ -263,7 +263,7 @@ class NamedScorer:
         codes = codes_of(y, self.classes)
         if self.name not in ("accuracy", "balanced_accuracy"):
             return float(self.scorer(estimator, None, codes))
-        # A search needs thousands of these, and scikit-learn mostly checks arguments.
+        # Searches need thousands of these, and scikit-learn spends most time on checks.
         right = estimator.predict(None) == codes
         if self.name == "accuracy":
             return float(right.mean())
@@ -271,6 +271,6 @@ class NamedScorer:
 
 
 def balanced_accuracy(codes: Array, right: Array) -> float:
-    """Mean over the classes that occur of the share of rows that are predicted right."""
+    """Return the mean recall of the classes that occur; ``right`` marks correct predictions."""
     counts = np.bincount(codes)
     return float((np.bincount(codes, right)[counts > 0] / counts[counts > 0]).mean())

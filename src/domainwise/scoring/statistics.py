@@ -1,4 +1,4 @@
-"""Statistics of scores: intervals from drawn rows, means over repeats, paired tests and ranks.
+"""Statistics of scores: bootstrap intervals, means over repeats, paired tests and ranks.
 
 Repeats of one data set share domains, so they are not independent draws: p-values of the paired
 test are approximate, smaller than they should be, and every output says so.
@@ -16,12 +16,12 @@ from scipy.special import betaincinv, ndtri, stdtrit
 
 from domainwise.arrays import Array
 
-#: Draws of rows, and of domains, for an interval that leaves out this share on either side.
+#: Bootstrap draws of rows, and of domains; share that intervals leave out on either side.
 DRAWS, BOOTSTRAP, TAIL = 200, 2000, 0.025
 
 
 def defined_score(score: Callable[..., float], *rows: Array) -> float:
-    """Score of some rows; NaN where it is not defined, such as AUC where there is one class."""
+    """Score of some rows; NaN where it is not defined, such as AUC with a single class."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -31,7 +31,7 @@ def defined_score(score: Callable[..., float], *rows: Array) -> float:
 
 
 def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, float]:
-    """Middle 95 % of scores of bootstrap samples; NaN if most have none, or all are equal."""
+    """Return the middle 95 % of bootstrap scores; NaN if most are undefined, or all are equal."""
     draws = np.random.default_rng(0).choice(rows, (DRAWS, len(rows)))
     scores = np.array([defined_score(score, sample) for sample in draws])
     if np.isfinite(scores).mean() >= 0.5:
@@ -49,10 +49,10 @@ def share_interval(hits: float, n: float) -> tuple[float, float]:
 
 
 def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, float, float]:
-    """Mean over domains, and an interval of it by drawing domains with replacement.
+    """Return the mean over domains, and an interval of it from domains drawn with replacement.
 
-    Domains without a score are left out; one domain has no interval. A few domains vary less than
-    all domains, so the interval is widened as Student's t is. It is approximate.
+    Domains without a score are left out; one domain has no interval. Bootstrap means of few
+    domains vary too little, so the interval is widened as Student's t is. It is approximate.
     """
     defined = _defined(scores)
     n = len(defined)
@@ -71,7 +71,7 @@ def _defined(scores: Sequence[float] | Array) -> Array:
 
 
 def widened(mean: float, draws: Array, n: int, most: float) -> tuple[float, float]:
-    """Ends of an interval from means of draws of ``n`` domains, as wide as Student's t asks for."""
+    """Return the ends of an interval from bootstrap means of ``n`` domains, as for Student's t."""
     if n < 2:
         return float("nan"), float("nan")
     low, high = np.quantile(draws, [TAIL, 1 - TAIL])
@@ -84,9 +84,9 @@ def expected_range(
 ) -> tuple[float, float] | None:
     """Range in which the score of one new domain falls with a probability of 90 % (theory 18).
 
-    Student's t over the scores of the domains at hand: negative errors on the logarithm, R² on the
-    logarithm of 1 - R², shares such as accuracy as they are, cut at 0 and 1. It is for the score
-    as it would be measured at a domain of similar size. None with fewer than four domains.
+    Student's t over the scores of the given domains: errors on a log scale, R² as the logarithm
+    of 1 - R², and shares such as accuracy unchanged, clipped to 0 and 1. It holds for the score
+    that would be measured on a domain of similar size. None with fewer than four domains.
     ``scoring`` is the scorer's name, where it has one.
 
     >>> [round(end, 2) for end in expected_range([0.7, 0.8, 0.75, 0.9, 0.65])]
@@ -96,7 +96,7 @@ def expected_range(
     n = len(defined)
     if n < 4:
         return None
-    bound = None  # of scores whose distance from it is on the logarithm
+    bound = None  # if set, the logarithm of bound - score is used
     if (scoring is None or str(scoring).startswith("neg_")) and (defined < 0.0).all():
         bound = 0.0
     elif scoring in ("r2", "explained_variance") and (defined < 1.0).all():
@@ -144,7 +144,7 @@ def summarise(values: Sequence[float]) -> Summary:
 class Paired:
     """A paired comparison: mean difference (first minus second), and p-value.
 
-    ``p_value`` is None where there are too few pairs for any to be below 0.05.
+    ``p_value`` is None if there are too few pairs for a p-value below 0.05.
     """
 
     difference: float
@@ -179,7 +179,7 @@ def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
 
 
 def p_text(p_value: float | None) -> str:
-    """Format a p-value: two digits, or a bound."""
+    """Format a p-value: two or three decimals, or a bound."""
     if p_value is None:
         return "–"
     if p_value < 0.001:
@@ -188,7 +188,7 @@ def p_text(p_value: float | None) -> str:
 
 
 def in_words(number: int) -> str:
-    """A count in words up to ten.
+    """Return a count as a word up to ten, and in digits beyond.
 
     >>> in_words(3), in_words(1234)
     ('three', '1,234')
@@ -215,8 +215,8 @@ class Ranking:
 def rank_methods(scores: Array, methods: Sequence[str]) -> Ranking:
     """Friedman's test over data sets (rows), where larger scores are better; negate errors.
 
-    ``p_value`` is None with fewer than two data sets or three methods, where the test does not
-    exist (J. Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 7, 2006).
+    ``p_value`` is None with fewer than two data sets or three methods: the test is not defined then
+    (J. Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 7, 2006).
 
     >>> rank_methods(np.array([[3.0, 2.0, 1.0], [3.0, 1.0, 2.0]]), ["a", "b", "c"]).average_ranks
     array([1. , 2.5, 2.5])
