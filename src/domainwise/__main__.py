@@ -1,4 +1,4 @@
-"""The console script. It starts without any extra, so that it can name a missing one."""
+"""The console script. It starts without optional packages, so that it can report missing ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import sys
 from types import FrameType
 
-#: What the command line itself needs.
+#: Packages that the command line itself needs.
 _CLI_PACKAGES = ("typer", "rich", "click", "skops")
 
 
@@ -16,7 +16,7 @@ def main() -> None:
     # Until there is something to clean up, Ctrl-C ends the process; after that it is an exception.
     signal.signal(signal.SIGINT, _stop)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: the next file to be opened would get its number
+        if getattr(sys, name) is None:  # closed: the next file opened would get its descriptor
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         # Characters that the terminal cannot show are printed as codes.
         getattr(sys, name).reconfigure(errors="backslashreplace")

@@ -43,9 +43,9 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
 
     For a binary target this is :math:`\sqrt{\mathrm{TPR} \cdot \mathrm{TNR}}`; for C classes it
     is the C-th root of the product of the C recalls. Only classes that occur in ``y_true`` count,
-    so a target with one class gives the recall of that class, and a class that is only ever
-    predicted lowers the score through the recalls it takes away. One class that is never
-    recognised makes the score 0.
+    so a target with one class gives the recall of that class, and a class that occurs only in
+    ``y_pred`` lowers the score through the recalls of the true classes. The score is 0 if any class
+    is never predicted correctly.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def worst_domain_score(
     y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
         True targets.
     y_pred : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        Predictions, or decision values where ``metric`` takes those.
+        Predictions, or decision values if ``metric`` takes them.
     sample_domain : array-like of shape (n_samples,)
         Domain of each row.
     metric : callable
@@ -204,7 +204,7 @@ def hsic(
     See Also
     --------
     mmd : Distance between two groups of rows.
-    invariance_report : Both, for targets and domains.
+    invariance_report : HSIC of features with targets and domains, and MMD of domains.
 
     References
     ----------
@@ -241,7 +241,7 @@ def mmd(
 ) -> NDArray[np.float64]:
     r"""Maximum mean discrepancy between each pair of domains, with an RBF kernel.
 
-    Entry (i, j) is the distance in the kernel's space of the mean embeddings of domains i and j,
+    Entry (i, j) is the distance between the mean embeddings of domains i and j in kernel space,
 
     .. math:: \| \hat\mu_i - \hat\mu_j \| = \sqrt{
         \overline{k}_{ii} + \overline{k}_{jj} - 2\,\overline{k}_{ij}}
@@ -320,7 +320,7 @@ class InvarianceReport:
     mean_mmd, max_mmd : float
         Mean and largest distance over pairs of different domains; 0 when there is one domain.
     domain_mmd : ndarray of shape (n_domains,)
-        For each domain the mean distance to the others: an outlying domain has the largest.
+        Mean distance of each domain to the others: largest for an outlying domain.
     domains : ndarray of shape (n_domains,)
         The domains, in the order of the rows of ``mmd``.
     """

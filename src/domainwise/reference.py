@@ -1,23 +1,23 @@
-r"""The paper's algorithms as it states them, on given kernel matrices: slow, dense, independent.
+r"""The paper's algorithms as published, on precomputed kernel matrices: slow and dense.
 
-They exist to check the estimators against and to rerun the paper's tables. Nothing here shares
-code with the estimators.
+They serve to test the estimators and to reproduce the paper's tables. Nothing here shares code with
+the estimators.
 
 Matrices are laid out as in the paper: ``K_x[i, j] = k(x_i, x_j)``, and a kernel between training
 points and new ones has the **training points as rows**, ``K_z[i, j] = k(x_i, z_j)``. Projected
-points are returned one per row. Kernels are given uncentred; every function centres them with the
+points are returned one per row. Kernels are passed uncentred; every function centres them with the
 training means, since the paper assumes feature maps of zero mean. ``K_x``, ``K_y`` and ``K_d`` are
-those of the points, the targets and the domains, ``epsilon`` is the positive regulariser of the
-label kernels, and ``domain_weight`` the factor w of the domain term: 1 in the paper, 0 for COIR.
-Eigenvalues are real in exact arithmetic; of those that rounding makes complex beyond 1e-8 relative
-the real part is kept, with a RuntimeWarning.
+the kernels of points, targets and domains, ``epsilon`` is the positive regulariser of the label
+kernels, and ``domain_weight`` is the factor w of the domain term: 1 in the paper, 0 for COIR.
+Eigenvalues are real in exact arithmetic. If rounding makes one complex (by more than 1e-8
+relative), its real part is used, with a RuntimeWarning.
 
 Where the paper's text cannot be run as printed (theory 10.1):
 
 * Algorithm 1's pencil is singular once K_x is centred, and LAPACK's QZ then returns spurious
   leading values; it is restricted to the range of K_x.
 * Algorithm 2 inverts W_y and W_d, which are singular for delta kernels: pseudo-inverses are used.
-* Its step 6 multiplies an m x N by an M x N_T matrix; the Nystroem extension of a new point is
+* Its step 6 multiplies an m x N by an M x N_T matrix. The Nystroem extension of a new point is
   :math:`\tilde B^\top C_x \tilde W_x K_z`.
 * It adds :math:`N\epsilon I` on the right side, which Algorithm 1 does not have, so with M = N the
   two differ; directions with eigenvalue 1 become ordered by variance.
@@ -48,18 +48,18 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ReferenceResult:
-    """Solution of one of the reference algorithms, a column for each component."""
+    """Solution of one of the reference algorithms, with one column per component."""
 
     eigenvalues: Matrix  #: real parts, largest first
     coefficients: Matrix  #: the paper's B: a point projects to B' times its centred kernel values
     projected: Matrix  #: training points, the paper's K_x tilde, transposed
-    projected_new: Matrix | None = None  #: new points where ``K_z`` was given
+    projected_new: Matrix | None = None  #: new points, if ``K_z`` was passed
 
 
 def leading(
     gammas: NDArray[Any], vectors: NDArray[Any], n_components: int
 ) -> tuple[Matrix, Matrix]:
-    """Largest real parts first; warn where those are of complex eigenvalues."""
+    """Select the eigenvalues with the largest real parts; warn if any of them is complex."""
     order = np.argsort(-gammas.real, kind="stable")[:n_components]
     chosen = gammas[order]
     imaginary = np.abs(np.imag(chosen)) > 1e-8 * np.abs(chosen)
@@ -106,7 +106,7 @@ def square(values: ArrayLike, name: str, size: int | None = None) -> Matrix:
 
 
 def positive(value: float, name: str, *, zero: bool = False) -> float:
-    """Check a regulariser, or a weight, which may be zero."""
+    """Check that a number is positive; with ``zero``, 0 is allowed."""
     if not np.isfinite(value) or value < 0 or (value == 0 and not zero):
         kind = "number of at least 0" if zero else "positive number"
         raise ValueError(f"{name} must be a {kind}, got {value!r}")
@@ -175,7 +175,7 @@ def algorithm1(
         (U.T @ P_y @ U) * scale + identity, weight * (U.T @ P_d @ U) * scale + identity
     )
     gammas, W = leading(gammas, W, n_components)
-    # K_x B = U W, without the rounding of dividing by small eigenvalues and multiplying again.
+    # K_x B = U W avoids the rounding errors of dividing and multiplying by small eigenvalues.
     W = W * unit_variance(U @ W)
     B = U @ (W / scale[:, None])
     new = None if K_z is None else project(K_raw, K_z, B)
@@ -201,9 +201,9 @@ def dica_original(
     divided by :math:`\sqrt\gamma` (K. Muandet, D. Balduzzi, B. Schoelkopf, ICML 2013).
 
     Without ``K_y`` it is the unsupervised variant, P_y = I. New points are centred with the
-    training means, not with those of their batch as in the authors' code. At most rank(P_y)
-    eigenvalues are real and positive; where fewer than ``n_components`` are, fewer components are
-    returned, with a RuntimeWarning.
+    training means, not with the means of their batch as in the authors' code. At most rank(P_y)
+    eigenvalues are real and positive. If there are fewer than ``n_components``, fewer components
+    are returned, with a RuntimeWarning.
 
     Returns
     -------
@@ -255,12 +255,12 @@ def dica_original(
 
 
 def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[np.float64]:
-    """Project points by the ``coefficients`` of a result on ``K_x``, one by one.
+    """Project new points, each independently, by the ``coefficients`` of a result on ``K_x``.
 
     Returns
     -------
     Z : ndarray of shape (n_samples, n_components)
-        Components of the rows.
+        Components of the new points.
 
     Examples
     --------
@@ -307,7 +307,7 @@ def algorithm2(
 ) -> ReferenceResult:
     r"""FastDCM through Omega, V and Theta (the paper's Algorithm 2, line by line).
 
-    The columns of every C are centred, so that the approximate kernels :math:`C W^+ C^\top` are.
+    The columns of every C are centred, which centres the kernels :math:`C W^+ C^\top`.
     With :math:`S_{\alpha\beta} = C_\alpha^\top C_\beta`, eq. (omega) gives an M x M matrix
     :math:`\Omega`; V holds the eigenvectors of :math:`S_{xx}`, :math:`\Theta` those of
     :math:`V^\top \Omega V V^\top S_{xx} V`, and :math:`\tilde B = C_x V \Theta`. (V cancels: it
@@ -316,12 +316,12 @@ def algorithm2(
     .. math:: K_x (P_y K_x^2 + K_x) B = \left(K_x (w P_d K_x^2 + K_x) + N \epsilon I\right) B
         \Gamma
 
-    but loses its accuracy for small epsilon and badly conditioned W_x;
+    but loses accuracy for small epsilon and badly conditioned W_x;
     :func:`algorithm2_stable` does not.
 
-    A C holds uncentred kernels between all points (rows) and landmarks, of which targets and
-    domains may have their own, a W those among the landmarks, and ``K_z`` those between landmarks
-    (rows) and new points. ``n_components`` is at most the number of landmarks, and the projected
+    Each C is the uncentred kernel between all points (rows) and landmarks, each W the kernel among
+    landmarks, and ``K_z`` the kernel between landmarks (rows) and new points. Targets and domains
+    may have other landmarks. ``n_components`` is at most the number of landmarks, and the projected
     training points have unit variance.
 
     Returns
@@ -389,8 +389,8 @@ def algorithm2_stable(
 
     has the eigenvalues of Algorithm 2; the training points project to :math:`\Phi b` and the
     coefficients are :math:`\Phi S^+ b`. Eigenvalues of W_x below M eps relative are dropped, and
-    ``n_components`` is at most its rank. The projections do not go through the coefficients, which
-    alone suffer where S is badly conditioned.
+    ``n_components`` is at most its rank. The projections are not computed from the coefficients,
+    so only the coefficients are inaccurate if S is badly conditioned.
 
     Returns
     -------
@@ -441,7 +441,7 @@ def _nystroem_result(
 
 
 def _root_inverse(W: Matrix) -> Matrix:
-    """R with R R' the pseudo-inverse of W."""
+    """Return R such that R R' is the pseudo-inverse of W."""
     values, vectors = scipy.linalg.eigh(W)
     nonzero = values > len(W) * np.finfo(np.float64).eps * values[-1]
     return np.asarray(vectors[:, nonzero] / np.sqrt(values[nonzero]))

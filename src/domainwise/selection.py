@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from domainwise.scoring.measures import domain_cross_validate as domain_cross_validate
     from domainwise.splits.folds import LeaveDomainsOut as LeaveDomainsOut
 
-#: Where each public name is defined; imported when it is first used.
+#: The module of each public name, which is imported when the name is first used.
 _LAZY = {
     "DCMCV": "estimators.dcmcv",
     "DomainConformal": "calibration.conformal",

@@ -1,4 +1,4 @@
-"""Work on a Dask cluster: estimators fitted from Parquet files, and folds on its workers."""
+"""Computation on a Dask cluster: fits from Parquet files, and folds on the workers."""
 
 from domainwise.distributed.fit import fit_parquet
 

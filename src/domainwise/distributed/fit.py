@@ -1,4 +1,4 @@
-"""Fitting on a Dask cluster: from Parquet files larger than memory, and folds on its workers."""
+"""Fit on a Dask cluster: from Parquet files larger than memory, or with folds on the workers."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def fit_parquet(
     features: Sequence[str] | None = None,
     client: Any = None,
 ) -> Estimator:
-    """Fit an estimator to Parquet files, in one pass over them for the fast family.
+    """Fit an estimator to Parquet files, in one pass over them for the fast estimators.
 
     A ridge search whose ``scoring`` needs predictions takes a second pass.
 
-    Row groups of the files are the partitions: neighbouring ones of a file are read together, up
+    Partitions are row groups of the files; neighbouring row groups of a file are read together, up
     to 32 MiB. Their lengths are in the files' footers, which are read first, so that a damaged
-    file, or one of another format, is reported before any work is done.
+    file, or a file in another format, is reported before any work is done.
 
     Parameters
     ----------
     estimator : FastDCM or another of the fast family, an exact estimator, or a ridge search
         Fitted in place. If anything fails, it is unchanged.
     path : str or path-like
-        A file, a folder of files, or a pattern, on any storage that fsspec can open. Names of
-        folders such as ``site=A`` are columns of strings.
+        A file, a folder of files, or a pattern, on any storage that fsspec can open. Folder
+        names such as ``site=A`` become string columns.
     target : str, list of str or None
-        Column or columns of y; None without a target.
+        Column or columns of y; None if there is no target.
     domain : str, list of str or None
         Column of ``sample_domain``, or columns of continuous descriptors; None for one domain.
     features : list of str, default=None
@@ -124,7 +124,7 @@ def fit_parquet(
 
 
 def _current(client: Any) -> AbstractContextManager[Any]:
-    """Make a client the current one; an error if it cannot be used."""
+    """Make a client the current one; raise an error if it cannot be used."""
     from distributed import Client
 
     if not isinstance(client, Client):
@@ -147,8 +147,8 @@ def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterat
     """Let joblib run folds on the workers of a client; None changes nothing.
 
     ``report`` is called with the number of tasks that are done. joblib's own backend for Dask sends
-    every loop to the workers, also those inside a task, and whatever their ``n_jobs``: a column
-    transformer would send its columns around. Here only loops with more than one job are sent, and
+    every loop to the workers, including loops inside a task, whatever their ``n_jobs``: a column
+    transformer would send its columns to them. Here only loops with more than one job are sent, and
     the loops inside a task run where the task runs.
     """
     if client is None:
@@ -179,13 +179,13 @@ def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterat
 
 @dataclass(frozen=True)
 class SequentialTask:
-    """A function whose own joblib loops run in the process that calls it."""
+    """A function whose joblib loops run sequentially in the process that calls it."""
 
     function: Callable[..., Any]
 
     @property
     def __name__(self) -> str:
-        """What the dashboard calls its tasks."""
+        """Name of its tasks on the dashboard."""
         return getattr(self.function, "__name__", type(self.function).__name__)
 
     def __call__(self, *args: Any, **named: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Parquet files as partitions of known length: footers are read first, rows inside tasks.
+"""Parquet files as partitions of known length: footers are read first, rows later in tasks.
 
-``pyarrow.dataset`` would be enough for plain folders. It has no patterns, reads footers of remote
-files one by one, fills columns that a later file lacks with missing values, and does not name the
-file when a row group is damaged.
+``pyarrow.dataset`` would be enough for plain folders, but it does not support patterns, reads the
+footers of remote files one by one, fills columns that a later file lacks with missing values, and
+does not name the file when a row group is damaged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from domainwise.tables.files import arrow_frame, folder_keys, index_columns, is_
 
 #: Row groups of a file are read together, up to this many bytes of columns in memory.
 PARTITION_BYTES = 32 * 2**20
-#: Footers read at a time.
+#: Footers that are read in parallel.
 FOOTER_THREADS = 16
 
 
@@ -43,7 +43,7 @@ class Piece:
 
     @property
     def source(self) -> str:
-        """What the piece is called in errors."""
+        """Name of the piece in error messages."""
         first, last = self.groups[0], self.groups[-1]
         groups = f"row group {first}" if first == last else f"row groups {first} to {last}"
         return f"{self.path}, {groups}"
@@ -51,7 +51,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Footer:
-    """The metadata of a file, from before any of its rows is read."""
+    """The metadata of a file, which is read before any of its rows."""
 
     files: Any
     path: str
@@ -65,8 +65,8 @@ def known_rows(
 ) -> tuple[Any, KnownPartitions]:
     """Return columns of a Parquet file or a folder of them as a Dask frame, and its partitions.
 
-    A path may be a pattern, on anything fsspec can open. Without ``features``, all columns but the
-    ``labels`` are features.
+    The path may be a pattern, on any storage that fsspec can open. Without ``features``, all
+    columns except the ``labels`` are features.
     """
     footers = read_footers(path)
     schema = footers[0].schema
@@ -96,7 +96,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def read_footers(path: Any) -> list[Footer]:
-    """Read the footers of the files that a path stands for, where most damage shows."""
+    """Read the footers of all files of a path, which reveals most damaged files."""
     if local := Path(path).exists():  # also if its name looks like a pattern
         files, paths = fsspec.filesystem("file"), [Path(path).absolute().as_posix()]
     else:
@@ -104,7 +104,7 @@ def read_footers(path: Any) -> list[Footer]:
     root = paths[0] if paths else str(path)
     if not local and any(mark in str(path) for mark in "*?["):
         fixed = re.split(r"[*?\[]", files._strip_protocol(str(path)))[0]
-        root = fixed.rpartition("/")[0]  # folders beyond it may name columns
+        root = fixed.rpartition("/")[0]  # folders below it may name columns
     if len(paths) == 1 and files.isdir(root):
         paths = [p for p in files.find(root) if is_data_file(p)]
     if not paths:
@@ -127,9 +127,9 @@ def read_footers(path: Any) -> list[Footer]:
 def cut_pieces(
     footers: list[Footer], columns: list[str], max_rows: int | None = None
 ) -> list[Piece]:
-    """Cut files that have these columns into neighbouring row groups of up to ``max_rows`` rows.
+    """Split files into pieces: neighbouring row groups of up to ``max_rows`` rows in all.
 
-    None is as many as ``PARTITION_BYTES`` hold. A row group is never cut, however long it is.
+    None means as many rows as fit into ``PARTITION_BYTES``. A row group is never split.
     """
     pieces: list[Piece] = []
     max_rows = max_rows or PARTITION_BYTES // (8 * len(columns))
@@ -154,7 +154,7 @@ def cut_pieces(
 
 
 def read_piece(piece: Piece, columns: list[str]) -> Any:
-    """Read a piece as a data frame; an error names a file that cannot be read."""
+    """Read a piece as a data frame; raise OSError with its name if it cannot be read."""
     stored = [name for name in columns if name not in piece.keys]
     try:
         with piece.files.open(piece.path) as file:

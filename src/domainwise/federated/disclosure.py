@@ -1,18 +1,18 @@
-"""What a site may send: which rows are in it, in which groups, and how many numbers about each.
+"""Disclosure control: which rows a site may send numbers about, and how many numbers.
 
-A group of rows is a whole site, a class of it, a domain, or a class in a domain. All numbers in a
-file that depend on the rows of a group alone are numbers about it, and three rules bound them:
+A group of rows is a whole site, one of its classes, a domain, or a class within a domain. A number
+in a file is about a group if it depends only on the rows of the group. Three rules apply:
 
-1. They are at most half as many as the values that the group holds, rows times columns. An attacker
-   who searches for rows that explain the numbers has at least twice as many unknowns as equations.
+1. There are at most half as many numbers about a group as it has values (rows times columns). An
+   attacker who searches for rows that explain them has twice as many unknowns as equations or more.
 2. A map has at most a third as many columns as the group has rows. Whether a row lies in the span
-   of the others then says nothing.
-3. Where second moments are sent, the cube of the columns, times the maps, is at most a quarter of
-   the square of the rows. What a row weighs in its own second moment, its leverage, then differs
-   from that of a row outside by less than half a standard deviation.
+   of the others then reveals nothing.
+3. If second moments are sent, the cube of the number of columns, times the number of maps, is at
+   most a quarter of the square of the number of rows. The leverage of a row in the second moment of
+   its group then differs from that of a row outside by less than half a standard deviation.
 
 Groups that are too small are merged, or their rows are left out of the file. The notes for the
-site name them; the file does not.
+site name these groups; the file does not.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from domainwise.tables.cells import as_labels, as_numbers, decimal_marks, withou
 from domainwise.tables.errors import TableError, describe_names, import_pandas
 from domainwise.tables.schema import named_frame, require_columns, target_column
 
-#: Rows for each column of a map, and values of a group for each number about it (rules 1 and 2).
+#: Fewest rows per column of a map (rule 2), and values of a group per number about it (rule 1).
 ROWS_PER_COLUMN, VALUES_PER_NUMBER = 3, 2
-#: The square of the rows for each cube of columns, where there are second moments (rule 3).
+#: Smallest ratio of rows^2 to maps * columns^3 if second moments are sent (rule 3).
 LEVERAGE = 4
-#: Columns beyond which further maps are preferred to further columns.
+#: From this number of columns on, more maps are preferred to more columns.
 ENOUGH_COLUMNS = 100
-#: Share of the rows of all sites that can be sent with the columns of a plan. Where this allows
-#: fewer than ``FEW_COLUMNS``, the second share counts.
+#: The number of columns is chosen so that at least this share of all rows can be sent. If that
+#: allows fewer than ``FEW_COLUMNS``, the share ``SENT_BY_FEW`` is used instead.
 SENT, FEW_COLUMNS, SENT_BY_FEW = 0.95, 8, 0.8
 LEAST_COLUMNS, MOST_AUTO = 4, 500
-#: Points at which domains are compared with new rows, at most.
+#: Largest number of landmarks for the comparison of new rows with domains.
 WATCH_POINTS = 30
 ADVICE = (
     "Send more rows, or ask for a plan with fewer n_features, kernels or gammas. If you may "
@@ -62,13 +62,13 @@ class Request:
     n_columns: int  #: of the table, without target and domain
     n_classes: int  #: 1 for a continuous target
     n_maps: int
-    width: int  #: columns of a map, those of a continuous target included
-    by_class: bool  #: whether there is a second moment for each class, or one for the site
-    n_watch: int  #: numbers about each domain that new rows are compared with
+    width: int  #: columns of a map, including those of a continuous target
+    by_class: bool  #: True: a second moment for each class; False: one for the site
+    n_watch: int  #: numbers about each domain, for the comparison with new rows
 
     @classmethod
     def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_points: int) -> Request:
-        """The request of a plan with this many maps, columns, and landmarks of domains."""
+        """Return the request of a plan with these numbers of maps, columns and landmarks."""
         schema = plan.schema
         n_watch = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_points
         n_classes = len(plan.classes or "-")
@@ -76,7 +76,7 @@ class Request:
 
     @classmethod
     def of_merged(cls, plan: Plan) -> Request:
-        """The request of a merged plan."""
+        """Return the request of a merged plan."""
         width, n_points = max(map(plan.width, plan.maps)), len(plan.part("watch")["landmarks"])
         return cls.of_plan(plan, len(plan.maps), width, plan.part("by_class"), n_points)
 
@@ -86,25 +86,25 @@ class Request:
         return f"{self.n_maps} map" + "s" * (self.n_maps != 1)
 
     def cell_rows(self) -> int:
-        """Rows that a class in a domain must have."""
+        """Smallest number of rows of a class in a domain."""
         return self._rows_for(cells=1)
 
     def class_rows(self, n_domains: int = 1) -> int:
-        """Rows that a class must have at a site."""
+        """Smallest number of rows of a class at a site with this many domains."""
         return self._rows_for(cells=n_domains, seconds=int(self.by_class))
 
     def domain_rows(self) -> int:
-        """Rows that a domain must have at a site."""
+        """Smallest number of rows of a domain at a site."""
         return self._rows_for(cells=self.n_classes, others=self.n_watch)
 
     def site_rows(self, first: int, n_domains: int = 1) -> int:
-        """Rows that a site must have, with so many numbers about it in the first round."""
+        """Smallest number of rows of a site that sent ``first`` numbers in the first round."""
         seconds = self.n_classes if self.by_class else 1
         others = first + n_domains * self.n_watch
         return self._rows_for(n_domains * self.n_classes, seconds, others)
 
     def _rows_for(self, cells: int, seconds: int = 0, others: int = 0) -> int:
-        """Rows needed for sums of classes in domains, second moments, and other numbers."""
+        """Smallest number of rows for this many cell sums, second moments and other numbers."""
         second = self.width * (self.width + 1) // 2
         numbers = self.n_maps * (cells * self.width + seconds * second) + others
         leverage = isqrt(LEVERAGE * self.n_maps * self.width**3 - 1) + 1 if seconds else 0
@@ -117,9 +117,9 @@ def choose_sizes(
 ) -> tuple[int, int, bool]:
     """Choose the columns of a map, the number of maps, and whether second moments are by class.
 
-    For each site, ``counts`` has its rows by class, and ``first`` the number of numbers about it in
-    the first round. The plan has at most ``n_maps`` maps, and ``n_targets`` columns of a continuous
-    target. Another map may reduce the columns only as long as ``ENOUGH_COLUMNS`` remain.
+    ``counts`` has the number of rows per class of each site, and ``first`` how many numbers each
+    site sent in the first round. The plan has at most ``n_maps`` maps, and ``n_targets`` columns of
+    a continuous target. A further map may reduce the columns only if ``ENOUGH_COLUMNS`` remain.
     """
 
     def request(columns: int, n_maps: int, by_class: bool = False) -> Request:
@@ -138,7 +138,7 @@ def choose_sizes(
 
     by_class = plan.second_moments == "classes"
     if plan.n_features == "auto":
-        # The first kernel comes first, and its widest width: few columns suit a smooth kernel.
+        # The widest map of the first kernel remains: few columns suit a smooth kernel.
         fewer = [3, 1] if isinstance(plan.gammas, str) else []
         possible = {
             k: max(most_columns(k, SENT, MOST_AUTO), most_columns(k, SENT_BY_FEW, FEW_COLUMNS))
@@ -168,7 +168,7 @@ def select_rows(rows: SiteRows, request: Request, first: int, accept: bool) -> S
     """Select the rows that may be sent, and merge domains that are too small.
 
     Classes that are too small are left out. Raises :class:`DisclosureError` if too few rows remain.
-    ``first`` is how many numbers about the site there are in the first round.
+    ``first`` is how many numbers the site sent in the first round.
     """
     counts = np.zeros((request.n_classes, len(rows.names)), dtype=np.int64)
     np.add.at(counts, (rows.classes, rows.domains), 1)
@@ -217,7 +217,7 @@ def select_rows(rows: SiteRows, request: Request, first: int, accept: bool) -> S
 
 
 def _groups_of_domains(counts: Array, request: Request, first: int) -> list[list[int]]:
-    """One group for each domain that is large enough, and a last one for all others."""
+    """Return a group for each domain that is large enough, and a last group of all others."""
     sizes = counts.sum(axis=0)
     large = (counts >= request.cell_rows()).all(axis=0) & (sizes >= request.domain_rows())
     named = sorted(np.flatnonzero(large).tolist(), key=lambda d: (-sizes[d], d))[:MOST_SOURCES]
@@ -242,25 +242,25 @@ def _groups_of_domains(counts: Array, request: Request, first: int) -> list[list
 
 @dataclass(frozen=True)
 class SiteRows:
-    """Rows of those classes that are large enough at the site.
+    """The rows of a site that belong to classes with at least ``least`` rows.
 
-    Values of a column that fewer than ``least`` rows have are treated as missing.
+    All values of a column are treated as missing if it has fewer than ``least``.
     """
 
     site: str
-    least: int  #: rows of which something may be sent
-    X: Any  #: features as :meth:`Schema.prepare` has them
-    y: Array  #: continuous targets, or codes of classes
-    classes: Array  #: codes; zeros for a continuous target
-    domains: Array  #: codes
-    names: list[str]  #: of domains
-    left_out: int  #: rows without target or domain, 0 where these are fewer than ``least``
-    notes: list[str]  #: what was left out, for the site alone
+    least: int  #: smallest number of rows about which numbers may be sent
+    X: Any  #: features as :meth:`Schema.prepare` returns them
+    y: Array  #: continuous targets, or class codes
+    classes: Array  #: class codes; zeros for a continuous target
+    domains: Array  #: domain codes
+    names: list[str]  #: names of the domains
+    left_out: int  #: number of rows without target or domain; 0 if below ``least``
+    notes: list[str]  #: what was left out; only for the site
 
     def checksum(self) -> str:
-        """Sixteen bits that change with the rows, whatever their order.
+        """Hash the rows to 16 bits, regardless of their order.
 
-        They show that a table was changed after the first round, and are too few to confirm a
+        The hash shows that a table was changed after the first round. It is too short to confirm a
         guess about a row.
         """
         hashed = import_pandas().util.hash_array
@@ -271,13 +271,13 @@ class SiteRows:
 
 
 def hide_small_counts(counts: Any, n: Any, least: int) -> Any:
-    """Hide small counts out of n: below ``least`` they become 0, above ``n - least`` n."""
+    """Replace counts below ``least`` by 0, and counts above ``n - least`` by ``n``."""
     counts = np.where(np.asarray(counts) < least, 0, counts)
     return np.where(np.asarray(n) - counts < least, n, counts)
 
 
 def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
-    """Check a table, and leave out rows and values about which nothing may be sent."""
+    """Check the table of a site, and omit rows and values about which nothing may be sent."""
     schema, least = plan.schema, plan.smallest_cell
     frame = named_frame(frame)
     require_columns([*schema.features, schema.target], list(frame.columns), "the table")

@@ -1,10 +1,10 @@
-"""Files that leave a site: NumPy arrays and JSON, never anything that could run.
+"""Files that leave a site: NumPy arrays and JSON, without executable content.
 
-A file is an uncompressed zip archive of ``about.json`` and arrays in NumPy's own format, of
-integers and float64. It is read without pickle, and every declared size is compared with the size
-of the file before memory is allocated. The digest in it shows that a file was changed; it is not a
-signature. The content of a file is checked against the plan: shapes, counts, and whether any rows
-can have such means and second moments.
+A file is an uncompressed zip archive of ``about.json`` and of integer and float64 arrays in NumPy's
+format. It is read without pickle, and every declared size is compared with the size of the file
+before memory is allocated. Its digest shows whether the file was changed; it is not a signature.
+The content is checked against the plan: shapes, counts, and whether rows with such means and second
+moments can exist.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from domainwise.model_files.persistence import check_archive
 
 FORMAT, ABOUT = 2, "about.json"
 ROUNDS = {"statistics": "first", "moments": "second"}
-#: Forms of ``about.json`` and of the content of each round, as :func:`check_form` takes them.
+#: Fields of ``about.json`` and of the content of each round, for :func:`check_form`.
 ABOUT_FORM = {"format": int, "kind": set(ROUNDS), "site": str, "plan": str, "content": dict}
 FORMS: dict[str, dict[str, Any]] = {
     "statistics": {
@@ -43,38 +43,38 @@ FORMS: dict[str, dict[str, Any]] = {
     },
     "moments": {"domains": [str], "left_out": int, "accepted": bool, "words": [str]},
 }
-#: Rows of a site, at most.
+#: Largest number of rows of a site.
 MOST_ROWS = 10**10
-#: Characters of a name and of a sentence, at most.
+#: Largest number of characters of a name or a sentence.
 LONGEST = 2000
 
 
 class SiteFileError(ValueError):
-    """A site's file cannot be used; the message says why and what to do."""
+    """A site's file cannot be used; the message gives the reason and says what to do."""
 
 
 @dataclass(frozen=True)
 class SiteFile:
-    """What a site sends: arrays, and words and counts beside them.
+    """A file that a site sends: arrays, counts, and a description in words.
 
-    :func:`~domainwise.federated.statistics` and :func:`~domainwise.federated.moments` make it.
+    :func:`~domainwise.federated.statistics` and :func:`~domainwise.federated.moments` return it.
     """
 
     kind: str  #: "statistics" of the first round or "moments" of the second
     site: str
-    plan: str  #: hash of the plan that it was made by
+    plan: str  #: hash of the plan that it was made with
     content: dict[str, Any]
     arrays: dict[str, Array]
-    #: What was left out or merged, for the site alone: it is not written.
+    #: What was left out or merged. These notes are only for the site and are not saved.
     notes: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
-        """What the file contains, what it does not, and notes for the site alone.
+        """Describe what the file contains and what it does not, with notes for the site.
 
         Returns
         -------
         lines : list of str
-            What the file contains, and what it does not.
+            The description, line by line.
         """
         first = f"site {self.site!r}, {ROUNDS[self.kind]} round, plan {self.plan[:12]}"
         return [first, *self.content["words"], *(f"not in the file: {note}" for note in self.notes)]
@@ -85,7 +85,7 @@ class SiteFile:
         Returns
         -------
         digest : str
-            SHA-256 of the content.
+            Hexadecimal digits.
         """
         digest = hashlib.sha256(json.dumps(self._about(), sort_keys=True).encode())
         for name in sorted(self.arrays):
@@ -94,7 +94,7 @@ class SiteFile:
         return digest.hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write the file in one step."""
+        """Write the file atomically."""
         about = json.dumps({**self._about(), "digest": self.digest()}, allow_nan=False)
         with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             archive.writestr(ABOUT, about)
@@ -104,7 +104,7 @@ class SiteFile:
 
     @classmethod
     def load(cls, path: str | Path) -> SiteFile:
-        """Read what :meth:`save` has written; nothing in it is run, and all of it is checked."""
+        """Read a file that :meth:`save` has written. It is checked, and no code in it is run."""
         size = Path(path).stat().st_size
         try:
             with zipfile.ZipFile(path) as archive:
@@ -137,11 +137,11 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def default_output(function: Call) -> Call:
-    """Compute with arrays inside, whatever output scikit-learn is configured to return."""
+    """Make a function use arrays inside, even if scikit-learn is set to return data frames."""
     return config_context(transform_output="default")(function)
 
 
-#: Files of sites, or where they are; one of them may stand alone.
+#: One or several files of sites, as objects or paths.
 SiteFiles = SiteFile | str | Path | Iterable[SiteFile | str | Path]
 
 
@@ -156,7 +156,7 @@ def _array(content: bytes, name: str) -> Array:
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
     if dtype.str not in ("<f8", "<i8") or fortran:
         raise ValueError(f"{name!r} holds {dtype}: integers or float64 are expected")
-    # A product of Python's integers, which do not overflow.
+    # A product of Python integers does not overflow.
     if min(shape, default=0) < 0 or 8 * math.prod(shape) != len(content) - stream.tell():
         raise ValueError(f"{name!r} declares the shape {shape}, which its bytes do not fill")
     array = np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape)
@@ -168,7 +168,7 @@ def _array(content: bytes, name: str) -> Array:
 def load_files(
     plan: Plan, files: SiteFiles, kind: str, check: Callable[[Plan, SiteFile], None]
 ) -> list[SiteFile]:
-    """Read and check the files of one round of a plan; they are sorted by site."""
+    """Read and check the files of one round of a plan, and return them sorted by site."""
     if not isinstance(plan, Plan):
         raise TypeError(f"plan must be a Plan, got {type(plan).__name__}")
     if not isinstance(files, (str, Path, SiteFile, Iterable)):
@@ -212,9 +212,9 @@ def load_files(
 def check_arrays(
     file: SiteFile, shapes: dict[str, tuple[int, ...]], counts: str, most: int
 ) -> None:
-    """Refuse arrays of other names or shapes, or that are not float64.
+    """Raise ValueError if arrays have unexpected names, shapes or types.
 
-    The array named by ``counts`` must have integers from 0 to ``most``.
+    The array named ``counts`` must hold integers from 0 to ``most``, the others floats.
     """
     if unexpected := sorted(set(file.arrays) ^ set(shapes)):
         raise ValueError(f"the array {unexpected[0]!r} is missing or unexpected")

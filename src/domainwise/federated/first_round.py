@@ -1,8 +1,8 @@
-"""The first round: statistics of a site's columns, and how they become the plan of the second.
+"""The first round: statistics of a site's columns, and their merge into the second plan.
 
 A file has counts, means and squared deviations of columns, means of blocks of neighbouring values,
-counts of classes and categories, and quantiles of distances between rows. What no table can have is
-refused before files are merged.
+counts of classes and categories, and quantiles of distances between rows. Statistics that no table
+can have are rejected before files are merged.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ from domainwise.tables.statistics import (
     sketched,
 )
 
-#: Means of neighbouring values that a site sends of a column, at most, and the rows that each
-#: stands for at least, in multiples of ``smallest_cell``.
+#: Largest number of block means that a site sends for a column, and the smallest number of rows in
+#: a block, in multiples of ``smallest_cell``.
 BLOCKS, BLOCK_CELLS = 100, 2
-#: Quantiles of distances between rows that a site sends, by kernel, and of how many rows.
+#: Quantiles of row distances that a site sends for each kernel, and the rows sampled for them.
 SHARES, DISTANCE_ROWS = (0.1, 0.25, 0.5, 0.75, 0.9), 1000
 METRICS = {"rbf": "euclidean", "laplacian": "cityblock"}
-#: Largest value of a column: its square is finite.
+#: Largest absolute value in a column; its square is finite.
 LARGEST = 1e150
-#: Values of one site and of all others that are further apart than this are in other units.
+#: A site whose values are this many times as large as all others must have another unit.
 MOST_APART = 1e6
-#: A source's range goes beyond its outermost blocks by this share of their way to the median.
+#: The range of a source exceeds its outermost blocks by this share of their distance to the median.
 TAIL = 0.5
-#: Landmarks that others explain up to this are left out: machines round them differently.
+#: Landmarks with a smaller residual given the others are dropped: rounding differs by machine.
 INDEPENDENT = 1e-6
 QUANTILES = 200  #: of a continuous target, as landmarks
 
@@ -65,7 +65,7 @@ QUANTILES = 200  #: of a continuous target, as landmarks
 def statistics(
     frame: Frame, plan: Plan, *, site: str | None = None, accept_disclosure: bool = False
 ) -> SiteFile:
-    """Compute a site's file of the first round, for preprocessing and widths of kernels.
+    """Compute a site's file of the first round, for preprocessing and kernel widths.
 
     It contains, for each numeric column, the count, mean, squared deviations and means of blocks of
     neighbouring values, each of twice ``smallest_cell`` rows or more; for each text column, the
@@ -78,18 +78,18 @@ def statistics(
         The rows of the site, with the plan's columns.
     plan : Plan
     site : str, default=None
-        Name of the site; None is the name of its domain, where all rows are of one.
+        Name of the site. None uses the name of its domain, if all rows are in the same one.
     accept_disclosure : bool, default=False
         Make the file even if it has more than half as many numbers as the rows have values.
 
     Returns
     -------
     file : SiteFile
-        ``words()`` says what is in it, ``save(path)`` writes it.
+        ``words()`` describes its content, ``save(path)`` writes it.
 
     See Also
     --------
-    merge : Makes the second plan of these.
+    merge : Makes the plan of the second round from these files.
     moments : The second round.
 
     Examples
@@ -115,7 +115,7 @@ def statistics(
 
 
 def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
-    """The file of the first round, whatever it discloses."""
+    """Compute the file of the first round, without a check of what it discloses."""
     schema, least, n = plan.schema, plan.smallest_cell, len(rows.X)
     names, numbers = [*schema.numbers], rows.X[schema.numbers].to_numpy(dtype=np.float64)
     if plan.classes is None:
@@ -125,7 +125,7 @@ def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
         raise DisclosureError(f"column {column!r} has values beyond {LARGEST:.0e}: check its unit")
     blocks = [_block_means(column[~np.isnan(column)], least) for column in numbers.T]
     moments = Moments.of_rows(numbers, np.zeros(n, dtype=np.int64), 1)
-    # Of a column with a few gaps, how many these are is not sent: it counts as complete.
+    # A small number of missing values is not sent: the column then counts as complete.
     counts = disclosure.hide_small_counts(moments.count[0], n, least)
     squares = moments.squares[0] * np.where(counts > 0, counts / np.maximum(moments.count[0], 1), 0)
     categories, notes = [], [*rows.notes]
@@ -134,7 +134,7 @@ def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
         counted = {text: count for text, count in sorted(occurring.items()) if count >= least}
         if len(counted) < len(occurring):
             notes.append(f"not sent: categories of {name!r} with fewer than {least} rows")
-        if counted:  # few gaps and rare categories count as the most frequent, which fills gaps
+        if counted:  # a few missing or rare values count as the most frequent category
             n_others = n - sum(counted.values())
             counted[max(counted, key=lambda text: (counted[text], text))] += n_others * (
                 n_others < least
@@ -167,19 +167,19 @@ def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
 
 
 def _block_means(values: Array, least: int) -> Array:
-    """Means of blocks of neighbouring values, of nearly equal numbers of rows."""
+    """Means of blocks of neighbouring values with nearly equal numbers of rows."""
     n_blocks = min(BLOCKS, max(len(values) // (BLOCK_CELLS * least), int(len(values) > 0)))
     if not n_blocks:
         return np.zeros(0)
     starts = np.arange(n_blocks) * len(values) // n_blocks
     sizes = np.diff([*starts, len(values)])
-    # Rounding of sums must not take means out of order.
+    # Keep the means in order despite rounding errors of the sums.
     return np.maximum.accumulate(np.add.reduceat(np.sort(values), starts) / sizes)
 
 
 @default_output
 def _distances(X: Any, schema: Any) -> Array:
-    """Quantiles of distances between a sample of rows, which are scaled by the site itself."""
+    """Quantiles of distances between sampled rows, scaled with the site's own statistics."""
     sample = X.iloc[np.linspace(0, len(X) - 1, min(len(X), DISTANCE_ROWS)).astype(int)]
     Z, quantiles = make_preprocessor(schema).fit_transform(sample), []
     for metric in METRICS.values():
@@ -190,13 +190,13 @@ def _distances(X: Any, schema: Any) -> Array:
 
 
 def n_numbers(file: SiteFile) -> int:
-    """Numbers in a file of the first round."""
+    """Count the numbers in a file of the first round."""
     categories = sum(map(len, file.content["categories"]))
     return sum(a.size for a in file.arrays.values()) + categories + len(file.content["classes"])
 
 
 def check_statistics(plan: Plan, file: SiteFile) -> None:
-    """Refuse statistics that no table of the plan can have."""
+    """Raise ValueError for statistics that no table of the plan can have."""
     content, arrays, least, n = file.content, file.arrays, plan.smallest_cell, file.content["rows"]
     classes, categories, texts = content["classes"], content["categories"], plan.schema.categorical
     if not least <= n <= MOST_ROWS:
@@ -229,7 +229,7 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
         if not len(values):
             continue
         size = np.abs(values).max() + np.finfo(float).tiny
-        # Blocks differ by a row in size: their mean is the column's up to one row of each.
+        # Block sizes differ by up to one row, so the mean of block means is approximate.
         tolerance = np.ptp(values) * len(values) / counts[j] + 1e-6 * size
         if abs(means[j] - values.mean()) > tolerance:
             raise ValueError("'numbers' has a mean that is not the mean of the column's 'blocks'")
@@ -240,7 +240,7 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
 
 
 def check_units(plan: Plan, sites: list[SiteFile]) -> None:
-    """Refuse a site whose values are so large that those of all others would seem equal."""
+    """Raise SiteFileError if the values of a site are far larger than those of all others."""
     names = [*plan.schema.numbers, *([plan.schema.target] if plan.classes is None else [])]
     counts, means, squares = np.array([file.arrays["numbers"] for file in sites]).swapaxes(0, 1)
     size = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
@@ -257,7 +257,7 @@ def check_units(plan: Plan, sites: list[SiteFile]) -> None:
 
 
 def sketches(file: SiteFile) -> list[Sketch]:
-    """Means of blocks of each column, and the rows that each stands for."""
+    """Return the block means of each column, and the number of rows of each block."""
     parts = np.split(file.arrays["blocks"], np.cumsum(file.arrays["lengths"]))[:-1]
     counts = file.arrays["numbers"][0]
     return [(v, np.full(len(v), n / max(len(v), 1))) for v, n in zip(parts, counts, strict=True)]
@@ -266,24 +266,24 @@ def sketches(file: SiteFile) -> list[Sketch]:
 def merge(plan: Plan, files: SiteFiles) -> Plan:
     """Merge the statistics of sites into the plan of the second round.
 
-    Unless the plan sets the numbers of columns and maps, there are as many as may be sent for most
-    rows of the sites (see :mod:`domainwise.federated.disclosure`).
+    Unless the plan sets the numbers of columns and maps, they are as large as possible while most
+    rows of the sites may still be sent (see :mod:`domainwise.federated.disclosure`).
 
     Parameters
     ----------
     plan : Plan
-        The plan that the files were made by.
+        The plan that the files were made with.
     files : iterable of SiteFile or path-like
-        One of each site, in any order.
+        One file per site, in any order.
 
     Returns
     -------
     plan : Plan
-        With preprocessing, widths of kernels and a place for every centre; its hash is a new one.
+        With preprocessing, kernel widths and the selected centres; it has a new hash.
 
     See Also
     --------
-    statistics : Makes what is merged.
+    statistics : Computes the files that are merged.
     moments : The second round.
     """
     if plan.merged is not None:
@@ -333,7 +333,7 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
 
 
 def _maps(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
-    """Kernels and gammas: those of the plan, or by the median of distances within sites."""
+    """Kernels and gammas: those of the plan, or from the median distance within sites."""
     rows = np.repeat([float(file.content["rows"]) for file in sites], len(SHARES))
     maps: list[dict[str, Any]] = []
     for place, kernel in enumerate(METRICS):
@@ -357,7 +357,7 @@ def _target(sketch: Sketch) -> dict[str, Any]:
     if not np.ptp(points):
         raise PlanError("the target is the same in all rows of the sites: choose another target")
     gamma, tolerance = resolve_gamma("median", "rbf", points), residual_trace(1e-3)
-    # Sites do not send their outermost values: landmarks go beyond the blocks, too.
+    # Sites do not send extreme values, so landmarks extend beyond the blocks.
     reach = np.ptp(points) / 2
     beyond = np.linspace(points[0] - reach, points[-1] + reach, QUANTILES)
     chosen = LabelMap.choose(
@@ -369,7 +369,7 @@ def _target(sketch: Sketch) -> dict[str, Any]:
 def _watch(
     plan: Plan, by_site: list[list[Sketch]], total: Statistics, learnt: Learnt, n_points: int
 ) -> dict[str, Any]:
-    """Ranges of sources, and landmarks, each column of which is drawn from blocks."""
+    """Ranges of columns over all sources, and landmarks drawn column by column from blocks."""
     p, rng = len(learnt.mean), np.random.RandomState(plan.seed)
     scale = np.sqrt(np.where(learnt.variance > 0, learnt.variance, 1.0))
     ends, points = np.full((2, p), np.nan), np.zeros((n_points if p else 0, p))

@@ -1,4 +1,4 @@
-"""The fit: a model from the moments of sites, chosen by holding out sites."""
+"""Fit a model from the moments of sites, selected by holding out each site in turn."""
 
 from __future__ import annotations
 
@@ -51,26 +51,26 @@ Candidate = dict[str, Any]  #: arguments of a model
 
 @default_output
 def fit(plan: Plan, files: SiteFiles) -> TableModel:
-    """Fit a model from the moments of sites, chosen by holding out each site.
+    """Fit a model from the moments of sites, selected by holding out each site in turn.
 
-    Each candidate equals a model that is fitted to all rows in one place with the same plan.
-    ``predict``, ``info`` and :func:`~domainwise.check_shift` work with it as with any other. A site
-    can join later with the same plan; a site whose file is left out affects the model only through
-    the plan.
+    Each candidate equals the model that the same plan gives if all rows are in one place.
+    ``predict``, ``info`` and :func:`~domainwise.check_shift` accept the model like any other. A
+    site can join later with the same plan. A site whose file is left out affects the model only
+    through the plan.
 
     Parameters
     ----------
     plan : Plan
         The plan that :func:`merge` has returned.
     files : iterable of SiteFile or path-like
-        Moments of two sites or more, one file of each, in any order.
+        Moments of at least two sites, one file per site, in any order.
 
     Returns
     -------
     model : TableModel
-        ``model.pipeline[-1].expected_score_`` has the error on each site of the model chosen
-        without it: the root mean squared error, or the squared error of class indicators (0 or 1),
-        in which classes count the same. It is also in ``model.info``, beside that of a constant.
+        ``model.pipeline[-1].expected_score_`` has the error of the selected candidate on each site
+        when it is held out: the root mean squared error, or the squared error of class indicators
+        (0 or 1) with equally weighted classes. ``model.info`` also has it, and that of a constant.
     """
     sites = load_files(plan, files, "moments", check_moments)
     if len(sites) < 2:
@@ -103,7 +103,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     search = method.make(setting)
     search.set_fitted(model, best, points)
     search.expected_score_ = expected = moments.errors(scores)
-    sources: dict[str, tuple[Array, float]] = {}  # sums and freedom, whichever sites have a domain
+    sources: dict[str, tuple[Array, float]] = {}  # sums and freedom of domains over sites
     for file in sites:
         parts = (file.content["domains"], file.arrays["watch"], file.arrays["freedom"])
         for name, totals, freedom in zip(*parts, strict=True):
@@ -149,7 +149,7 @@ def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
 class _Search:
     """Moments of all sites, and searches that hold out sites.
 
-    Searches return the model, all candidates, scores of the best on each site, and the best.
+    Searches return the model, all candidates, the best one's score on each site, and the best one.
     """
 
     def __init__(self, plan: Plan, sites: list[SiteFile]) -> None:
@@ -157,7 +157,7 @@ class _Search:
         self.n_rows = sum(int(file.arrays["counts"].sum()) for file in sites)
         self.splits = split_domains(LeaveDomainsOut(), len(sites))[1]
         self.width = len(plan.prepare.get_feature_names_out())
-        # Of problems without any penalty but the head's own.
+        # For problems whose only penalty is that of the head.
         self.penalties = Penalties([(0.0, False)], [1.0], 1.0, plan.class_weight)
         kind = "fourier" if plan.feature_map == "fourier" else "nystroem"
         self.map: Candidate = {"feature_map": kind, "n_landmarks": plan.part("columns")}
@@ -173,7 +173,7 @@ class _Search:
         }
 
     def columns(self, nystrom: NystromMap) -> Columns:
-        """What the columns of a map's moments are."""
+        """Describe the columns of a map's moments."""
         m = nystrom.n_features
         if self.plan.classes is None:
             return Columns(m, self.plan.width(nystrom) - m - 1)
@@ -186,7 +186,7 @@ class _Search:
         return {f.site: float(e) for f, e in zip(self.sites, errors, strict=True) if np.isfinite(e)}
 
     def constant(self) -> Array:
-        """Scores of the mean target of the other sites."""
+        """Scores of a constant prediction: the mean target of the other sites."""
         columns = self.columns(self.plan.maps[0])
         score = error_score(columns)
 
@@ -196,7 +196,7 @@ class _Search:
         return score_cells(self.cells(0), columns, self.splits, self.penalties, of_mean)[0]
 
     def ridge(self) -> tuple[Any, list[Candidate], Array, Candidate]:
-        """Kernel ridge regression, which searches by itself."""
+        """Fit kernel ridge regression, which has its own search."""
         plan, labels = self.plan, dict(enumerate(self.plan.classes or ()))
         arguments: Candidate = {"kernels": plan.kernels, "gammas": plan.gammas, **plan.candidates}
         arguments |= {"class_weight": plan.class_weight} if labels else {}
@@ -211,7 +211,7 @@ class _Search:
         return model, results["params"], np.array(by_site), model.best_params_
 
     def projection(self) -> tuple[Any, list[Candidate], Array, Candidate]:
-        """A projection and the head behind it; candidates are scored by least squares."""
+        """Fit a projection and a head after it; candidates are scored by least squares."""
         plan, points, scores = self.plan, [], []
         grid = candidates(plan.method, plan.candidates, plan.classes is not None, self.n_rows)
         for i, nystrom in enumerate(plan.maps):
@@ -228,7 +228,7 @@ class _Search:
         if plan.classes is None:
             head: Any = Ridge()
             problem = self.penalties.problem(cells, self.columns(nystrom))
-            head.coef_ = least_squares(problem, W, head.alpha)[:, 0]  # of components, centred
+            head.coef_ = least_squares(problem, W, head.alpha)[:, 0]  # of centred components
             head.intercept_, head.n_features_in_ = float(problem.target[0]), W.shape[1]
         else:
             cells = {c: cells[c] for c in sorted(cells)}
@@ -248,14 +248,14 @@ class _Search:
             equal = {c: 1.0 / (len(test) * cell.n_samples) for c, cell in test.items()}
             held_out = weighted(test, equal, columns)
             for j, point in enumerate(points):
-                with warnings.catch_warnings():  # about splits, not models
+                with warnings.catch_warnings():  # they are about splits
                     warnings.simplefilter("ignore", UserWarning)
                     W = self._projected(nystrom, train, point)[1]
                 scores[j, s] = score(s, problem, W @ least_squares(problem, W), held_out)[0]
         return scores
 
     def _projected(self, nystrom: NystromMap, cells: Cells, point: Candidate) -> tuple[Any, Array]:
-        """A projection fitted to cells by class, and its weights of the map's columns."""
+        """Fit a projection to sums by class; return it and its weights of the map's columns."""
         plan = self.plan
         project = build(plan.method, True, **point, **self.map, random_state=plan.seed)
         project.fit_sums(nystrom, joined_cells(cells), self.width, plan.target_map)
@@ -270,11 +270,11 @@ def least_squares(problem: RidgeProblem, W: Array, alpha: float = 1.0) -> Array:
 
 
 def discriminant(cells: Cells, W: Array, classes: Array, class_weight: str | None) -> Any:
-    """Linear discriminant analysis of components; ``cells`` are those of each class, in order."""
+    """Linear discriminant analysis of components; ``cells`` has the sums of each class."""
     m, counts = len(W), np.array([cell.n_samples for cell in cells.values()])
     shares = counts / counts.sum()
     means = np.array([cell.mean[:m] @ W for cell in cells.values()])
-    means -= shares @ means  # as a projection centres its rows
+    means -= shares @ means  # because a projection centres its rows
     within = sum(W.T @ cell.second[:m, :m] @ W for cell in cells.values())
     coef = means @ np.linalg.pinv(within / counts.sum(), hermitian=True)
     head: Any = LinearDiscriminantAnalysis() if class_weight is None else ClassMeans()

@@ -1,4 +1,4 @@
-"""The plan of a federated fit: all that sites have to agree on, in one JSON file."""
+"""The plan of a federated fit: everything that sites have to agree on, in one JSON file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from domainwise.tables.statistics import Learnt
 TEXTS = tomllib.loads((files("domainwise.federated") / "texts.toml").read_text(encoding="utf-8"))
 RIDGE = "invariantridge"
 PROJECTIONS: dict[str, Any] = {"fastdcm": FastDCM, "fastcoir": FastCOIR, "fastdica": FastDICA}
-#: Candidates of projections, by default; "auto" follows the number of rows.
+#: Default candidates of projections; "auto" is proportional to the number of rows.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "fastdcm": {"ridge": RIDGES, "domain_weight": WEIGHTS},
     "fastcoir": {"ridge": RIDGES},
@@ -52,11 +52,11 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 _NAMES = ("ridge", "domain_weight", "conditional", "lam", "epsilon", "n_components")
 
 FORMAT = 2
-#: Columns of a map, at most: a second moment has half of their squared number.
+#: Largest number m of columns of a map: a second moment has about m^2 / 2 numbers.
 MOST_FEATURES = 20_000
 MOST_MAPS = 100
-N_CENTRES = 100  #: drawn from ranges where the plan does not say how many
-#: Arguments of how a table is read.
+N_CENTRES = 100  #: drawn from ranges if the plan sets no number
+#: Arguments that control how a table is read.
 READING = ("features", "drop", "task", "auto_drop", "dates", "decimal", "na")
 _CONSTRAINTS: dict[str, list[Any]] = {
     "method": [StrOptions({RIDGE, *PROJECTIONS})],
@@ -73,46 +73,46 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 
 
 class PlanError(ValueError):
-    """A plan cannot be used; the message has the reason."""
+    """A plan cannot be used; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What sites that do not share their rows have to agree on.
+    """Settings of a federated fit, on which all sites have to agree.
 
     :meth:`of_table` makes a plan from the columns of a table. From its rows it takes only the names
-    of classes and, for dates, the latest day. :func:`~domainwise.federated.merge` adds what follows
-    from the first round: preprocessing, columns and widths of kernels, and which centres are used.
+    of classes and, for dates, the latest day. :func:`~domainwise.federated.merge` adds the results
+    of the first round: preprocessing, columns and widths of kernels, and which centres are used.
 
     Parameters
     ----------
     schema : Schema
-        Columns, what each is for, and how its cells are read.
+        Columns, their roles, and how their cells are read.
     classes : tuple or None
-        Classes of the target, sorted; None for a continuous one.
+        Classes of the target, sorted; None for a continuous target.
     method : {"invariantridge", "fastdcm", "fastcoir", "fastdica"}, default="invariantridge"
     kernels : tuple of {"rbf", "laplacian"}, default=("rbf", "laplacian")
     gammas : "auto" or tuple of float, default="auto"
-        Widths to choose from; "auto" takes 0.3, 1 and 3 times the median rule.
+        Candidates for the kernel parameter; "auto" uses 0.3, 1 and 3 times the median rule.
     feature_map : {"fourier", "centres"}, default="fourier"
-        Random Fourier features of the seed, or landmarks at ``centres``, which are no site's rows.
+        Random Fourier features from ``seed``, or landmarks at ``centres``, not at rows of a site.
     n_features : int or "auto", default="auto"
-        Columns of the map; "auto" follows from the counts of sites, up to 500. Sites send no more
+        Columns of the map; "auto" depends on the row counts of sites, up to 500. Sites send no more
         columns than their number of rows allows, unless they accept the disclosure.
     second_moments : {"auto", "classes", "sites"}, default="auto"
-        Whether sites send a second moment for each class, or one; "auto" is one unless all of
-        their classes are large enough.
+        Whether a site sends a second moment for each class, or a single one; "auto" is a single
+        one unless all classes are large enough.
     seed : int, default=0
     centres : dict, default=None
-        The value of each centre, by column.
+        Values of the centres, by column.
     candidates : dict, default={}
-        Lists to choose from: ``alphas``, ``domain_weights``, ``conditionals`` and the number
-        ``n_average`` of "invariantridge"; arguments of projections, such as ``ridge``.
+        For "invariantridge", lists of ``alphas``, ``domain_weights`` and ``conditionals``, and the
+        number ``n_average``. For projections, lists of values of arguments such as ``ridge``.
     class_weight : {"balanced", None}, default=None
     smallest_cell : int, default=10
-        Fewest rows of a class, a category or missing values about which anything is sent.
+        Smallest number of rows of a class, a category or missing values that sites may report.
     merged : dict, default=None
-        What was merged from the first round.
+        Merged results of the first round.
 
     Examples
     --------
@@ -171,7 +171,7 @@ class Plan:
         classes: MaybeArray = None,
         **options: Any,
     ) -> Self:
-        """Make a plan from the columns of a table, which may have made-up rows.
+        """Make a plan from the columns of a table, whose rows may be made up.
 
         Parameters
         ----------
@@ -180,14 +180,14 @@ class Plan:
         target : str
             Column to predict.
         domain : str, default="site"
-            Column that names the domain of a row. The rows of a site without one are one domain,
-            with the name of the site.
+            Column with the domain of each row. Without this column, all rows of a site are one
+            domain, named after the site.
         classes : sequence, default=None
-            Classes of the target; None are those of the table.
+            Classes of the target; None uses those in the table.
         **options
             ``features``, ``drop``, ``task``, ``auto_drop``, ``dates``, ``decimal`` and ``na`` as
             ``domainwise fit`` takes them, and other arguments of the plan. ``centres`` may be a
-            data frame, or by column of numbers the range ``[low, high]`` to draw from.
+            data frame, or a dict with a range ``[low, high]`` for each numeric column.
 
         Returns
         -------
@@ -209,12 +209,12 @@ class Plan:
     # As a file.
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON.
+        """Return the plan as plain values for JSON.
 
         Returns
         -------
         content : dict
-            What :meth:`save` writes.
+            Fields of the plan by name.
         """
         values = {entry.name: plain(getattr(self, entry.name)) for entry in fields(self)}
         return {"format": FORMAT, **values, "schema": self.schema.as_dict()}
@@ -232,7 +232,7 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read what :meth:`save` has written; a plan that was changed since is refused."""
+        """Read a file that :meth:`save` has written; raise PlanError if it was changed since."""
         content = Path(path).read_bytes()
         try:
             values = json.loads(content)
@@ -255,11 +255,11 @@ class Plan:
         return plan
 
     def check_values(self) -> None:
-        """Refuse values that a plan cannot have."""
+        """Raise PlanError for values that a plan cannot have."""
         schema = self.schema
         names = [schema.target, schema.domain, schema.reference, *schema.features, *schema.na]
         names += [*schema.forms, *schema.forms.values(), *schema.date_parts]
-        if self.merged is not None:  # all that is made of it can be made
+        if self.merged is not None:  # check that everything can be built from it
             columns, kernels = self.part("columns"), self.part("maps")
             if type(columns) is not int or not 1 <= columns <= MOST_FEATURES:
                 raise PlanError(f"columns={columns!r} must be from 1 to {MOST_FEATURES}")
@@ -290,12 +290,12 @@ class Plan:
             raise PlanError(f"its task is {schema.task}, but classes={self.classes!r}")
 
     def words(self) -> list[str]:
-        """What the plan contains, and what it does not.
+        """Describe what the plan contains and what it does not.
 
         Returns
         -------
         lines : list of str
-            A sentence each.
+            One sentence per line.
         """
         names = self.schema
         contains = TEXTS["plan_first"].format(n_columns=len(names.features), target=names.target)
@@ -310,10 +310,10 @@ class Plan:
             "does not contain: rows, except centres that were passed",
         ]
 
-    # What was merged from the first round.
+    # Merged results of the first round.
 
     def part(self, name: str) -> Any:
-        """A part of what was merged from the first round."""
+        """Return a part of the merged results of the first round."""
         if self.merged is None:
             raise PlanError(
                 "this is the plan of the first round: merge the statistics of all sites into "
@@ -330,7 +330,7 @@ class Plan:
 
     @cached_property
     def prepare(self) -> Any:
-        """The transformer of features into numbers, fitted."""
+        """The fitted transformer from features to numbers."""
         return self.learnt.preprocessor(self.schema).set_output(transform="default")
 
     @cached_property
@@ -346,7 +346,7 @@ class Plan:
             ]
         centres, maps = self.prepared_centres, []
         for entry in kernels:
-            # Pivots are not searched again here: they may differ from machine to machine.
+            # Pivots are not computed again here, since they may differ between machines.
             kernel, chosen = Kernel(entry["kernel"], entry["gamma"]), np.array(entry["chosen"], int)
             triangle = cholesky(kernel.matrix(centres[chosen]), lower=True)
             maps.append(NystromMap(kernel, centres[chosen], triangle, len(centres), chosen=chosen))
@@ -354,7 +354,7 @@ class Plan:
 
     @cached_property
     def prepared_centres(self) -> Array:
-        """Landmarks as prepared rows."""
+        """The centres after preprocessing."""
         frame = import_pandas().DataFrame(dict(self.centres or {})).fillna(np.nan)
         numbers = dict.fromkeys(self.schema.numbers, float)
         return np.asarray(self.prepare.transform(frame.astype(numbers)))
@@ -369,7 +369,7 @@ class Plan:
         return LabelMap(kernel, points, cholesky(kernel.matrix(points), lower=True))
 
     def width(self, nystrom: NystromMap) -> int:
-        """Columns whose moments are taken: a map's, and those of a continuous target."""
+        """Number of columns in the moments of a map, with those of a continuous target."""
         target = 0 if self.target_map is None else self.target_map.n_features
         return nystrom.n_features + target + (self.classes is None)
 
@@ -394,9 +394,9 @@ class Plan:
 def _centres(
     table: Any, centres: Any, n_features: Any = "auto", seed: int = 0, **options: Any
 ) -> Any:
-    """Centres as a frame, or drawn from ranges of columns and from a table's categories.
+    """Return the centres as a frame, or draw them from ranges and from a table's categories.
 
-    NumPy will never change the numbers that RandomState draws.
+    RandomState is used because NumPy guarantees that its numbers never change.
     """
     schema, rng = table.schema, np.random.RandomState(seed)
     if hasattr(centres, "columns"):
@@ -413,7 +413,7 @@ def _centres(
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: NaN as null, infinity as a string."""
+    """Convert a value for JSON: NaN becomes null, infinity a string."""
     if isinstance(value, Mapping):
         return {str(name): plain(part) for name, part in value.items()}
     value = value.tolist() if hasattr(value, "tolist") else value
@@ -434,9 +434,9 @@ def _values(value: Any) -> Any:
 def candidates(
     method: str, lists: Mapping[str, Any], classes: bool, n_rows: int
 ) -> list[dict[str, Any]]:
-    """Arguments of a projection to choose from, or those of a search that chooses by itself.
+    """List the candidate arguments of a projection, or the arguments of the ridge search.
 
-    Raises ValueError for names or values that the method does not take.
+    Raises ValueError for names or values that the method does not accept.
     """
     if method == RIDGE:
         accepted = ["alphas", "domain_weights", "n_average", *["conditionals"][: int(classes)]]
@@ -457,7 +457,7 @@ def candidates(
 
 
 def build(method: str, classes: bool, **arguments: Any) -> Any:
-    """An unfitted estimator with these arguments; a search holds out sites one by one."""
+    """Build an unfitted estimator with these arguments; a search holds out one site at a time."""
     if method != RIDGE:
         return PROJECTIONS[method](**arguments)
     search: Any = InvariantRidgeClassifierCV if classes else InvariantRidgeCV

@@ -1,7 +1,7 @@
 """The second round: moments of the columns of the plan's maps, from which a model is fitted.
 
-A file has sums by class and domain, second moments, and what new rows of a domain are compared
-with. Whether any rows can have such moments is checked before they are used.
+A file has sums by class and domain, second moments, and statistics of each domain with which new
+rows are compared. Moments that no rows can have are rejected before they are used.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from domainwise.kernels.functions import Kernel
 from domainwise.ridge.search import sharing_distances
 from domainwise.shift.watch import CLIP
 
-#: Rows that are prepared at a time.
+#: Rows that are preprocessed at a time.
 BLOCK_ROWS = 2**17
 FEWER = "choose fewer n_features, kernels or gammas in the plan"
-#: Share of a bound, or of a second moment's trace, that rounding may exceed.
+#: Tolerance for rounding, relative to a bound or to the trace of a second moment.
 ROUNDING = 1e-9
-#: A target may lie beyond the blocks of all sites by so many times their range.
+#: A target may lie outside the blocks of all sites by this many times their range.
 MOST_BEYOND = 1e3
-#: Rows of a site that has come late, at most: times all rows of the first round.
+#: Largest number of rows of a site that joins late, in multiples of all first-round rows.
 MOST_LATE = 10
 
 
@@ -47,30 +47,30 @@ def moments(
 
     It contains, for the columns of each map, sums by class and domain, and one second moment about
     the means of classes, or one for each class if the plan says so. For each domain it contains
-    what :func:`~domainwise.check_shift` compares new rows with. Domains that are too small for that
-    are sent as one, and classes that are too small are left out.
+    the statistics with which :func:`~domainwise.check_shift` compares new rows. Domains that are
+    too small for that are merged into one, and classes that are too small are left out.
 
     Parameters
     ----------
     frame : data frame
-        The rows of the site, with the plan's columns: those of the first round.
+        The same rows of the site as in the first round, with the plan's columns.
     plan : Plan
         The plan that :func:`merge` has returned.
     site : str, default=None
-        Name of the site; None is the name of its domain, where all rows are of one.
+        Name of the site. None uses the name of its domain, if all rows are in the same one.
     accept_disclosure : bool, default=False
         Send every domain and class with ``smallest_cell`` rows or more, whatever could be inferred
-        about these rows, and also where the rows are not those of the first round.
+        about these rows, and even if the rows differ from those of the first round.
 
     Returns
     -------
     file : SiteFile
-        ``words()`` says what is in it, ``save(path)`` writes it.
+        ``words()`` describes its content, ``save(path)`` writes it.
 
     See Also
     --------
     statistics : The first round.
-    fit : Fits the model to these.
+    fit : Fits a model from these files.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def moments(
 
 
 def _check_centres(plan: Plan, X: Any) -> None:
-    """Refuse centres close to few rows: their sums would show whether these rows are there."""
+    """Reject centres close to few rows: their sums would reveal whether a site has such rows."""
     centres, Z = plan.prepared_centres, np.asarray(plan.prepare.transform(X))
     for entry in plan.part("maps"):
         kernel, total, squares = Kernel(entry["kernel"], entry["gamma"]), 0.0, 0.0
@@ -162,10 +162,10 @@ def _check_centres(plan: Plan, X: Any) -> None:
 
 
 def unpack_sums(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
-    """Sums of one map, by class; groups are of the plan's labels and of the site's domains.
+    """Return the sums of map ``i`` for each class, grouped by label and domain.
 
-    A second moment that all classes share is divided by their rows. Results that count all rows
-    equally are then exact; those that weight classes assume equal covariances.
+    A second moment of all classes is divided among them in proportion to their rows. Results that
+    weight all rows equally are then exact; results that weight classes assume equal covariances.
     """
     counts, sums, cells = file.arrays["counts"], file.arrays[f"sums{i}"], []
     by_class, seconds = counts.sum(axis=1), [*_symmetric(file.arrays[f"second{i}"], sums.shape[2])]
@@ -179,7 +179,7 @@ def unpack_sums(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
 
 
 def _symmetric(packed: Array, width: int) -> Iterator[Array]:
-    """Whole matrices from their upper halves."""
+    """Yield symmetric matrices from their upper triangles."""
     for half in packed:
         second = np.zeros((width, width))
         second[np.triu_indices(width)] = half
@@ -187,7 +187,7 @@ def _symmetric(packed: Array, width: int) -> Iterator[Array]:
 
 
 def check_moments(plan: Plan, file: SiteFile) -> None:
-    """Refuse moments that no rows of the plan can have."""
+    """Raise ValueError for moments that no rows of the plan can have."""
     domains, arrays, least = file.content["domains"], file.arrays, plan.smallest_cell
     if len(set(domains)) < len(domains):
         raise ValueError("'domains' must be a list of distinct strings")
@@ -219,7 +219,7 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
 
 
 def _check_watch(totals: dict[str, Array], n: Array, freedom: Array) -> None:
-    """Refuse summaries of domains, of n rows each, that no rows can have."""
+    """Raise ValueError for statistics that domains with ``n`` rows cannot have."""
     if (totals["rows"] != n).any():
         raise ValueError("'watch' and 'counts' have different numbers of rows")
     for name in ("missing", "beyond", "unknown"):
@@ -240,13 +240,13 @@ def _check_watch(totals: dict[str, Array], n: Array, freedom: Array) -> None:
 
 
 def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
-    """Refuse sums and second moments of columns that no rows between these bounds can have."""
+    """Raise ValueError for sums and second moments that no rows within the bounds can have."""
     counts, sums, packed = (file.arrays[name] for name in ("counts", f"sums{i}", f"second{i}"))
     counts = counts[:, :, None]
     slack = ROUNDING * (counts + 1) * np.maximum(np.abs(low), np.abs(high))
     if ((sums < counts * low - slack) | (sums > counts * high + slack)).any():
         raise ValueError(f"'sums{i}' has means outside the range of a row in this map")
-    # About their mean, squares are at most those of rows at the ends: (high - mean)(mean - low).
+    # The variance is largest if all rows are at the bounds: (high - mean)(mean - low).
     n = counts.sum(axis=1)
     means = sums.sum(axis=1) / np.maximum(n, 1)
     largest = n * (high - means) * (means - low) + ROUNDING * n * (high - low) ** 2

@@ -1,7 +1,7 @@
 """The methods of the tables, each built as one scikit-learn pipeline.
 
-A pipeline fills missing values, scales, projects and predicts: the first two where the data need
-them, the projection where the method has one. All of it is fitted on source domains.
+A pipeline imputes and scales if the data need it, projects if the method has a projection, and
+predicts. All steps are fitted on source domains.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ReferenceDCM(TransformerMixin, BaseEstimator):
     continuous: bool = False  #: whether the target is continuous (RBF) or a label (delta)
 
     def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
-        """Solve for the source domains."""
+        """Solve the eigenproblem on the source domains."""
         self.X_fit_, self.kernel_ = X, rbf_kernel(X, gamma=self.gamma)
         result = algorithm1(
             self.kernel_,
@@ -75,12 +75,12 @@ class ReferenceFastDCM(ReferenceDCM):
     random_state: int = 0
 
     def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
-        """Solve for the source domains."""
+        """Solve the eigenproblem on the source domains."""
         rng = np.random.default_rng(self.random_state)
         drawn = np.sort(rng.choice(len(X), min(self.n_landmarks, len(X)), replace=False))
         landmarks = X[drawn]
-        # The extension to new points is linear in their kernel values: a zero column and the unit
-        # columns read it off, so that new rows can be projected later.
+        # The extension to new points is affine in their kernel values: projecting a zero column and
+        # unit columns gives its offset and matrix, with which transform projects new rows.
         probes = np.hstack([np.zeros((len(drawn), 1)), np.eye(len(drawn))])
         result = algorithm2_stable(
             rbf_kernel(X, landmarks, gamma=self.gamma),
@@ -118,9 +118,9 @@ def delta_kernel(a: Array, b: Array) -> Array:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of all methods; a method reads the ones that it has.
+    """Parameters of all methods; each method uses only its own.
 
-    ``predictor_gamma`` is the SVM's; None means the same as ``gamma`` (the paper's choice).
+    ``predictor_gamma`` is gamma of the SVM; None means ``gamma`` (the paper's choice).
     ``n_landmarks`` belongs to the fast methods.
     """
 
@@ -151,15 +151,15 @@ class Method:
 
     key: str  #: in result files
     label: str  #: in tables
-    kind: str  #: baseline, exact, ridge, fast, reference; or beside: not in the paper
+    kind: str  #: baseline, exact, ridge, fast, reference, or beside (not in the paper)
     names: tuple[str, ...] = ()  #: fields of ``Parameters`` that it uses, except those of an SVM
-    projection: type[BaseEstimator] | None = None  #: None predicts from the features
+    projection: type[BaseEstimator] | None = None  #: None: predicts from the features
     landmarks: str = ""  #: the paper's M: a "divisor" of N, a "count", or a "fifth" of the rows
     ridge: float = Parameters.ridge  #: in the paper setting
 
     @property
     def main(self) -> bool:
-        """Whether it competes: not a variant shown for comparison."""
+        """Whether it competes, and is not a variant shown for comparison."""
         return self.kind in ("baseline", "exact", "fast") and self.landmarks in ("", "divisor")
 
     def name(self, task: str) -> str:
@@ -168,7 +168,7 @@ class Method:
         return regression.get(self.key, self.label) if task == "regression" else self.label
 
     def n_landmarks(self, n_rows: int, m: int | None) -> int | None:
-        """Landmarks this method uses on ``n_rows`` source rows with the paper's M."""
+        """Number of landmarks for ``n_rows`` source rows and the paper's M."""
         if not self.landmarks:
             return None
         if self.landmarks == "fifth":
@@ -224,7 +224,7 @@ METHODS: dict[str, Method] = {
 def build_pipeline(
     case: Case, method: Method, parameters: Parameters, *, impute: bool = False
 ) -> Pipeline:
-    """Build a method for a case's task and scaling; ``impute`` fills with means."""
+    """Build a method for a case's task and scaling; ``impute`` fills in means."""
     regression = case.task == "regression"
     steps: list[tuple[str, Any]] = [("impute", SimpleImputer())] if impute else []
     if case.scaling != "none":
@@ -261,7 +261,7 @@ def paper_parameters(
     gamma = float(np.median(y)) if isinstance(case.gamma, str) else case.gamma
     n_components = case.n_components
     if method.kind == "reference" and n_components is None:
-        # Only as many directions are determined as classes less one (theory 4).
+        # Only n_classes - 1 directions are determined (theory 4).
         n_components = len(np.unique(y)) - 1
     return Parameters(
         gamma=gamma,

@@ -1,4 +1,4 @@
-"""The pictures of a report. Each takes a summary and returns a :class:`Picture`, or None."""
+"""The figures of a report. Functions take a summary and return :class:`Picture` objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from domainwise.paper.summary import CaseView, MethodView, RunSummary, TableView
 from domainwise.plots.style import GREY
 from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
 
-#: Those of ``evaluate``, with the colour of the tuned DCM; fast methods have that of the exact one.
+#: Colours of ``evaluate``; DCM has that of the tuned DCM, fast methods that of the exact one.
 COLOURS = {**EVALUATED, "dcm": EVALUATED["dcmcv"]}
 #: Where labels of points are placed.
 LABEL: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "color": INK}

@@ -64,7 +64,7 @@ METRICS = {
     metric.key: metric
     for metric in (
         Metric("accuracy", "accuracy (%)", 2, lambda y, p: 100.0 * accuracy_score(y, p)),
-        # Of predicted labels, which is how the paper computed its AUC: balanced accuracy.
+        # The paper computed its AUC from predicted labels, which is balanced accuracy.
         Metric("label_auc", "AUC of labels", 4, mean_recall, binary=True),
         Metric("g_mean", "G-mean", 4, g_mean_score),
         Metric("score_auc", "AUC of scores", 4, roc_auc_score, binary=True, of_decision=True),
@@ -79,7 +79,7 @@ def score_predictions(
 ) -> dict[str, float]:
     """Compute metrics of one set of predictions, by key of ``METRICS``.
 
-    Metrics that are not defined (AUC where one class occurs, or without decision values) are left
+    Metrics that are not defined (AUC with only one class, or without decision values) are left
     out.
 
     >>> import numpy as np
@@ -103,11 +103,11 @@ PROVENANCE = "dcm.tex, the LaTeX source of 'Domain-based Covariance Minimization
 
 
 def read_toml(name: str) -> dict[str, Any]:
-    """A file of declarations in this folder."""
+    """Read a TOML file of this package."""
     return tomllib.loads((files("domainwise.paper") / name).read_text(encoding="utf-8"))
 
 
-#: What the paper prints by case and method: mean and standard deviation by metric, and "seconds".
+#: The paper's numbers by case and method: mean and standard deviation by metric, and "seconds".
 PAPER: dict[str, dict[str, dict[str, Any]]] = read_toml("printed.toml")
 
 
@@ -118,7 +118,7 @@ PAPER: dict[str, dict[str, dict[str, Any]]] = read_toml("printed.toml")
 class Case:
     """One data set, one split, and the methods that are compared on it."""
 
-    key: str  #: ``table/case``, the name results are filed under
+    key: str  #: ``table/case``, the key in result files
     title: str  #: what a reader sees
     source: str  #: a loader of :mod:`domainwise.datasets`, or "synthetic"
     train_domains: int  #: drawn as sources
@@ -132,18 +132,18 @@ class Case:
     tuned_methods: tuple[str, ...]
     source_params: Mapping[str, Any] = field(default_factory=dict)  #: arguments of the loader
     repeats: int = 20
-    tuned_repeats: int = 10  #: the first of the paper's
+    tuned_repeats: int = 10  #: the first ones of the paper setting
     task: str = "classification"  #: or "regression"
-    n_components: int | None = None  #: as the paper gives it, None where it does not
-    m: int | None = None  #: the paper's M, of fast methods
+    n_components: int | None = None  #: as in the paper; None if it gives none
+    m: int | None = None  #: the paper's M, for fast methods
     rows_per_domain: int | None = None  #: drawn from each domain in each repeat; None keeps all
-    quick_rows: int | None = None  #: the same in the quick size; None changes nothing
+    quick_rows: int | None = None  #: the same for quick runs; None changes nothing
     stratified: bool = False  #: draw rows so that each domain keeps its class ratio
     scaling: str = "none"  #: or "minmax", "standard"; fitted on the source domains
     tuning_rows: int = 60  #: per source domain
     tuning_folds: int = 5  #: groups of source domains held out while tuning
     repeats_of: Mapping[str, int] = field(default_factory=dict)  #: fewer for slow methods
-    cost: float = 3.0  #: rough seconds of a repeat, for the remaining time
+    cost: float = 3.0  #: approximate seconds of a repeat, to estimate the remaining time
     tuned_cost: float = 6.0
 
     @property
@@ -173,14 +173,14 @@ class Case:
         return self.methods if setting == "paper" else self.tuned_methods
 
     def planned_repeats(self, setting: str) -> int:
-        """Repeats that the protocol has in a setting."""
+        """Number of repeats that the protocol has in a setting."""
         return self.repeats if setting == "paper" else self.tuned_repeats
 
     def fingerprint(self) -> str:
-        """Changes when a result under the same key would mean something else.
+        """Hash of everything that changes the meaning of a result with the same key.
 
-        How many repeats are run, which methods and the words around them do not count: each
-        result depends on its own repeat and method only.
+        The number of repeats, the list of methods and the titles are not included: each result
+        depends only on its own repeat and method.
         """
         ignored = {"title", "methods", "tuned_methods", "repeats", "tuned_repeats", "repeats_of"}
         ignored |= {"quick_rows", "cost", "tuned_cost"}
@@ -224,7 +224,7 @@ TABLES: dict[str, Table] = _tables(**read_toml("protocols.toml"))
 
 
 def select_tables(name: str) -> tuple[Table, ...]:
-    """The tables a user names: one of them, or "all"; a ValueError where there is no such table."""
+    """Return the table with this name, or every table for "all"; raise ValueError for others."""
     if name == "all":
         return tuple(TABLES.values())
     if name not in TABLES:

@@ -1,4 +1,4 @@
-"""From a results file to tables on a terminal, a Markdown file, an HTML page, and JSON."""
+"""Render a results file as tables on a terminal, a Markdown file, an HTML page, and JSON."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Published:
             console.print(f"report: [bold]{self.html}[/] (open it in a browser)", soft_wrap=True)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything in the tables, for machines."""
+        """Return the content of the tables as a dict for JSON."""
         cases = []
         for case in self.run.cases():
             methods: dict[str, Any] = {}
@@ -101,8 +101,8 @@ class Published:
 def publish(folder: Path, *, html: bool = True) -> Published:
     """Read a results folder and write the Markdown tables and the HTML report into it.
 
-    The report needs the extra ``report``. Results that cannot be read, or hold nothing yet, raise a
-    ResultsError.
+    The report needs the extra ``report``. Raises ResultsError if the results cannot be read, or if
+    none is finished yet.
     """
     store = ResultStore(folder)
     store.read()
@@ -123,7 +123,7 @@ WITHIN, OUTSIDE = "✓", "✗"
 
 
 def legend(run: RunSummary) -> str:
-    """What the marks in the tables of a run mean."""
+    """Explain the marks in the tables of a run."""
     text = (
         f"Bold: best mean of the competing methods. {WITHIN} / {OUTSIDE}: within / outside one of"
         " the paper's standard deviations."
@@ -141,7 +141,7 @@ def _is_paired(case: CaseView) -> bool:
 
 
 def case_table(case: CaseView) -> TextTable:
-    """Lay out a case: ours and the paper's side by side, p-value, times, memory."""
+    """Lay out a case as a table: our scores and the paper's, p-values, times and memory."""
     methods = case.methods
     columns: list[tuple[str, list[TextCell]]] = []
 
@@ -182,7 +182,7 @@ def _ours(metric: Metric, cell: CellView | None) -> TextCell:
 
 
 def case_caption(case: CaseView) -> str:
-    """What the case is, in one line."""
+    """Describe the case in one line."""
     c = case.case
     low, high = case.n_train
     parts = [
@@ -208,7 +208,7 @@ _TIMES = (
 
 
 def to_markdown(run: RunSummary) -> str:
-    """Everything a reader of the repository needs: command, seed, words, tables, caveats."""
+    """Render a run as Markdown: command, seed, findings, tables and versions."""
     keys = [table.table.key for table in run.tables]
     command = f"domainwise reproduce {keys[0] if len(keys) == 1 else 'all'}"
     command += f"{' --quick' if run.quick else ''} --seed {run.header.get('root_seed')}"

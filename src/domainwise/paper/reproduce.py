@@ -48,7 +48,7 @@ from domainwise.scoring.statistics import summarise
 
 @contextlib.contextmanager
 def quiet_on_one_thread() -> Iterator[None]:
-    """One BLAS thread, and no warnings."""
+    """Use one BLAS thread, and suppress warnings."""
     with threadpool_limits(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -81,14 +81,14 @@ class SingleRow:
 
 # The synthetic table's SVM, figure and spectrum ---------------------------------------------------
 
-#: Parameters of the paper's figure, and of DCM's ridge.
+#: Gamma and epsilon of the paper's figure, and the ridge of its methods.
 GAMMA, EPSILON, RIDGE = 1.0, 1e-3, 1e-3
 #: Points stored per panel; all rows are used for fitting.
 SHOWN_TRAIN, SHOWN_TEST = 700, 250
 
 
 def synthetic_jobs(cases: Sequence[Case], *, quick: bool, root_seed: int) -> list[SingleRow]:
-    """Panels of the figure for each method, the spectrum, and long runs unless it is quick."""
+    """Jobs for the panels of the figure, the spectrum and, unless ``quick``, the long runs."""
     figure, spectrum = (150, 40) if quick else (500, 100)
     jobs = [
         SingleRow("projection", method, None, 6.0, partial(projection, method, figure, root_seed))
@@ -108,8 +108,8 @@ def long_run(case: Case, root_seed: int, repeats: int = 200) -> Row:
     """Mean and standard error of the SVM's accuracy over many more repeats than a table has.
 
     The SVM has no parameter the paper leaves open, so its mean shows whether the synthetic data are
-    the paper's; a mean of 20 repeats alone is uncertain by about a point. The first repeats are the
-    table's.
+    the paper's; a mean of 20 repeats is uncertain by about one percentage point. The first repeats
+    are those of the table.
     """
     trials = (Trial(case, "long", repeat, ("svm",), root_seed) for repeat in range(repeats))
     accuracy = summarise([trial.run()[0]["metrics"]["accuracy"] for trial in trials])
@@ -118,7 +118,7 @@ def long_run(case: Case, root_seed: int, repeats: int = 200) -> Row:
 
 
 def projection(method: str, rows_per_domain: int, root_seed: int) -> Row:
-    """Panels of one method of the figure: fitted on seven domains, which three unseen follow."""
+    """Panels of the figure for one method: seven source domains, then three unseen domains."""
     data, (X, y, d) = _draw("figure", rows_per_domain, root_seed, n_features=5)
     shared: dict[str, Any] = {"n_components": 2, "gamma": GAMMA, "epsilon": EPSILON}
     model: Any = {
@@ -164,7 +164,7 @@ def _draw(
 
 def _panel(title: str, Z: Array, y: Array, most: int) -> Row:
     shown = evenly_spaced(len(Z), most)
-    Z = np.column_stack([Z, np.zeros(len(Z))])  # there may be one component
+    Z = np.column_stack([Z, np.zeros(len(Z))])  # there may be only one component
     return {
         "title": title,
         "n_rows": len(Z),
@@ -176,7 +176,7 @@ def _panel(title: str, Z: Array, y: Array, most: int) -> Row:
 
 # Time and memory ----------------------------------------------------------------------------------
 
-#: A fit is repeated up to three times while that takes less than this many seconds.
+#: A fit is measured up to three times, until the total reaches this many seconds.
 PATIENCE = 3.0
 TIME_LIMIT = 600
 #: Starting a process takes seconds: a quick run measures these only, on one case per data set.
@@ -184,7 +184,7 @@ QUICK_METHODS = ("svm", "dcm")
 
 
 def timing_jobs(cases: Sequence[Case], *, quick: bool, root_seed: int) -> list[SingleRow]:
-    """Fits to be measured, on the first repeat in the paper setting.
+    """Jobs that measure fits, on the first repeat in the paper setting.
 
     Cases of equal size are timed once.
     """
@@ -222,7 +222,7 @@ def measure_in_process(*arguments: Any) -> Row:
 
 
 def measure(case_key: str, method: str, quick: bool, root_seed: int) -> Row:
-    """Fit and predict in this process; meant for a fresh one."""
+    """Measure time and memory of fitting and predicting; call it in a new process."""
     case = find_case(case_key)
     case = case.quick() if quick else case
     with quiet_on_one_thread():
@@ -275,7 +275,7 @@ def peak_mib() -> float:
 
 @dataclass(frozen=True)
 class Plan:
-    """Jobs that are still to do: in parallel, then one after the other."""
+    """Remaining jobs: some run in parallel, then the others one at a time."""
 
     parallel: Sequence[Job]
     serial: Sequence[Job]
@@ -295,10 +295,10 @@ def make_plan(
     repeats: int | None = None,
     timing: bool = True,
 ) -> Plan:
-    """Jobs of these tables that the opened results file does not hold yet.
+    """Plan the jobs of these tables whose rows are not in the results file yet.
 
-    ``repeats`` replaces the protocols' own numbers; ``timing`` measures time and memory afterwards.
-    Rows of another protocol under the same name raise a ResultsError.
+    ``repeats`` overrides the numbers in the protocols; ``timing`` adds jobs that measure time and
+    memory. Raises ResultsError if stored rows come from another protocol.
     """
     cases = [case.quick() if quick else case for table in tables for case in table.cases]
     stored = {row["case"]: row["fingerprint"] for row in store.rows() if "fingerprint" in row}
@@ -330,7 +330,7 @@ def reproduce(
     progress: Progress | None = None,
     on_serial: Callable[[], None] | None = None,
 ) -> list[Row]:
-    """Run a plan and return the rows that failed; rows reach the results file as they are finished.
+    """Run a plan, store each row when it is finished, and return the rows that failed.
 
     ``progress(cost, rows)`` is called after each job, ``on_serial`` when the timing pass begins.
     """
@@ -350,7 +350,7 @@ def reproduce(
 
 
 def check_data(tables: Sequence[Table]) -> None:
-    """Fail before anything is run if a data file is absent, with the messages of the loaders."""
+    """Raise FileNotFoundError, with the loaders' messages, if data files are missing or wrong."""
     problems = []
     for name in {name: None for table in tables for name in table.data_files}:
         try:

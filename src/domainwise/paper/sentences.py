@@ -1,4 +1,4 @@
-"""The results in sentences: the summary that is read first, and what reproduces and why.
+"""The results in sentences: a summary, what reproduces, and reasons for differences.
 
 Longer sentences are in ``texts.toml``; here their numbers are computed and filled in.
 """
@@ -16,7 +16,7 @@ from domainwise.scoring.statistics import PAIRED_CAVEAT, in_words, p_text
 TEXTS = read_toml("texts.toml")
 #: Each setting in words.
 PARAMETERS = {"paper": "the paper's parameters", "tuned": "tuned parameters"}
-#: Means of fewer repeats are shown, but not counted as agreeing with the paper or not.
+#: Means over fewer repeats are shown, but not compared with the paper.
 MIN_REPEATS = 5
 
 
@@ -59,7 +59,7 @@ def unfinished(run: RunSummary) -> list[str]:
     for table in run.tables:
         repeats = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
         for setting in SETTINGS:
-            # Cases that lack the same are named together.
+            # Cases with the same numbers are listed together.
             lacking: dict[tuple[int, int], list[str]] = {}
             for case in table.table.cases:
                 planned = (case.quick() if run.quick else case).planned_repeats(setting)
@@ -176,14 +176,14 @@ def record(cases: Sequence[CaseView], rival: str) -> str:
 
 
 def join(parts: Sequence[str]) -> str:
-    """A, B and C."""
+    """Join parts as in "A, B and C"."""
     if len(parts) < 2:
         return "".join(parts)
     return ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
 def count(number: int, noun: str) -> str:
-    """One table, two tables."""
+    """Return a number and its noun in words, such as "two tables"."""
     return f"{in_words(number)} {noun}" + ("" if number == 1 else "s")
 
 
@@ -191,7 +191,7 @@ def count(number: int, noun: str) -> str:
 
 
 def findings(run: RunSummary) -> dict[str, list[str]]:
-    """Lists of sentences by their titles, without those that are empty."""
+    """Lists of sentences by title, without empty lists."""
     within, outside = [], []
     for case in run.cases("paper"):
         cells = compared(case)
@@ -214,7 +214,7 @@ def findings(run: RunSummary) -> dict[str, list[str]]:
 
 
 def svm_column(run: RunSummary) -> list[str]:
-    """Differences of the synthetic SVM column, for which the paper gives all parameters."""
+    """Differences in the synthetic SVM column, for which the paper gives all parameters."""
     gaps = [
         (case.case.title, gap)
         for case in run.cases("paper")
@@ -239,8 +239,8 @@ def svm_column(run: RunSummary) -> list[str]:
 
 
 def reasons(run: RunSummary) -> list[str]:
-    """Reasons for differences, with this run's own figures where it has them."""
-    # COIR is DCM at weight 0.
+    """Reasons for differences, with the figures of this run where available."""
+    # COIR is DCM with domain_weight 0.
     against_coir = record(run.cases("paper"), "coir")
     weight = TEXTS["weight"].format(record=against_coir) if against_coir else ""
     lines = [text.format(weight=weight) for text in TEXTS["reasons"]]

@@ -14,9 +14,9 @@ from domainwise.paper.protocols import METRICS, SETTINGS, TABLES, Case, Metric, 
 from domainwise.paper.trials import INVARIANCE
 from domainwise.scoring.statistics import Paired, Ranking, Summary, compare, rank_methods, summarise
 
-#: Below this p-value a paired difference is called one.
+#: A paired difference is called significant below this p-value.
 LEVEL = 0.05
-#: Methods that take part in the ranking over data sets: those run everywhere.
+#: Methods that take part in the ranking over data sets: those that run on every case.
 RANKED = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
 
 
@@ -26,7 +26,7 @@ class CellView:
 
     ours: Summary
     paper: Sequence[float] | None  #: mean and standard deviation
-    within: bool | None  #: one of the paper's standard deviations; None: not comparable
+    within: bool | None  #: within one of the paper's standard deviations; None: not comparable
     best: bool
 
     @property
@@ -42,7 +42,7 @@ class MethodView:
     key: str
     label: str
     cells: Mapping[str, CellView]
-    values: Mapping[int, float]  #: of the metric that ranks, by repeat
+    values: Mapping[int, float]  #: of the ranking metric, by repeat
     paired: Paired | None
     seconds: float | None
     paper_seconds: float | None
@@ -60,7 +60,7 @@ class CaseView:
     methods: Sequence[MethodView]
     n_repeats: int
     n_train: tuple[int, int]
-    rule: str  #: how parameters were tuned: the same for all methods but for the candidates
+    rule: str  #: how parameters were tuned; only the number of candidates differs by method
 
     @property
     def metrics(self) -> list[Metric]:
@@ -69,7 +69,7 @@ class CaseView:
 
     @property
     def primary(self) -> Metric:
-        """The metric that ranks."""
+        """The ranking metric."""
         return self.metrics[0]
 
     @property
@@ -78,19 +78,19 @@ class CaseView:
         return self.case.title + (" (stand-in)" if self.stand_in else "")
 
     def advantage(self, method: MethodView) -> float:
-        """How far the rival is ahead of the method, over repeats; 0 where that may be chance."""
+        """Mean lead of DCM (or FastDCM) over the method; 0 if it is not significant."""
         paired = method.paired
         if paired is None or paired.p_value is None or paired.p_value >= LEVEL:
             return 0.0
         return paired.difference if self.primary.greater_is_better else -paired.difference
 
     def all_best(self) -> list[MethodView]:
-        """The method with the best mean, or those that share it."""
+        """All methods that have the best mean."""
         key = self.primary.key
         return [method for method in self.methods if key in method.cells and method.cells[key].best]
 
     def best(self) -> MethodView | None:
-        """The method with the best mean, the first of those that share it."""
+        """The first method with the best mean; None if there is none."""
         return next(iter(self.all_best()), None)
 
     def find(self, key: str) -> MethodView | None:

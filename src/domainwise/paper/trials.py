@@ -1,8 +1,8 @@
 """One repeat of a case: draw domains, choose parameters on the sources, score on unseen domains.
 
-In the tuned setting parameters are chosen by holding out source domains, never by looking further.
-The search is scikit-learn's. The tables' numbers depend on what is defined here: the grids, in the
-order in which ties are broken, the rows drawn for tuning, and the groups of domains held out.
+In the tuned setting parameters are chosen by holding out source domains, never on unseen domains.
+The search is scikit-learn's. The tables' numbers depend on what is defined here: the grids and
+their order, which breaks ties, the rows drawn for tuning, and the groups of domains held out.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def seed_of(root_seed: int, *path: object) -> np.random.SeedSequence:
 
 
 def make_split(case: Case, root_seed: int, repeat: int) -> Split:
-    """Draw rows and domains of a repeat: the same for every method and setting, to be paired."""
+    """Draw rows and domains of a repeat, the same for all methods and settings (paired)."""
     rng = np.random.default_rng(seed_of(root_seed, case.key, repeat))
     if case.source == "synthetic":
         seed = int(rng.integers(2**31 - 1))
@@ -122,16 +122,16 @@ def _load(name: str, params: tuple[tuple[str, Any], ...]) -> Bunch:
 
 # Tuned parameters ---------------------------------------------------------------------------------
 
-#: Values searched, as multiples of the median rule for gamma.
+#: Values searched; those of gamma are multiples of the median rule.
 GAMMAS = (0.3, 1.0, 3.0)
 SVM_GAMMAS = (0.1, 0.3, 1.0, 3.0)
 SVM_COSTS = (0.1, 1.0, 10.0, 100.0)
 RIDGES = (1e-3, 1e-1, float("inf"))
 WEIGHTS = (0.01, 1.0)
 INVARIANT_WEIGHTS = (0.01, 0.1, 1.0)  #: tried after C and gamma were chosen without domains
-INDEPENDENCE = (0.1, 1.0, 10.0)  #: over the number of rows
+INDEPENDENCE = (0.1, 1.0, 10.0)  #: divided by the number of rows
 _SCATTER = {"ridge": (1e-4, 1e-2, 1.0), "domain_weight": WEIGHTS}
-#: Grids of projections, without gamma; fast ones have those of the exact ones.
+#: Grids of projections, without gamma; a fast method has the grid of its exact one.
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "kpca": {"n_components": (2, 10)},
     "coir": {"ridge": RIDGES},
@@ -156,7 +156,7 @@ def tune(
     impute = bool(np.isnan(X).any())
 
     def best_of(candidates: list[Parameters]) -> tuple[Parameters, float]:
-        """The best mean score; the first of equals wins, and what cannot be fitted loses."""
+        """Return the candidate with the best mean score (the first in a tie), and the score."""
         models = [build_pipeline(case, method, choice, impute=impute) for choice in candidates]
         search = GridSearchCV(
             Pipeline([("model", models[0])]),
@@ -190,7 +190,7 @@ def tune(
 
 
 def tuning_metric(case: Case) -> str:
-    """What tuning maximises: the ranking metric, with AUC of labels as balanced accuracy."""
+    """The metric for tuning: the ranking metric, or balanced accuracy for AUC of labels."""
     return "balanced_accuracy" if case.metrics[0] == "label_auc" else case.metrics[0]
 
 
@@ -233,7 +233,7 @@ def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parame
 
 
 def _scaled(case: Case, X: Array) -> Array:
-    """Rows as the projection will see them."""
+    """Scale rows as the pipeline does before the projection."""
     if case.scaling == "none":
         return X
     if case.scaling == "minmax":
@@ -265,7 +265,7 @@ class Trial:
 
     @property
     def cost(self) -> float:
-        """Rough seconds, for the remaining time."""
+        """Approximate seconds, to estimate the remaining time."""
         share = len(self.methods) / max(len(self.case.methods_of(self.setting)), 1)
         return share * (self.case.cost if self.setting == "paper" else self.case.tuned_cost)
 
@@ -349,9 +349,9 @@ def plan_trials(
     repeats: int | None = None,
     settings: Sequence[str] = SETTINGS,
 ) -> list[Trial]:
-    """Trials that are still to do; those that failed in an earlier session are done again.
+    """Plan the trials that have no result yet; those that failed earlier are repeated.
 
-    ``repeats`` replaces each case's own number.
+    ``repeats`` overrides the number of repeats of each case.
     """
     finished = {
         (row["case"], row["setting"], row["repeat"], row["method"])

@@ -1,1 +1,1 @@
-"""Shift: what a model knows of its sources, and how new rows differ from them."""
+"""Dataset shift: statistics of a model's source domains, and how new rows differ from them."""

@@ -20,7 +20,7 @@ CHANCE = 0.01
 MISSING_EXCESS = 0.1
 #: Share of values that may lie beyond the sources' range by chance.
 BEYOND = 0.005
-#: Minus the logarithm of the probability that a mean exceeds Bernstein's bound.
+#: Negative logarithm of the probability that a mean exceeds Bernstein's bound.
 BERNSTEIN = 8.0
 
 
@@ -34,9 +34,9 @@ class Finding:
     words : str
         A sentence that describes it.
     column : str or None
-        None where it concerns whole rows.
+        None if it concerns whole rows.
     domain : object
-        Domain of the rows; None where it is not known.
+        Domain of the rows; None if it is not known.
     numbers : dict
         The numbers in ``words``.
     """
@@ -48,11 +48,11 @@ class Finding:
     numbers: dict[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """The words, after the domain."""
+        """Return the words, preceded by the domain if it is known."""
         return self.words if self.domain is None else f"{self.domain}: {self.words}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
 
@@ -61,12 +61,12 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
 
     - ``missing``: a column has no values, or its share of missing values exceeds that of every
       source by ten percentage points, and by more than chance explains.
-    - ``range``: values exceed the range of all sources by a tenth of its width, in more than one
-      of 200 rows.
-    - ``level``: a column's mean lies outside the range of the sources' means by more than its
-      width, by more than a standard deviation inside sources or a tenth of the range of values,
-      and by more than chance explains.
-    - ``category``: values of a text column that no source had.
+    - ``range``: values exceed the range of all sources by a tenth of its width, in significantly
+      more than one of 200 rows.
+    - ``level``: a column's mean lies outside the range of the sources' means. The excess, less what
+      chance explains, is more than the width of that range, the standard deviation within sources
+      and a tenth of the range of values.
+    - ``category``: values of a text column that no source has.
     - ``distance``: the rows lie farther from every source than sources lie from each other; see
       Notes.
 
@@ -75,7 +75,7 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     Parameters
     ----------
     model : Pipeline, TableModel or ShiftWatch
-        Fitted. A pipeline must contain a :class:`ShiftWatch`; those of ``domainwise fit`` do.
+        Fitted. A pipeline must contain a :class:`ShiftWatch`, as those of ``domainwise fit`` do.
     X : array-like or data frame of shape (n_rows, n_features)
         New rows, as the model takes them.
     sample_domain : array-like of shape (n_rows,), default=None
@@ -84,12 +84,12 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     Returns
     -------
     findings : list of Finding
-        Domain by domain; empty if there is no shift.
+        Grouped by domain; empty if no shift is detected.
 
     See Also
     --------
     ShiftWatch : The step of a pipeline that stores statistics of the sources.
-    plots.ShiftDisplay : The same as a figure.
+    plots.ShiftDisplay : The same comparison as a figure.
 
     Notes
     -----
@@ -124,7 +124,7 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
 def statistics_of_rows(
     model: Any, X: Any, sample_domain: Any = None
 ) -> tuple[ShiftWatch, dict[Any, View]]:
-    """The ShiftWatch of a model, and statistics of new rows by domain."""
+    """Return the ShiftWatch of a model, and statistics of new rows by domain."""
     if hasattr(model, "schema"):  # a TableModel, whose frames have a column of domains
         schema, frame = model.schema, X
         X = schema.prepare(frame)
@@ -141,7 +141,7 @@ def statistics_of_rows(
 
 
 def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
-    """Find the first ShiftWatch in a pipeline and the steps before it; None where there is none."""
+    """Find the first ShiftWatch in a pipeline and the steps before it; None if there is none."""
     if isinstance(model, ShiftWatch):
         return model, None
     for i, (_, step) in enumerate(getattr(model, "steps", ())):
@@ -167,7 +167,7 @@ def _columns(watch: ShiftWatch, view: View) -> Iterator[Finding]:
     sources, new = watch.parts(watch.totals_), watch.parts(view.totals)
     n, names = int(new["rows"][0]), [watch.columns_[i] for i in watch.numeric_ + watch.categorical_]
     highest = (sources["missing"] / sources["rows"]).max(axis=0)
-    # With one missing and one other row more, because the share in few rows is uncertain.
+    # One missing and one other row are added, since the share in few rows is uncertain.
     likely = ((sources["missing"] + 1) / (sources["rows"] + 2)).max(axis=0)
     rare = CHANCE / max(len(names), 1)
     for j, name in enumerate(names):
@@ -193,7 +193,7 @@ def _columns(watch: ShiftWatch, view: View) -> Iterator[Finding]:
 
 
 def _levels(watch: ShiftWatch, view: View, reported: set[str | None]) -> Iterator[Finding]:
-    """Columns whose mean lies outside those of all sources."""
+    """Columns whose mean lies outside the range of the sources' means."""
     moments, new = watch.moments(watch.totals_), watch.parts(view.totals)
     counts = (new["rows"] - new["missing"]).astype(int)
     centres = np.where(moments.count > 0, moments.mean, np.nan)
@@ -215,7 +215,7 @@ def _levels(watch: ShiftWatch, view: View, reported: set[str | None]) -> Iterato
 
 
 def _categories(watch: ShiftWatch, view: View) -> Iterator[Finding]:
-    """Values of text columns that no source had."""
+    """Values of text columns that no source has."""
     new = watch.parts(view.totals)
     for i, count in zip(watch.categorical_, new["unknown"].astype(int).tolist(), strict=True):
         if count:
@@ -248,7 +248,7 @@ def _distance(watch: ShiftWatch, view: View) -> Iterator[Finding]:
         farthest = float(np.sqrt(max(apart.min(axis=1).max(), 0.0)))
         usual = max((1 + 1 / (len(means) - 1)) * farthest, typical / 8)
     usual = max(usual, watch.pooled_distance_)
-    # The variance of a source of few rows is uncertain.
+    # The variance of a source with few rows is uncertain.
     variance = np.maximum(variance, np.median(variance))
     noise = variance * (1 / n + 1 / rows) * chdtri(freedom, CHANCE) / freedom
     squared = ((features < sizes[:, None]) * (new["kernel"] / n - means) ** 2).sum(axis=1)

@@ -1,9 +1,9 @@
 """ShiftWatch: statistics of the source domains in a model, and the same statistics of new rows.
 
 A fitted watch contains statistics only, and no rows: counts, means, deviations and extremes of
-columns, categories, and kernel means. Kernel means are taken at random points, so few of them that
-the rows of a source cannot be computed from its statistics: these are fewer than half of its
-values. Sources of few rows are pooled.
+columns, categories, and kernel means at random points. There are so few points that a source has at
+most half as many statistics as values, and its rows cannot be computed from them. Sources with few
+rows are pooled.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from domainwise.tables.statistics import column_kind, missing_cells
 
 #: Points at which kernel means are taken.
 LANDMARKS = 100
-#: Source domains with statistics of their own, at most: those with the most rows.
+#: Largest number of source domains with separate statistics: those with the most rows.
 MOST_SOURCES = 200
-#: Rows of a source with statistics of its own; smaller sources are pooled.
+#: Smallest number of rows of a source with separate statistics; smaller sources are pooled.
 LEAST_ROWS = 20
-#: Rows of a pooled source from which its distance to the others is estimated.
+#: Smallest number of rows of a pooled source whose distance to the others is estimated.
 LEAST_POOLED = 5
 POOLED = "other sources"
-#: Categories of a column beyond which it is an identifier of rows, and not watched.
+#: A text column with more categories is taken for an identifier; its values are not checked.
 MOST_CATEGORIES = 1000
-#: Domains of new rows that are checked one by one; if there are more, rows are checked together.
+#: Most domains of new rows that are checked separately; if there are more, rows are pooled.
 MOST_DOMAINS = 1000
-#: Standardised values are clipped here: a single outlier must not move a mean.
+#: Standardised values are clipped at this size, so that an outlier does not dominate a mean.
 CLIP = 10.0
-#: A value is beyond the sources' range if it leaves it by this share of its width.
+#: A value is out of range if it exceeds the sources' range by this share of the range's width.
 MARGIN = 0.1
 #: Added to the diagonal of the landmarks' kernel, which may be singular.
 JITTER = 1e-6
@@ -53,10 +53,10 @@ _ANY_ROWS: dict[str, Any] = {"numbers": False, "dtype": None, "ensure_all_finite
 
 @dataclass(frozen=True)
 class View:
-    """Statistics of some rows of one domain; those of several pieces of a table add up.
+    """Statistics of some rows of one domain; views of several pieces of a table can be added.
 
-    Sums over rows (see :meth:`ShiftWatch.parts`), the range of each column of numbers, and by
-    column a few categories that no source had.
+    They are sums over rows (see :meth:`ShiftWatch.parts`), the range of each numeric column, and
+    for each text column a few categories that no source has.
     """
 
     totals: Array
@@ -65,7 +65,7 @@ class View:
     examples: dict[str, list[str]]
 
     def __add__(self, other: View) -> View:
-        """Statistics of the rows of both."""
+        """Return the statistics of the rows of both views."""
         a, b = self.examples, other.examples
         examples = {n: sorted({*a.get(n, ()), *b.get(n, ())})[:EXAMPLES] for n in a | b}
         lowest = np.fmin(self.lowest, other.lowest)
@@ -97,27 +97,27 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     columns_ : list of str
-        Names of the columns; ``x0`` and so on where X has none.
+        Names of the columns; ``x0`` and so on if X has none.
     numeric_, categorical_ : list of int
-        Columns of numbers, and of text; others, such as dates, are not watched.
+        Indices of numeric and of text columns; others, such as dates, are not checked.
     lowest_, highest_, mean_, scale_ : ndarray of shape (n_numeric,)
-        Range, mean and deviation of numbers in all sources.
+        Range, mean and standard deviation of numeric columns over all sources.
     categories_ : list
-        Values of each column of text; None where there are more than a thousand.
+        Values of each text column; None if there are more than 1,000.
     landmarks_ : ndarray of shape (n_landmarks, n_numeric)
         Points, drawn from a normal distribution, at which kernel means are taken; at most 100.
     sources_ : list of str
         Domains with at least 20 rows, at most the 200 largest. Rows of the other domains are
-        pooled in one, "other sources", where there are enough of them.
+        pooled into one source, "other sources", if there are enough of them.
     totals_ : ndarray of shape (n_sources, n_totals)
         Counts, sums, squares and kernel means of each source, as sums over its rows: the size
         does not depend on the number of rows.
     freedom_ : ndarray of shape (n_sources,)
         Effective number of directions in which a source's rows vary in the kernel's space.
     n_features_ : ndarray of shape (n_sources,), or None
-        Kernel means of each source, at most a third of its rows; None for all of them.
+        Number of kernel means of each source, at most a third of its rows; None means all.
     pooled_distance_ : float
-        The largest distance of a pooled domain from the other pooled ones.
+        The largest distance of a pooled domain from the other pooled domains.
 
     See Also
     --------
@@ -155,7 +155,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Numbers or text; values may be missing.
         y : ignored
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each row. None, and continuous descriptors, make one source.
+            The domain of each row. With None or continuous descriptors, all rows are one source.
 
         Returns
         -------
@@ -180,7 +180,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.lowest_, self.highest_ = levels.lowest, levels.highest
         self.mean_ = moments.mean[0]
         deviation = np.sqrt(moments.variance[0])
-        # A deviation that is rounding of the mean is that of a constant.
+        # A deviation within the rounding error of the mean is that of a constant column.
         self.scale_ = np.where(deviation > 1e-12 * np.abs(self.mean_), deviation, 1.0)
         labels = check_sample_domain(sample_domain, len(rows))
         codes = self._choose_sources(labels, len(rows))
@@ -197,11 +197,11 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @classmethod
     def of_summary(cls, columns: dict[str, list[str] | None], **attributes: object) -> ShiftWatch:
-        """Return a watch of data frames, made before any row is read.
+        """Make a watch for data frames before any row is read.
 
         ``columns`` maps names to categories, or to None for numbers; ``attributes`` are ranges,
-        scales and landmarks. The caller adds the sources: ``sources_``, and what :meth:`summed_up`
-        returns for each. Kernel features are the same wherever it is made.
+        scales and landmarks. The caller sets ``sources_``, and ``totals_`` and ``freedom_`` from
+        :meth:`summed_up`. Kernel features are the same on every machine.
         """
         watch = cls()
         watch.columns_, watch.n_features_in_ = list(columns), len(columns)
@@ -213,7 +213,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return watch
 
     def summed_up(self, X: Frame, codes: Array, n_groups: int) -> tuple[Array, Array]:
-        """``totals_`` and ``freedom_`` of groups of rows, -1 for rows of none."""
+        """Compute ``totals_`` and ``freedom_`` of groups of rows; the code -1 means no group."""
         totals = np.zeros((n_groups, self.n_totals))
         for start in range(0, len(codes), 5 * BLOCK_ROWS):
             rows = slice(start, start + 5 * BLOCK_ROWS)
@@ -235,7 +235,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         X : array-like or data frame of shape (n_samples, n_features)
-            The rows as they are.
+            The rows, unchanged.
         """
         check_is_fitted(self)
         if hasattr(X, "iloc"):  # later steps choose columns by name, in any order
@@ -243,7 +243,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return validate_rows(self, X, reset=False, **_ANY_ROWS)
 
     def look(self, X: ArrayLike, sample_domain: MaybeArray = None) -> dict[Label | None, View]:
-        """Collect statistics of new rows, by domain, or of all rows together under None."""
+        """Collect statistics of new rows by domain; the key None stands for all rows together."""
         check_is_fitted(self)
         rows: Any = X if hasattr(X, "iloc") else validate_rows(self, X, reset=False, **_ANY_ROWS)
         columns = self._columns(rows)
@@ -258,11 +258,11 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return dict(zip(names, map(View, totals, *ends, examples), strict=True))
 
     def parts(self, totals: Array) -> dict[str, Array]:
-        """Split sums over rows by what they are sums of.
+        """Split sums over rows into named parts.
 
-        ``missing`` is by numeric, then categorical column; of the former are values ``beyond`` the
-        sources' range, and sums (``level``) and squares (``spread``) of standardised values.
-        ``kernel`` features have squared ``norms``.
+        ``missing`` has counts of numeric, then of categorical columns. For numeric columns,
+        ``beyond`` counts values out of range, and ``level`` and ``spread`` are sums and sums of
+        squares of standardised values. ``norms`` are squared norms of ``kernel`` features.
         """
         sizes = self._sizes()
         cuts = np.cumsum(list(sizes.values()))[:-1]
@@ -287,7 +287,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return sum(self._sizes().values())
 
     def _columns(self, X: Any) -> list[Any]:
-        """The columns of fit, one by one."""
+        """List the columns of X that fit has seen, in the order of fit."""
         if not hasattr(X, "iloc"):
             return list(np.asarray(X).T)
         names = getattr(self, "feature_names_in_", None)
@@ -318,10 +318,10 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.clip((numbers - self.mean_) / self.scale_, -CLIP, CLIP)
 
     def _choose_sources(self, labels: Any, n: int) -> Array:
-        """Name the sources, and return the source of each row; -1 for rows of none.
+        """Set ``sources_``, and return the code of each row's source; -1 means none.
 
-        Domains with few rows, and those beyond the largest, are pooled, and left out if they have
-        few rows together.
+        Domains with few rows, and domains that are not among the largest, are pooled. They are left
+        out if they have few rows in total.
         """
         if labels.codes is None or labels.n_categories == 1:
             self.sources_ = ["all"] if labels.codes is None else [str(labels.names[0])]
@@ -349,9 +349,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.asarray(n_features)
 
     def _features(self, Z: Array) -> Array:
-        """Rows in the kernel's space, as far as landmarks span it.
+        """Map rows to the kernel's space, projected on the span of the landmarks.
 
-        The first of the features depend on the first of the landmarks only.
+        The first k features depend only on the first k landmarks.
         """
         if not (len(self.landmarks_) and len(Z)):
             return np.zeros((len(Z), self._sizes()["kernel"]))
@@ -363,14 +363,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.asarray(solve_triangular(factor, values.T, lower=True).T)
 
     def _freedom(self, Z: Array, n_features: int | None = None) -> float:
-        """(trace C)^2 / trace C^2 of the covariance C of kernel features, from 2,000 rows."""
+        """(trace C)^2 / trace C^2 of the covariance C of features, from at most 2,000 rows."""
         features = self._features(Z[:: -(-len(Z) // 2000)])[:, :n_features]
         C = np.atleast_2d(np.cov(features, rowvar=False, bias=True)) if features.size else 0.0
         squares = float(np.sum(np.square(C)))
         return float(np.trace(C)) ** 2 / squares if squares > 1e-300 else 1.0
 
     def _pooled_distance(self, columns: list[Any], domains: Array, r: int) -> float:
-        """The largest distance of a pooled domain from the other pooled ones, less noise.
+        """The largest distance of a pooled domain from the others, corrected for noise.
 
         ``domains`` are codes of the domains of pooled rows, and -1 for other rows.
         """
@@ -391,9 +391,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _totals(
         self, columns: list[Any], codes: Array, n_groups: int, n_features: Array | None = None
     ) -> tuple[Array, list[dict[str, list[str]]]]:
-        """Sums over the rows of each group, and examples of categories that no source had.
+        """Sums over the rows of each group, and examples of categories that no source has.
 
-        ``n_features`` kernel features of each group are summed; the others are 0. None is all.
+        Only the first ``n_features`` kernel features of each group are summed; None sums all.
         """
         numbers = self._numbers(columns)
         absent, unknown = np.zeros((2, len(codes), len(self.categorical_)), dtype=bool)
