@@ -1,4 +1,4 @@
-"""The base of both ensembles: fitting and weighting members, and predicting by them."""
+"""The base class of both ensembles: it fits and weights members, and predicts with them."""
 
 from __future__ import annotations
 
@@ -61,21 +61,21 @@ from domainwise.scoring.predictions import HeldOut
 from domainwise.scoring.statistics import expected_score
 from domainwise.splits.folds import LeaveDomainsOut, Split, domain_folds, draw_rows
 
-#: Groups of domains that are held out in turn, at most.
+#: Largest number of groups of domains that are held out in turn.
 MAX_SPLITS = 10
-#: The same for kinds whose fits take long.
+#: The same for types of members whose fits are slow.
 EXPENSIVE_SPLITS = 5
-#: Rows on which members are compared, at most; all rows tell what their domains are like.
+#: Largest number of rows on which members are compared; statistics of domains use all rows.
 MAX_ROWS = 20_000
 #: Members in context with a smaller weight are ignored where trust is measured.
 LEAST_WEIGHT = 0.02
-#: What stands before the name of a member that sees rows in context.
+#: Prefix of the names of members that see rows in context.
 IN_CONTEXT = "context_"
 
 
 @arguments
 class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
-    """What both ensembles do; each adds what classes, or numbers, need."""
+    """Base class of both ensembles; subclasses add what is specific to classes or numbers."""
 
     members: str | Sequence[str | tuple[str, Estimator]] = field(default="auto", kw_only=False)
     context: bool | str = "auto"
@@ -90,7 +90,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     #: Shares of predicted classes on source domains, in context and row by row.
     _shares: ShareRange | None = field(default=None, init=False)
     _plain_shares: ShareRange | None = field(default=None, init=False)
-    #: Statistics of source domains, and how much context counts by rows; None in older model files.
+    #: Range of source domains, and weight of context by number of rows; None in older model files.
     _source_range: SourceRange | None = field(default=None, init=False)
     _trust: Trust | None = field(default=None, init=False)
 
@@ -116,8 +116,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row.
         learn_from : array-like of int or bool, default=None
-            Rows that members learn from, where that should not be all of them. The others tell
-            what their domains are like.
+            Rows that members learn from; None uses all rows. The other rows only contribute to
+            the statistics of features and domains.
 
         Returns
         -------
@@ -149,7 +149,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return self
 
     def _fit(self, X: Array, y: Array, target: Labels, sample_domain: Any, learn_from: Any) -> None:
-        """Fit to codes of classes or to values of unit variance, of all rows of X."""
+        """Fit to all rows of X; ``y`` holds class codes, or target values of unit variance."""
         started = time.monotonic()
         types = self._member_types()
         domain = domain_labels(sample_domain, X)
@@ -238,7 +238,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             self._trust = self._learn_trust(data[True], thinned, predicted, kinds)
 
     def _member_types(self) -> list[MemberType]:
-        """Types of members by name, and the user's own estimators."""
+        """Return a member type for each name or estimator in ``members``."""
         members: list[Any] = list(AUTO if isinstance(self.members, str) else self.members)
         types: list[MemberType] = []
         for member in members:
@@ -270,11 +270,11 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             )
 
     def _features(self, X: Array, domain: Labels | None = None) -> dict[bool, Array]:
-        """Rows in the sources' units, and in context as well where domains are given.
+        """Return standardised rows (key False) and, if domains are given, rows in context (True).
 
-        Missing values become the mean. Plain values beyond the range of the sources become its end:
-        nothing was tried there, and a line goes on for ever, say where a new domain measures in
-        another unit.
+        Missing values become the mean. Plain values are clipped to the limits of the sources: no
+        member was tested beyond them, and linear models extrapolate without bound, for example if
+        a new domain uses another unit.
         """
         context = self.domain_context_
         Z = context._standardised(X)
@@ -286,7 +286,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return {False: plain, True: self._in_context(Z, plain, domain.codes, moments)}
 
     def _in_context(self, Z: Array, plain: Array, codes: Array, moments: Moments) -> Array:
-        """Features of members in context; ``codes`` are the places of rows in the moments."""
+        """Features of members in context; ``codes`` are the rows' groups in ``moments``."""
         context = self.domain_context_
         relative = context._relative(Z, codes, *context._shrunk(moments, with_domains=True))
         share = np.ones(Z.shape[1])
@@ -296,9 +296,9 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     def _weigh(
         self, predicted: dict[str, Array], score: HeldOutScore, inside: HeldOutScore, mixed: Array
     ) -> None:
-        """Compute weights of members, and how good the ensemble is on held-out domains.
+        """Compute the weights of members, and the scores of the ensemble on held-out domains.
 
-        ``inside`` scores the rows of the ``mixed`` domains, by which members in context are judged.
+        ``inside`` scores the rows of the ``mixed`` domains, on which members in context are judged.
         """
         plain = {n: p for n, p in predicted.items() if not self.members_[n].in_context}
         context = {n: p for n, p in predicted.items() if self.members_[n].in_context}
@@ -338,11 +338,11 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         predicted: dict[str, Array],
         kinds: dict[str, MemberType],
     ) -> Trust:
-        """How much context counts in small batches, measured on source domains that are thinned.
+        """Measure the weight of context in small batches, on small samples of source domains.
 
-        Members in context are fitted again, without half of the domains at a time and to few rows:
-        they show how much predictions for the other half change if these come in small batches.
-        These changes are added to the predictions that members are judged by.
+        Members in context are refitted to few rows, each time without one half of the domains.
+        The change of their predictions for this half when its rows come in small batches is added
+        to the held-out predictions from which the members' weights were computed.
         """
         weights = self.context_weights_
         counted = [
@@ -378,12 +378,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return Trust.fitted(thinned.size, sizes, plain[rows], mixed, y, share)
 
     def _members(self, features: Array, *, in_context: bool) -> dict[str, Array]:
-        """Predictions of the members that see rows in context, or of those that do not."""
+        """Predictions of the members that see rows in context, or of the other members."""
         members = {name: m for name, m in self.members_.items() if m.in_context == in_context}
         return {name: member.predict(features) for name, member in members.items()}
 
     def _predict(self, X: Any, sample_domain: Any) -> Array:
-        """Probabilities, or values of unit variance."""
+        """Class probabilities, or predictions of the standardised target."""
         check_is_fitted(self)
         return self._predict_checked(self._check_rows(X, reset=False), sample_domain)
 
@@ -402,11 +402,11 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     def _in_batches(
         self, X: Array, domain: Labels
     ) -> tuple[Array, Array, dict[int, Outlier | None], Array]:
-        """Predictions of distinct rows one by one, and with the batches they come in.
+        """Predict the distinct rows of X, row by row and in the context of their batches.
 
-        Also statistics of batches that lie outside those of sources, by the code of the domain, and
-        the place of each row of X among the distinct ones. These stand in an order of their own, so
-        that the order of X changes nothing.
+        Returns both predictions, the outlying statistic of each batch (or None) by domain code, and
+        the index of each row of X among the distinct rows. These are sorted by domain and content,
+        so that the order of X does not matter.
         """
         refuse_too_large(X, "X")
         codes, keys = np.asarray(domain.codes), row_keys(X, self._seed)
@@ -449,7 +449,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return plain, mixed, outliers, place
 
     def _batches(self, Z: Array, keys: Array, domain: Labels) -> dict[int, Batch]:
-        """The batch of each domain, by its code, but for those of one row."""
+        """Batches by domain code, without batches of a single row."""
         statistics = self.domain_context_._statistics
         if statistics is not None:
             names = enumerate(np.asarray(domain.names).tolist())
@@ -468,7 +468,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
     @property
     def _batch_size(self) -> float:
-        """Rows of a source domain; larger batches are divided into parts of this size."""
+        """Number of rows of a source domain; larger batches are divided into parts of this size."""
         return np.inf if self._trust is None else self._trust.size
 
     def batch_of(self, X: Array, n_rows: int, moments: Moments) -> Batch:
@@ -493,15 +493,15 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
     @property
     def uses_context(self) -> bool:
-        """Whether there are members that see rows in context."""
+        """Whether any member sees rows in context."""
         return any(member.in_context for member in self.members_.values())
 
     def _without_context(
         self, plain: Array, mixed: Array, domain: Labels, outliers: dict[int, Outlier | None]
     ) -> dict[int, Outlier | None]:
-        """Domains whose rows are better predicted one by one, and the statistic that shows it.
+        """Domains that should be predicted row by row, each with its outlying statistic, if any.
 
-        In context a batch of one class looks like any other; predictions row by row show it.
+        In context, a batch of one class looks like any other; row-by-row predictions reveal it.
         """
         statistics = self.domain_context_._statistics
         alone = {code: outlier for code, outlier in outliers.items() if outlier is not None}
@@ -517,7 +517,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return {c: alone.get(c) for c in sorted({*np.flatnonzero(outside).tolist(), *alone})}
 
     def _warn_without_context(self, alone: dict[int, Outlier | None], domain: Labels) -> None:
-        """Say which domains are predicted row by row, why, and what to do."""
+        """Warn about domains that are predicted row by row: the reasons, and what to do."""
         names = np.asarray(domain.names)
         features = getattr(self, "feature_names_in_", None)
         reasons = []
@@ -535,7 +535,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         )
 
     def domains_without_context(self, X: ArrayLike, sample_domain: ArrayLike) -> list[Hashable]:
-        """Domains that ``predict`` takes row by row, because context would mislead it there."""
+        """Return the domains that are predicted row by row because context would mislead."""
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
         domain = domain_labels(sample_domain, rows)
@@ -546,13 +546,13 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return np.asarray(domain.names)[list(without_context)].tolist()
 
     def with_statistics(self, statistics: DomainStatistics) -> Self:
-        """Return a copy that takes the statistics of domains from here, not from the rows in X."""
+        """Return a copy that uses these statistics of domains instead of those of the rows in X."""
         ensemble = copy(self)
         ensemble.domain_context_ = self.domain_context_.with_statistics(statistics)
         return ensemble
 
     def settled(self) -> Self:
-        """Return an unfitted ensemble of the best model of each member, without a search."""
+        """Return an unfitted ensemble of each member's best model, which needs no search."""
         check_is_fitted(self)
         best = {n: m.estimators[0] for n, m in self.members_.items() if not m.in_context}
         chosen = [(n, m.settled() if hasattr(m, "settled") else clone(m)) for n, m in best.items()]

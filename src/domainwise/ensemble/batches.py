@@ -1,9 +1,9 @@
-"""Batches of any size: random parts of a domain, trust by the number of rows, and a guard.
+"""Batches of any size: random parts of a domain, weights of context, and detection of outliers.
 
-Members in context learn from source domains of about so many rows, their *size*, and the mean of
-few rows is noisier than that of many. A larger batch is therefore divided at random into parts of
-that size, and each row is predicted relative to several of them. In a smaller batch, context counts
-less (theory 14).
+Members in context learn from source domains with a typical number of rows, the *size*, and the mean
+of few rows is noisier than that of many. A larger batch is therefore divided at random into parts
+of that size, and each row is predicted relative to several of them. In a smaller batch, context has
+less weight (theory 14).
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from scipy.special import stdtrit
 from domainwise.arrays import Array
 from domainwise.ensemble.moments import Moments
 
-#: Parts that each row of a large batch is predicted relative to. A member in context costs about
-#: as much as without, so that a prediction costs at most this many times more, and once more.
+#: Number of parts that each row of a large batch is predicted relative to. Members cost about the
+#: same with and without context, so that a prediction costs up to one plus this many times as much.
 MOST_PARTS = 6
-#: Rows of a batch in units of those of source domains from which on it is divided.
+#: Batches with at least this many times the rows of a source domain are divided.
 DIVIDED_FROM = 1.5
-#: Numbers of rows for half of the trust, of which one is chosen; the middle is used where nothing
-#: can be measured.
+#: Candidates for ``half``, the number of further rows that gives half of the trust. The default is
+#: used where nothing can be measured.
 HALF_TRUST = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 300.0, 1000.0)
 DEFAULT_HALF = 20.0
-#: Batch sizes at which trust and the guard are learnt.
+#: Batch sizes at which trust and the limits for outliers are learnt.
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-#: A variance, in units of the sources' own, below which its logarithm says nothing more.
+#: Lower bound of variances, relative to those of the sources, before logarithms are taken.
 LEAST_VARIANCE = 1e-3
-#: Rows of a domain below which its variances are not judged.
+#: Smallest number of rows for which the variances of a domain are judged.
 LEAST_ROWS = 8
-#: Source domains with fewer have no range, for the guard.
+#: Smallest number of source domains from which a range is computed.
 LEAST_DOMAINS = 4
-#: Share of new domains, like the sources, that may lie beyond the range.
+#: Share of new domains, if they are like the sources, that may lie beyond the range.
 BEYOND = 0.01
-#: Batches of each size that are drawn of every source domain, and rows that show their spread.
+#: Batches of each size drawn from every source domain, and most rows to draw them from.
 DRAWS, SHOWN_ROWS = 4, 2000
-#: Source domains on which trust is measured, rows of each that are predicted in batches of one
-#: size, and rows that members learn from for it.
+#: For measuring trust, at most: source domains, rows of each that are predicted for one batch size,
+#: and rows that members are fitted to.
 TRUST_DOMAINS, TRUST_PREDICTED, TRUST_ROWS = 16, 32, 500
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -54,7 +54,7 @@ def _scrambled(keys: Array) -> Array:
 
 
 def row_keys(X: Array, seed: int) -> Array:
-    """A random number of 64 bits for each row, from its content: the same rows have the same."""
+    """A pseudo-random 64-bit key for each row, from its content: equal rows have equal keys."""
     bits = np.where(np.isnan(X), np.nan, X + 0.0).view(np.uint64)  # one NaN, and one zero
     keys = np.full(len(X), seed, dtype=np.uint64)
     for column in bits.T:
@@ -63,7 +63,7 @@ def row_keys(X: Array, seed: int) -> Array:
 
 
 def drawn_numbers(keys: Array, number: int = 0) -> Array:
-    """Random numbers by which rows are drawn: from their keys, and of copies one each."""
+    """Pseudo-random numbers from the keys of rows; copies of a row get different numbers."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     copies = np.arange(len(keys)) - np.searchsorted(ordered, ordered)
@@ -75,7 +75,7 @@ def drawn_numbers(keys: Array, number: int = 0) -> Array:
 
 
 def drawing_order(keys: Array, number: int = 0) -> Array:
-    """A random order of rows that does not depend on the order in which they are given."""
+    """A pseudo-random order of rows that does not depend on their order in the input."""
     return np.argsort(drawn_numbers(keys, number), kind="stable")
 
 
@@ -90,15 +90,15 @@ class Part:
 
     keys: Array
     moments: Moments  #: of all its rows
-    others: Moments  #: of all but the last: a row that is not of this part takes its place
+    others: Moments  #: of all but the last, which a row from outside the part replaces
 
     @classmethod
     def of(cls, Z: Array, keys: Array) -> Part:
-        """Of rows in the units of the sources, in the order in which they are summed."""
+        """Make a part of rows in the sources' units, which are summed in this order."""
         return cls(keys, _moments(Z), _moments(Z[:-1]))
 
     def around(self, Z: Array, keys: Array) -> Moments:
-        """Moments of the part for each row, which is in it, or takes the place of the last."""
+        """Moments of the part for each row; a row from outside the part replaces its last row."""
         observed = ~np.isnan(Z)
         alone = Moments(observed.astype(np.float64), np.where(observed, Z, 0.0), np.zeros(Z.shape))
         joined = self.others.merged(alone)
@@ -114,7 +114,7 @@ class Batch:
 
     n_rows: int
     moments: Moments  #: of all rows
-    parts: list[Part]  #: those that rows are predicted relative to; none if that is the whole batch
+    parts: list[Part]  #: rows are predicted relative to these; if empty, to the whole batch
 
     @classmethod
     def of(
@@ -125,9 +125,10 @@ class Batch:
         n_rows: int | None = None,
         moments: Moments | None = None,
     ) -> Batch:
-        """Of rows in the units of the sources.
+        """Make a batch of rows in the units of the sources.
 
-        Of a domain too large to hold, rows are some of ``n_rows``, and ``moments`` those of all.
+        If a domain is too large for memory, ``Z`` is a sample of its ``n_rows`` rows, and
+        ``moments`` are those of all.
         """
         n = len(Z) if n_rows is None else n_rows
         order = np.argsort(keys, kind="stable")
@@ -144,11 +145,11 @@ class Batch:
 
     @property
     def n_parts(self) -> int:
-        """How often its rows are predicted."""
+        """Number of times that each row is predicted."""
         return max(1, len(self.parts))
 
     def around(self, number: int, Z: Array, keys: Array) -> Moments:
-        """Moments of a part for each of some rows."""
+        """Moments of one part, for each of the given rows."""
         if self.parts:
             return self.parts[number].around(Z, keys)
         moments = self.moments
@@ -159,7 +160,7 @@ class Batch:
 def moments_around(
     batches: Mapping[int, Batch], number: int, Z: Array, keys: Array, codes: Array
 ) -> Moments:
-    """Moments of a part of its batch for each row; rows are sorted by the code of their domain."""
+    """For each row, moments of one part of its batch; rows must be sorted by domain code."""
     present, firsts = np.unique(codes, return_index=True)
     places = np.split(np.arange(len(Z)), firsts[1:])
     pairs = zip(present.tolist(), places, strict=True)
@@ -172,7 +173,7 @@ def _moments(Z: Array) -> Moments:
 
 @dataclass(frozen=True)
 class Trust:
-    """How much context counts in batches of n rows, beside predictions row by row.
+    """Weight of predictions in context, against row-by-row ones, in batches of n rows.
 
     ``t(n) / t(size)`` with ``t(n) = (n - 1) / (n - 1 + half)``: 0 for one row, and 1 for batches as
     large as source domains.
@@ -182,7 +183,7 @@ class Trust:
     half: float = DEFAULT_HALF
 
     def __call__(self, n_rows: Array | int) -> Array:
-        """The share of context, for each number of rows."""
+        """The weight of context, for each number of rows."""
         if self.size <= 1.0:
             return np.zeros(np.shape(n_rows))
         more = np.clip(n_rows, 1.0, self.size) - 1.0
@@ -195,7 +196,7 @@ class Trust:
     ) -> Trust:
         """Choose ``half`` by the squared error of predictions in batches of ``n_rows`` rows.
 
-        ``plain`` and ``context`` are probabilities or values by row, ``y`` what they should be.
+        ``plain`` and ``context`` are predicted probabilities or values, ``y`` the true ones.
         """
         errors = []
         for half in HALF_TRUST:
@@ -208,21 +209,21 @@ class Trust:
 class ThinBatch(NamedTuple):
     """Some rows of a source domain, as a batch."""
 
-    rows: Array  #: places of those to predict, among the rows that members learn from
+    rows: Array  #: rows to predict, as indices into ``Thinned.learnt``
     n_rows: int
-    moments: Moments  #: of all of them
+    moments: Moments  #: of all rows of the batch
 
 
 @dataclass(frozen=True)
 class Thinned:
-    """Source domains, of which small batches are drawn."""
+    """Source domains from which small batches are drawn."""
 
     Z: Array  #: rows in the units of the sources
-    codes: Array  #: of their domains
-    learnt: Array  #: places of the rows that members learn from
-    scored: Array  #: places among these of rows that have held-out predictions
-    domains: Array  #: those that are used
-    size: int  #: rows of a source domain
+    codes: Array  #: domain code of each row
+    learnt: Array  #: indices of the rows that members learn from
+    scored: Array  #: indices into ``learnt`` of rows that have held-out predictions
+    domains: Array  #: codes of the domains to draw from
+    size: int  #: number of rows of a source domain
 
     def halves(self, seed: int) -> Iterator[tuple[Array, list[ThinBatch]]]:
         """Yield half of the domains at a time, with smaller batches of their rows."""
@@ -255,15 +256,15 @@ class Thinned:
 
 @dataclass(frozen=True)
 class Outlier:
-    """The statistic of a batch that lies farthest outside those of source domains."""
+    """The statistic of a batch that lies farthest outside the range of source domains."""
 
     statistic: str  #: "mean" or "spread"
     feature: int
     distance: float  #: in standard deviations of source domains with as many rows
-    limit: float  #: what source domains reach
+    limit: float  #: largest distance inside the range of source domains
 
     def in_words(self, column: object) -> str:
-        """What is unusual, of a column by its name.
+        """Describe what is unusual; ``column`` is the feature's name.
 
         >>> Outlier("mean", 3, -8.24, 5.1).in_words("age")
         'the mean of column age is 8.2 standard deviations from that of source domains with as \
@@ -278,20 +279,20 @@ many rows, which reach 5.1'
 
 @dataclass(frozen=True)
 class SourceRange:
-    """What means and variances of features are in source domains, given the number of rows.
+    """Range of the means and variances of features in source domains, by number of rows.
 
     A statistic s of a batch of n rows is ``z = (s - mean) / sqrt(between + within / n)`` away from
-    those of source domains. Its largest ``|z|`` is compared with that of source domains, thinned
-    to n rows and held out in turn: the upper end of their range, on the logarithm (theory 18).
+    the source domains. The batch's largest ``|z|`` is compared with a limit: the upper end of the
+    range, on a log scale, of source domains thinned to n rows and held out in turn (theory 18).
     """
 
-    features: Array  #: those that are judged
-    mean: Array  #: of shape (2, n_features): of means, and of logarithms of variances
-    between: Array  #: variance between domains, of each
-    within: Array  #: variance of one row: divided by n that of a domain's statistic
+    features: Array  #: indices of the features that are judged
+    mean: Array  #: of shape (2, n_features): average of means, and of log variances, over domains
+    between: Array  #: variance of each statistic between domains
+    within: Array  #: variance due to one row; a statistic of n rows has this divided by n
     n_domains: int
     sizes: Array
-    limits: Array  #: of the largest distance, for each size
+    limits: Array  #: largest distance inside the range, for each size
 
     @classmethod
     def of_sources(
@@ -353,10 +354,10 @@ class SourceRange:
 
 
 def _summary(statistics: Array, counts: Array, noise: Array) -> tuple[Array, Array, Array]:
-    """Mean and variance between domains of each statistic, and the variance of one row.
+    """Mean of each statistic, its variance between domains, and its variance due to one row.
 
-    Statistics and noise, the variance of one row in each domain, have shape (2, n_domains,
-    n_features), and the counts behind them (n_domains, n_features).
+    Statistics and noise, the variance due to one row in each domain, have shape (2, n_domains,
+    n_features); counts of observed values have shape (n_domains, n_features).
     """
     within = noise.mean(axis=1)
     chance = (within[:, None] / np.maximum(counts, 1.0)).mean(axis=1)
@@ -381,7 +382,7 @@ def _statistics(moments: Moments) -> tuple[Array, Array]:
 
 
 def _noise(Z: Array, rows: Sequence[Array]) -> Array:
-    """Variance of one row in each domain, for means and, from random halves, log variances."""
+    """Variance due to one row in each domain: of means and, from random halves, log variances."""
     counts = np.array([len(of_domain) for of_domain in rows])
     places = np.concatenate([np.arange(n) >= n // 2 for n in counts])
     group = np.repeat(np.arange(len(rows)), counts)

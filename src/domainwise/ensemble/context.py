@@ -1,4 +1,4 @@
-"""DomainContext: each row, beside its values relative to its own domain."""
+"""DomainContext: adds to each row its values relative to its own domain."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from domainwise.checks.signatures import arguments, batch_record, check_batch, w
 from domainwise.ensemble.batches import Batch
 from domainwise.ensemble.moments import Levels, Moments, no_moments, rows_moments
 
-#: What a feature and its relative value are both multiplied with.
+#: Factor by which a feature and its relative value are both multiplied.
 RELATIVE_SHARE = 2**-0.5
-#: Spread of a domain below which its logarithm says nothing more.
+#: Lower bound of a domain's variance before its logarithm is taken.
 LEAST_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True)
 class DomainStatistics:
-    """Statistics of whole domains, where only some of their rows are predicted at a time."""
+    """Statistics of whole domains, for predicting only some of their rows at a time."""
 
     moments: dict[Any, Moments]  #: by domain, in the sources' units
-    #: Domains that an ensemble predicts row by row; None: decided from the rows that are predicted.
+    #: Domains that an ensemble predicts row by row; None decides by the rows that are predicted.
     without_context: frozenset[Any] | None = None
-    #: The same as batches, for ensembles.
+    #: Batches by domain, for ensembles.
     batches: dict[Any, Batch] = field(default_factory=dict)
 
     def batch(self, domain: Any) -> Batch:
-        """All rows of a domain, with their parts where these are known."""
+        """Return the batch of all rows of a domain, with its parts if they are known."""
         if domain in self.batches:
             return self.batches[domain]
         moments = self.moments[domain]
@@ -44,15 +44,15 @@ class DomainStatistics:
 
 
 def rounded(values: Any) -> Any:
-    """Round to multiples of 2^-36, far above the rounding of sums.
+    """Round to multiples of 2^-36, which are far larger than rounding errors of sums.
 
-    Otherwise the order of rows could decide on which side of a tree's threshold a row is.
+    Otherwise the order of rows could decide on which side of a tree's threshold a row falls.
     """
     return namespace(values).round(values * 2.0**36) / 2.0**36
 
 
 def domain_labels(sample_domain: Any, X: Any) -> Labels:
-    """Domains of the rows of X, one label each."""
+    """Check that there is one domain label for each row of X, and return the labels."""
     arrays = hasattr(sample_domain, "shape")
     shape = np.shape(sample_domain if arrays else plain_array(sample_domain, "sample_domain"))
     if len(shape) > 1 and shape[1:] != (1,):
@@ -67,38 +67,37 @@ def domain_labels(sample_domain: Any, X: Any) -> Labels:
 class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Add to each row its values relative to its own domain.
 
-    A reading that is high for this sensor may be low for that one. In units of the sources' mean
-    and deviation, which ``fit`` learns, and with :math:`n_d` rows of domain :math:`d` at hand that
-    have mean :math:`\mu_d` and variance :math:`\sigma_d^2`, the relative value of a feature is
+    A reading that is high for one sensor may be low for another. ``fit`` learns the sources' mean
+    and standard deviation, by which values are standardised. If the :math:`n_d` rows of domain
+    :math:`d` have mean :math:`\mu_d` and variance :math:`\sigma_d^2`, the relative value is
 
     .. math:: r = \mathrm{clip}\Big(\frac{x - a \mu_d}{\sqrt{a \sigma_d^2 + 1 - a}}\Big), \qquad
        a = \frac{n_d}{n_d + \kappa}:
 
-    few rows say little about their domain, and are compared with the sources instead. ``transform``
-    uses the rows that it is given, of domains known or new, and no labels. Without
-    ``sample_domain`` all :math:`a` are 0: rows are taken one by one, and nothing depends on the
-    others beside them.
+    the fewer rows a domain has, the more its rows are compared with the sources instead.
+    ``transform`` uses the rows that it receives, of known or new domains, and no targets. Without
+    ``sample_domain`` all :math:`a` are 0, and each row is transformed independently of the others.
 
     Parameters
     ----------
     relative : bool, default=True
         Add the relative values.
     summary : bool, default=False
-        Add what the domain is like: :math:`a \mu_d` and :math:`\log(a \sigma_d^2 + 1 - a) / 2` of
+        Add statistics of the domain: :math:`a \mu_d` and :math:`\log(a \sigma_d^2 + 1 - a) / 2` of
         each feature. An RBF kernel on these and the plain features is a product of a kernel of
         rows and one of domains, as in marginal transfer learning.
     shrinkage : float, default=20.0
         The :math:`\kappa` above, in rows.
     clip : float, default=6.0
-        Relative values beyond this are cut to it.
+        Relative values are clipped to the range from ``-clip`` to ``clip``.
 
     Attributes
     ----------
     mean_, scale_ : ndarray of shape (n_features,)
-        Mean and deviation of the sources' observed values; 0 and 1 where there is none.
+        Mean and standard deviation of the sources' observed values; 0 and 1 if there are none.
     relative_features_ : ndarray of int
-        Features that are put in relation: those with more than two values. Categories that were
-        turned into columns of two values, and constants, are not.
+        Indices of features that get relative values: those with more than two distinct values.
+        Constants, and columns of two values such as one-hot encoded categories, get none.
     n_samples_seen_ : int
         Rows seen by ``fit`` and ``partial_fit``.
     {features_seen}
@@ -107,15 +106,15 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     -----
     The output holds the plain features in the sources' units, the relative values, and the
     summary. A feature and its relative value are both divided by :math:`\sqrt 2`, so that without
-    domains rows are as far apart as they were.
+    domains the distances between rows are unchanged.
 
     Missing values (NaN) are excluded from a domain's mean, variance and number of rows, feature by
     feature. A relative value is 0 where the value is missing.
 
     Tensors give tensors. Dask collections give Dask collections: the domains' statistics are
-    computed in a pass over all partitions, and rows are transformed when somebody asks for them.
+    computed in a pass over all partitions, and rows are transformed lazily.
 
-    Where rows are thinned, transform first: a domain's mean from all of its rows is better.
+    Transform before you subsample rows: a domain's mean is more accurate from all of its rows.
 
     References
     ----------
@@ -146,13 +145,13 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     shrinkage: float = 20.0
     clip: float = 6.0
     _statistics: DomainStatistics | None = field(default=None, init=False)
-    #: What later batches must share with the first one; None in older model files.
+    #: Properties that later batches must share with the first one; None in older model files.
     _first_batch: dict[str, str] | None = field(default=None, init=False)
     _moments: Moments = field(init=False)
     _levels: Levels = field(init=False)
 
     def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
-        """Learn mean and deviation of the sources.
+        """Learn the mean and standard deviation of each feature over the source rows.
 
         Parameters
         ----------
@@ -160,7 +159,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Rows of all source domains; NaN where a value is missing.
         y : ignored
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each row. It is checked; all rows count the same.
+            The domain of each row. It is only checked: all rows have the same weight.
 
         Returns
         -------
@@ -171,7 +170,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def partial_fit(
         self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
     ) -> Self:
-        """Learn from more rows.
+        """Update the means and standard deviations with more rows.
 
         Parameters
         ----------
@@ -187,7 +186,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def fit_transform(
         self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
     ) -> Array:
-        """Fit, and return the source rows in their context.
+        """Fit, and return the source rows in the context of their domains.
 
         Parameters
         ----------
@@ -201,18 +200,18 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self.fit(X, y, sample_domain=sample_domain).transform(X, sample_domain=sample_domain)
 
     def transform(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
-        """Put rows in the context of the rows beside them that are of the same domain.
+        """Transform each row in the context of the rows of X from the same domain.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
         sample_domain : array-like of shape (n_rows,), default=None
-            The domain of each row, seen in fit or not. None takes rows one by one.
+            The domain of each row, seen in fit or not. None transforms each row independently.
 
         Returns
         -------
         Z : array of shape (n_rows, n_features_out)
-            Of the kind and precision of X.
+            Of the same array type and precision as X.
         """
         check_is_fitted(self)
         if is_dask(X):
@@ -227,7 +226,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return cast(values, rows.dtype)
 
     def domain_moments(self, X: ArrayLike, sample_domain: ArrayLike) -> dict[Label, Moments]:
-        """Moments of the rows of each domain, in the sources' units; those of others are merged."""
+        """Moments of each domain's rows, in the sources' units; those of batches can be merged."""
         check_is_fitted(self)
         X = self._rows(X, reset=False)
         domain = domain_labels(sample_domain, X)
@@ -235,7 +234,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return dict(zip(domain.names.tolist(), moments.by_group(), strict=True))
 
     def with_statistics(self, statistics: DomainStatistics) -> Self:
-        """Return a copy that takes the statistics of domains from here, not from the rows in X."""
+        """Return a copy that uses these statistics of domains instead of those of the rows in X."""
         context = copy(self)
         context._statistics = statistics
         return context
@@ -277,7 +276,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.n_samples_seen_: int = n if reset else n + self.n_samples_seen_
         self.mean_ = np.where(moments.count[0] > 0, moments.mean[0], 0.0)
         deviation = np.sqrt(moments.variance[0])
-        # A deviation that is rounding of the mean is that of a constant.
+        # A deviation within the rounding error of the mean is that of a constant.
         constant = deviation <= 10 * np.finfo(np.float64).eps * np.abs(self.mean_)
         self.scale_ = np.where(constant, 1.0, deviation)
         self.relative_features_ = np.flatnonzero(levels.many & ~constant)
@@ -324,11 +323,11 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return xp.concatenate(parts, axis=1)
 
     def _relative(self, Z: Any, codes: Any, mean: Any, variance: Any) -> Any:
-        """Relative values; mean and variance of each domain are shrunk."""
+        """Relative values, from the shrunk mean and variance of each domain."""
         xp, chosen = namespace(Z), self.relative_features_
         spread = xp.sqrt(variance)[codes][:, chosen]
         distance = (Z - mean[codes])[:, chosen]
-        # A domain of one value, where nothing is shrunk, has no spread: it is at its mean.
+        # Without shrinkage, a domain with one distinct value has no spread: its ratio is 0.
         ratio = distance / xp.where(spread > 0, spread, 1.0)
         ratio = xp.where(xp.isnan(ratio), 0.0, xp.clip(ratio, -self.clip, self.clip))
         return RELATIVE_SHARE * rounded(ratio)

@@ -34,7 +34,7 @@ def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> 
 
 
 def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
-    """Transform rows to a Dask collection; only statistics of domains are computed at once."""
+    """Transform rows lazily, as a Dask collection; statistics of domains are computed at once."""
     refuse_gathering(context, X)
     column = partitions.label_columns(X, None, sample_domain)[1]
     domain = sample_domain if column is None else X[column]

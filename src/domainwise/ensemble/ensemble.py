@@ -23,16 +23,16 @@ from domainwise.ensemble.held_out import HeldOutScore, mixed_domains
 class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     """Classifier that averages different kinds of models, weighted by held-out domains.
 
-    No kind of machine is best on all tables, and scores on a few domains are too noisy to tell
-    which is best on this one. Kernel ridge regression and support vector machines with invariant
+    No type of model is best on all data sets, and scores on a few domains are too noisy to tell
+    which one is best. Kernel ridge regression and support vector machines with invariant
     kernels, extremely randomised trees, gradient boosting and logistic regression each choose
     their parameters by the log loss on held-out source domains, in which domains, and
-    classes inside them, count the same. Then their probabilities are averaged, with weights that
-    fall off quickly with the balanced accuracy on these domains.
+    classes inside them, have equal weights. Then their probabilities are averaged, with weights
+    that grow exponentially with the balanced accuracy on these domains.
 
-    Where rows of a new domain come together, ``predict(X, sample_domain=...)`` uses further
-    members, which see each row relative to its own domain, too (:class:`DomainContext`). Context
-    assumes that the rows look like the whole domain. ``predict(X)`` takes rows one by one.
+    If several rows of a new domain are predicted together, ``predict(X, sample_domain=...)`` also
+    uses members that see each row relative to its own domain (:class:`DomainContext`). This assumes
+    that the rows are representative of the domain. ``predict(X)`` predicts each row independently.
 
     Parameters
     ----------
@@ -41,28 +41,28 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         ``invariant_svm``; "auto" is all of these), ``lightgbm`` and ``catboost`` with the extra
         ``boosting``, which cannot be saved to model files, and pairs ``(name, estimator)``.
     context : "auto" or bool, default="auto"
-        Whether to fit members for rows with their domain as well. "auto" does so with two source
+        Whether to fit members that see rows in context, too. "auto" does so with two source
         domains or more, at least half of which hold two classes with five rows each: where classes
         occur in only one domain, the properties of a domain reveal the class.
     class_weight : dict or "balanced", default=None
-        What errors in each class cost. None lets every row count the same, and a domain with other
-        class shares than the sources is then predicted badly: ``fit`` warns where these differ
-        strongly between source domains.
+        Cost of errors in each class. None gives all rows equal weights; a domain whose class
+        shares differ from those of the sources is then predicted badly, and ``fit`` warns if
+        they differ strongly between source domains.
     calibration : {"cv", "split"}, default="cv"
-        What prediction sets rest on. "cv" takes what members fitted without a domain say about it:
-        the coverage is *approximate*. "split" keeps half of the domains apart for it: the coverage
-        is *guaranteed*, on average over new domains that are drawn as these were.
+        How prediction sets are calibrated. "cv" uses predictions for each domain by members fitted
+        without it: the coverage is *approximate*. "split" reserves half of the domains: the
+        coverage is *guaranteed*, on average over new domains that are drawn as these were.
     cv : int, splitter or iterable, default=None
-        None holds out one domain at a time, several together where there are more than ten (for
-        trees and boosting, more than five).
+        None holds out one domain at a time, or several together if there are more than ten (for
+        trees, boosting and support vector machines, more than five).
         Splitters get the domains as ``groups``.
     scoring : str or callable, default=None
-        A scikit-learn scorer by which parameters are chosen instead, and which is shown in
-        ``domain_scores_``. Weights of members do not depend on it.
+        A scikit-learn scorer, by which parameters are then chosen and ``domain_scores_`` are
+        computed. Weights of members do not depend on it.
     n_jobs : int, default=None
-        Searches at a time.
+        Number of parallel jobs in the search of each member.
     random_state : int, RandomState instance or None, default=None
-        Seed of the trees. None is a fixed seed: refitting repeats every bit.
+        Seed of all random draws. None uses a fixed seed, so that a refit gives the same result.
     time_budget : float, default=None
         Seconds after which no further member is fitted. A warning names the omitted members.
     verbose : int, default=0
@@ -75,17 +75,17 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     domains_ : ndarray
         Domain labels seen in fit.
     members_ : dict
-        Fitted members by name; ``context_`` stands before those that see rows in context.
+        Fitted members by name; names of members that see rows in context start with ``context_``.
     weights_, context_weights_ : dict of float
-        What members count for rows one by one, and for rows with their domain.
+        Weights of members in row-by-row predictions, and in predictions with context.
     domain_scores_, context_domain_scores_ : ndarray of shape (n_domains,)
-        Score on each source domain by members fitted without it, and weights that the other
-        domains give: balanced accuracy, or ``scoring``. Parameters of members were chosen with it.
+        Score on each source domain of members fitted without it, with weights from the other
+        domains: balanced accuracy, or ``scoring``. Members' parameters were chosen on all domains.
     expected_score_, context_expected_score_ : tuple of float
-        Mean of these over domains, and an approximate 95 % interval of it (bootstrap over domains).
+        Mean score over domains, and an approximate 95 % interval of it (bootstrap over domains).
         With context it is the score for batches that are whole domains.
     context_batch_size_ : int
-        Rows of a source domain (median), to which scores with context refer.
+        Median number of rows of a source domain, to which scores with context refer.
     expected_range_, context_expected_range_ : tuple of float or None
         Range in which the score of *one* new domain falls with a probability of 90 %. None with
         fewer than four domains.
@@ -94,43 +94,43 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         ends ``low`` and ``high`` of an approximate 95 % interval of its mean over sites. NaN where
         no source domain has twice as many rows.
     label_gain_domains_ : ndarray of int
-        Number of source domains behind each of these.
+        Number of source domains from which each row of ``label_gain_`` is computed.
     n_site_labels_ : int
         Number of labels that the model was adapted to; only after :meth:`adapt`.
     calibration_domains_ : ndarray
-        Domains that prediction sets rest on.
+        Domains on which prediction sets are calibrated.
     promise_ : {"approximate", "guaranteed"}
-        What prediction sets promise.
+        Whether the coverage of prediction sets is approximate or guaranteed.
     dropped_ : list of str
-        Members that ``time_budget`` left no time for.
+        Members that were not fitted because ``time_budget`` was exceeded.
     held_out_ : HeldOut
-        Predictions for source rows by members fitted without their domain: of the ensemble for
-        rows one by one (``plain``) and with their domain (``context``, or None), of its
-        ``members``, with the targets ``y`` and the codes ``domain``. At most 20,000 rows; a saved
-        model holds them.
+        Predictions for source rows by members fitted without their domain: of the ensemble row by
+        row (``plain``) and with context (``context``, or None), and of its ``members``, with the
+        targets ``y`` and the domain codes ``domain``. At most 20,000 rows, which are part of a
+        saved model.
     {features_seen}
 
     See Also
     --------
     DomainContext : A row relative to its own domain.
-    domainwise.selection.InvariantRidgeClassifierCV : The member that is best alone, most often.
+    domainwise.selection.InvariantRidgeClassifierCV : The member that is most often the best one.
 
     Notes
     -----
     Features are standardised with the sources' means and deviations; missing values (NaN) become
-    the mean. A value of a new domain is cut where it is farther beyond those of all sources than
-    the outermost source is beyond the others. Without ``sample_domain`` in ``fit`` members are
-    chosen on folds of rows.
+    the mean. Values of a new domain are clipped if they lie farther beyond those of all sources
+    than the most extreme source lies beyond the others. Without ``sample_domain`` in ``fit``,
+    members are compared on folds of rows.
 
-    Batches may have any number of rows. One larger than source domains is predicted relative to
-    random parts of it that are as large as these, at no more than eight times the cost of rows one
-    by one. In a smaller one context counts less, and nothing if it has one row. The order of rows
-    does not matter.
+    Batches may have any number of rows. Rows of a batch larger than source domains are predicted
+    relative to random parts of it that are as large as source domains, at no more than eight times
+    the cost of row-by-row predictions. In a smaller batch context has less weight, and none if it
+    has one row. The order of rows does not matter.
 
-    If the mean or the spread of a feature lies outside those of source domains with as many rows,
-    or shares of predicted classes outside those of the sources, the rows of a domain are predicted
-    one by one, with a warning: what a domain is like may then mislead, as it does where a batch
-    holds only one class.
+    If the mean or spread of a feature lies outside the range of source domains with as many rows,
+    or shares of predicted classes outside the range of the sources, the rows of a domain are
+    predicted one by one, with a warning: context may then mislead, for example if a batch holds
+    only one class.
 
     Examples
     --------
@@ -159,11 +159,11 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
 
     @property
     def names_likeliest(self) -> bool:
-        """Whether :meth:`predict` names the class of the largest probability, as it does here."""
+        """Whether :meth:`predict` returns the likeliest class; False if a subclass overrides it."""
         return type(self).predict is DomainEnsembleClassifier.predict
 
     def _known(self, y: Array) -> Array:
-        """Codes of classes; one more than there are for a class that nothing was learnt about."""
+        """Class codes; a class that was not seen in fit gets the code ``len(classes_)``."""
         place = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         return np.where(self.classes_[place] == y, place, len(self.classes_))
 
@@ -174,8 +174,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         ----------
         X : array-like of shape (n_rows, n_features)
         sample_domain : array-like of shape (n_rows,), default=None
-            The domain of each row, seen in fit or not: each is put in relation to the rows of its
-            domain that are in X. None takes rows one by one.
+            The domain of each row, seen in fit or not: rows of X from the same domain are the
+            context of a row. None predicts each row independently.
 
         Returns
         -------
@@ -216,7 +216,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         return HeldOutScore(codes, self.classes_, *counted, balanced, self.scoring)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
-        """Domains by which members in context are judged; none where there should be none."""
+        """Domains on which members in context are judged; empty if there are no such members."""
         if self.context is False or domain.n_categories < 2:
             return np.array([], dtype=np.intp)
         usable = mixed_domains(target.codes, domain.codes, domain.n_categories)
@@ -236,9 +236,9 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
 class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsemble):
     """Regressor that averages different kinds of models, weighted by held-out domains.
 
-    As :class:`DomainEnsembleClassifier`, for a continuous target: parameters are chosen by the
-    squared error on held-out source domains, which count the same, and weights of members fall off
-    with the logarithm of its root. Context is used with two source domains or more.
+    Like :class:`DomainEnsembleClassifier`, for a continuous target: parameters are chosen by the
+    squared error on held-out source domains with equal weights, and weights of members decrease
+    exponentially with the logarithm of its root. Context needs two source domains or more.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
         ``invariant_svm``; "auto" is all of these), ``lightgbm`` and ``catboost`` with the extra
         ``boosting``, which cannot be saved to model files, and pairs ``(name, estimator)``.
     context : "auto" or bool, default="auto"
-        Whether to fit members for rows with their domain as well. "auto" does so with two source
+        Whether to fit members that see rows in context, too. "auto" does so with two source
         domains or more.
     calibration, cv, scoring, n_jobs, random_state, time_budget, verbose
         As in :class:`DomainEnsembleClassifier`.
@@ -256,7 +256,7 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
     ----------
     domains_, members_, weights_, context_weights_, domain_scores_, context_domain_scores_
         As in :class:`DomainEnsembleClassifier`; scores are negative root mean squared errors,
-        unless there is a ``scoring``.
+        unless ``scoring`` is set.
     expected_score_, context_expected_score_, calibration_domains_, promise_, dropped_, held_out_
         As there.
 
@@ -299,7 +299,7 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
         return np.asarray(self._corrected(X, sample_domain)[:, 0])
 
     def on_target_scale(self, values: Array) -> Array:
-        """Outputs of members, which are fitted to a standardised target, on the target's scale."""
+        """Convert predictions of the standardised target to the scale of the target."""
         return values * self._deviation + self._mean
 
     def _code_weights(self) -> None:

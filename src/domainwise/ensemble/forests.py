@@ -29,12 +29,12 @@ def round_leaves(forest: Any) -> Any:
 
 
 def _precision(forest: Any) -> Any:
-    """Shares of classes need fewer digits than numbers."""
+    """Precision of leaf values: shares of classes need fewer digits than numbers."""
     return np.float16 if isinstance(forest, ExtraTreesClassifier) else np.float32
 
 
 def packed(model: Any) -> Any:
-    """Return a forest as a dict of arrays; other models as they are."""
+    """Return a forest as a dict of arrays, and any other model unchanged."""
     if not isinstance(model, FORESTS) or model.n_outputs_ != 1:
         return model
     trees = [tree.tree_ for tree in model.estimators_]
@@ -60,7 +60,7 @@ def packed(model: Any) -> Any:
 
 
 def unpacked(state: Any) -> Any:
-    """Return the forest of :func:`packed`; refuse trees that refer to missing nodes."""
+    """Undo :func:`packed`; refuse trees that refer to missing nodes, features or values."""
     if not isinstance(state, dict):
         return state
     forest, sizes, feature = copy(state["forest"]), state["sizes"], state["feature"]

@@ -1,4 +1,4 @@
-"""Predictions for held-out domains: scores and weights of members, and the guard of context."""
+"""Predictions for held-out domains: scores and weights of members, and when to use context."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from domainwise.search.driver import by_row
 from domainwise.search.scores import Outcome, outputs, row_losses
 from domainwise.splits.folds import draw_rows
 
-#: About one standard deviation of a difference of two members over nine domains: members that are
-#: further behind than chance would put them count little.
+#: About one standard deviation of the difference of two members' scores over nine domains: members
+#: that are worse by more than chance explains get little weight.
 TEMPERATURE = 0.02
-#: Parts of members that see rows one by one, and in context, before held-out domains are scored.
+#: Prior weights of the members that see rows one by one, and of those that see rows in context.
 PRIOR = (0.6, 0.4)
-#: Rows on which candidates of a member are compared, at most.
+#: Largest number of rows on which candidates of a member are compared.
 COMPARED_ROWS = 2000
-#: Rows of a class in a domain for the class to count as present there.
+#: Number of rows that a class needs in a domain to count as present there.
 LEAST_ROWS = 5
 
 
 class ProbabilityRule(ClassRule):
-    """Turns probabilities into classes, for scorers: its X are the probabilities."""
+    """Fitted estimator for scorers that turns probabilities, passed as X, into classes."""
 
     def predict_proba(self, values: Array) -> Array:
         """The probabilities."""
@@ -46,18 +46,18 @@ class ProbabilityRule(ClassRule):
 class HeldOutScore:
     """Scores predictions for rows by members that were fitted without their domain.
 
-    For a search of candidates it is a :class:`~domainwise.search.scores.Score`.
+    A search can use it as its :class:`~domainwise.search.scores.Score`.
     """
 
     y: Array  #: codes of classes, or a continuous target
     classes: Array | None  #: names of the classes
-    domains: Array  #: their codes
+    domains: Array  #: domain code of each row
     n_domains: int
-    rows: Array  #: those that have a prediction and count
-    sample_weight: Array  #: what a row counts for probabilities, beside that domains count the same
-    balanced: bool  #: whether classes count the same for probabilities, too
+    rows: Array  #: indices of the rows that have a prediction and are scored
+    sample_weight: Array  #: weights of rows for calibration, on top of equal weights of domains
+    balanced: bool  #: whether classes have equal weights for calibration, too
     scoring: Any
-    mean: float = 0.0  #: of a continuous target in the user's unit, in which scores are
+    mean: float = 0.0  #: of a continuous target; scores are in the user's unit
     deviation: float = 1.0
 
     @property
@@ -70,9 +70,9 @@ class HeldOutScore:
         return outputs(model, X, self.n_classes).astype(np.float32)
 
     def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
-        """Scores of shape (candidates, domains) of outputs, averaged by row over all splits.
+        """Scores of shape (candidates, domains), from outputs averaged by row over all splits.
 
-        Their means are what candidates are chosen by.
+        Candidates are chosen by their mean score.
         """
         rows, n = np.intersect1d(self.rows, np.concatenate(tests)), len(self.y)
         if not len(rows):  # the splits of a round may hold out other rows than those that count
@@ -87,10 +87,10 @@ class HeldOutScore:
         return scores[:, defined]
 
     def choice(self, values: Array) -> Array:
-        """What candidates are chosen by, larger is better: a score of each domain.
+        """Score of each domain by which candidates are chosen; larger is better.
 
-        Minus the log loss, in which the classes of a domain count the same, of probabilities by
-        a curve, or minus the squared error. A scoring that is named is used instead.
+        Minus the log loss of calibrated probabilities, in which the classes of a domain have equal
+        weights, or minus the squared error. If ``scoring`` is set, it is used instead.
         """
         if self.scoring is not None:
             curve = None if self.classes is None else self.curve(values)
@@ -120,7 +120,7 @@ class HeldOutScore:
     def mixed(
         self, predicted: dict[str, Array], prior: Any = None
     ) -> tuple[dict[str, float], Array, Array]:
-        """Weights, predictions by them, and each domain's by weights that the others give."""
+        """Weights, weighted predictions, and these with weights from the other domains only."""
         quality = np.array([self.quality(p) for p in predicted.values()])
         values = np.stack(list(predicted.values()))
 
@@ -138,25 +138,25 @@ class HeldOutScore:
         return dict(zip(predicted, weights.tolist(), strict=True)), mix, without
 
     def quantiles(self, predicted: Array) -> DomainQuantiles:
-        """How strange targets are: 1 - p of their class, or their distance in the user's unit."""
+        """Quantiles of nonconformity scores: 1 - p of the true class, or the absolute error."""
         y, predicted = self.y[self.rows], predicted[self.rows]
         if self.classes is None:
             scores = self.deviation * np.abs(y - predicted[:, 0])
         else:
-            # A class that nothing was learnt about has no column.
+            # A class that was not seen in fit has no column.
             padded = np.column_stack([predicted, np.zeros(len(y))])
             scores = 1.0 - padded[np.arange(len(y)), y]
         return DomainQuantiles.of(scores, self.domains[self.rows])
 
     def held_out(self, plain: Array, context: Array | None, members: dict[str, Array]) -> HeldOut:
-        """Predictions of the ensemble and of its members, as users know them."""
+        """Predictions of the ensemble and of its members, in the user's unit."""
         y, values = self.in_unit(self.y), [self.in_unit(v) for v in members.values()]
         named = dict(zip(members, values, strict=True))
         predictions = (self.in_unit(plain), None if context is None else self.in_unit(context))
         return HeldOut.of(y, self.domains, *predictions, named, rows=self.rows)
 
     def in_unit(self, values: Array) -> Array:
-        """Values of a continuous target in the user's unit; probabilities and codes as they are."""
+        """Values of a continuous target in the user's unit; probabilities and codes unchanged."""
         return values if self.classes is not None else self.mean + self.deviation * values
 
     def scores(self, predicted: Array) -> Array:
@@ -204,10 +204,10 @@ def squared_errors(y: Array, predicted: Array, domains: Array, n_domains: int) -
 
 
 def exponent_scores(quality: Array, *, errors: bool) -> Array:
-    """What members are weighted by: mean accuracy, or minus half the logarithm of the mean error.
+    """Scores that set members' weights: mean accuracy, or minus half the log of the mean error.
 
     ``quality`` has shape (n_members, n_domains). One per cent of root mean squared error counts as
-    one point of accuracy. An error may vanish against the target's variance, which is 1.
+    one point of accuracy. Errors are relative to the target's variance, and may be 0.
     """
     mean = np.nanmean(quality, axis=1)
     return np.asarray(-0.5 * np.log(np.maximum(mean, 1e-12)) if errors else mean)
@@ -220,11 +220,11 @@ def softened(scores: Array, prior: Sequence[float] | None = None) -> Array:
     return np.asarray(relative / relative.sum())
 
 
-# When the statistics of a domain may be used: not where they give the class away.
+# When the statistics of a domain may be used: not if they reveal the class.
 
 
 def mixed_domains(codes: Array, domains: Array, n_domains: int) -> Array:
-    """Domains that hold two classes, or more, with enough rows each.
+    """Domains that hold at least two classes with enough rows each.
 
     Where classes occur in only one domain, a domain's mean reveals the class: members that see it
     score well on held-out domains of the same kind, and fail on a domain with several classes.
@@ -246,7 +246,7 @@ def class_shares(probabilities: Array, domains: Array, n_domains: int) -> Array:
 
 @dataclass(frozen=True)
 class ShareRange:
-    """Shares of predicted classes among held-out source domains."""
+    """Range of the shares of predicted classes among held-out source domains."""
 
     lowest: Array  #: of each class
     highest: Array
@@ -259,11 +259,11 @@ class ShareRange:
         return cls(shares.min(axis=0), shares.max(axis=0), len(included))
 
     def left_by(self, shares: Array, counts: Array) -> Array:
-        """Domains whose shares lie outside the range.
+        """Whether the shares of each domain lie outside the range.
 
-        Few rows have shares far from the truth, and one more domain may well lie a little outside
-        the range of a few: two standard errors, and the mean distance of neighbours in the range,
-        are allowed for. ``counts`` are the rows of each domain.
+        Shares of few rows are noisy, and a new domain may well lie slightly outside the range of a
+        few: the range is widened by two standard errors, and by the mean distance of neighbours in
+        it. ``counts`` are the numbers of rows of the domains.
         """
         margin = (self.highest - self.lowest) / max(1, self.n_domains - 1)
         rows = np.maximum(counts, 1)[:, None]

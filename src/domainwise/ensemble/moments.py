@@ -1,4 +1,4 @@
-"""Counts, means and spreads of features, for all rows or by domain, merged without loss."""
+"""Counts, means and spreads of features, for all rows or by domain, which can be merged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from domainwise.arrays.namespace import beside, cast, namespace, to_host
 
 @dataclass(frozen=True)
 class Moments:
-    """Of the observed values of each feature (columns), in each of some groups of rows (rows)."""
+    """Moments of the observed values of each feature (columns) in each group of rows (rows)."""
 
     count: Any
     mean: Any
@@ -37,7 +37,7 @@ class Moments:
         return cls(count, mean + residual / safe, xp.where(squares > 0, squares, 0.0))
 
     def merged(self, other: Moments) -> Moments:
-        """Moments of the rows of both (Chan's update)."""
+        """Moments of the rows of both objects together (Chan's update)."""
         count = self.count + other.count
         share = other.count / np.maximum(count, 1.0)
         step = other.mean - self.mean
@@ -63,15 +63,15 @@ class Moments:
 
 @dataclass(frozen=True)
 class Levels:
-    """Whether each feature has more than two values: those with fewer are categories."""
+    """Whether each feature has more than two values; others are treated as categories."""
 
     lowest: Array  #: NaN where nothing is observed
     highest: Array
-    many: Array  #: whether there is a value between these
+    many: Array  #: whether there is a value between the lowest and the highest
 
     @classmethod
     def of_rows(cls, X: Any) -> Levels:
-        """Of rows with missing values."""
+        """Compute the levels of rows, in which values may be missing."""
         xp = namespace(X)
         missing = xp.isnan(X)
         lowest = xp.where(missing, np.inf, X).min(0)
@@ -84,7 +84,7 @@ class Levels:
         return cls(np.where(nothing, np.nan, low), np.where(nothing, np.nan, high), to_host(many))
 
     def merged(self, other: Levels) -> Levels:
-        """Of the rows of both."""
+        """Levels of the rows of both objects together."""
         lowest = np.fmin(self.lowest, other.lowest)
         highest = np.fmax(self.highest, other.highest)
         ends = (self.lowest, self.highest, other.lowest, other.highest)
@@ -93,7 +93,7 @@ class Levels:
 
 
 def no_moments(X: Any) -> Moments:
-    """Of one group without rows; they stand where X is."""
+    """Moments of one group without rows, on the device of X."""
     nothing = beside(np.zeros((1, X.shape[1])), X)
     return Moments(nothing, nothing, nothing)
 
@@ -117,10 +117,10 @@ def rows_moments(X: Any) -> tuple[Moments, Levels]:
 
 
 def sources_reach(X: Array, codes: Array, n_domains: int) -> Array:
-    """How far down, and up, features of a new domain may go, for each feature of the sources.
+    """Lower and upper limit of each feature in a new domain, of shape (2, n_features).
 
-    As far beyond all sources as the outermost of them lies beyond the others: that far out, members
-    fitted without it have been tried.
+    They lie as far beyond all sources as the most extreme source lies beyond the others: up to that
+    distance, members fitted without this source have been tested.
     """
     order = np.argsort(codes, kind="stable")
     firsts = np.searchsorted(codes[order], np.arange(n_domains))

@@ -26,23 +26,23 @@ SEARCHED_FEATURES = 24
 
 
 class SymmetricBoosting(BaseEstimator, ABC):
-    """What boosting of classes and of numbers share.
+    """Base class of boosting for classification and for regression.
 
     Parameters
     ----------
     max_iter : int
         Number of trees.
     max_depth : int
-        Levels of a tree, which has two to this power leaves.
+        Levels of a tree, which has ``2**max_depth`` leaves.
     learning_rate : float
-        What a tree counts.
+        Factor by which the values of each tree are multiplied.
     l2_regularization : float
         Weight of the penalty on the values of leaves, in rows of average weight.
     max_bins : int
-        Bins of each feature, which hold about as many rows each.
+        Number of bins of each feature, which hold about the same number of rows.
     random_state : int
-        Seed of the weights that rows have for the splits of a tree, which are drawn: trees that
-        differ average better.
+        Seed of the rows, row weights and features that are drawn for the splits of each tree: an
+        average of different trees is better.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class SymmetricBoosting(BaseEstimator, ABC):
         self.random_state = random_state
 
     def _fit(self, X: Array, target: Array, sample_weight: Array | None, start: Array) -> None:
-        """Add trees, each fitted to the gradients of the loss after those before it.
+        """Fit trees one after the other, each to the gradients of the loss of those before it.
 
-        ``target`` has a column for each output, of which ``start`` is the first guess.
+        ``target`` has a column for each output, and ``start`` is the initial prediction.
         """
         weight = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight)
         weight = weight / weight.mean()
@@ -120,14 +120,14 @@ class SymmetricBoosting(BaseEstimator, ABC):
         low = table.cumsum(axis=-1)
         high = (low[..., -1:] - low)[..., :-1]
         low = low[..., :-1]
-        # A weight of nothing has gradients of nothing.
+        # Where weights are 0, so are gradients: this avoids 0 / 0.
         penalty = max(self.l2_regularization, 1e-12)
         gain = (low[:-1] ** 2).sum(axis=0) / (low[-1] + penalty)
         gain += (high[:-1] ** 2).sum(axis=0) / (np.maximum(high[-1], 0.0) + penalty)
         return np.asarray(gain.sum(axis=0))
 
     def staged(self, X: Array, stages: set[int]) -> Iterator[Array]:
-        """Outputs after some numbers of trees, of shape (n_rows, n_outputs)."""
+        """Yield outputs after these numbers of trees, of shape (n_rows, n_outputs)."""
         values = np.tile(self.start_, (len(X), 1))
         powers = 1 << np.arange(self.features_.shape[1])[::-1]
         for i, (features, thresholds) in enumerate(
@@ -181,13 +181,13 @@ class SymmetricBoostingRegressor(RegressorMixin, SymmetricBoosting):
     """Boosting of the squared error."""
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit to numbers."""
+        """Fit to a continuous target."""
         start = np.atleast_1d(np.average(y, weights=sample_weight))
         self._fit(np.asarray(X), np.asarray(y)[:, None], sample_weight, start)
         return self
 
     def predict(self, X: Array) -> Array:
-        """The number of each row."""
+        """Predicted value of each row."""
         return self._outputs(X)[:, 0]
 
     def _derivatives(self, values: Array, target: Array) -> tuple[Array, Array]:
@@ -195,12 +195,12 @@ class SymmetricBoostingRegressor(RegressorMixin, SymmetricBoosting):
 
 
 def bin_borders(column: Array, max_bins: int) -> Array:
-    """Values halfway between neighbours, which divide a column into bins of like counts."""
+    """Midpoints of neighbouring values that divide a column into bins of similar counts."""
     values, counts = np.unique(column, return_counts=True)
     middle = (values[1:] + values[:-1]) / 2
     if len(middle) < max_bins:
         return np.asarray(middle)
     wanted = np.arange(1, max_bins) / max_bins * len(column)
-    # So many rows lie below each border.
+    # Borders below which there are about as many rows as wanted.
     places = np.searchsorted(np.cumsum(counts)[:-1], wanted)
     return np.asarray(middle[np.unique(np.minimum(places, len(middle) - 1))])
