@@ -1,4 +1,4 @@
-"""Types of arrays for annotations, and checks for tensors and Dask collections."""
+"""Array types for annotations, and functions that recognise tensors and Dask collections."""
 
 import sys
 from collections.abc import Callable, Hashable, Iterable
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Frame: TypeAlias = "pandas.DataFrame"
-#: Arguments of estimators. Tensors, data frames and Dask collections count as ArrayLike.
+#: Types of estimator arguments. Tensors, data frames and Dask collections count as ArrayLike.
 MaybeArray = ArrayLike | None
 Seed = int | RandomState | None
 KernelLike = str | Callable[..., ArrayLike]
 ClassWeight = dict[Any, float] | str | None
 Scoring = str | Callable[..., float] | None
-Label = Hashable  #: of a class or a domain
+Label = Hashable  #: label of a class or a domain
 
 
 class Estimator(Protocol):
     """An estimator with the interface of scikit-learn."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return arguments by name."""
+        """Return the parameters by name."""
 
     def fit(self, *rows: Any, **more: Any) -> Any:
         """Fit to rows."""
@@ -44,7 +44,7 @@ __all__ = ["Array", "ArrayLike", "is_dask", "is_tensor"]
 
 
 def is_tensor(X: Any) -> bool:
-    """Whether X is a torch tensor; torch is not imported, as X exists only if it was."""
+    """Whether X is a torch tensor; does not import torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(X, getattr(torch, "Tensor", ()))
 

@@ -20,7 +20,7 @@ from domainwise.arrays import Array, is_tensor
 #: Up to this many features, a loop over features is faster on a GPU than torch's own L1 distances,
 #: which use a block of threads for each pair of rows.
 FEW_FEATURES = 64
-#: Up to this many groups of tensors are summed by a product with their indicators.
+#: Sums of tensors over up to this many groups are products with group indicators.
 MAX_INDICATORS = 512
 
 
@@ -30,7 +30,7 @@ def namespace(X: Any) -> Any:
 
 
 def cast(X: Any, dtype: Any) -> Any:
-    """Convert X to a precision; X itself is returned if it has that precision."""
+    """Convert X to ``dtype``; return X itself if it already has that dtype."""
     return X.to(dtype) if is_tensor(X) else X.astype(dtype, copy=False)
 
 
@@ -40,7 +40,7 @@ def to_host(X: Any) -> Array:
 
 
 def placed(values: Any, like: Any) -> Any:
-    """Return a NumPy array unchanged, or as a tensor on the device of ``like`` if that is one."""
+    """Return a NumPy array as a tensor on the device of ``like``; unchanged if that is an array."""
     if not is_tensor(like):
         return values
     return namespace(like).from_numpy(np.array(values)).to(like.device)
@@ -58,7 +58,7 @@ def precision_name(X: Any) -> str:
 
 def squared_norms(X: Any) -> Any:
     """Squared length of each row."""
-    # torch.einsum would follow the program's choice of TF32.
+    # torch.einsum would use TF32 if that is enabled.
     return X.square().sum(1) if is_tensor(X) else np.einsum("ij,ij->i", X, X)
 
 
@@ -68,13 +68,13 @@ def column_norms(V: Any) -> Any:
 
 
 def cholesky(A: Any) -> Callable[[Any], Any] | None:
-    """Return ``A^-1`` as a function, or None if A is not positive definite. A is overwritten."""
+    """Return a function that applies ``A^-1``; None if A is not definite. A is overwritten."""
     if is_tensor(A):
         torch = namespace(A)
         factor, failed = torch.linalg.cholesky_ex(A)
         return None if int(failed) else lambda V: torch.cholesky_solve(V, factor)
     try:
-        # The transpose of the symmetric A has LAPACK's order: nothing is copied.
+        # The transpose of the symmetric A is in Fortran order, so that LAPACK does not copy it.
         factored = cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
         return None
@@ -82,7 +82,7 @@ def cholesky(A: Any) -> Callable[[Any], Any] | None:
 
 
 def side_by_side(parts: Sequence[Any]) -> Any:
-    """Concatenate along the last axis."""
+    """Concatenate arrays along the last axis."""
     return namespace(parts[0]).concatenate(list(parts), axis=-1)
 
 
@@ -98,7 +98,7 @@ def shifted_solve(S: Any, shift: float, B: Any) -> Any:
 
 
 def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
-    """Sums over the rows of each group in float64; on a GPU reproducible for few groups only."""
+    """Sum the rows of each group in float64; on a GPU, reproducible only for few groups."""
     n, xp = len(values), namespace(values)
     if not is_tensor(values):
         indicator = csr_array((np.ones(n, values.dtype), (codes, np.arange(n))), (n_groups, n))

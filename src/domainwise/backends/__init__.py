@@ -1,4 +1,4 @@
-"""Arrays, tensors and Dask collections behind one interface: computations follow X."""
+"""One interface for arrays, tensors and Dask collections: computations run where X is."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def backend_of(X: Any) -> Backend:
 
 
 def refuse_elsewhere(estimator: Any, X: Any, advice: str) -> None:
-    """Refuse tensors and Dask collections rather than copy them silently."""
+    """Raise TypeError for tensors and Dask collections, instead of copying them silently."""
     if is_tensor(X) or is_dask(X):
         raise TypeError(
             f"{type(estimator).__name__} takes NumPy arrays and data frames, got "

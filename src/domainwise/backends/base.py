@@ -1,7 +1,7 @@
-"""Backends: all that is done differently for arrays, tensors and Dask collections.
+"""Backends: the computations that differ between arrays, tensors and Dask collections.
 
-An estimator looks its backend up once in each call of ``fit``, ``partial_fit`` or ``transform`` and
-hands it on. *Rows* are X after :meth:`Backend.check_rows`; the backend's Gram operators multiply
+An estimator looks up its backend once in each call of ``fit``, ``partial_fit`` or ``transform`` and
+passes it on. *Rows* are X after :meth:`Backend.check_rows`; the backend's Gram operators multiply
 thin matrices (:mod:`domainwise.methods.contract`).
 """
 
@@ -27,7 +27,7 @@ from domainwise.labels.factors import Feature, RowLabels, label_rows
 
 
 class Backend:
-    """Computations of estimators that depend on the type of X; here rows are NumPy arrays."""
+    """Computations of estimators that depend on the type of X; this class is for NumPy arrays."""
 
     dense_gram: Callable[..., Gram] = DenseGram
     streamed_gram: Callable[..., Gram] = StreamedGram
@@ -37,16 +37,16 @@ class Backend:
     sum_rows: Callable[..., NystromSums] = staticmethod(sum_rows)
     sum_cells: Callable[..., CellSums] = staticmethod(sum_cells)
 
-    # Checks of what the user passed
+    # Checks of the arguments of the user
 
     def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-        """Return X, y and sample_domain, where the latter may have been named columns of X."""
+        """Return X, y and sample_domain; with Dask, labels may be names of columns of X."""
         return X, y, sample_domain
 
     def check_rows(
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Any:
-        """Check X and note, or compare, its number and names of features."""
+        """Check X; store the number and names of features if ``reset``, else compare them."""
         options = {"reset": reset, "ensure_min_samples": ensure_min_samples}
         return np.asarray(validate_rows(estimator, X, dtype=(np.float64, np.float32), **options))
 
@@ -61,7 +61,7 @@ class Backend:
         return check_sample_domain(sample_domain, len(rows), kernel)
 
     def check_same_place(self, coefficients: Any, rows: Any) -> None:
-        """Refuse to project rows with a fitted model that is elsewhere."""
+        """Raise an error if a fitted model and the rows to project are on different devices."""
         if is_tensor(coefficients):
             raise TypeError(
                 f"X is not a tensor, but this model holds tensors on {coefficients.device}: pass a "
@@ -71,7 +71,7 @@ class Backend:
     # Fits
 
     def resolve_kernel(self, kernel: Any, rows: Any, **arguments: Any) -> Kernel:
-        """Resolve kernel arguments on the rows."""
+        """Return the kernel, with its parameters computed from the rows."""
         return check_kernel(make_kernel(kernel, rows, **arguments), rows)
 
     def label_rows(self, rows: Any, *features: Feature | None, **options: Any) -> RowLabels:
@@ -79,11 +79,11 @@ class Backend:
         return label_rows(len(rows), *features, **options)
 
     def indexable(self, rows: Any) -> Any:
-        """Return rows that can be indexed by NumPy arrays and then are NumPy arrays."""
+        """Return rows that can be indexed by NumPy arrays; the results are NumPy arrays."""
         return np.asarray(rows)
 
     def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:
-        """Return the partitions of a Dask collection and its labels; None for rows in memory."""
+        """Return the partitions of Dask collections X, y and sample_domain; None otherwise."""
         return None
 
     # Fitted models
@@ -93,11 +93,11 @@ class Backend:
         return np.array(rows)
 
     def like_rows(self, values: Any, rows: Any) -> Any:
-        """Return values of the rows in the precision, and in the partitions, of the rows."""
+        """Return values, one per row, in the precision and the partitions of the rows."""
         return np.asarray(values, dtype=rows.dtype)
 
     def settle(self, model: Any, X: Any) -> None:
-        """Bring the fitted arrays of a model to where X is."""
+        """Move the fitted arrays of a model to the device of X."""
 
     def cross_product(self, kernel: Basis, rows: Any, support: Any, dual: Any) -> Any:
         """Return ``k(rows, support) dual``, up to the kernel's constant."""
@@ -121,12 +121,12 @@ class Backend:
         return getattr(model, method)(rows)
 
     def explaining_memory(self, X: Any) -> AbstractContextManager[None]:
-        """Explain what to change when memory runs out."""
+        """Raise an error that says what to change if memory runs out."""
         return nullcontext()
 
 
 def _refuse_distant(labels: Any, name: str) -> None:
-    """Refuse labels on a GPU or on Dask whose rows are elsewhere."""
+    """Raise an error for labels on a GPU or on Dask if X is in host memory."""
     if is_dask(labels):
         raise TypeError(
             f"{name} is a Dask collection but X is not: pass X as a Dask collection as well, or "
@@ -142,7 +142,7 @@ def _refuse_distant(labels: Any, name: str) -> None:
 class LabelRules:
     """Rules for the labels of later rows, fixed by the first rows of a fit."""
 
-    kinds: tuple[str, str]  #: of y and of sample_domain, see :func:`kinds_of_labels`
+    kinds: tuple[str, str]  #: kinds of y and of sample_domain, see :func:`kinds_of_labels`
     target_kernel: Any  #: None where the method does not use targets
     domain_kernel: Any  #: None where the method does not use domains
 
@@ -172,7 +172,7 @@ class LabelRules:
 
 
 def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
-    """Describe targets and domains in words, which are the same for all batches of a fit."""
+    """Describe the kinds of targets and domains, which must be the same in all batches of a fit."""
     kinds = []
     for labels in (target, domain):
         if labels is None:
@@ -185,7 +185,7 @@ def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
 
 
 def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -> None:
-    """Refuse a batch whose labels are of another kind than those of earlier batches."""
+    """Raise ValueError if the labels of a batch are not of the same kind as in earlier batches."""
     batch_kinds = kinds_of_labels(target, domain)
     for name, before, kind in zip(("y", "sample_domain"), kinds, batch_kinds, strict=True):
         if kind != before:

@@ -1,7 +1,7 @@
-"""Dask arrays and data frames: their checks, labels and operators.
+"""Backend of Dask arrays and data frames: checks, labels and operators.
 
-The rows of X, and all arrays of their size, stay with Dask. Arrays with one number per row and
-component (labels, coefficients of exact models) are in the client's memory.
+The rows of X, and all arrays of the size of X, stay with Dask. Labels, and coefficients of exact
+models (one number per row and component), are in the client's memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from domainwise.kernels.functions import MEDIAN_ROWS, Kernel, make_kernel
 
 
 class DaskBackend(Backend):
-    """Rows are Dask collections; ``known`` are their partitions where files describe them."""
+    """Backend of Dask collections; ``known`` describes their partitions if files do."""
 
     streamed_gram = DaskGram
 
@@ -34,7 +34,7 @@ class DaskBackend(Backend):
         self.known = known
 
     def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-        """Take labels that are named columns of X out of X."""
+        """Return X, y and sample_domain; labels that are names of columns are taken out of X."""
         layout, _, y, sample_domain = partitions.labels_of(X, y, sample_domain)
         y = y if layout.target is None else X[layout.target]
         sample_domain = sample_domain if layout.domain is None else X[layout.domain]
@@ -47,7 +47,7 @@ class DaskBackend(Backend):
     def check_rows(
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Any:
-        """Check X without computing it; to fit, return an array whose chunks are known."""
+        """Check X without loading it into memory; for a fit, return an array with known chunks."""
         frame = partitions.is_frame(X)
         if not reset:
             if frame and X.ndim == 2:
@@ -73,19 +73,19 @@ class DaskBackend(Backend):
         return X
 
     def check_target(self, y: Any, rows: Any, kernel: Any, *, least_classes: int = 2) -> Labels:
-        """Check y, which is computed: one label per row fits into memory."""
+        """Check y after computing it: one label per row fits into memory."""
         y = _gathered(y, rows, "y")
         return check_target(y, len(rows), kernel, least_classes=least_classes)
 
     def check_sample_domain(self, sample_domain: Any, rows: Any, kernel: Any) -> Labels:
-        """Check sample_domain likewise."""
+        """Check sample_domain after computing it."""
         if sample_domain is not None:
             sample_domain = _gathered(sample_domain, rows, "sample_domain")
         return check_sample_domain(sample_domain, len(rows), kernel)
 
     @staticmethod
     def check_precomputed(K: Any) -> bool:
-        """Refuse kernel matrices: they have no rows to cut into blocks."""
+        """Raise ValueError: precomputed kernel matrices are not supported on Dask."""
         raise ValueError(
             'kernel="precomputed" takes a matrix in memory, got a Dask collection. Pass X.compute()'
         )
@@ -93,7 +93,7 @@ class DaskBackend(Backend):
     def resolve_kernel(  # type: ignore[override]
         self, kernel: Any, X: Any, *, gamma: Any, **arguments: Any
     ) -> Kernel:
-        """Resolve kernel arguments as ``make_kernel`` does, from a few rows and reductions."""
+        """Compute kernel parameters as ``make_kernel`` does, from a few rows and reductions."""
         row = np.zeros((1, X.shape[1]), dtype=X.dtype)
         if isinstance(gamma, str) and isinstance(kernel, str):
             if gamma == "scale":
@@ -116,7 +116,7 @@ class DaskBackend(Backend):
 
     @staticmethod
     def kernel_matrix(kernel: Kernel, rows: Any) -> Array:
-        """Evaluate the whole kernel matrix in the client's memory, where the rows are few."""
+        """Evaluate the whole kernel matrix in the client's memory, for few rows."""
         return kernel_matrix(kernel, np.vstack(run(row_blocks(in_blocks(rows)))))
 
     def transform(self, model: Any, X: Any) -> Any:
@@ -125,7 +125,7 @@ class DaskBackend(Backend):
         layout, _ = partitions.layout_of(X)
         names = model.get_feature_names_out()
         if is_dask(getattr(model, "X_fit_", None)):
-            # The support has many blocks, of which a worker holds a few at a time.
+            # The support rows have many blocks; a worker holds a few of them at a time.
             tasks, projection = partitions.tasks_of(X), model.expansion
             rows = [call(layout.values, part) for part in tasks]
             sums = cross_tasks(projection.kernel, rows, projection.landmarks, projection.dual)
@@ -150,16 +150,16 @@ class DaskBackend(Backend):
         return rows
 
     def like_rows(self, values: Array, rows: Any) -> Any:
-        """Return values of the rows as an array with the chunks of the rows."""
+        """Return values, one per row, as a Dask array with the chunks of the rows."""
         return da.from_array(values.astype(rows.dtype), chunks=(rows.chunks[0], values.shape[1]))
 
     def settle(self, model: Any, X: Any) -> None:
-        """Coefficients stay with the client; note how many partitions were seen."""
+        """Store the number of partitions in ``solver_info_``; coefficients stay on the client."""
         model.solver_info_["n_partitions"] = partitions.n_partitions(X)
 
 
 def refuse_gathering(model: Any, X: Any) -> None:
-    """Refuse an output that is not a Dask collection."""
+    """Raise ValueError if ``set_output`` asks for an output that is not a Dask collection."""
     output = getattr(model, "_sklearn_output_config", {}).get("transform")
     output = output or get_config()["transform_output"]
     if output != "default":
@@ -177,7 +177,7 @@ def _projected(rows: Any, values: Array, sent: tuple[Array, Any, Array]) -> Any:
 
 
 def collected(parts: list[Any], X: Any, columns: Array, dtype: Any) -> Any:
-    """Collection of the type of X whose partitions are the results of tasks."""
+    """Return a collection of the type of X whose partitions are the results of tasks."""
     if partitions.is_frame(X):
         import dask.dataframe as dd
 
@@ -193,7 +193,7 @@ def collected(parts: list[Any], X: Any, columns: Array, dtype: Any) -> Any:
 def _mapped(
     X: Any, layout: partitions.Layout, model: Any, method: str, sample: Array, columns: Any
 ) -> Any:
-    """Apply a fitted model to every partition; ``sample`` is a result without rows."""
+    """Apply a fitted model to every partition; ``sample`` is an empty result of the right type."""
     sent = constant((model, layout, method, sample, columns), "model")
     if partitions.is_frame(X):
         return X.map_partitions(_values_of, sent, meta=_labelled(X._meta, sample, columns))
@@ -215,7 +215,7 @@ def _values_of(rows: Any, sent: tuple[Any, ...]) -> Any:
 
 
 def _labelled(rows: Any, values: Array, columns: Any) -> Any:
-    """Values of the rows of a data frame: one column as a series, several as a data frame."""
+    """Return values with the index of ``rows``: a series if ``columns`` is None, else a frame."""
     import pandas as pd
 
     if columns is None:

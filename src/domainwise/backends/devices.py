@@ -1,4 +1,4 @@
-"""Fitted models between devices: moving them, and saving them on one machine for another."""
+"""Move fitted models between devices, and make them portable between machines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import is_dask, is_tensor
 from domainwise.checks import warn_caller
 
-#: Fitted attributes that follow X.
+#: Fitted attributes that are on the device of X.
 _FITTED = "X_fit_ landmarks_ frequencies_ dual_coef_ embedding_ eigenvalues_ _offset"
 FITTED_ARRAYS = tuple(_FITTED.split())
 
@@ -19,7 +19,7 @@ _MARK = "domainwise tensor"
 
 
 class Movable:
-    """A fitted model that follows X to other devices."""
+    """Mixin of models that can be moved to another device after fitting."""
 
     def to(self, device: str) -> Self:
         """Move a fitted model to a torch device, in place.
@@ -42,7 +42,7 @@ class Movable:
 
 
 def move(model: Any, device: Any) -> None:
-    """Move what a model has learnt to a torch device, or to NumPy for ``"numpy"``."""
+    """Move the fitted arrays of a model to a torch device, or to NumPy for ``"numpy"``."""
     for name in FITTED_ARRAYS:
         if name in vars(model):
             setattr(model, name, moved(getattr(model, name), device))
@@ -81,7 +81,7 @@ def moved(values: Any, device: Any) -> Any:
 
 
 def portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dict[str, Any]:
-    """Return an object's state with tensors as arrays and the names of their devices."""
+    """Return the state of an object, with each tensor as an array and the name of its device."""
     return {
         name: {_MARK: str(value.device), "array": value.cpu().numpy()}
         if name in names and is_tensor(value)

@@ -1,4 +1,4 @@
-"""Dask collections as rows: where features, targets and domains are, partition by partition."""
+"""Partitions of Dask collections: their features, targets and domains, and sums over them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ REMEDY = "rechunk or repartition one of them so that their partitions hold the s
 
 @dataclass(frozen=True)
 class KnownPartitions:
-    """Lengths and names of the partitions of a data frame, known before they are read."""
+    """Lengths and names of the partitions of a data frame, known before reading them."""
 
     lengths: tuple[int, ...]
-    sources: tuple[str, ...]  #: what each partition is called in errors
+    sources: tuple[str, ...]  #: name of each partition in error messages
     unread: tuple[Unread, ...]  #: the partitions, for tasks that read them themselves
 
 
@@ -35,8 +35,8 @@ class Layout:
     features: tuple[Any, ...] | None  #: names of the columns that are features; None in an array
     n_features: int
     dtype: Any  #: precision of the features
-    target: Any = None  #: columns that are labels; None where labels are separate or missing
-    domain: Any = None  #: likewise
+    target: Any = None  #: column(s) of the target; None if it is not a column of X
+    domain: Any = None  #: column(s) of the domain; None if it is not a column of X
 
     def split(self, rows: Any, y: Any, domain: Any) -> tuple[Array, Any, Any]:
         """Return the features of a partition as an array, and its labels as arrays or None."""
@@ -73,16 +73,16 @@ class Partitions:
     layout: Layout
     empty: Any  #: X without rows, with the names and number of features
     rows: list[Task]
-    y: list[Task] | None  #: labels that do not lie in the rows
-    domain: list[Task] | None  #: likewise
-    lengths: tuple[int, ...] | None  #: None where they are not known before the pass
+    y: list[Task] | None  #: targets; None if they are columns of the rows, or missing
+    domain: list[Task] | None  #: domains; None likewise
+    lengths: tuple[int, ...] | None  #: None if they are not known before reading
     sources: tuple[str, ...] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def arguments(self, i: int) -> tuple[Task, Task | None, Task | None, str]:
-        """What the task of partition i gets: rows, y, sample_domain and the partition's name."""
+        """Return the rows, y, sample_domain and name of partition i, as arguments of a task."""
         y = None if self.y is None else self.y[i]
         domain = None if self.domain is None else self.domain[i]
         return self.rows[i], y, domain, self.sources[i]
@@ -91,7 +91,7 @@ class Partitions:
 def partitions_of(
     X: Any, y: Any, sample_domain: Any, known: KnownPartitions | None = None
 ) -> Partitions:
-    """Look at Dask collections, without computing anything, and refuse what does not fit."""
+    """Return the partitions of Dask collections; check that they fit, without computing them."""
     layout, empty, y, sample_domain = labels_of(X, y, sample_domain)
     rows = tasks_of(X) if known is None else list(known.unread)
     y, sample_domain = (None if part is None else tasks_of(part) for part in (y, sample_domain))
@@ -102,7 +102,7 @@ def partitions_of(
 
 
 def labels_of(X: Any, y: Any, sample_domain: Any) -> tuple[Layout, Any, Any, Any]:
-    """Return the layout of X, X without rows, and those labels that are not columns of X."""
+    """Return the layout of X, X without rows, and the y and sample_domain not in X, or None."""
     columns = label_columns(X, y, sample_domain)
     layout, empty = layout_of(X, *columns)
     y, sample_domain = (
@@ -128,7 +128,7 @@ def describe(X: Any) -> str:
 
 
 def label_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any]:
-    """Return labels that are named columns of X: a name, a list of names, or None."""
+    """Return the column(s) of X that y and sample_domain name; None if they are not names."""
     columns: list[Any] = []
     for name, labels in zip(_NAMES, (y, sample_domain), strict=True):
         names = labels if isinstance(labels, list) and labels else [labels]
@@ -150,7 +150,7 @@ def label_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any]:
 
 
 def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, Any]:
-    """Describe partitions of X, and return X without rows."""
+    """Return the layout of the partitions of X, and X without rows."""
     if is_frame(X):
         if X.ndim != 2:
             raise TypeError(f"X is {describe(X)}: pass a data frame, X.to_frame(), or an array")
@@ -187,7 +187,7 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
 
 
 def check_aligned(X: Any, labels: Any, name: str) -> None:
-    """Refuse labels that are not Dask collections, or not cut where X is."""
+    """Raise an error unless labels are a Dask collection with the same partitions as X."""
     if not is_dask(labels):
         or_column = ", or as the name of a column of X" if is_frame(X) else ""
         raise TypeError(
@@ -217,14 +217,14 @@ def n_partitions(X: Any) -> int:
 
 
 def known_lengths(X: Any) -> tuple[int, ...] | None:
-    """Lengths of the partitions, where they are known without computing."""
+    """Lengths of the partitions, or None if they are not known without computing."""
     if is_frame(X) or np.isnan(X.chunks[0]).any():
         return None
     return tuple(int(n) for n in X.chunks[0])
 
 
 def tasks_of(X: Any) -> list[Task]:
-    """One task for each partition."""
+    """Return one task for each partition."""
     if is_frame(X):
         return list(X.to_delayed())
     if X.ndim > 1 and X.numblocks[1] > 1:
@@ -263,16 +263,16 @@ def _few(items: Any) -> str:
     return ", ".join(shown) + (", ..." if len(items) > 6 else "")
 
 
-#: Partitions and rows that the first look takes in.
+#: Number of partitions and rows that :func:`first_look` reads at a time.
 LOOK_PARTITIONS, LOOK_ROWS = 32, 32_768
-#: With fewer rows than this it goes on to further partitions: many may be empty.
+#: With fewer rows than this, it reads further partitions: many may be empty.
 LOOK_LEAST = 2_000
 
 
 def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
-    """Fix what all partitions share from some of their rows, and sum over all partitions."""
+    """Start a fit from some rows (landmarks, kernel, labels), then sum over all partitions."""
     validate_data(estimator, parts.empty, skip_check_array=True)
-    # An explicit number of landmarks has to be chosen from at least as many rows.
+    # A given number of landmarks must be chosen from at least as many rows.
     count = estimator.n_landmarks
     chooses = isinstance(estimator.landmarks, str) and isinstance(count, Integral)
     (X, y, sample_domain), n_rows = first_look(parts, int(count) if chooses else 0)
@@ -285,7 +285,7 @@ def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
     sent = constant((estimator, parts.layout), "estimator")
     sums = calls(partial_sums, [(sent, *parts.arguments(i)) for i in range(len(parts))])
     (merged,) = run([tree(sums, merge_sums)])
-    # Arrays that have come over a network, as BLAS can use them.
+    # Copy arrays that arrived unaligned over a network, so that BLAS can use them.
     total = merged.mapped(received)
     classes = total.classes()
     if len(classes) == 1 and None not in classes:  # None is the class of a continuous target
@@ -300,7 +300,7 @@ def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
 def partial_sums(
     sent: tuple[Any, Layout], rows: Any, y: Any, domain: Any, source: str
 ) -> NystromSums | None:
-    """Sum over one partition; None if it is empty."""
+    """Return the sums over one partition, or None if it is empty."""
     estimator, layout = sent
     with named(source):
         X, y, domain = layout.split(rows, y, domain)
@@ -309,7 +309,7 @@ def partial_sums(
 
 @task
 def merge_sums(parts: list[NystromSums | None]) -> NystromSums | None:
-    """Join the sums of neighbouring partitions, in their order."""
+    """Merge the sums of neighbouring partitions, in their order."""
     total = None
     for part in parts:
         if part is not None:
@@ -318,17 +318,17 @@ def merge_sums(parts: list[NystromSums | None]) -> NystromSums | None:
 
 
 def first_look(parts: Partitions, n_needed: int) -> tuple[tuple[Array, Any, Any], int]:
-    """Take rows from evenly spaced partitions, and from more of them while there are too few.
+    """Read some rows of evenly spaced partitions, and of more partitions until there are enough.
 
-    Returns X, y and sample_domain of these, in the order of the partitions, and the number of all
-    rows: counted where lengths are known or every partition was read, else estimated.
+    Returns X, y and sample_domain of these rows, in the order of the partitions, and the number of
+    all rows: exact if lengths are known or every partition was read, otherwise an estimate.
     """
     unseen = [i for i in range(len(parts)) if parts.lengths is None or parts.lengths[i]]
     layout = constant(parts.layout, "layout")
     looks: dict[int, tuple[int, Array, Any, Any]] = {}
     while unseen and sum(len(X) for _, X, _, _ in looks.values()) < max(LOOK_LEAST, n_needed):
         chosen = [unseen[i] for i in spread(len(unseen), LOOK_PARTITIONS)]
-        # Rows of each partition: in proportion where lengths are known, else alike.
+        # Rows of each partition: proportional to its length if that is known, else equal.
         total = max(LOOK_ROWS, 4 * n_needed)
         quotas = [-(-total // len(chosen))] * len(chosen)
         if parts.lengths is not None:
@@ -364,5 +364,5 @@ def look_at(
 
 
 def spread(n: int, most: int) -> Array:
-    """At most ``most`` of the indices 0 ... n - 1, evenly spaced."""
+    """Return at most ``most`` of the indices 0 ... n - 1, evenly spaced."""
     return np.linspace(0, n - 1, min(n, most)).astype(int)

@@ -1,4 +1,4 @@
-"""Tensors on a CPU or a CUDA device: their checks, labels and operators."""
+"""Backend of tensors on a CPU or a CUDA device: checks, labels and operators."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FLOATS = (torch.float32, torch.float64)
 
 
 class HostRows:
-    """Rows of a tensor, copied to the host as they are indexed."""
+    """Rows of a tensor; indexing copies the selected rows to the host."""
 
     def __init__(self, X: Tensor) -> None:
         self._X, self.shape = X, tuple(X.shape)
@@ -50,7 +50,7 @@ class HostRows:
 
 
 class TorchBackend(Backend):
-    """Rows stay on their device, and so do fitted models; small matrices travel to the host."""
+    """Backend of tensors: rows and models stay on their device, small matrices go to the host."""
 
     dense_gram = TorchDenseGram
     streamed_gram = TorchStreamedGram
@@ -81,14 +81,14 @@ class TorchBackend(Backend):
                 f"{ensure_min_samples} sample(s) and 1 feature is required by "
                 f"{type(estimator).__name__}."
             )
-        # NaN wins over every other extreme; no mask of the size of X is made.
+        # aminmax returns NaN if any value is NaN, and needs no mask of the size of X.
         if not all(bool(extreme.isfinite()) for extreme in X.aminmax()):
             raise ValueError("Input X contains NaN or infinity.")
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         return X.contiguous()
 
     def check_target(self, y: Any, rows: Tensor, kernel: Any, *, least_classes: int = 2) -> Labels:
-        """Check y; classes on a device are counted there, anything else on the host."""
+        """Check y; whole-number labels are encoded on the device, other labels on the host."""
         y = _label_array(y, "y", rows)
         if isinstance(y, torch.Tensor) and y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
@@ -96,12 +96,12 @@ class TorchBackend(Backend):
         if labels is None:
             y = to_host(y)
             return _placed(check_target(y, len(rows), kernel, least_classes=least_classes), rows)
-        # The host's check of the names alone says what it would say of all of y.
+        # Checking the class names on the host gives the same errors as checking all of y.
         check_target(labels.names, labels.n_categories, "delta", least_classes=least_classes)
         return labels
 
     def check_sample_domain(self, sample_domain: Any, rows: Tensor, kernel: Any) -> Labels:
-        """Check sample_domain likewise."""
+        """Check sample_domain in the same way as y."""
         if sample_domain is None:
             codes = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
             return Labels(codes=codes, names=np.array([0]))
@@ -112,7 +112,7 @@ class TorchBackend(Backend):
         return _placed(check_sample_domain(to_host(domains), len(rows), kernel), rows)
 
     def check_same_place(self, coefficients: Any, rows: Tensor) -> None:
-        """Refuse a model that is elsewhere."""
+        """Raise an error if the model is not on the device of the rows."""
         if not isinstance(coefficients, torch.Tensor):
             raise TypeError(
                 "X is a tensor, but this model was fitted on arrays: call to(X.device) on the "
@@ -129,7 +129,7 @@ class TorchBackend(Backend):
         """Do nothing: if an allocation fails, :meth:`explaining_memory` says what to do."""
 
     def label_rows(self, rows: Tensor, *features: Any, **options: Any) -> RowLabels:
-        """Build the label space of the rows; groups of categories are counted on the device."""
+        """Build the label space of the rows; the sizes of groups are counted on the device."""
         labels = label_rows(len(rows), *features, **options)
         dense = np.zeros((len(rows), 0)) if labels.dense is None else labels.dense
         return replace(labels, dense=placed(dense, rows))
@@ -151,14 +151,14 @@ class TorchBackend(Backend):
         return values.to(rows.dtype)
 
     def settle(self, model: Any, X: Tensor) -> None:
-        """Bring fitted arrays to the device of X, coefficients in its precision."""
+        """Move fitted arrays to the device of X, and convert coefficients to its precision."""
         move(model, X.device)
         if hasattr(model, "dual_coef_"):
             model.dual_coef_ = model.dual_coef_.to(X.dtype)
 
     @contextmanager
     def explaining_memory(self, X: Tensor) -> Iterator[None]:
-        """Explain what to change when a device's memory runs out."""
+        """Raise MemoryError with advice if the memory of the device runs out."""
         try:
             yield
         except torch.OutOfMemoryError as error:
@@ -173,7 +173,7 @@ class TorchBackend(Backend):
 
 
 def _label_array(labels: Any, name: str, X: Tensor) -> Any:
-    """Labels as a tensor on X's device, or unchanged if they are not a tensor."""
+    """Return labels as a tensor on the device of X, or as an array if they are not a tensor."""
     if not isinstance(labels, torch.Tensor):
         return plain_array(labels)
     labels = check_tensor(labels, name)
@@ -188,7 +188,7 @@ def _placed(labels: Labels, X: Tensor) -> Labels:
 
 
 def check_tensor(X: Tensor, name: str) -> Tensor:
-    """Refuse tensors of unsupported kinds; detach gradients."""
+    """Raise an error for unsupported tensors; return X detached from its gradient."""
     if X.layout != torch.strided:
         raise TypeError(f"{name} is a sparse tensor ({X.layout}): pass {name}.to_dense()")
     if X.device.type not in ("cpu", "cuda"):
@@ -202,7 +202,7 @@ def check_tensor(X: Tensor, name: str) -> Tensor:
 
 
 def _counted(labels: Any, n: int, kernel: Any, name: str) -> Labels | None:
-    """Whole numbers on a device as categories; None for labels that the host has to check."""
+    """Encode whole-number labels on the device; None for labels that the host has to check."""
     if isinstance(labels, np.ndarray) or labels.ndim != 1 or kernel not in ("auto", "delta"):
         return None
     if labels.dtype.is_floating_point:

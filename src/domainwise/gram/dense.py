@@ -1,4 +1,4 @@
-"""The Gram matrix in memory: quickest for a few thousand rows, and LAPACK throughout on request."""
+"""The Gram matrix in memory: fastest for a few thousand rows; uses only LAPACK on request."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from domainwise.kernels.functions import check_finite
 from domainwise.labels.factors import RowLabels
 from domainwise.methods.contract import Images, Matrix, RitzPairs, Solution, pairs_within
 
-#: Up to here a full eigendecomposition is quicker than products.
+#: Up to this many rows, a full eigendecomposition is faster than an iteration with products.
 LAPACK_ROWS = 800
-#: And from here ARPACK for a few of the eigenpairs of K is quicker than LAPACK.
+#: Above this many rows, ARPACK is faster than LAPACK for a few eigenpairs of K.
 ARPACK_ROWS = 200
-#: A search for eigenpairs starts with random columns that were multiplied by K this many times,
+#: Iterations for eigenpairs start with random columns multiplied by K this many times.
 POWERS = 4
-#: and rough inverses serve for shifts above this share of the trace of K.
+#: Rough inverses are used for shifts above this fraction of the trace of K.
 ROUGH = 1e-4
-#: Inverses in float32 are tried for traces of K that leave room there, and for shifts above this
-#: share of them,
+#: Inverses in float32 are tried if the trace of K is between these limits, which fit float32, and
+#: the shift is above this fraction of the trace.
 SMALLEST_TRACE, LARGEST_TRACE, REFINABLE = 1e-20, 1e30, 1e-6
-#: by this many products where the norm of K is below this share of the shift,
+#: If the norm of K is below this fraction of the shift, they are computed by this many products.
 FAR, TERMS = 0.2, 3
-#: refined at most this many times,
+#: Solutions are refined at most this many times.
 REFINEMENTS = 6
-#: and used if they reach this relative residual.
+#: Refined solutions are accepted at this relative residual.
 REFINED = 1e-12
-#: A negative eigenvalue beyond this share of the largest is not rounding, in float32 either.
+#: A negative eigenvalue beyond this fraction of the largest is not rounding, even in float32.
 INDEFINITE = 1e-4
 
 
 class DenseGram(RowsGram):
     """A centred Gram matrix that is stored.
 
-    It is passed uncentred, up to a constant, and is centred in place if it is in float64. ``dtype``
-    is the precision of the data; ``lapack`` asks for full eigendecompositions whatever N is.
+    ``matrix`` is uncentred, up to a constant, and is centred in place if it is float64. ``dtype``
+    is the precision of the data; ``lapack`` requests full eigendecompositions for any N.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class DenseGram(RowsGram):
         self.K -= (self._row_means - self._row_means.mean())[:, None]
 
     def uncentred_product(self, V: Matrix) -> Matrix:
-        """Return ``K V``; the matrix held is centred already."""
-        return (V.T @ self.K).T  # quicker than K V, which copies more of K
+        """Return ``K V``; the stored K is already centred."""
+        return (V.T @ self.K).T  # faster than K V, which copies more of K
 
     def solve(self, V: Matrix, shift: float) -> Solution:
-        """Solve by Cholesky, or by the eigenvalues of K where that fails or the shift is 0."""
+        """Solve by Cholesky, or by eigendecomposition of K if that fails or the shift is 0."""
         info: dict[str, Any] = {"linear_solver": "cholesky"}
         inverse = cholesky_inverse(self.K, shift) if shift > 0 else None
         if inverse is not None:
@@ -86,7 +86,7 @@ class DenseGram(RowsGram):
         return Solution(X, image - image.mean(0), info)
 
     def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
-        """Solve with each shift, by factors in float32 refined to float64 where that works."""
+        """Solve with each shift, by float32 factors refined to float64 where that converges."""
         if self.lapack or len(shifts) < 2 or self.xp is not np:
             return super().solve_shifts(V, shifts)
         return [self._refine.solve(V, shift) or self.solve(V, shift) for shift in shifts]
@@ -96,14 +96,14 @@ class DenseGram(RowsGram):
         return RefinedCholesky(self.K)
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
-        """Return the inverse, factored once: in float32, which is quicker, where that is enough."""
+        """Return the inverse, factored once; in float32, which is faster, if that suffices."""
         if shift >= self._refine.trace:  # no eigenvalue of K is larger
             return lambda R: R
         inverse = self._refine.inverse(shift) or cholesky_inverse(self.K, shift)
         return inverse or super().preconditioner(shift)
 
     def rough_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
-        """Return inverses in float32, if the squares of their errors are rounding."""
+        """Return float32 inverses if the squares of their errors are negligible, else None."""
         if self.lapack or self.xp is not np or not min(shifts) > ROUGH * self._refine.trace:
             return None
         inverses: list[Any] = [self._refine.inverse(shift) for shift in shifts]
@@ -118,7 +118,7 @@ class DenseGram(RowsGram):
         return cast(rough, self.xp.float64)
 
     def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
-        """Return leading eigenpairs; a few of K itself by ARPACK, many by LAPACK."""
+        """Return leading eigenpairs; those of K itself by ARPACK or LAPACK where that is faster."""
         n, k = self.n_samples, min(k, self.n_samples - 1)
         if deflate is not None or self.xp is not np:
             return super().leading(k, deflate)
@@ -129,7 +129,7 @@ class DenseGram(RowsGram):
         if pairs is not None and k <= len(pairs.values):
             return RitzPairs(pairs.values[:k], pairs.X[:, :k], pairs.KX[:, :k], pairs.info)
         try:
-            # The matrix is as good as symmetric; both read one half of it, or products.
+            # K is symmetric up to rounding: LAPACK reads one half of it, ARPACK uses products.
             if arpack:
                 start = self.random(1)[:, 0]
                 values, X = eigsh(self.K, k, which="LA", v0=start - start.mean())
@@ -146,9 +146,9 @@ class DenseGram(RowsGram):
     def ritz(
         self, images: Images, k: int, *, depth: int = 1, start: Matrix = None, **options: Any
     ) -> RitzPairs:
-        """Return leading eigenpairs, by LAPACK over the whole space where that is affordable."""
+        """Return leading eigenpairs, by LAPACK over the whole space if ``lapack`` is set."""
         if not self.lapack:
-            # Products with few columns are cheap here: grow by few, unless images alone guide.
+            # Products with few columns are cheap here: grow by few if there is a preconditioner.
             options |= {"grow": k + 4} if options.get("precondition") else {}
             return super().ritz(images, k, depth=depth, start=start, **options)
         whole = self.placed(np.eye(self.n_samples) - 1.0 / self.n_samples)
@@ -160,7 +160,7 @@ def check_dense_memory(
     task: str,
     advice: str = 'use solver="exact" with a positive ridge, which needs no such matrix',
 ) -> None:
-    """Refuse a dense computation that does not fit memory, and say how much it needs."""
+    """Raise MemoryError if a dense computation does not fit into the free memory."""
     needed = 4 * 8 * n_samples**2
     free = available_memory()
     if free is not None and needed > free:
@@ -171,7 +171,7 @@ def check_dense_memory(
 
 
 def available_memory() -> int | None:
-    """Return the bytes of memory free to use, or None where the system does not report them."""
+    """Return the number of free bytes of memory, or None if the system does not report it."""
     with suppress(OSError), open("/proc/meminfo") as lines:
         for line in lines:
             if line.startswith("MemAvailable:"):
@@ -182,14 +182,14 @@ def available_memory() -> int | None:
 
 
 def dense_fits(n_samples: int, free: int | None) -> bool:
-    """Whether a matrix of all rows and its factor take less than half of the free memory."""
+    """Whether an N x N matrix and its factor take less than half of the free memory."""
     return free is not None and 3 * 8 * n_samples**2 < free / 2
 
 
 def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
-    """Return ``(K + shift I)^-1`` on centred V for a centred K, or None if Cholesky fails.
+    """Return a function that applies ``(K + shift I)^-1`` to centred V, or None if Cholesky fails.
 
-    The constant vector, which K maps to zero, is lifted out of the way first: V has no part in it.
+    The zero eigenvalue of the constant vector is raised first, which does not affect a centred V.
     """
     n = len(K)
     A = K + max(float(namespace(K).trace(K)), shift) / n
@@ -208,8 +208,8 @@ def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
 class RefinedCholesky:
     """Solves ``(K + shift I) X = V`` for several shifts by inverses in float32.
 
-    A factor costs half as much there, and a few steps of refinement with K in float64 bring back
-    the digits, unless the system is too close to singular. K is centred and semi-definite.
+    A float32 factor costs half as much, and a few steps of refinement with K in float64 recover the
+    digits, unless the system is close to singular. K is centred and positive semi-definite.
     """
 
     def __init__(self, K: Any) -> None:
@@ -220,7 +220,7 @@ class RefinedCholesky:
         self._inverses: dict[float, Callable[[Any], Any] | None] = {}
 
     def inverse(self, shift: float) -> Callable[[Any], Any] | None:
-        """Return the inverse on centred V to single precision, or None if that is not enough."""
+        """Return the inverse for centred V in single precision, or None if that is not enough."""
         if not self.fits or not shift > REFINABLE * self.trace:
             return None
         if shift not in self._inverses:
@@ -240,7 +240,7 @@ class RefinedCholesky:
         return scaled
 
     def _by_products(self, shift: float, V: Any) -> Any:
-        """Chebyshev's iteration, for eigenvalues between the shift and that plus the norm."""
+        """Solve by Chebyshev iteration on the interval from ``shift`` to ``shift + norm(K)``."""
         middle = shift + self._norm / 2
         share = last = 1.0 - shift / middle
         X = step = V / middle
@@ -252,7 +252,7 @@ class RefinedCholesky:
         return X
 
     def solve(self, V: Array, shift: float) -> Solution | None:
-        """Return the solution, or None where refinement does not converge."""
+        """Return the solution, or None if refinement does not converge."""
         inverse = self.inverse(shift)
         if inverse is None:
             return None
@@ -269,9 +269,9 @@ class RefinedCholesky:
 
 
 def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
-    """Solve with a semi-definite K by its eigenvalues; shift 0 gives the pseudo-inverse.
+    """Solve with a positive semi-definite K by its eigenvalues; shift 0 gives the pseudo-inverse.
 
-    Eigenvalues at or below N eps of the largest count as zero and, at shift 0, are ignored.
+    Eigenvalues up to N eps times the largest count as zero and, at shift 0, are ignored.
     Returns the solution and the numerical rank.
     """
     xp = namespace(K)
@@ -290,7 +290,7 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
 
 
 def largest_residual(R: Any, V: Any) -> float:
-    """Largest length of a column of R over that of the same column of V, if that is not zero."""
+    """Largest norm of a column of R, relative to that column of V (absolute if that is zero)."""
     scale = column_norms(V)
     relative = column_norms(R) / (scale + (scale == 0))
     return float(relative.max()) if len(relative) else 0.0

@@ -1,7 +1,7 @@
-"""Operators that only multiply: linear systems by preconditioned conjugate gradients.
+"""Operators known only by products: linear systems by preconditioned conjugate gradients.
 
-The default one evaluates K in tiles that are not stored, in O(N (p + r)) memory. The
-preconditioners are the leading part of K, approximated from a few landmarks (theory 8.2).
+:class:`StreamedGram` evaluates K in tiles that are not stored, in O(N (p + r)) memory.
+Preconditioners are made of the leading part of K, approximated from a few landmarks (theory 8.2).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from domainwise.methods.contract import Matrix, Solution
 
 #: Smallest relative residual that products in float32 resolve.
 FLOAT32_TOLERANCE = 1e-5
-#: Factor by which products in float32 reduce a residual before it is computed anew.
+#: Factor by which products in float32 reduce a residual before it is recomputed.
 ROUGH_STEP = 2e-7
-#: Landmarks: cheap next to one product, and enough for default ridges; fewer, by the root of the
-#: number of rows, where products are compiled.
+#: Number of landmarks: cheap compared with one product, and enough for default ridges. Where
+#: products are compiled, at most the second number times the square root of the number of rows.
 PRECONDITIONER_RANK, COMPILED_RANK = 500, 2.5
 
 Product = Callable[[Matrix], Matrix]
@@ -47,15 +47,15 @@ def conjugate_gradients(
 ) -> Solution:
     """Solve ``(K + shift I) X = V`` column by column, sharing each product with K.
 
-    Written with operators that NumPy arrays and torch tensors have in common. The recursion's
-    residual drifts from the true one, so the true one is computed at the end, and the iteration
-    goes on from there while it is above ``tol`` and still falls.
+    V is a NumPy array or a torch tensor. The residual of the recursion drifts from the true
+    residual. The true residual is therefore computed at the end, and the iteration is restarted
+    from there as long as it is above ``tol`` and each restart at least halves it.
 
-    ``shift`` is one for all columns or one each; ``precondition`` is a symmetric positive definite
-    approximation of the inverse; ``max_iter`` counts the products of the checks, too. ``monitor``
-    is called with the iteration and the largest relative residual. ``accurate_product`` is for the
-    true residual, where ``product`` is quick and rough; where that no longer halves the residual,
-    the iteration goes on with accurate ones.
+    ``shift`` is a number, or one number per column; ``precondition`` is a symmetric positive
+    definite approximation of the inverse; ``max_iter`` includes the products of restarts.
+    ``monitor`` is called with the iteration and the largest relative residual. If ``product`` is
+    fast but rough, ``accurate_product`` computes the true residual, and it replaces ``product``
+    when a restart no longer halves the residual.
     """
     rough = accurate_product is not None
     X, R = V * 0, V
@@ -64,7 +64,7 @@ def conjugate_gradients(
         Z = precondition(R)
         P, rz = Z, (R * Z).sum(0)
         best = largest_residual(R, V)
-        # A rough product reduces a residual to its own precision; the next round continues there.
+        # A rough product reduces a residual to its own precision; the next restart continues.
         goal = max(0.5 * tol, ROUGH_STEP * best) if rough else 0.5 * tol
         while done < max_iter and best > goal:
             KP = product(P) + shift * P
@@ -96,13 +96,13 @@ def conjugate_gradients(
 
 
 def landmark_rows(n_samples: int, seed: int, most: float = float("inf")) -> Array:
-    """Rows that are landmarks, in ascending order."""
+    """Return the indices of the landmark rows, in ascending order."""
     m = int(min(PRECONDITIONER_RANK, n_samples, most))
     return np.sort(np.random.default_rng(seed).choice(n_samples, m, replace=False, shuffle=False))
 
 
 def inverse_root(A: Any, eps: float) -> tuple[Any, Any]:
-    """Eigenvalues d of A above rounding, ascending, and U with ``U'AU = I`` in their order."""
+    """Return the eigenvalues of A above rounding, ascending, and their vectors U, ``U'AU = I``."""
     xp = namespace(A)
     d, U = xp.linalg.eigh(A)
     keep = d > len(d) * eps * max(float(d[-1]), 0.0)
@@ -110,7 +110,7 @@ def inverse_root(A: Any, eps: float) -> tuple[Any, Any]:
 
 
 class Preconditioner(ABC):
-    """Inverse of K + shift I, up to a factor, if K has eigenvalues D in U and min(D) elsewhere."""
+    """Inverse of K + shift I, up to a factor, for a K with eigenvalues D on U, min(D) elsewhere."""
 
     values: Any  #: the diagonal of D, ascending
 
@@ -126,7 +126,7 @@ class Preconditioner(ABC):
         """Return the preconditioner for one shift."""
         if not len(self.values):
             return lambda R: R
-        # The smallest value is where the rest of K begins.
+        # The smallest value stands for the rest of the spectrum of K.
         weights = ((self.values[0] + shift) / (self.values + shift) - 1.0)[:, None]
         return lambda R: R + self.up(weights * self.down(R))
 
@@ -154,9 +154,9 @@ class StoredPreconditioner(Preconditioner):
 
 
 class IterativeGram(RowsGram):
-    """Centred Gram matrix that is not stored, and known by its products.
+    """Centred Gram matrix that is not stored, known only by its products.
 
-    A subclass multiplies, and builds a preconditioner.
+    Subclasses implement the product and the preconditioner.
     """
 
     def __init__(self, labels: Any, dtype: Any, device: Any = "cpu", **options: Any) -> None:
@@ -167,14 +167,14 @@ class IterativeGram(RowsGram):
     @property
     @abstractmethod
     def _preconditioner(self) -> Preconditioner:
-        """Approximation of the inverse from a few landmarks, which is computed once."""
+        """Approximation of the inverse from a few landmarks, computed once."""
 
     def _stored(self) -> DenseGram | None:
-        """Return the same matrix in memory, where that is affordable."""
+        """Return the same matrix in memory, or None if it does not fit."""
         return None
 
     def iteration_products(self) -> tuple[Product, Product | None]:
-        """Return a product for the iterations, and one that is more precise, if it is rough."""
+        """Return the product of the iterations and, if that is rough, a more precise one."""
         return self.product, None
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
@@ -182,11 +182,11 @@ class IterativeGram(RowsGram):
         return self._preconditioner.at(shift)
 
     def solve(self, V: Matrix, shift: float) -> Solution:
-        """Solve by preconditioned conjugate gradients; directly if they stall and it fits."""
+        """Solve by conjugate gradients; by Cholesky if they stall and K fits into memory."""
         return self.solve_shifts(V, [shift])[0]
 
     def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
-        """Solve with all shifts side by side: kernel values are computed once for all of them."""
+        """Solve with all shifts at once, so that each product with K is shared by all of them."""
         if min(shifts, default=1.0) <= 0:
             raise ValueError('ridge=0 needs the whole Gram matrix: use solver="dense" or "auto"')
         if not shifts:
@@ -227,10 +227,10 @@ class IterativeGram(RowsGram):
 
 
 class StreamedGram(IterativeGram):
-    """Centred Gram matrix of the rows of X, evaluated anew for each product.
+    """Centred Gram matrix of the rows of X, re-evaluated for each product.
 
-    Rows in float32 are multiplied in float32 and summed in float64; so are, in the iterations of
-    linear systems, those in float64 where that is quicker.
+    For float32 rows, products are in float32 and sums in float64. Iterations of linear systems do
+    the same for float64 rows where that is faster.
     """
 
     def __init__(self, X: Array, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
@@ -244,7 +244,7 @@ class StreamedGram(IterativeGram):
         return tiles.symmetric_product(self.kernel, self.prepared, V)
 
     def iteration_products(self) -> tuple[Product, Product | None]:
-        """Iterate in float32, where that is quicker."""
+        """Return float32 products for the iterations where they are faster."""
         rough = tiles.can_be_rough(self.kernel, self.prepared)
         path = tiles.product_path(self.kernel, self.prepared, rough=rough)
         self.info = {**self.info, "iterations": path}
@@ -264,7 +264,7 @@ class StreamedGram(IterativeGram):
         return DenseGram(tiles.kernel_matrix(self.kernel, self.X), self.labels, self.dtype)
 
     def _landmark_features(self) -> Array:
-        """Nystrom features of the rows, in float32, which is enough for a preconditioner."""
+        """Return Nystrom features of the rows; float32 is enough for a preconditioner."""
         compiled = tiles.worth_compiling(self.n_samples**2)
         most = COMPILED_RANK * self.n_samples**0.5 if compiled else float("inf")
         chosen = landmark_rows(self.n_samples, self.seed, most)

@@ -1,8 +1,8 @@
 """Thin Nystrom features, and the sums over rows from which everything else follows (theory 9).
 
 ``K ~ Phi Phi'`` with ``Phi = k(X, landmarks) L^-T`` and ``L L' = k(landmarks, landmarks)``. Rows
-are read once and not stored: :class:`NystromSums` has their number, the mean and centred second
-moment of Phi, and sums per (class, domain) group, in a form that can be merged in any order.
+are read once and not stored: :class:`NystromSums` holds their number, the mean and the centred
+second moment of Phi, and sums per (class, domain) group, which can be merged in any order.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.labels.factors import LabelSpace, kernel_columns, label_kernel, pivoted_cholesky
 from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, Solution, pairs_within
 
-#: Panels into which a product with a triangular matrix is cut: skips most of the zeros.
+#: Number of panels into which a product with a triangular matrix is cut, to skip most zeros.
 PANELS = 4
-#: Moments of plain kernel values may be turned into those of the features afterwards while their
-#: rounding error in the solution, about this over the smallest squared pivot of the landmarks
-#: times the ridge, is small enough.
+#: Moments of plain kernel values may be converted to moments of features afterwards if the
+#: rounding error in the solution is small enough. It is about this number, divided by the product
+#: of the ridge and the smallest squared pivot of the landmarks.
 DIRECT_ROUNDING = 2e-18
-#: Spacing of a grid of target landmarks in bandwidths of the RBF kernel, and its size at most.
+#: Spacing of a grid of target landmarks in bandwidths of the RBF kernel, and its largest size.
 GRID_STEP, MAX_GRID = 0.5, 5000
-#: Labels of the first batch from which landmarks are chosen: evenly spaced ones if there are more.
+#: Landmarks are chosen from at most this many labels of the first batch, evenly spaced.
 MAX_CANDIDATES = 10_000
 
 
@@ -41,12 +41,12 @@ class NystromMap:
     """The map from rows to Nystrom features, or to columns that are used unchanged."""
 
     kernel: Basis
-    landmarks: Array  #: independent to working precision; the others add nothing
+    landmarks: Array  #: linearly independent to working precision
     #: Lower Cholesky factor of the landmarks' kernel matrix; None for columns used unchanged.
     triangle: Array | None
     n_asked: int  #: number of landmarks before dependent ones were dropped
     direct: bool = False  #: sums are taken of plain kernel values, which saves most of the work
-    #: Indices of these among all landmarks.
+    #: Indices of ``landmarks`` among all landmarks that were passed.
     chosen: Array | None = field(default=None, repr=False, compare=False)
 
     @cached_property
@@ -60,7 +60,7 @@ class NystromMap:
 
     @classmethod
     def fourier(cls, columns: FourierMap) -> NystromMap:
-        """Use random Fourier features, with their points in the place of landmarks."""
+        """Use random Fourier features, with their frequencies and phases in place of landmarks."""
         return cls(columns, columns.points, None, columns.n_features)
 
     @classmethod
@@ -69,8 +69,8 @@ class NystromMap:
     ) -> NystromMap:
         """Choose linearly independent landmarks by pivoted Cholesky.
 
-        ``ridge`` is the shift that solutions will be regularised with, per row; sums are taken
-        directly where it keeps their rounding below ``rounding``.
+        ``ridge`` is the regularisation of the solutions, per row. Sums are of plain kernel values
+        (``direct``) if that keeps the rounding error of the solutions below ``rounding``.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             W = check_finite(_exact(kernel, landmarks), landmarks.dtype)
@@ -86,7 +86,7 @@ class NystromMap:
                 "the kernel has a negative or non-finite diagonal, so it is not a kernel. If it is "
                 "a kernel times -1, or distances, pass a kernel instead"
             )
-        # Where the function is known not to be a kernel, it is one among these rows.
+        # A function known to be indefinite (not sound) is positive definite on the pivots.
         residual = W[others, others] - np.square(factor[rank:, :rank]).sum(axis=1)
         if kernel.sound and residual.min(initial=0.0) < -1e-6 * scale:
             raise ValueError("the kernel is not positive semi-definite. Choose another kernel")
@@ -113,7 +113,7 @@ class NystromMap:
         return Phi
 
     def values(self, X: Array, weights: Array) -> Array:
-        """Return the functions of rows with these weights of the features, up to a constant."""
+        """Return ``Phi weights`` for the rows of X, up to a constant."""
         landmarks = self.kernel.prepare(self.landmarks)
         return cross_product(self.kernel, X, landmarks, self.dual(weights))
 
@@ -122,9 +122,9 @@ class NystromMap:
     ) -> Array:
         """Return what :class:`NystromSums` adds up: features, or kernel values if ``direct``.
 
-        ``memory`` is a long enough array that may be overwritten. ``distances`` between X and
-        all landmarks that were given may be shared by kernels that differ in width. ``compiled`` is
-        for the sums over many rows.
+        ``memory`` is an array, large enough for the result, that may be overwritten. ``distances``
+        between X and all landmarks that were passed can be shared by kernels that differ in width.
+        ``compiled`` is for sums over many rows.
         """
         values = self._values if self.direct else self.features
         return values(X, memory, distances=distances, compiled=compiled)
@@ -143,7 +143,7 @@ class NystromMap:
         return self.kernel.block(left, self._prepared, out, compiled=compiled)
 
     def gram(self, X: Array) -> Array:
-        """Return ``Phi Phi'``: among landmarks, and between them and others, the kernel itself."""
+        """Return ``Phi Phi'``, which equals the kernel where either row is a landmark."""
         index_of = {row.tobytes(): i for i, row in enumerate(X)}
         indices = np.array([index_of.get(row.tobytes(), -1) for row in self.landmarks])
         if not isinstance(self.kernel, Kernel) or indices.min() < 0:
@@ -156,21 +156,21 @@ class NystromMap:
         return K
 
     def weights(self, X: Array, dual: Array) -> Array:
-        """Return ``Phi' dual``: weights of the features for coefficients of rows."""
+        """Return ``Phi' dual``: weights of the features, from the coefficients of rows."""
         weights = (self._values(X) + self.kernel.constant).T @ dual
         if self.triangle is not None:
             weights = solve_triangular(self.triangle, weights, lower=True)
         return np.asarray(weights)
 
     def dual(self, weights: Array) -> Array:
-        """Coefficients of the landmarks' kernel functions for weights of the features."""
+        """Return the coefficients of the landmarks, given the weights of the features."""
         if self.triangle is None:
             return weights
         return np.asarray(solve_triangular(self.triangle, weights, lower=True, trans="T"))
 
 
 def _shaped(memory: Array, shape: tuple[int, int], dtype: Any) -> Array:
-    """The first elements of an array, in a shape and a precision."""
+    """Return the first elements of ``memory`` as an array of this shape and dtype."""
     return memory.view(dtype)[: shape[0] * shape[1]].reshape(shape)
 
 
@@ -182,7 +182,7 @@ def _exact(kernel: Kernel, X: Array) -> Array:
 
 @dataclass(frozen=True)
 class LabelMap:
-    """Features of continuous labels that are fixed before the rows are seen."""
+    """Map from continuous labels to features, fixed before the pass over the rows."""
 
     kernel: Kernel | None  #: None for the linear kernel, whose features are the values themselves
     points: Array  #: landmarks among the values, (q, k)
@@ -200,9 +200,9 @@ class LabelMap:
     ) -> LabelMap:
         """Take landmarks from ``points``, or from the values (n, k) of the first batch.
 
-        ``gamma`` is resolved on the values, ``tolerance`` is the residual trace, per row, at which
-        there are enough landmarks, and ``name`` is for errors. A tuple (low, high) of points stands
-        for a grid over that range, ``GRID_STEP`` bandwidths of the RBF kernel apart.
+        ``gamma`` is resolved on the values. Landmarks are added until the residual trace per row
+        is below ``tolerance``. ``name`` is for error messages. ``points=(low, high)`` is a grid
+        over that range with a spacing of ``GRID_STEP`` bandwidths of the RBF kernel.
         """
         if kernel == "linear":
             return cls(None, values[:0], np.zeros((0, 0)))
@@ -226,7 +226,7 @@ class LabelMap:
         return int(self.points.shape[1 if self.kernel is None else 0])
 
     def features(self, values: Array) -> Array:
-        """Return the features of labels, one row each."""
+        """Return the features of labels, one row per label."""
         if self.kernel is None:
             return values
         C = self.kernel.matrix(values, self.points)
@@ -234,7 +234,7 @@ class LabelMap:
 
 
 def _user_points(points: Any, values: Array, kernel: Kernel) -> Array:
-    """Landmarks of a label kernel that the user passed."""
+    """Return the landmarks of a label kernel that the user passed, checked."""
     if isinstance(points, tuple):
         if len(points) != 2 or not points[0] < points[1] or values.shape[1] != 1:
             raise ValueError(
@@ -265,11 +265,11 @@ def _user_points(points: Any, values: Array, kernel: Kernel) -> Array:
 
 
 class NystromGram(Gram):
-    """The Gram matrix ``Phi Phi'`` of centred features, known by sums over its rows.
+    """The Gram matrix ``Phi Phi'`` of centred features, represented by sums over rows.
 
-    A thin matrix holds coordinates: combinations of the columns of Phi first, then of the
-    orthonormal label directions. ``second`` is ``Phi'Phi``, ``cross`` the label directions times
-    Phi; signs are settled on the centred ``landmark_features``.
+    A thin matrix holds coordinates: first with respect to the columns of Phi, then with respect to
+    the orthonormal label directions. ``second`` is ``Phi'Phi``, ``cross`` is the label directions
+    times Phi. The centred ``landmark_features`` determine the signs of components.
     """
 
     def __init__(
@@ -282,20 +282,20 @@ class NystromGram(Gram):
         self.tolerance = 1e-10 if np.dtype(dtype) == np.float64 else 1e-5
 
     def weights(self, V: Matrix) -> Array:
-        """Return ``Phi'V``: the function ``k(x)'V`` as weights of the features of x."""
+        """Return ``Phi'V``, the weights of the features that represent the function ``k(x)'V``."""
         return np.asarray(self.second @ V[: self.size] + self.cross.T @ V[self.size :])
 
     def lift(self, coordinates: Array) -> Array:
-        """Put label-space coordinates behind those of the features."""
+        """Return label-space coordinates below zeros for the features."""
         return np.vstack([np.zeros((self.size, coordinates.shape[1])), coordinates])
 
     def inner(self, U: Array, V: Array) -> Array:
-        """Return inner products over the rows, which are not stored."""
+        """Return ``U'V``, the inner products over rows, without storing the rows."""
         mixed = U[self.size :].T @ (self.cross @ V[: self.size] + V[self.size :])
         return np.asarray(U[: self.size].T @ self.weights(V) + mixed)
 
     def product(self, V: Array) -> Array:
-        """Return ``K V``, which lies in the features."""
+        """Return ``K V``, which lies in the span of the features."""
         return self._inside(self.weights(V))
 
     def solve(self, V: Array, shift: float) -> Solution:
@@ -314,7 +314,7 @@ class NystromGram(Gram):
     def ritz(
         self, images: Images, k: int, *, depth: int = 1, start: Matrix = None, **options: Any
     ) -> RitzPairs:
-        """Return leading eigenpairs over the whole space of features and starting directions."""
+        """Return the leading eigenpairs within the span of all features and ``start``."""
         d, U = self._spectrum()
         if not len(d):  # all rows are the same
             none = self.lift(np.zeros((self.labels.size, 0)))
@@ -330,7 +330,7 @@ class NystromGram(Gram):
         return pairs_within(self, images, k, X, KX, self.product(KX) if depth == 2 else None)
 
     def anchors(self, dual: Array, values: Array) -> Array:
-        """Signs are settled on the landmarks."""
+        """Return the values of the components at the landmarks."""
         return np.asarray(self.landmark_features @ self.weights(dual))
 
     def _inside(self, weights: Array) -> Array:

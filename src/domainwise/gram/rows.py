@@ -1,4 +1,4 @@
-"""Base of the operators over N rows of arrays or tensors."""
+"""Base class of the operators over N rows of arrays or tensors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from domainwise.labels.factors import RowLabels
 from domainwise.methods.components import norms
 from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, project_pencil
 
-#: Blocks after which a residual that has not halved is as low as it gets.
+#: An iteration has stalled if its residual did not halve within this many blocks.
 STALL = 8
-#: Columns of a subspace from which on it is replaced by its leading vectors.
+#: A subspace that would exceed this many columns is replaced by its leading Ritz vectors.
 MAX_COLUMNS = 400
 
 
 class RowsGram(Gram):
-    """Centred Gram matrix of N rows; thin ones are float64 arrays or tensors of shape (N, r).
+    """Centred Gram matrix of N rows; thin matrices are float64 arrays or tensors of shape (N, r).
 
     Only small matrices and scalars leave the device of a tensor. ``dtype``, the precision of the
-    rows, decides what counts as rounding; ``tol`` is the relative residual of linear solves, and
-    eigenvectors are found to a hundredth of it.
+    rows, determines what counts as rounding; ``tol`` is the relative residual of linear solves, and
+    eigenvectors are computed to a hundredth of it (at depth 2: to ``tol`` itself).
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class RowsGram(Gram):
         seed: int = 0,
         verbose: int = 0,
     ) -> None:
-        if not isinstance(device, str):  # of a tensor
+        if not isinstance(device, str):  # the device of a tensor
             self.xp, dtype = sys.modules["torch"], str(dtype).removeprefix("torch.")
         self.labels, self.device, self.dtype = labels, device, np.dtype(dtype)
         self.n_samples = labels.space.n_samples
@@ -62,11 +62,11 @@ class RowsGram(Gram):
         return to_host(U.T @ V)
 
     def placed(self, A: Array) -> Matrix:
-        """Return a small matrix where the thin matrices are."""
+        """Return a small matrix on the device of the thin matrices."""
         return A if self.xp is np else self.xp.from_numpy(np.array(A)).to(self.device)
 
     def random(self, columns: int) -> Matrix:
-        """Return a thin matrix of normal numbers, the same for the same seed."""
+        """Return a thin matrix of standard normal numbers, determined by the seed."""
         shape = (self.n_samples, columns)
         if self.xp is np:
             return np.random.default_rng(self.seed).standard_normal(shape)
@@ -75,11 +75,11 @@ class RowsGram(Gram):
         return self.xp.randn(shape, generator=generator, **options)
 
     def product(self, V: Matrix) -> Matrix:
-        """Return ``H K H V``; the first call gets the row means of K in the same pass."""
+        """Return ``H K H V``; the first call also computes the row means of K."""
         return self.centred_product(V, self.uncentred_product)
 
     def centred_product(self, V: Matrix, multiply: Callable[[Matrix], Matrix]) -> Matrix:
-        """Return ``H K H V`` where ``multiply`` returns products with K."""
+        """Return ``H K H V``, where ``multiply`` multiplies by K."""
         (n, r), first = V.shape, self._row_means is None
         centred = self.xp.empty((n, r + first), dtype=self.xp.float64, device=self.device)
         self.xp.subtract(V, V.mean(0), out=centred[:, :r])
@@ -88,7 +88,7 @@ class RowsGram(Gram):
         return self._centred_image(multiply(centred), r)
 
     def _centred_image(self, KV: Matrix, r: int) -> Matrix:
-        """Centre a product; a column behind the first r is that of the row means."""
+        """Centre the first r columns of a product; a further column holds ``K 1``."""
         if KV.shape[1] > r:
             self._row_means = KV[:, r] / self.n_samples
             KV = KV[:, :r]
@@ -103,7 +103,7 @@ class RowsGram(Gram):
         return self._row_means
 
     def offset(self, dual: Matrix) -> Matrix:
-        """Value to subtract from ``k(x)'dual`` so that training rows have mean zero."""
+        """Return the value to subtract from ``k(x)'dual`` so that training rows have mean zero."""
         return self.row_means @ dual
 
     def ritz(
@@ -118,15 +118,15 @@ class RowsGram(Gram):
     ) -> RitzPairs:
         """Return leading eigenpairs by block Krylov subspaces.
 
-        A subspace begins with :meth:`first_block` and ``start``, and grows by the residuals of its
-        leading Ritz pairs (at depth 2 without a preconditioner: by their images), of ``grow`` or as
-        many as it began with; when it is too wide it is replaced by its leading Ritz vectors.
+        A subspace begins with :meth:`first_block` and ``start``. Each step adds the residuals of
+        its ``grow`` leading Ritz pairs, by default as many as it began with (at depth 2 without a
+        preconditioner: their images). If too wide, it is replaced by its leading Ritz vectors.
         """
         first = self.first_block(k)
         if start is not None:
             first = self.hstack([first, start if precondition is None else precondition(start)])
         first = first - first.mean(0)
-        # The error of an eigenvector is the root of that of its eigenvalue: ask for less than tol.
+        # The error of an eigenvector is the root of its eigenvalue's error: ask for less than tol.
         # At depth 2, where small eigenvalues of K bound the residual from below, ask for tol.
         floor = 1e-6 if self.dtype == np.float32 else 1e-12
         tol = max(self.tol * (1e-2 if depth == 1 else 1.0), floor)
@@ -170,11 +170,11 @@ class RowsGram(Gram):
             new = _orthonormal(self, step if precondition is None else precondition(residual), X)
 
     def first_block(self, k: int) -> Matrix:
-        """Return columns with which a search for k eigenpairs can begin."""
+        """Return the initial columns of an iteration for k eigenpairs."""
         return self.random(min(self.n_samples, k + 8))
 
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
-        """Signs are those of the largest values among all rows."""
+        """Return the rows of ``values`` in which a component has its largest absolute value."""
         rows = self.xp.unique(abs(values).argmax(0))
         return to_host(values[rows])
 
@@ -185,7 +185,7 @@ class RowsGram(Gram):
 
 
 def _orthonormal(gram: Gram, V: Matrix, against: Matrix) -> Matrix:
-    """Orthonormal basis of V's part outside the columns of ``against``, without rounding."""
+    """Orthonormal basis of V projected off the columns of ``against``; drops rounding errors."""
     sizes = norms(gram, V)
     V = gram.combine(V, np.diag(np.where(sizes > 0, 1.0 / np.where(sizes > 0, sizes, 1.0), 0.0)))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Sums over rows that are seen once: of all of them, or cell by cell (theory 9.2, 13.1)."""
+"""Sums over rows that are read once: over all rows, or cell by cell (theory 9.2, 13.1)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ BATCH_ROWS = 4096
 
 @dataclass(frozen=True)
 class NystromSums:
-    """Sums over rows of the features Phi, followed by those of continuous labels.
+    """Sums over rows of the features Phi, followed by the features of continuous labels.
 
-    ``partial`` sums over a batch, ``merge`` joins two, and :func:`finalize` turns them into a Gram
-    operator. A distributed engine needs no more than these.
+    ``partial`` sums over a batch, ``merge`` adds two sums, and :func:`finalize` turns sums into a
+    Gram operator. A distributed engine needs only these three.
 
-    Centred second moments are merged by Chan's update so that no digits are lost; those between
-    features are zero where a method does not use them.
+    Centred second moments are merged by Chan's update so that no digits are lost; the moments
+    between features are zero where a method does not use them.
     """
 
     n_samples: int
@@ -77,11 +77,11 @@ class NystromSums:
         *,
         moments: bool = True,
     ) -> NystromSums:
-        """Sum over one batch of features, an array or a tensor, which is overwritten.
+        """Sum over one batch of features: an array or a tensor, which is overwritten.
 
-        ``codes`` are the rows' groups, as indices of ``keys``, the (class, domain) pairs; ``dense``
-        are features of continuous labels. ``moments=False`` leaves zeros for the features' second
-        moments.
+        ``codes`` has the group of each row as an index into ``keys``, the (class, domain) pairs;
+        ``dense`` holds the features of continuous labels. ``moments=False`` sets the second moments
+        of the features to zero.
         """
         n, m = features.shape
         xp, rows, dtype = namespace(features), features, features.dtype
@@ -138,7 +138,7 @@ class NystromSums:
         return {key[0] for key in self.groups}
 
     def regrouped(self, key_of: Callable[[Any], Any]) -> NystromSums:
-        """Return the same sums with groups joined that have the same new key."""
+        """Return the same sums, with groups added together where ``key_of`` gives the same key."""
         return replace(self, groups=added((key_of(key), sums) for key, sums in self.groups.items()))
 
     def merge(self, other: NystromSums) -> NystromSums:
@@ -174,8 +174,8 @@ def sum_rows(
 ) -> NystromSums:
     """Sum over the rows of X, batch by batch, in threads whose sums are merged in order.
 
-    ``dense`` returns the features of continuous labels of a batch; see
-    :meth:`NystromSums.partial` for the others. ``summands`` is for tensors.
+    ``dense`` returns the features of the continuous labels of a batch; see
+    :meth:`NystromSums.partial` for the other arguments. ``summands`` is for tensors.
     """
     cuts = panels(len(X), batch_rows or BATCH_ROWS)
     compiled = worth_compiling(len(X) * nystrom.n_features)
@@ -206,14 +206,14 @@ Cells = dict[Any, NystromSums]
 
 @dataclass(frozen=True)
 class CellRows:
-    """Cells and groups of the rows, and what is summed beside their features.
+    """Cells and groups of the rows, and further columns to sum in addition to the features.
 
-    A group is a (class, domain), of which the sums of the features alone are kept; a cell may hold
-    many groups.
+    A group is a (class, domain) pair, for which only the count and the sums are stored; a cell,
+    which may contain many groups, also has second moments.
     """
 
-    cells: Any  #: of each row, as an index of the keys
-    groups: Any  #: likewise
+    cells: Any  #: cell of each row, as an index into ``cell_keys``
+    groups: Any  #: group of each row, as an index into ``group_keys``
     cell_keys: Sequence[Hashable]
     group_keys: Sequence[Hashable]
     dense: Any = None  #: further columns: descriptors of domains, then continuous targets
@@ -228,10 +228,10 @@ class CellRows:
         dense: Any,
         by_class: bool,
     ) -> CellRows:
-        """Cells of parts of the rows, divided by class if ``by_class``.
+        """Make one cell for each part of the rows, or for each (part, class) if ``by_class``.
 
-        ``classes`` and ``domains`` are codes, and ``sizes`` how many there are of each; 0 where
-        there are none.
+        ``classes`` and ``domains`` are codes. ``sizes`` is the number of classes and of domains,
+        0 where there are none.
         """
         labels: list[Any] = list(range(sizes[0])) or [None]
         n_domains = max(1, sizes[1])
@@ -261,7 +261,7 @@ class CellRows:
 
 @dataclass(frozen=True)
 class CellSums:
-    """Cells of the same rows for each of several maps."""
+    """Sums over the same rows, cell by cell, for each of several feature maps."""
 
     maps: list[Cells]
 
@@ -306,7 +306,7 @@ class CellSums:
 
 
 def merged_cells(a: Cells, b: Cells) -> Cells:
-    """Join two sets of cells, those of the same key into one."""
+    """Merge two sets of cells; cells with the same key become one."""
     joined = dict(a)
     for key, cell in b.items():
         joined[key] = joined[key].merge(cell) if key in joined else cell
@@ -321,10 +321,10 @@ def joined_cells(cells: Mapping[Any, NystromSums]) -> NystromSums:
 def cells_by_split(
     cells: Cells, splits: Sequence[tuple[Sequence[int], Sequence[int]]]
 ) -> Iterator[tuple[Cells, Cells]]:
-    """Yield the cells to train on and to test on of each split, by class.
+    """Yield the training cells and the test cells of each split, by class.
 
-    Cells come by (part, class); a part is a set of rows that no split divides. Splits are pairs
-    of the parts to train on and the parts to test on.
+    The keys of ``cells`` are (part, class); a part is a set of rows that no split divides. A split
+    is a pair: the training parts and the test parts.
     """
     parts: dict[int, Cells] = {}
     for (part, label), cell in cells.items():
@@ -341,7 +341,7 @@ def cells_by_split(
         for train, test in splits:
             yield union(train), union(test)
         return
-    # Each part is held out once: join the parts before a split and those behind it.
+    # Each part is held out once: merge the parts before a split with the parts after it.
     tests = [union(test) for _, test in splits]
     behind: list[Cells] = [{}]
     for held_out in tests[:0:-1]:
@@ -362,8 +362,8 @@ def sum_cells(
 ) -> CellSums:
     """Sum over the rows of X cell by cell, in threads whose sums are merged in order.
 
-    The maps are of the same landmarks; several of them share their distances. ``summands``, one
-    for each map, are for tensors.
+    All maps take their landmarks from the same set, so that several maps share the distances.
+    ``summands``, one function for each map, are for tensors.
     """
     xp, tasks = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
     landmarks = common_landmarks(maps)
@@ -405,9 +405,9 @@ def sum_cells(
 
 
 def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) -> None:
-    """Refuse cells of maps with these numbers of columns if they do not fit the memory of X.
+    """Raise MemoryError if the cells do not fit the memory of the device of X.
 
-    Merges of cells take about as much again as the cells.
+    ``widths`` are the numbers of columns of the maps. Merging takes as much memory again.
     """
     needed = 2.0 * 8.0 * n_cells * sum(width**2 for width in widths)
     free = available_memory()
@@ -424,7 +424,7 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
 
 
 def common_landmarks(maps: Sequence[NystromMap]) -> Array | None:
-    """Landmarks that several maps have in common; zeros for those that none of them uses."""
+    """Return the landmarks that several maps share, with zeros for those that no map uses."""
     first = maps[0]
     if len(maps) == 1 or first.chosen is None:
         return None
@@ -444,8 +444,8 @@ def finalize(
 ) -> tuple[NystromGram, list[Any], list[Any]]:
     """Turn sums over rows into a Gram operator, and list the classes and domains that occurred.
 
-    The sums are of features first, then of those of a continuous target, of the target itself, and
-    of the features of continuous domain descriptors; ``target`` and ``domain`` are their maps.
+    Columns of the sums: features of X, features of a continuous target, the target itself, features
+    of continuous domain descriptors. ``target`` and ``domain`` are the maps of continuous labels.
     """
     m = nystrom.n_features
     keys: list[Any] = sorted(sums.groups, key=repr)
@@ -462,7 +462,7 @@ def finalize(
         space, cross = groups, centred[: groups.size, :m]
     else:
         space, cross = _joint_space(sums, groups, centred, np.sqrt(counts), m, target, domain)
-    # Without landmarks signs are settled on the weights of the columns.
+    # Without landmarks, the signs of components are chosen from the weights of the columns.
     landmark_features = np.eye(m) if nystrom.triangle is None else nystrom.triangle - sums.mean[:m]
     gram = NystromGram(
         sums.second[:m, :m], cross, space, landmark_features, nystrom.landmarks.dtype
@@ -479,28 +479,28 @@ def _joint_space(
     target: LabelMap | None,
     domain: LabelMap | None,
 ) -> tuple[LabelSpace, Array]:
-    """Label space of group directions together with continuous label features.
+    """Build the label space spanned by the group directions and the continuous label features.
 
-    ``root`` has the roots of the groups' sizes.
+    ``root`` holds the square roots of the group sizes.
     """
     n_groups, continuous = len(centred), sums.second[m:, m:]
-    # Group directions are orthonormal but for the constant, which centring removes.
+    # Group directions are orthonormal except for the constant, which centring removes.
     inner_groups = np.eye(n_groups) - np.outer(root, root) / sums.n_samples
     gram = np.block([[inner_groups, centred[:, m:]], [centred[:, m:].T, continuous]])
-    # Features of any scale count alike; the constant group direction must stay a zero.
+    # Scale features to unit variance; the constant group direction must stay zero.
     variance = np.diagonal(continuous)
     floor = np.finfo(float).eps * float(variance.max(initial=np.finfo(float).tiny))
     scale = np.concatenate([np.ones(n_groups), np.sqrt(np.maximum(variance, floor))])
     d, U = np.linalg.eigh(gram / np.outer(scale, scale))
     keep = d > len(d) * np.finfo(float).eps * d[-1]
     d, U = d[keep], U[:, keep]
-    coordinates = (np.sqrt(d)[:, None] * U.T) * scale  # of each group direction and feature
+    coordinates = (np.sqrt(d)[:, None] * U.T) * scale  # one column per group direction and feature
     basis = U / np.sqrt(d) / scale[:, None]
     products = np.vstack([centred[:, :m], sums.second[m:, :m]])
     cross = basis.T @ products
     of_groups, of_features = coordinates[:, :n_groups], coordinates[:, n_groups:]
     n_target = 0 if target is None else target.n_features
-    # Behind the features of a target stands the target itself.
+    # The features of a target are followed by the target itself.
     ends = [n_target, n_target + (target is not None)]
     of_target, of_values, of_domain = np.split(of_features, ends, axis=1)
 

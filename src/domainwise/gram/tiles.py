@@ -1,12 +1,12 @@
 """Products of arrays and tensors with a kernel matrix that is never stored: tile by tile.
 
-A tile is small enough to stay in the cache between its evaluation and its use. Which thread takes
-which tile is fixed and the threads' sums are added in order, so the bits of a result depend on the
-number of threads, which is the BLAS thread count in force, and on what evaluates tiles: functions
-compiled by Numba for large matrices, where it is installed, and NumPy otherwise.
+A tile is small enough to stay in the cache between its evaluation and its use. The assignment of
+tiles to threads is fixed and the sums of the threads are added in order. The bits of a result
+therefore depend only on the number of threads, which is the current BLAS limit, and on whether
+tiles are evaluated by NumPy or by Numba (for large matrices, if it is installed).
 
-A *rough* product of float64 rows evaluates and multiplies in float32; sums over tiles are in
-float64 always.
+A *rough* product of float64 rows evaluates and multiplies in float32; sums over tiles are always in
+float64.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from domainwise.kernels.functions import (
     resolve_gamma,
 )
 
-#: Largest tile: one that fits the cache of a CPU, and one that fills a GPU.
+#: Largest tile: on a CPU it fits the cache, on a GPU it fills the device.
 MAX_TILE_BYTES, CUDA_TILE_BYTES = 4 * 2**20, 256 * 2**20
-#: Entries of a matrix from which on functions are compiled, or loaded, for it; up to MAX_DEGREE.
+#: Matrices of at least this many entries use compiled functions; polynomials up to MAX_DEGREE.
 COMPILED_ENTRIES, MAX_DEGREE = 2**24, 16
-#: Size of a tile that is copied and mirrored; not for a caller's function, called for each tile.
+#: Largest tile of a stored matrix; not for callable kernels, which are called for each tile.
 COPIED_TILE_BYTES = 2**18
 
 
@@ -53,7 +53,7 @@ def _controller() -> ThreadpoolController:
 
 
 def n_threads() -> int:
-    """Return the number of threads BLAS may use here."""
+    """Return the number of threads that BLAS may use."""
     counts = [lib["num_threads"] for lib in _controller().info() if lib.get("user_api") == "blas"]
     return max(counts, default=1)
 
@@ -64,23 +64,23 @@ def blas_limit(threads: int) -> Any:
 
 
 def one_thread() -> Any:
-    """Keep BLAS and OpenMP to one thread; looking for the libraries each time would take 5 ms."""
+    """Limit BLAS and OpenMP to one thread. The cached controller saves a library search of 5 ms."""
     return _controller().limit(limits=1)
 
 
 def single_blas_thread(active: bool = True) -> AbstractContextManager[Any]:
-    """Keep BLAS to one thread while tiles run in threads of their own."""
+    """Limit BLAS to one thread while tiles run in a thread pool."""
     return blas_limit(1) if active else nullcontext()
 
 
 def tile_side(itemsize: int, most: int | None = None) -> int:
-    """Rows (and columns) of a square tile within scikit-learn's ``working_memory``."""
+    """Return the side of a square tile that fits scikit-learn's ``working_memory``."""
     budget = min(float(get_config()["working_memory"]) * 2**20, most or MAX_TILE_BYTES)
     return max(1, int(np.sqrt(budget / itemsize)))
 
 
 def _side(X: Any, dtype: Any, most: int | None = None) -> int:
-    """Rows of a square tile in a precision, on the device of X."""
+    """Return the side of a square tile of this dtype on the device of X."""
     return tile_side(dtype.itemsize, CUDA_TILE_BYTES if str(X.device).startswith("cuda") else most)
 
 
@@ -105,7 +105,7 @@ def tile_values(
 def in_threads(n_tasks: int, work: Callable[[int, int], Any], *, alone: bool = False) -> list[Any]:
     """Run ``work(thread, n_threads)`` for each thread and return the results in order.
 
-    ``alone`` leaves all work to one thread, as for tensors, whose functions have threads inside.
+    ``alone`` uses one thread: for tensors, because torch runs its own threads.
     """
     threads = 1 if alone or n_tasks < 2 else min(n_threads(), n_tasks)
     if threads == 1:
@@ -116,18 +116,18 @@ def in_threads(n_tasks: int, work: Callable[[int, int], Any], *, alone: bool = F
 
 @dataclass(frozen=True)
 class FusedTiles:
-    """Rows in the form of compiled functions: scaled, in blocks, in one precision."""
+    """Rows in the form that compiled functions take: scaled, in blocks, in one precision."""
 
-    functions: Any  #: of :mod:`domainwise.kernels.compiled`
+    functions: Any  #: the module :mod:`domainwise.kernels.compiled`
     kind: int  #: how a tile is evaluated
     scaled: Callable[[Array], Array]  #: brings prepared rows into the form of ``right``
     right: Array  #: blocks of rows
     left: Array  #: blocks of the same rows on the other side of the kernel
-    coefs: Array  #: of a polynomial
+    coefs: Array  #: coefficients of a polynomial kernel
 
     @classmethod
     def plan(cls, kernel: Basis, rows: Prepared, n_left: int, dtype: Any) -> FusedTiles | None:
-        """Plan products of ``n_left`` rows, or None where NumPy evaluates them."""
+        """Plan products of ``n_left`` rows; return None if NumPy evaluates the tiles."""
         if not isinstance(kernel, Kernel) or is_tensor(rows.right):
             return None
         if not worth_compiling(n_left * len(rows.right)):
@@ -143,14 +143,14 @@ class FusedTiles:
             return None
         powers = range(degree - 1, 0, -1) if kind == functions.POLYNOMIAL else ()
         coefs = [comb(degree, k) * float(kernel.coef0) ** (degree - k) for k in powers]
-        # Differences do not change by an origin, which lets float32 hold the digits of large rows.
+        # Differences do not depend on an origin; subtracting one keeps the digits of large rows.
         origin = rows.right.mean(axis=0) if differences else 0.0
         scale = sqrt(kernel.gamma) if kernel.name == "rbf" else kernel.gamma
 
         def scaled(X: Array) -> Array:
             if differences:
                 X = (X - origin) * scale
-            # The last two columns of the RBF kernel are the norms, which blocks have anyway.
+            # The last two columns of RBF rows hold the norms, which blocks store separately.
             X = X[:, :-2] if kind == functions.INNER else X
             return np.asarray(
                 functions.pack_rows(np.asarray(X, dtype=dtype), kind == functions.INNER)
@@ -163,8 +163,8 @@ class FusedTiles:
     def add_products(
         self, left: Array, pairs: Array, Z_left: Array, Z_right: Array, out: Array
     ) -> None:
-        """Add products of some pairs of blocks to ``out``, mirrored ones if Z_left has blocks."""
-        pairs = np.ascontiguousarray(pairs)  # another layout would be compiled anew
+        """Add the products of pairs of blocks to ``out``; with Z_left, also of mirrored pairs."""
+        pairs = np.ascontiguousarray(pairs)  # another memory layout would be compiled again
         # The interpreter checks for interrupts between batches, about every tenth of a second.
         for batch in panels(len(pairs), 4096):
             self.functions.multiply(
@@ -205,17 +205,17 @@ class FusedTiles:
 
 
 def worth_compiling(entries: int) -> bool:
-    """Whether compiled functions are available, and quicker for a matrix of this size."""
+    """Whether compiled functions are available, and faster for a matrix of this size."""
     return entries >= COMPILED_ENTRIES and compiled_functions() is not None
 
 
 def can_be_rough(kernel: Basis, rows: Prepared) -> bool:
-    """Whether products in float32 are quicker than in float64, and precise enough."""
+    """Whether products of these float64 rows are faster, and precise enough, in float32."""
     if rows.left.dtype != np.float64 or kernel.is_product or not isinstance(kernel, Kernel):
         return False
     eps = float(np.finfo(np.float32).eps)
     if kernel.name == "rbf" and not kernel.by_differences:
-        # The last column but one is half the squared norm, which bounds the error of an exponent.
+        # The second-to-last column holds half the squared norm: it bounds the exponent's error.
         return float(np.abs(rows.left[:, -2]).max()) * eps <= EXPONENT_ERROR["float32"]
     if not worth_compiling(len(rows.left) ** 2):
         return False
@@ -227,7 +227,7 @@ def can_be_rough(kernel: Basis, rows: Prepared) -> bool:
 
 
 def product_path(kernel: Basis, rows: Prepared, *, rough: bool = False) -> str:
-    """Name the library that multiplies, and the precision of kernel values."""
+    """Name the implementation of the product and the precision of kernel values."""
     if kernel.is_product:
         return "feature products"
     n, dtype = len(rows.left), np.float32 if rough else rows.left.dtype
@@ -295,7 +295,7 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
 
 
 def column_scale(V: Any) -> Any:
-    """Largest magnitude of each column, to scale columns into the range of float32."""
+    """Largest magnitude of each column (1 for zeros), to scale V to the range of float32."""
     largest = namespace(V).amax(abs(V), 0)
     return largest + (largest == 0)
 
@@ -323,10 +323,10 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
 
 
 def thin_product(A: Any, B: Any) -> Any:
-    """Return ``A B`` in float64 without a float64 copy of a whole float32 A.
+    """Return ``A B`` in float64 without a float64 copy of the whole float32 A.
 
-    A product of rows in float32 would leave the range of K, which makes a projection with a small
-    ridge inaccurate.
+    With rounding to float32, a product would leave the range of K, and projections with a small
+    ridge would be inaccurate.
     """
     xp, (n, k) = namespace(A), A.shape
     if A.dtype == xp.float64:
@@ -337,7 +337,7 @@ def thin_product(A: Any, B: Any) -> Any:
     return xp.vstack([cast(A[a], xp.float64) @ B for a in cuts])
 
 
-# Rows of a tile: 1024 x 1024 float64 is 8 MiB, small enough for a few of them to live in cache.
+# Rows of a tile: 1024 x 1024 float64 numbers are 8 MiB, so that a few tiles fit the cache.
 TILE_ROWS = 1024
 
 Tile = Callable[[slice, slice], NDArray[np.float64]]
@@ -346,7 +346,7 @@ Tile = Callable[[slice, slice], NDArray[np.float64]]
 def centred_inner_products(
     kernels: list[Tile], n_samples: int, block_size: int
 ) -> NDArray[np.float64]:
-    """Matrix of tr(H K_i H K_j) of kernels, in one pass over their tiles.
+    """Return the matrix of tr(H K_i H K_j) of all pairs of kernels, in one pass over their tiles.
 
     tr(H K H L) = sum(K * L) - 2/N (K1)'(L1) + (1'K1)(1'L1)/N^2.
     """
@@ -366,7 +366,7 @@ def centred_inner_products(
     centred: NDArray[np.float64] = (
         products - 2.0 / n_samples * row_sums @ row_sums.T + np.outer(totals, totals) / n_samples**2
     )
-    # A constant side leaves only rounding: return an exact zero.
+    # Centring a constant kernel leaves only rounding: return an exact zero.
     constant = np.diag(centred) <= 1e-13 * np.diag(products)
     centred[constant, :] = 0.0
     centred[:, constant] = 0.0
@@ -374,7 +374,7 @@ def centred_inner_products(
 
 
 def alignment(inner: NDArray[np.float64], i: int, j: int) -> float:
-    """tr(K_i K_j) divided by the norms; 0 where a centred kernel is zero."""
+    """Return tr(K_i K_j) divided by both norms; 0 if a centred kernel is zero."""
     scale = np.sqrt(max(inner[i, i], 0.0) * max(inner[j, j], 0.0))
     return float(np.clip(inner[i, j] / scale, 0.0, 1.0)) if scale > 0 else 0.0
 
@@ -390,7 +390,7 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
     if values.ndim == 1 and name != "Z":
         values = values[:, None]
     X = check_array(values, dtype=np.float64, input_name=name)
-    # Distances and centred inner products ignore the mean; small numbers round less.
+    # Distances and centred inner products do not depend on the mean; small numbers round less.
     X = X - X.mean(axis=0)
     if kernel == "linear":
         return (lambda rows, columns: X[rows] @ X[columns].T), len(X)
@@ -412,5 +412,5 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
 
 
 def delta_tile(codes: NDArray[np.intp]) -> Tile:
-    """Kernel of labels: 1 where they are equal."""
+    """Return the tile function of the delta kernel: 1 where labels are equal, else 0."""
     return lambda rows, columns: (codes[rows, None] == codes[None, columns]).astype(np.float64)

@@ -1,11 +1,11 @@
 """Kernel values and their products on a CPU, compiled by Numba (extra ``fast``; theory 8.1).
 
-A product evaluates four rows of a tile at a time, against ``BLOCK`` others: the exponents, the
-kernel values and their products stay in the first-level cache, and no tile of K is ever stored.
-All loops run over neighbouring numbers of known count, so that they become vector instructions;
-so does the exponential, as a polynomial and the exponent bits of a floating-point number.
+A product evaluates four rows of a tile at a time against a block of ``BLOCK`` rows: the exponents,
+the kernel values and their products stay in the first-level cache, and no tile of K is stored. All
+loops run over a known number of contiguous values, so that they compile to vector instructions. So
+does the exponential, which combines a polynomial with the exponent bits of a float.
 
-Functions release the interpreter's lock and start no threads: they run inside those of
+The functions release the GIL and start no threads: they run in the threads of
 :mod:`domainwise.gram.tiles`. Importing this module imports Numba.
 """
 
@@ -21,21 +21,21 @@ from numba.extending import intrinsic, overload
 
 from domainwise.arrays import Array
 
-#: Rows of a block; those of the last block that are missing count as zeros.
+#: Rows of a block; the last block is padded with zeros.
 BLOCK = 128
-#: Number of features taken at a time; they are padded with zeros.
+#: Number of features processed at a time; features are padded with zeros.
 FEATURES = 4
 #: How a tile is evaluated: from inner products, squared or absolute differences, or as a power.
 INNER, DIFFERENCES, ABSOLUTE, POLYNOMIAL = range(4)
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-#: Products are added up in fused instructions,
+#: Allows fused multiply-add instructions.
 _FUSED = {"contract"}
-#: and sums over a strip in the order that suits the vector registers.
+#: Also allows sums over a strip to be reordered for vector registers.
 _SUMMED = {"contract", "reassoc", "nsz"}
 
-# ``(e^r - 1) / r`` for |r| up to half of log(2), by interpolation in Chebyshev's points: to 1e-8
-# and to 2e-17. Adding _SHIFT to a number rounds it to a whole one, which its last bits then are.
+# ``(e^r - 1) / r`` for |r| up to log(2) / 2, by interpolation at Chebyshev points: to 1e-8 and to
+# 2e-17. Adding _SHIFT to a number rounds it to an integer, which is then in its last bits.
 _LOG2E, _LN2 = np.float32(1.4426950408889634), np.float32(0.6931471805599453)
 _SHIFT, _LOWEST, _ONE = np.float32(12582912.0), np.float32(-87.0), np.float32(1.0)
 _C = tuple(
@@ -44,7 +44,7 @@ _C = tuple(
                   0.0013933730715792083)
 )  # fmt: skip
 _LOG2E_64, _SHIFT_64, _LOWEST_64 = 1.4426950408889634, 6755399441055744.0, -708.0
-#: log(2) in two numbers, the first with zeros in its last bits.
+#: log(2) as a sum of two numbers; the last bits of the first are zero.
 _HIGH, _LOW = 0.6931471803691238, 1.9082149292705877e-10
 _D = (1.0, 0.5000000000000006, 0.1666666666666667, 0.04166666666657239, 0.008333333333326084,
       0.0013888888932751, 0.0001984126987500228, 2.4801504014426906e-05, 2.755725517000089e-06,
@@ -53,7 +53,7 @@ _D = (1.0, 0.5000000000000006, 0.1666666666666667, 0.04166666666657239, 0.008333
 
 @intrinsic
 def _bits(typing, x):
-    """The bits of a float as a whole number."""
+    """Return the bits of a float as an integer."""
     size = x.bitwidth
     integer = types.int32 if size == 32 else types.int64
     kind = ir.IntType(size)
@@ -62,7 +62,7 @@ def _bits(typing, x):
 
 @intrinsic
 def _float(typing, x):
-    """The float that has these bits."""
+    """Return the float with these bits."""
     single = x.bitwidth == 32
     kind = ir.FloatType() if single else ir.DoubleType()
     result = types.float32 if single else types.float64
@@ -71,13 +71,13 @@ def _float(typing, x):
 
 @njit(inline="always", **_OPTIONS)
 def _within(x, low, high):
-    """A number clipped to an interval; NaN stays NaN."""
+    """Clip a number to an interval; NaN stays NaN."""
     x = high if x > high else x
     return low if x < low else x
 
 
 def _exponentials(values):
-    """Replace numbers of at most 0 by ``e^x - 1``, with all digits of small ones."""
+    """Replace numbers x <= 0 by ``e^x - 1``, to full precision for small x too."""
 
 
 @overload(_exponentials, jit_options={"fastmath": _FUSED, "error_model": "numpy"})
@@ -113,13 +113,13 @@ def _exponentials_of(values):
 
 @njit(**_OPTIONS)
 def expm1(values):
-    """Replace a contiguous array of numbers of at most 0, up to rounding, by ``e^x - 1``."""
+    """Replace a contiguous array of numbers x <= 0 (up to rounding) by ``e^x - 1``."""
     _exponentials(values)
 
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def _inner(left, i, right, width, t):
-    """Inner products of four rows with a block, and the columns behind the features of both."""
+    """Inner products of four rows with a block, plus the last packed column of both."""
     last = width * BLOCK
     for j in range(BLOCK):
         t[j] = left[last + i] + right[last + j]
@@ -142,7 +142,7 @@ def _inner(left, i, right, width, t):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def _differences(left, i, right, width, squared, t):
-    """Squared or absolute distances of four rows to a block, times -1."""
+    """Negative squared or absolute distances of four rows to a block."""
     t[:] = 0
     for k in range(0, width, 2):
         u, v = left[k * BLOCK + i : (k + 2) * BLOCK], right[k * BLOCK : (k + 2) * BLOCK]
@@ -166,7 +166,7 @@ def _differences(left, i, right, width, squared, t):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def _powers(t, coefs, powers):
-    """Replace x by ``(x + c)^d - c^d``; ``coefs`` are those of Horner's rule."""
+    """Replace x by ``(x + c)^d - c^d``; ``coefs`` are the coefficients of Horner's rule."""
     powers[:] = 1
     for c in coefs:
         for j in range(t.size):
@@ -177,7 +177,7 @@ def _powers(t, coefs, powers):
 
 @njit(fastmath=_SUMMED, **_OPTIONS)
 def _forward(t, i, right, up, columns):
-    """Add the products of a strip with the block's thin matrix to the sums of its four rows."""
+    """Multiply a strip by the thin matrix of the block; add the result to ``up``, its rows."""
     for c in range(columns):
         z, s = right[c * BLOCK : (c + 1) * BLOCK], up[c * BLOCK + i : (c + 1) * BLOCK]
         s0 = s1 = s2 = s3 = t.dtype.type(0)
@@ -191,7 +191,7 @@ def _forward(t, i, right, up, columns):
 
 @njit(fastmath=_SUMMED, **_OPTIONS)
 def _both_ways(t, i, left, right, up, down, columns):
-    """Do what _forward does, and add products of the strip's mirror image to the block's sums."""
+    """Do the same as _forward, and add products of the transposed strip to ``down``."""
     for c in range(columns):
         x, z = left[c * BLOCK + i : (c + 1) * BLOCK], right[c * BLOCK : (c + 1) * BLOCK]
         s, back = up[c * BLOCK + i : (c + 1) * BLOCK], down[c * BLOCK : (c + 1) * BLOCK]
@@ -209,7 +209,7 @@ def _both_ways(t, i, left, right, up, down, columns):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def _strip(left, i, right, width, kind, coefs, t, powers):
-    """Kernel values of four rows and a block, up to the kernel's constant."""
+    """Kernel values between four rows and a block, up to the kernel's constant."""
     if kind in (INNER, POLYNOMIAL):
         _inner(left, i, right, width, t)
     else:
@@ -222,12 +222,12 @@ def _strip(left, i, right, width, kind, coefs, t, powers):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def multiply(left, right, kind, coefs, pairs, thin_left, thin_right, out):
-    """Add products with the tiles of some pairs of blocks to ``out``.
+    """Multiply the tiles of some pairs of blocks by a thin matrix, and add the products to ``out``.
 
-    Rows lie as :func:`pack_rows` makes them, thin matrices as ``[block, column, row]``. Where left
-    and right are the same rows, a pair of different blocks also adds the products of its mirror
-    image with ``thin_left``, which is empty otherwise. Sums over a tile are in the precision of the
-    rows, those over tiles in that of ``out``.
+    Rows are in the layout of :func:`pack_rows`, thin matrices are ``[block, column, row]``. If left
+    and right are the same rows, a pair of different blocks also adds the products of the transposed
+    tile with ``thin_left``, which is empty otherwise. Sums within a tile have the precision of the
+    rows, sums over tiles the precision of ``out``.
     """
     width, columns = right.shape[1] - 1, thin_right.shape[1]
     t, powers = np.empty(4 * BLOCK, left.dtype), np.empty(4 * BLOCK, left.dtype)
@@ -255,17 +255,17 @@ def multiply(left, right, kind, coefs, pairs, thin_left, thin_right, out):
 
 
 def pack_rows(X: Array, norms: bool) -> Array:
-    """Cut rows into blocks of ``[feature, row]``, with half the squared norms times -1 behind.
+    """Cut rows into blocks of ``[feature, row]``; the last "feature" is -1/2 the squared norm.
 
-    Without ``norms`` zeros are there. Features are padded with zeros to a multiple of ``FEATURES``,
-    and so are the rows of the last block.
+    Without ``norms`` it is zero. Features are padded with zeros to a multiple of ``FEATURES``, and
+    the rows of the last block to ``BLOCK``.
     """
     width = -(-X.shape[1] // FEATURES) * FEATURES
     blocks = np.zeros((-(-len(X) // BLOCK), width + 1, BLOCK), dtype=X.dtype)
     padded = np.zeros((blocks.shape[0] * BLOCK, X.shape[1]), dtype=X.dtype)
     padded[: len(X)] = X
     blocks[:, : X.shape[1]] = padded.reshape(-1, BLOCK, X.shape[1]).transpose(0, 2, 1)
-    if norms:  # of the rows as they are rounded, so that distances stay distances
+    if norms:  # of the rounded rows, so that distances are consistent
         squares = np.einsum("ij,ij->i", padded, padded, dtype=np.float64)
         blocks[:, width] = (-0.5 * squares).reshape(-1, BLOCK)
     return blocks

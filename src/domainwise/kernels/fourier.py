@@ -1,4 +1,4 @@
-"""Random Fourier features: columns that do not depend on rows (theory 9.4)."""
+"""Random Fourier features: columns that do not depend on the training rows (theory 9.4)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ FOURIER_KERNELS = ("rbf", "laplacian")
 
 @dataclass(frozen=True)
 class FourierMap:
-    """Columns ``sqrt(2 / M) cos(w'x + b)`` whose inner products are a kernel on average.
+    """Columns ``sqrt(2 / M) cos(w'x + b)`` whose expected inner products are a kernel.
 
-    Frequencies w come from the kernel's spectrum: normal for ``exp(-gamma |x - y|^2)``, Cauchy in
-    each coordinate for ``exp(-gamma |x - y|_1)``. Each serves two columns, a cosine and a sine,
-    which has a smaller error than two frequencies with random phases; the last of an odd number
-    has a random phase.
+    Frequencies w are drawn from the kernel's spectrum: normal for ``exp(-gamma |x - y|^2)``, Cauchy
+    in each coordinate for ``exp(-gamma |x - y|_1)``. Each is used for two columns, a cosine and a
+    sine, which has a smaller error than two frequencies with random phases. If the number of
+    columns is odd, the last one has a random phase.
 
-    With ``orthogonal``, which is for few columns and the RBF kernel, frequencies are orthogonal
-    in blocks of as many as rows have columns, and as long as they are on average. The sines of a
-    block come before its cosines: a small gamma makes these first columns nearly linear in x.
+    With ``orthogonal``, for few columns and the RBF kernel, frequencies are orthogonal in blocks of
+    ``n_columns``, and all have the root mean square length. The sines of a block come before its
+    cosines: with a small gamma these first columns are nearly linear in x.
 
-    Like :class:`~domainwise.kernels.functions.Kernel` it offers :meth:`prepare` and :meth:`block`,
-    with ``points`` in the place of other rows.
+    Like :class:`~domainwise.kernels.functions.Kernel` it has :meth:`prepare` and :meth:`block`,
+    with ``points`` in place of the second set of rows.
 
     >>> import numpy as np
     >>> columns = FourierMap("rbf", gamma=0.5, n_columns=1, n_features=10_000)
@@ -41,14 +41,14 @@ class FourierMap:
 
     kernel: str  #: one of ``FOURIER_KERNELS``
     gamma: float
-    n_columns: int  #: of the rows
-    n_features: int  #: M
+    n_columns: int  #: number of columns of the rows
+    n_features: int  #: M, the number of Fourier features
     seed: int = 0
     orthogonal: bool = False
-    #: Frequencies, one row for each of the M columns, and their phases behind them.
+    #: One row for each of the M features: its frequency, followed by its phase.
     points: Array = field(init=False, repr=False, compare=False)
 
-    # Attributes of a kernel.
+    # The same attributes as those of a Kernel.
     name: ClassVar[str] = "fourier"
     constant: ClassVar[float] = 0.0
     is_product: ClassVar[bool] = False
@@ -67,8 +67,8 @@ class FourierMap:
             count = getattr(self, argument)
             if not isinstance(count, Integral) or count < 1:
                 raise ValueError(f"{argument}={count!r} must be a whole number of at least 1")
-        # NumPy will never change the numbers that RandomState draws: two machines that share only
-        # the seed have the same columns in all versions.
+        # NumPy guarantees the stream of RandomState: two machines that share only the seed get
+        # the same columns with any version.
         rng = np.random.RandomState(self.seed)
         points = self._orthogonal(rng) if self.orthogonal else self._independent(rng)
         object.__setattr__(self, "points", points)
@@ -86,9 +86,9 @@ class FourierMap:
         return points
 
     def _orthogonal(self, rng: np.random.RandomState) -> Array:
-        """Blocks of orthogonal frequencies by Gram-Schmidt, the signs of which are fixed.
+        """Return blocks of orthogonal frequencies by Gram-Schmidt, which determines their signs.
 
-        Each is made orthogonal to those before it twice, after which only rounding is left.
+        Each is made orthogonal to the previous ones twice, so that only rounding is left.
         """
         length = sqrt(2.0 * self.gamma * self.n_columns)
         points: list[Array] = []
@@ -104,21 +104,21 @@ class FourierMap:
         return np.array(points[: self.n_features])
 
     def transform(self, X: Any) -> Any:
-        """Return the columns of rows, an array or a tensor, in their precision."""
+        """Return the features of the rows of X, an array or a tensor, in the precision of X."""
         rows = self.prepare(X).left
         return cast(self.block(rows, beside(self.points, rows)), X.dtype)
 
     def prepare(self, X: Any) -> Prepared:
-        """Bring rows into the left form and points into the right one, in float64.
+        """Return X in float64: with a column of ones as rows (left), unchanged as points (right).
 
-        Cauchy frequencies are so large at times that float32 has no digits left for the angle.
+        Some Cauchy frequencies are so large that float32 would lose all digits of the angle.
         """
         xp = namespace(X)
         X = cast(X, xp.float64)
         return Prepared(xp.hstack([X, xp.ones_like(X[:, :1])]), X)
 
     def block(self, left: Any, right: Any, out: Any = None, *, compiled: bool = False) -> Any:
-        """Evaluate the columns of some points for rows in their left form."""
+        """Evaluate the features of points (``right``) for prepared rows (``left``)."""
         xp = namespace(left)
         out = None if out is None or out.dtype != left.dtype else out
         angles = xp.matmul(left, right.T, out=out)
@@ -127,5 +127,5 @@ class FourierMap:
         return angles
 
 
-#: Functions of rows, one for each row of an array beside it.
+#: A family of functions of a row, one for each landmark or point.
 Basis = Kernel | FourierMap

@@ -2,8 +2,8 @@
 
 Every Gram matrix in this package is centred, which removes any constant from the kernel.
 :class:`Kernel` therefore evaluates ``k(x, x') - constant``: the RBF kernel as
-``expm1(-gamma d^2)``, about a common origin, so that a tiny ``gamma`` or a large offset of the
-features costs no precision, in float32 either.
+``expm1(-gamma d^2)``, relative to a common origin, so that a tiny ``gamma`` or a large offset of
+the features costs no precision, even in float32.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from domainwise.arrays.namespace import (
 )
 
 KERNEL_NAMES = ("rbf", "linear", "poly", "laplacian", "cosine", "precomputed")
-#: Rows used by the median rule: all of them up to here, evenly spaced ones beyond.
+#: The median rule uses all rows up to this number, and this many evenly spaced rows above it.
 MEDIAN_ROWS = 2000
-#: An exponent of the RBF kernel may be off by this much before distances are taken from
-#: differences instead of products, which are quicker.
+#: Largest error of an exponent of the RBF kernel for which distances are computed from products,
+#: which is faster than from differences.
 EXPONENT_ERROR = {"float32": 1e-3, "float64": 1e-9}
-#: Rows whose squared distances, and their inverses, numbers can hold.
+#: Limits of the largest feature value: squared distances and their inverses fit float64.
 SMALLEST_ROW, LARGEST_ROW = 1e-153, 1e153
-#: Values of a polynomial and a linear kernel up to which sums of products of them are safe.
+#: Largest values of polynomial and linear kernels whose sums of products do not overflow.
 LARGEST_POWER = {"float32": 1e17, "float64": 1e100}
 LARGEST_PRODUCT = {"float32": 1e38, "float64": 1e154}
-#: Exponentials taken at a time, which stay in the cache, and the number from which that is quicker.
+#: Exponentials are computed in chunks that fit the cache, from this least number on.
 CHUNK, LEAST_CHUNK = 2**15, 2**12
-#: Entries of a table of exponentials for each unit, and its last argument.
+#: Entries per unit of a table of exponentials, and its last argument.
 TABLE_STEPS, TABLE_END = 2048, 40
 
 
@@ -56,7 +56,7 @@ def compiled_functions() -> Any:
         from domainwise.kernels import compiled
     except ImportError:
         return None
-    except Exception as error:  # of incompatible versions
+    except Exception as error:  # incompatible versions
         message = f"Numba cannot be imported ({error}): NumPy is used instead"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
@@ -71,10 +71,10 @@ def _has_vector_code(kind: str) -> bool:
 
 
 def expm1(X: Any, *, compiled: bool = False) -> Any:
-    """Replace numbers of at most 0 by ``e^x - 1``, with all digits of small ones, and return them.
+    """Replace numbers x <= 0 by ``e^x - 1``, precise for small x too, and return the array.
 
-    Where NumPy has no vector code for it, float32 numbers go by its tanh, which has: with h =
-    tanh(x / 2) it is ``2 h / (1 - h)``. float64 ones go by a table, see :func:`_expm1_by_table`.
+    If NumPy's expm1 has no vector code, float32 uses NumPy's tanh, which has vector code: with h =
+    tanh(x / 2), it is ``2 h / (1 - h)``. float64 uses a table, see :func:`_expm1_by_table`.
     """
     if is_tensor(X):
         return X.expm1_()
@@ -104,10 +104,10 @@ def _table() -> Array:
 
 
 def _expm1_by_table(x: Array) -> None:
-    """``e^x - 1 = E + P + E P``: E of the nearest table entry, P of the remainder as a series."""
+    """Use ``e^x - 1 = E + P + E P``: E is the nearest table entry, P a series of the remainder."""
     entry = np.rint(x * -TABLE_STEPS)
     np.clip(entry, 0.0, TABLE_END * TABLE_STEPS, out=entry)
-    with np.errstate(invalid="ignore"):  # NaN has no entry, and stays in x
+    with np.errstate(invalid="ignore"):  # NaN has no table entry, and stays in x
         E = _table().take(entry.astype(np.intp), mode="clip")
     entry /= TABLE_STEPS
     x += entry
@@ -134,9 +134,9 @@ class Kernel:
     gamma: float = 1.0
     degree: float = 3  #: of the polynomial kernel ``(gamma x'y + coef0)^degree``
     coef0: float = 1.0
-    #: Subtracted from all rows where the (centred) kernel does not change by it.
+    #: Subtracted from all rows, for kernels whose centred matrix does not depend on it.
     origin: Array | None = None
-    by_differences: bool = False  #: take RBF distances from differences, as :meth:`about` decides
+    by_differences: bool = False  #: compute RBF distances from differences; set by :meth:`about`
     function: Callable[..., Array] | None = None  #: a user's kernel ``function(X, Y, **params)``
     params: Mapping[str, Any] = field(default_factory=dict)
     symmetrised: bool = False  #: average ``function(X, Y)`` with ``function(Y, X)'``
@@ -144,7 +144,7 @@ class Kernel:
 
     @property
     def constant(self) -> float:
-        """Constant that :meth:`block` omits from the kernel."""
+        """The constant that :meth:`block` subtracts from the kernel."""
         if self.name in ("rbf", "laplacian"):
             return 1.0
         if self.name == "poly" and float(self.degree).is_integer():
@@ -153,7 +153,7 @@ class Kernel:
 
     @property
     def is_product(self) -> bool:
-        """Whether :meth:`block` is the plain product of prepared rows, so that K is thin."""
+        """Whether :meth:`block` is the product of prepared rows, so that K has a thin factor."""
         return self.name in ("linear", "cosine")
 
     def centred_on(self, X: Any) -> Kernel:
@@ -170,9 +170,9 @@ class Kernel:
         return self.about(to_host(origin), farthest)
 
     def about(self, origin: Array, farthest: float) -> Kernel:
-        """Return this kernel with an origin, where that is more precise.
+        """Return this kernel with an origin, or by differences if that is more precise.
 
-        ``farthest`` is the largest squared distance of a row to it.
+        ``farthest`` is the largest squared distance of a row to the origin.
         """
         if self.name == "rbf":
             precision = precision_name(origin)
@@ -186,7 +186,7 @@ class Kernel:
         return X if self.origin is None else X - beside(self.origin, X)
 
     def prepare(self, X: Any) -> Prepared:
-        """Bring rows into the form that :meth:`block` multiplies."""
+        """Convert rows to the left and right arguments of :meth:`block`."""
         xp, X = namespace(X), self.from_origin(X)
         if self.name == "rbf" and not self.by_differences:
             # -gamma d^2 = u.v - |u|^2/2 - |v|^2/2 for u = sqrt(2 gamma) x: two more columns turn
@@ -196,17 +196,17 @@ class Kernel:
             one = xp.ones_like(half)
             return Prepared(xp.hstack([U, half, one]), xp.hstack([U, one, half]))
         if self.name == "poly":
-            # Its values differ by orders of magnitude, of which float32 loses the small ones. On a
-            # device, which may be slow in float64, the precision is the caller's choice.
+            # Values differ by orders of magnitude, and float32 would lose the small ones. For
+            # tensors, whose device may be slow in float64, the caller chooses the precision.
             X = X if is_tensor(X) else cast(X, np.float64)
             return Prepared(X * self.gamma, X)
         if self.name == "cosine":
-            X = _divided(X, xp.amax(xp.abs(X), 1))  # squares stay within range
+            X = _divided(X, xp.amax(xp.abs(X), 1))  # so that squares do not overflow
             X = _divided(X, xp.sqrt(squared_norms(X)))
         return Prepared(X, X)
 
     def block(self, left: Any, right: Any, out: Any = None, *, compiled: bool = False) -> Any:
-        """Evaluate ``k - constant`` between the left form of some rows and the right of others.
+        """Evaluate ``k - constant`` between prepared rows, see :meth:`prepare`.
 
         ``compiled`` uses compiled exponentials, for a large matrix.
         """
@@ -228,7 +228,7 @@ class Kernel:
         return K
 
     def of_distances(self, distances: Any, *, compiled: bool = False) -> Any:
-        """Evaluate ``k - constant`` of distances (RBF: squared ones), which are overwritten."""
+        """Evaluate ``k - constant`` from distances (squared for RBF), which are overwritten."""
         distances *= -self.gamma
         return expm1(distances, compiled=compiled)
 
@@ -250,7 +250,7 @@ class Kernel:
         return K + self.constant if self.constant else K
 
     def _polynomial(self, T: Any) -> Any:
-        """(T + coef0)^degree - coef0^degree, by Horner's rule so that small T keep their digits."""
+        """Return (T + coef0)^degree - coef0^degree; Horner's rule keeps the digits of small T."""
         xp, c = namespace(T), float(self.coef0)
         if not float(self.degree).is_integer():
             base = T + c
@@ -293,20 +293,20 @@ class Kernel:
 
 
 def _divided(X: Any, sizes: Any) -> Any:
-    """Rows divided by their sizes; rows of zeros stay zeros."""
+    """Divide rows by their sizes; rows of zeros stay zero."""
     return X / namespace(X).where(sizes > 0, sizes, 1.0)[:, None]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Rows ready for :meth:`Kernel.block`, as its left and as its right argument."""
+    """Rows in the form of the left and of the right argument of :meth:`Kernel.block`."""
 
     left: Any
     right: Any
 
 
 def check_finite(values: Any, dtype: Any) -> Any:
-    """Refuse values of a kernel that overflowed in a precision."""
+    """Return kernel values; raise ValueError if they overflowed ``dtype``."""
     if not bool(namespace(values).isfinite(values).all()):
         raise ValueError(
             f"the kernel overflows {np.dtype(dtype).name} at the scale of these features: scale X, "
@@ -324,7 +324,7 @@ def make_kernel(
     coef0: float = 1,
     kernel_params: Mapping[str, Any] | None = None,
 ) -> Kernel:
-    """Resolve an estimator's kernel arguments on the rows X it is fitted to."""
+    """Return the kernel of an estimator, with its parameters computed from the training rows X."""
     params = dict(kernel_params or {})
     if callable(kernel):
         return Kernel("callable", function=kernel, params=params)
@@ -356,8 +356,8 @@ def make_kernel(
 def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     """Turn ``"median"``, ``"scale"`` or a number into the kernel's scale (theory 11.2).
 
-    ``"median"`` takes the off-diagonal non-zero distances of all rows up to ``MEDIAN_ROWS``,
-    beyond that of as many evenly spaced rows, so it is not random:
+    ``"median"`` uses the median of the non-zero distances between rows (all rows, or
+    ``MEDIAN_ROWS`` evenly spaced ones if there are more; nothing is random):
     ``1 / (2 median^2)`` for RBF, ``1 / median`` of the L1 distances for the Laplacian kernel,
     ``1 / n_features`` for the others. ``"scale"`` is the rule of :class:`sklearn.svm.SVC`.
 
@@ -392,7 +392,7 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     return 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
 
 
-#: From quick to precise: significant bits of the operands of a product are 11, 22, 24.
+#: From fast to precise: operands of a product have 11, 22 and 24 significant bits.
 PRECISIONS = ("tf32", "tf32x3", "ieee")
 
 _current: ContextVar[str] = ContextVar("domainwise_precision", default="tf32x3")
@@ -402,15 +402,15 @@ _current: ContextVar[str] = ContextVar("domainwise_precision", default="tf32x3")
 def precision(name: str) -> Iterator[None]:
     """Choose the precision of float32 products with kernel matrices on a CUDA device.
 
-    It concerns fitting and transforming float32 tensors on a GPU inside the ``with`` block, and
-    nothing else. Sums are compensated in all three.
+    It affects only fitting and transforming float32 tensors on a GPU inside the ``with`` block.
+    Sums are compensated with all three precisions.
 
     Parameters
     ----------
     name : {"tf32", "tf32x3", "ieee"}
-        ``"tf32"`` rounds operands to 11 significant bits: the quickest, for relative errors of a
-        few 1e-4. ``"tf32x3"``, the default, keeps about 22 bits at three times the work of the
-        tensor cores. ``"ieee"`` multiplies in plain float32, without tensor cores.
+        ``"tf32"`` rounds operands to 11 significant bits: it is the fastest, with relative errors
+        of a few 1e-4. ``"tf32x3"``, the default, keeps about 22 bits at three times the work of
+        the tensor cores. ``"ieee"`` multiplies in plain float32, without tensor cores.
 
     Examples
     --------
@@ -428,5 +428,5 @@ def precision(name: str) -> Iterator[None]:
 
 
 def current_precision() -> str:
-    """Return the precision in force."""
+    """Return the precision that is set in the current context."""
     return _current.get()

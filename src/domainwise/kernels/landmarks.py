@@ -11,7 +11,7 @@ from domainwise.arrays import Array
 from domainwise.kernels.functions import Kernel
 
 LANDMARK_RULES = ("uniform", "stratified", "kmeans++", "leverage")
-#: ``n_landmarks="auto"`` is ``AUTO_FACTOR * sqrt(N)``, within these limits.
+#: ``n_landmarks="auto"`` means ``AUTO_FACTOR * sqrt(N)``, within these limits.
 AUTO_FACTOR, AUTO_LEAST, AUTO_MOST = 5, 100, 2000
 #: Largest number of rows, drawn uniformly, that ``"kmeans++"`` and ``"leverage"`` choose from.
 SUBSAMPLE = 5000
@@ -22,7 +22,7 @@ LEVERAGE_RIDGE = 1e-3
 def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: bool = True) -> int:
     """Resolve ``n_landmarks``: a number of rows, a fraction of them, or ``"auto"``.
 
-    Landmarks that are not rows (``among_rows=False``) may be more than the rows.
+    With ``among_rows=False`` landmarks are not rows, and there may be more of them than rows.
 
     >>> landmark_count("auto", 10_000)
     500
@@ -43,7 +43,7 @@ def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: b
 
 
 def check_landmarks(landmarks: Array, X: Array) -> Array:
-    """Check landmarks passed by the user for rows like those of X."""
+    """Check landmarks passed by the user, and convert them to the dtype of X."""
     if landmarks.ndim != 2 or landmarks.shape[1] != X.shape[1] or not len(landmarks):
         raise ValueError(
             f"landmarks must have shape (n_landmarks, {X.shape[1]}), got {landmarks.shape}"
@@ -59,13 +59,13 @@ def choose_landmarks(
 ) -> Array:
     """Return the indices of m rows, in ascending order.
 
-    The domain codes are for the rule ``"stratified"``, the kernel for ``"leverage"``.
+    ``domains`` are codes, used by ``"stratified"``; ``kernel`` is used by ``"leverage"``.
     """
     n = len(X)
     if m == n:
         return np.arange(n)
     if rule == "stratified" and domains is not None:
-        # Deal one row of each domain in turn until m are dealt.
+        # Take one row of each domain in turn until there are m rows.
         members = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
         turn = np.concatenate([np.arange(len(rows)) for rows in members])
         chosen = np.concatenate(members)[np.argsort(turn, kind="stable")[:m]]

@@ -1,9 +1,9 @@
-"""Label factors: everything about targets and domains as thin matrices (theory 6).
+"""Label factors: targets and domains as thin matrices (theory 6).
 
 ``P = K (K + N eps I)^-1`` of a centred label kernel has a thin factor, ``P = F F'``. The factors
 of targets and of domains live in one small **label space**: an isometric copy of the span of all
-label features in the space of samples. There they are cheap to build, to make orthonormal and to
-compare; a Gram operator *lifts* the few columns it has to multiply back to samples.
+label features in the space of samples. In label space, factors are cheap to build, orthonormalise
+and compare; a Gram operator *lifts* the few columns that it multiplies back to samples.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from domainwise.arrays import Array
 from domainwise.arrays.namespace import namespace, placed, to_host
 from domainwise.kernels.functions import Kernel, resolve_gamma
 
-#: A label kernel is followed until its residual trace is below this share of N * epsilon,
+#: A label kernel is factored until its residual trace is below this fraction of N * epsilon.
 CHOLESKY_TOLERANCE = 1e-7
-#: divided by the weight of its term, up to this weight: what is left out counts as often.
+#: That tolerance is divided by the weight of the kernel's term, up to this weight.
 LARGEST_WEIGHT = 1e6
-#: Singular values below this share of the largest are rounding, not label directions.
+#: Singular values below this fraction of the largest are rounding, not label directions.
 RANK_TOLERANCE = 1e-10
-#: A label kernel whose factor would need more memory than this is refused.
+#: A label kernel whose factor would need more memory than this raises an error.
 MAX_FACTOR_BYTES = 4 * 2**30
 
 
@@ -33,7 +33,7 @@ MAX_FACTOR_BYTES = 4 * 2**30
 class Cells:
     """The (class, domain) groups that occur: their sizes, and the class and domain of each.
 
-    ``classes`` is None without a target, ``domains`` for a single domain.
+    ``classes`` is None without a target, ``domains`` is None for a single domain.
     """
 
     counts: Array
@@ -51,9 +51,9 @@ class LabelSpace:
     domain: Array | None = None
     #: For domain labels, the centred indicators divided by the domain sizes.
     domain_means: Array | None = None
-    #: What a component's sign is chosen by: the last class, or the (first) continuous target.
+    #: Direction that fixes the signs of components: the last class, or the first target column.
     sign: Array | None = None
-    #: For categories only, the groups whose scaled indicators the coordinates are.
+    #: If all labels are categories, the groups whose scaled indicators are the coordinates.
     cells: Cells | None = None
 
     @property
@@ -67,11 +67,11 @@ class LabelSpace:
 
 @dataclass(frozen=True)
 class RowLabels:
-    """A label space together with the map from its coordinates to the rows of the samples."""
+    """A label space together with the map from its coordinates to the N rows."""
 
     space: LabelSpace
-    codes: Any = None  #: where labels are categories, the group of each row
-    dense: Any = None  #: where they are not, an orthonormal basis
+    codes: Any = None  #: group of each row, if all labels are categories
+    dense: Any = None  #: otherwise an orthonormal basis (N, s) of label space
     counts: Array | None = None  #: sizes of the groups of ``codes``
 
     def rows(self, coordinates: Array) -> Any:
@@ -85,9 +85,9 @@ class RowLabels:
 
 @dataclass(frozen=True)
 class Feature:
-    """Features of one kind of label: categories as codes, anything else as a dense factor."""
+    """Features of a target or a domain: codes for categories, otherwise a dense factor."""
 
-    codes: Any = None  #: 0 ... n_categories - 1
+    codes: Any = None  #: category of each row, 0 ... n_categories - 1
     n_categories: int = 0
     dense: Array | None = None
 
@@ -109,8 +109,8 @@ def label_rows(
 ) -> RowLabels:
     """Build the label space of N rows.
 
-    ``conditional`` measures domains inside each class; ``values`` are the continuous target itself,
-    which decides signs.
+    ``conditional`` compares domains within each class. ``values`` is the continuous target itself,
+    which determines the signs of components.
     """
     parts = [part for part in (target, domain) if part is not None]
     if not parts:
@@ -132,9 +132,9 @@ def label_rows(
 def category_space(
     counts: Array, classes: Array | None, domains: Array | None, *, conditional: bool = False
 ) -> LabelSpace:
-    """Label space of (class, domain) groups from their sizes alone, all positive.
+    """Build the label space of (class, domain) groups from their sizes, which are all positive.
 
-    ``classes`` and ``domains`` are the codes of each group; None where there is no target or
+    ``classes`` and ``domains`` have the code of each group; None without a target or with a single
     domain.
     """
     n = float(counts.sum())
@@ -177,7 +177,7 @@ def _dense_rows(
     conditional: bool,
     values: Array | None,
 ) -> RowLabels:
-    """Label space when a target or a domain descriptor is continuous: by QR of the features."""
+    """Build the label space by QR of the features, if a target or domain is continuous."""
     blocks: dict[str, Array] = {}
     if target is not None:
         blocks["target"] = target.matrix()
@@ -207,7 +207,7 @@ def _dense_rows(
 
 
 def within(features: Array, codes: Array) -> list[Array]:
-    """For each class, its features minus their mean; zeros in the rows of other classes."""
+    """Return for each class the features minus the class mean, with zeros in other rows."""
     parts = []
     for code in np.unique(codes):
         part = np.where((codes == code)[:, None], features, 0.0)
@@ -217,9 +217,9 @@ def within(features: Array, codes: Array) -> list[Array]:
 
 
 def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:
-    """Factor F with ``F F' = K (K + N eps I)^-1`` for ``K = features features'``.
+    """Return F with ``F F' = K (K + N eps I)^-1`` for ``K = features features'``.
 
-    Columns are orthogonal, and null ones are dropped.
+    The columns of F are orthogonal; zero columns are dropped.
 
     >>> import numpy as np
     >>> label_factor(np.array([[3.0, 0.0], [0.0, 0.0]]), n_samples=9, epsilon=1.0).round(3)
@@ -230,13 +230,13 @@ def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:
         return np.zeros((features.shape[0], 0))
     U, s, _ = svd(features, full_matrices=False)
     keep = s > RANK_TOLERANCE * max(float(s[0]), np.finfo(float).tiny)
-    # Where N eps dwarfs a direction it is gone from P anyway.
+    # Directions that are negligible compared with N eps do not contribute to P.
     keep &= s**2 > np.finfo(float).eps * 1e-4 * n_samples * epsilon
     return np.asarray(U[:, keep] * (s[keep] / np.sqrt(s[keep] ** 2 + n_samples * epsilon)))
 
 
 def joint_basis(*factors: Array) -> Array:
-    """Orthonormal basis of the columns of all factors together (their columns are orthogonal)."""
+    """Return an orthonormal basis of the columns of all factors; each has orthogonal columns."""
     stacked = np.hstack([F / np.linalg.norm(F, axis=0) for F in factors])
     if not stacked.shape[1]:
         return stacked
@@ -245,7 +245,7 @@ def joint_basis(*factors: Array) -> Array:
 
 
 def residual_trace(epsilon: float, weight: float = 1.0) -> float:
-    """Residual trace per row at which the factor of a label kernel is accurate enough."""
+    """Return the residual trace per row at which a label kernel's factor is accurate enough."""
     return CHOLESKY_TOLERANCE * epsilon / min(max(weight, 1.0), LARGEST_WEIGHT)
 
 
@@ -256,7 +256,7 @@ def continuous_feature(
     tolerance: float,
     name: str,
 ) -> Feature:
-    """Thin factor L of a continuous label kernel, ``K = L L'`` to a residual trace of tolerance."""
+    """Return a thin factor L of a continuous label kernel: ``K = L L'`` up to ``tolerance``."""
     if kernel == "linear":
         return Feature(dense=values - values.mean(axis=0))
     if kernel == "rbf" and not np.ptp(values, axis=0).any():
@@ -267,14 +267,14 @@ def continuous_feature(
 
 
 def label_kernel(values: Array, kernel: Any, gamma: float | str) -> Kernel:
-    """Resolve the kernel of continuous labels, ``"rbf"`` or a callable."""
+    """Return the kernel of continuous labels, ``"rbf"`` or a callable, with gamma resolved."""
     if kernel != "rbf":
         return Kernel("callable", function=kernel)
     return Kernel("rbf", gamma=resolve_gamma(gamma, "rbf", values)).centred_on(values)
 
 
 def kernel_columns(kernel: Kernel, values: Array) -> tuple[Callable[[int], Array], Array]:
-    """Columns of a label kernel's matrix as a function of their index, and its diagonal."""
+    """Return a function that computes column j of a label kernel matrix, and the diagonal."""
     rows = kernel.prepare(values)
 
     def column(j: int) -> Array:
@@ -295,11 +295,11 @@ def pivoted_cholesky(
     *,
     rounding: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Thin L (N, q) with ``K = L L'`` up to a residual trace of ``tolerance``, and its q pivots.
+    """Return thin L (N, q), ``K = L L'`` up to a residual trace of ``tolerance``, and the q pivots.
 
-    ``column(j)`` returns column j of the positive semi-definite matrix K. Rounding of the diagonal
-    is the floor of the tolerance; a residual diagonal entry of size ``rounding`` is rounding
-    anyway.
+    ``column(j)`` returns column j of the positive semi-definite matrix K. The iteration also stops
+    when all entries of the residual diagonal are at most ``rounding``, or at most the rounding
+    error of the diagonal.
     """
     n = len(diagonal)
     residual = np.array(diagonal, dtype=np.float64)

@@ -1,1 +1,1 @@
-"""The methods as functions over a Gram operator: no estimator, no input check, no N x N matrix."""
+"""The methods as functions of a Gram operator, without input checks or N x N matrices."""

@@ -1,4 +1,4 @@
-"""Solutions of the methods, and their scale and sign (theory 11.3)."""
+"""Solutions of the methods, with their scale and sign (theory 11.3)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from domainwise.checks import warn_caller
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.contract import Gram, Matrix, RitzPairs
 
-#: Components of a continuous target are kept down to this share of the first (theory 4).
+#: Components of a continuous target are used down to this fraction of the first (theory 4).
 CONTINUOUS_CUT = 1e-2
-#: Components of an unsupervised method when their number is not given.
+#: Default number of components of an unsupervised method.
 UNSUPERVISED_COMPONENTS = 10
 CONSTANT = (
     "the projection is constant: for this kernel the rows of X do not differ. Check gamma, and the "
@@ -27,20 +27,20 @@ CONSTANT = (
 class Components:
     """Solution of a method."""
 
-    dual: Matrix  #: coefficients; a row x projects to ``k(x)'dual``, centred
+    dual: Matrix  #: coefficients; a row x is projected to ``k(x)'dual``, centred
     values: Matrix  #: projected training rows, ``K dual``
     eigenvalues: Array
     n_informative: int  #: number of eigenvalues whose directions separate targets
     info: dict[str, Any] = field(default_factory=dict)
-    floor: float | Array = 0.0  #: standard deviation up to which a component's values are rounding
+    floor: float | Array = 0.0  #: standard deviation up to which a component is rounding
 
 
 def standardise(
     gram: Gram, components: Components, labels: LabelSpace, *, warn: bool = True
 ) -> Components:
-    """Give components unit variance and their sign, and drop those without variance.
+    """Scale components to unit variance, fix their signs, and drop those without variance.
 
-    ``warn`` is for callers that asked for a number of components: dropping one is a warning.
+    ``warn``: warn about dropped components, for callers that requested a number of components.
     """
     size = norms(gram, components.values) / np.sqrt(gram.n_samples)
     alive = size > components.floor
@@ -70,13 +70,13 @@ def norms(gram: Gram, V: Matrix) -> Array:
 
 
 def relative_floor(gram: Gram, values: Matrix) -> float:
-    """Standard deviation below which a component is rounding of the largest one."""
+    """Return the standard deviation below which a component is rounding error of the largest."""
     size = norms(gram, values).max(initial=0.0) / np.sqrt(gram.n_samples)
     return float(1e-2 * gram.tolerance * size)
 
 
 def from_pairs(gram: Gram, pairs: RitzPairs) -> Components:
-    """Turn eigenpairs whose vectors are the coefficients into components."""
+    """Return components whose coefficients are the vectors of eigenpairs."""
     warn_unconverged(pairs)
     informative = int((pairs.values > gram.tolerance * pairs.values.max(initial=0.0)).sum())
     floor = relative_floor(gram, pairs.KX)
@@ -92,7 +92,7 @@ def with_extras(
     extra: int,
     eigenvalue: float = 1.0,
 ) -> Components:
-    """Add the leading principal directions that neither label nor domain explains (theory 4)."""
+    """Append leading principal directions that neither target nor domain explains (theory 4)."""
     if not extra:
         return components
     warn_caller(
@@ -108,8 +108,8 @@ def with_extras(
     weights = G_pinv @ gram.inner(Q, pairs.KX)
     dual = pairs.X - gram.combine(Q, weights)
     values = pairs.KX - gram.combine(KQ, weights)
-    # The size of the other components is no scale for principal directions. The image of the
-    # label directions under K is one, also where no principal direction is left.
+    # The size of the other components says nothing about principal directions. The image of the
+    # label directions under K is a valid scale, even if no principal direction is left.
     scale = max(pairs.values.max(initial=0.0), norms(gram, KQ).max(initial=0.0))
     floor = 1e-2 * gram.tolerance * scale / np.sqrt(gram.n_samples)
     m, extra = len(components.eigenvalues), len(pairs.values)
@@ -125,7 +125,7 @@ def with_extras(
 def component_count(
     values: Array, n_informative: int, n_components: int | None, continuous: bool
 ) -> tuple[int, int]:
-    """How many components to take from the problem and how many extras to add (theory 4)."""
+    """Return the number of components of the problem and of extra directions (theory 4)."""
     if not n_informative:
         warn_caller(
             "the target cannot be separated from the domain: no direction separates targets "
@@ -140,12 +140,12 @@ def component_count(
 
 
 def unsupervised_count(n_samples: int, n_components: int | None) -> int:
-    """Number of components of a method that could have as many as there are rows."""
+    """Return ``n_components``, or the default of unsupervised methods (at most N - 1)."""
     return min(UNSUPERVISED_COMPONENTS, n_samples - 1) if n_components is None else n_components
 
 
 def warn_stopped(residual: float, n_iterations: int, tol: float) -> None:
-    """Warn that conjugate gradients stopped before they converged."""
+    """Warn that conjugate gradients stopped before convergence."""
     warn_caller(
         f"conjugate gradients stopped at a relative residual of {residual:.1e} after "
         f"{n_iterations} iterations (tol={tol:g}): raise max_iter, tol, or the ridge",
@@ -154,7 +154,7 @@ def warn_stopped(residual: float, n_iterations: int, tol: float) -> None:
 
 
 def warn_unconverged(pairs: RitzPairs) -> None:
-    """Warn if an iteration for eigenvectors stopped before it converged."""
+    """Warn if an iteration for eigenvectors stopped before convergence."""
     if not pairs.info.get("converged", True):
         warn_caller(
             f"eigenvectors reached a residual of {pairs.info['residual']:.1e} after "

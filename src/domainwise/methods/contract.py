@@ -1,9 +1,9 @@
 """The contract between methods and Gram operators (theory 8.1).
 
-A *thin* matrix has one row per sample and few columns, in the form in which its operator stores
-samples: an array of N rows, a tensor on a device, or coordinates where the rows are not stored.
-Methods add and scale thin matrices, take columns of them, and do everything else through the verbs
-below, so that each method is written once. Small matrices are float64 NumPy arrays everywhere.
+A *thin* matrix has one row per sample and few columns. Its operator decides how it is stored: as
+an array of N rows, as a tensor on a device, or as coordinates if rows are not stored. Methods add,
+scale and slice thin matrices, and do everything else through the methods of :class:`Gram`, so that
+each method is written once. Small matrices are always float64 NumPy arrays.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 
 from domainwise.arrays import Array
 
-Matrix = Any  #: a thin one
+Matrix = Any  #: a thin matrix
 #: ``images(X, KX, KKX) -> (test, AX, BX)``: both sides of an eigenproblem ``A x = theta B x``, and
-#: the test vectors with which ``test' A`` and ``test' B`` are symmetric. KKX is None at depth 1.
+#: test vectors for which ``test' A X`` and ``test' B X`` are symmetric. KKX is None at depth 1.
 Images = Callable[[Matrix, Matrix, Matrix], tuple[Matrix, Matrix, Matrix]]
 
 
@@ -31,12 +31,12 @@ class Solution:
     X: Matrix
     image: Matrix
     info: dict[str, Any] = field(default_factory=dict)
-    rough: bool = False  #: X has errors; the image is still that of this X
+    rough: bool = False  #: X is approximate; ``image`` is still ``K X`` for this X
 
 
 @dataclass
 class RitzPairs:
-    """Eigenvalues in descending order with their vectors X and images KX."""
+    """Eigenvalues in descending order, their vectors X, and the products KX."""
 
     values: Array
     X: Matrix
@@ -45,14 +45,14 @@ class RitzPairs:
 
 
 class Gram(ABC):
-    """A centred Gram matrix K of N samples, known by its products with thin matrices."""
+    """A centred Gram matrix K of N samples, used through its products with thin matrices."""
 
     n_samples: int
     #: The module of array functions, NumPy or torch.
     xp: Any = np
-    #: Relative size below which an eigenvalue of a small problem is rounding.
+    #: Relative size below which an eigenvalue of a small problem is rounding error.
     tolerance: float = 1e-10
-    #: Relative residual at which iterations stop, and their largest number.
+    #: Relative residual at which iterations stop, and the maximum number of iterations.
     tol: float = 1e-10
     max_iter: int = 200
     #: Entries of ``solver_info_`` about the operator itself.
@@ -67,7 +67,7 @@ class Gram(ABC):
         """Return ``U'V`` in float64."""
 
     def placed(self, A: Array) -> Matrix:
-        """Return a small matrix where the thin matrices are."""
+        """Return a small matrix on the device of the thin matrices."""
         return A
 
     def combine(self, V: Matrix, A: Array) -> Matrix:
@@ -91,14 +91,14 @@ class Gram(ABC):
         return [self.solve(V, shift) for shift in shifts]
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
-        """Return a symmetric approximation of ``(K + shift I)^-1``, up to a factor, as a function.
+        """Return a function that applies a symmetric approximation of ``(K + shift I)^-1``.
 
-        It is used many times; here it is the solution itself.
+        The approximation is up to a factor. This default calls :meth:`solve` each time.
         """
         return lambda V: self.solve(V, shift).X
 
     def rough_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
-        """Return ``(K + shift I)^-1`` in about single precision, where that is much quicker."""
+        """Return functions that apply ``(K + shift I)^-1`` roughly; None if that is not faster."""
         return None
 
     @abstractmethod
@@ -113,14 +113,14 @@ class Gram(ABC):
     ) -> RitzPairs:
         """Return the k leading eigenpairs of a problem made of products with K.
 
-        ``depth`` is 2 if ``images`` (see :data:`Images`) needs K K X as well. The search space is
-        to contain ``start``; an iteration sends that and its residuals through ``precondition``, a
-        rough inverse of the right side.
+        ``depth`` is 2 if ``images`` (see :data:`Images`) also needs K K X. The search space must
+        contain ``start``. An iteration applies ``precondition``, a rough inverse of the right side,
+        to ``start`` and to residuals.
         """
 
     @abstractmethod
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
-        """Values of the components at fixed rows, by which signs are settled without labels."""
+        """Return values of the components at fixed rows, which fix the signs without labels."""
 
     def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
         """Return the k leading eigenpairs of K, or of ``K - K Q G^+ Q' K`` given (Q, KQ, G^+)."""
@@ -137,7 +137,7 @@ class Gram(ABC):
 def project_pencil(
     gram: Gram, images: Images, X: Matrix, KX: Matrix, KKX: Matrix
 ) -> tuple[Array, Array, Matrix, Matrix]:
-    """Rayleigh-Ritz in the span of X: eigenvalues, coefficients, and both sides' images of X."""
+    """Rayleigh-Ritz in the span of X; return eigenvalues, coefficients, A X and B X."""
     test, AX, BX = images(X, KX, KKX)
     values, C = definite_pairs(gram.inner(test, AX), gram.inner(test, BX), 1e-3 * gram.tolerance)
     return values, C, AX, BX
@@ -146,7 +146,7 @@ def project_pencil(
 def pairs_within(
     gram: Gram, images: Images, k: int, X: Matrix, KX: Matrix, KKX: Matrix
 ) -> RitzPairs:
-    """The k leading eigenpairs of a problem in the span of X, by LAPACK."""
+    """Return the k leading eigenpairs of a problem in the span of X, by LAPACK."""
     values, C, _, _ = project_pencil(gram, images, X, KX, KKX)
     info = {"eigen_solver": "lapack", "converged": True}
     lead = C[:, :k]
@@ -156,8 +156,8 @@ def pairs_within(
 def definite_pairs(A: Array, B: Array, cut: float = 0.0) -> tuple[Array, Array]:
     """Solve ``A c = theta B c`` for symmetric A and semi-definite B, without the null space of B.
 
-    Eigenvalues come in descending order. Where B is below ``cut`` of its largest eigenvalue it is
-    rounding and counts as null.
+    Eigenvalues are in descending order. Eigenvalues of B up to ``cut`` times its largest are
+    rounding errors and count as zero.
     """
     A, B = (A + A.T) / 2, (B + B.T) / 2
     d, U = np.linalg.eigh(B)

@@ -1,7 +1,7 @@
-"""The methods, each a function over a Gram operator (theory 2 to 5).
+"""DCM, DICA, kernel PCA and MIDA as functions of a Gram operator (theory 2 to 5).
 
 A method returns :class:`~domainwise.methods.components.Components`: dual coefficients, the
-projected training rows, and the eigenvalues of its problem. Scale and sign are settled afterwards.
+projected training rows, and the eigenvalues of its problem. Scale and sign are fixed afterwards.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def dcm(
 ) -> Components:
     """Domain-based covariance minimization; COIR at ``domain_weight=0`` or with one domain.
 
-    Without a target the problem is the unsupervised one. With a ``continuous`` target None
-    components means those down to ``CONTINUOUS_CUT``.
+    Without a target, the unsupervised problem is solved. With a ``continuous`` target,
+    ``n_components=None`` means all components down to ``CONTINUOUS_CUT``.
     """
     n = gram.n_samples
     F_d = np.zeros((labels.size, 0))
@@ -68,9 +68,9 @@ def dcm_scores(
 ) -> tuple[Array, Array, int]:
     """Solve ``(I + P_y K) v = gamma (I + w P_d K) v`` in the basis Q (theory 2).
 
-    G is ``Q'KQ``, Y and D are ``Q'F_y`` and ``Q'F_d``; mu below ``tolerance``, relatively, is
-    rounding. Returns mu = gamma - 1 in descending order, a of the scores v = Q a, and how many
-    of them separate targets.
+    G is ``Q'KQ``, Y and D are ``Q'F_y`` and ``Q'F_d``; mu below the relative ``tolerance`` is
+    rounding error. Returns mu = gamma - 1 in descending order, the coefficients a of the scores
+    v = Q a, and the number of scores that separate targets.
     """
     d, U = np.linalg.eigh((G + G.T) / 2)
     root = np.sqrt(np.maximum(d, 0.0))
@@ -78,7 +78,7 @@ def dcm_scores(
     LY, LD = L.T @ Y, L.T @ D
     target = LY @ LY.T
     # The right side, I + w LD LD', is factored by singular values: as a sum it would lose the I
-    # of a badly scaled kernel. With W its inverse root, W domain W has eigenvalues below 1.
+    # for badly scaled kernels. With W its inverse root, W (w LD LD') W has eigenvalues below 1.
     V, size, _ = svd(LD, full_matrices=False)
     load = weight * size**2
     shrink = V * (1.0 / np.sqrt(1.0 + load) - 1.0)
@@ -86,7 +86,7 @@ def dcm_scores(
     mu, Z = np.linalg.eigh(whitened @ whitened.T - (V * (load / (1.0 + load))) @ V.T)
     mu, Z = mu[::-1], Z[:, ::-1]
     Z = Z + shrink @ (V.T @ Z)
-    # Rounding of the two sides, where they cancel, must not pass for information.
+    # Where the two sides cancel, rounding errors must not count as information.
     noise = 64 * np.finfo(float).eps * float(np.abs(target).max(initial=0.0))
     cut = max(tolerance * float(np.abs(mu).max(initial=0.0)), noise)
     n_informative = int((mu > cut).sum())
@@ -94,8 +94,8 @@ def dcm_scores(
         lead, size = Z[:, :n_informative], mu[:n_informative]
         a = (Y @ (Y.T @ (L @ lead)) - weight * D @ (D.T @ (L @ lead)) * (1.0 + size)) / size
         return mu[:n_informative], a, n_informative
-    # Targets are not separated beyond the domains. Directions outside the range of the kernel
-    # would lose nothing, and are excluded.
+    # No direction separates targets better than domains. Directions outside the range of the
+    # kernel have mu = 0 and would come first; they are excluded.
     has = d > tolerance * max(float(d.max(initial=0.0)), 0.0)
     if not has.any():
         raise ValueError(CONSTANT)
@@ -103,7 +103,7 @@ def dcm_scores(
         U = U[:, has]
         mu, a, n_informative = dcm_scores(np.diag(d[has]), U.T @ Y, U.T @ D, weight, tolerance)
         return mu, U @ a, n_informative
-    # Among the directions that lose least, the one that says most about the target; z = L'a.
+    # Among the directions of largest mu, take the most informative about the target; z = L'a.
     best = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
     z = best @ np.linalg.eigh(best.T @ target @ best)[1][:, -1:]
     return mu[:1], U @ (z / root[:, None]), 0
@@ -114,7 +114,7 @@ def _unsupervised_dcm(
 ) -> Components:
     """Solve ``(I + c K) v = gamma (I + w P_d K) v`` with c = 1/(1 + N eps), the K_y = I problem.
 
-    It is solved for mu = gamma - 1, of which a small kernel would leave no digits in gamma.
+    It is solved for mu = gamma - 1, because gamma is 1 up to rounding if the kernel is small.
     """
     n = gram.n_samples
     c = 1.0 / (1.0 + n * epsilon)
@@ -126,7 +126,7 @@ def _unsupervised_dcm(
 
     k = unsupervised_count(n, n_components)
     pairs = gram.ritz(images, k, start=F if F_d.shape[1] else None)
-    # Where target and domain cancel, mu is their rounding.
+    # Where target and domain cancel, mu is rounding error.
     noise = gram.tolerance * c * norms(gram, pairs.KX)
     usable = np.abs(pairs.values) * norms(gram, pairs.X) > noise
     pairs = _smoothed(gram, images, pairs, usable)
@@ -139,8 +139,8 @@ def _unsupervised_dcm(
 def _smoothed(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) -> RitzPairs:
     """Apply the step ``v <- v + (A v - mu B v) / mu`` to pairs, and measure their residual.
 
-    The problem is symmetric in the inner product of K, which says nothing about the part of v that
-    K maps to zero: there Ritz vectors hold rounding. The equation itself determines that part.
+    The problem is symmetric in the inner product of K, which ignores the part of v in the null
+    space of K: there, Ritz vectors contain rounding errors. The equation determines that part.
     """
     mu = pairs.values
     step = np.diag(np.divide(1.0, mu, out=np.zeros_like(mu), where=usable))
@@ -175,7 +175,7 @@ def dica(
             "DICA compares the means of domains: sample_domain has to hold labels; got "
             "continuous descriptors"
         )
-    # Domain means about their unweighted mean, over the root of their number.
+    # Domain means minus their unweighted mean, divided by the root of their number.
     means = np.zeros((labels.size, 0)) if labels.domain_means is None else labels.domain_means
     if means.shape[1]:
         means = (means - means.mean(axis=1, keepdims=True)) / np.sqrt(means.shape[1])
@@ -202,7 +202,7 @@ def dica(
     components = Components(X, KX, values[:m], len(values), dict(solution.info))
     if not extra:
         return components
-    # At epsilon 0 a label factor has the same span, orthogonal columns and no null ones.
+    # With epsilon 0, label_factor returns orthogonal, non-zero columns of the same span.
     basis = joint_basis(F_label, label_factor(means, 1, 0.0))
     Q = gram.lift(basis)
     KQ = gram.product(Q)
@@ -227,7 +227,7 @@ def _unsupervised_dica(
 
 
 def kpca(gram: Gram, labels: LabelSpace, *, n_components: int | None = None) -> Components:
-    """Kernel principal components, with the eigenvalues of the centred kernel matrix."""
+    """Kernel principal component analysis: the leading eigenpairs of the centred kernel matrix."""
     return from_pairs(gram, gram.leading(unsupervised_count(gram.n_samples, n_components)))
 
 
@@ -260,7 +260,7 @@ def _from_scores(
     n_informative: int,
     info: dict[str, Any],
 ) -> Components:
-    """From scores V to coefficients: ``(K + N ridge I)^-1 V``, or V itself at an infinite ridge."""
+    """Turn scores V into coefficients ``(K + N ridge I)^-1 V``; V itself if ridge is infinite."""
     if not np.isinf(ridge):
         solution = gram.solve(V, gram.n_samples * ridge)
         V, KV, info = solution.X, solution.image, solution.info | info
@@ -273,8 +273,8 @@ def mida(
     """Maximum independence domain adaptation of Yan et al. (2018), on centred rows.
 
     The leading eigenvectors of ``K (I - w F F') K``, where ``F F'`` is the centred kernel of the
-    domains. At most as many eigenvalues are negative as domains have directions; their directions
-    separate domains more than rows, and are dropped.
+    domains. At most as many eigenvalues are negative as F has columns. Along their directions the
+    penalty on domains exceeds the variance of the rows, so they are dropped.
     """
     k = unsupervised_count(gram.n_samples, n_components)
     F = KF = start = None
@@ -282,7 +282,7 @@ def mida(
     if labels.domain is not None and domain_weight:
         F = gram.lift(labels.domain)
         KF = gram.product(F)
-        # What is independent of the domains is orthogonal to K F.
+        # Directions that are independent of the domains are orthogonal to K F.
         start = gram.hstack([F, KF])
         rounding = 1e-14 * domain_weight * float(norms(gram, KF).max(initial=0.0)) ** 2
 

@@ -1,12 +1,12 @@
 """SCA and MDA: weighted scatters of class means, of domain means, and inside classes.
 
-With ``e`` the mean indicator of a group of rows, ``K e`` is the group's mean in feature space. A
-scatter of such means is ``K F F' K`` with a thin factor F of label space; the one inside classes is
-``K (I / N + F F' - E E') K``. The constant vector, which K maps to zero, is removed from all.
+If ``e`` is the mean indicator of a group of rows, ``K e`` is the group's mean in feature space. A
+scatter of such means is ``K F F' K`` with a thin factor F of label space; the within-class scatter
+is ``K (I / N + F F' - E E') K``. The constant vector, which K maps to zero, is removed from all.
 
-Both have the right side ``R = A + K M K`` with ``A = c K^2 + K + delta I`` and M in label space;
-``c = within_weight / N`` and ``delta = N ridge``. Everything that grows with N is ``A^-1 K Q`` for
-a basis Q of label space; the rest is small (theory 5.3).
+Both methods have the right side ``R = A + K M K`` with ``A = c K^2 + K + delta I``, M in label
+space, ``c = within_weight / N`` and ``delta = N ridge``. Only ``A^-1 K Q``, for a basis Q of label
+space, grows with N; the rest is small (theory 5.3).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from domainwise.labels.factors import Cells, LabelSpace, joint_basis, label_fact
 from domainwise.methods import components
 from domainwise.methods.contract import Gram, Matrix, Solution
 
-#: From ``4 c delta`` of this on the roots of A are too close to each other, or complex.
+#: If ``4 c delta`` is at least this, the roots of A are complex or too close to each other.
 CLOSE_ROOTS = 0.99
 #: Relative residual to which rough inverses are refined.
 REFINED = 1e-12
@@ -34,14 +34,14 @@ REFINED = 1e-12
 class Scatters:
     """Factors of a method's scatters, in coordinates of label space."""
 
-    between: Array  #: of the scatter that is to be large
-    domain: Array  #: of the scatter of domains
-    within_added: Array  #: terms of the scatter inside classes that are added to ``I / N``
-    within_removed: Array  #: terms that are subtracted from it
+    between: Array  #: factor of the scatter to maximise
+    domain: Array  #: factor of the scatter of domains
+    within_added: Array  #: factor F of the within-class scatter, added to ``I / N``
+    within_removed: Array  #: factor E of the within-class scatter, subtracted
 
 
 def sca_scatters(labels: LabelSpace) -> Scatters:
-    """Scatters of scatter component analysis: of class means, of domain means, inside classes."""
+    """Return the scatters of SCA: of class means, of domain means, and within classes."""
     cells = _cells(labels, "SCA")
     class_means, shares = _group_means(cells.counts, cells.classes)
     removed = class_means * np.sqrt(shares)
@@ -53,10 +53,10 @@ def sca_scatters(labels: LabelSpace) -> Scatters:
 
 
 def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
-    """Scatters of multidomain discriminant analysis.
+    """Return the scatters of multidomain discriminant analysis.
 
-    A class's mean weights its domains by the class's share in each. ``between`` weights the
-    discrepancy of all pairs of classes against the scatter about the overall mean.
+    The mean of a class weights each domain by the share of the class in it. ``between`` weights
+    the discrepancy of all pairs of classes against the scatter about the overall mean.
     """
     cells = _cells(labels, "MDA")
     counts, n_cells = cells.counts, len(cells.counts)
@@ -79,8 +79,8 @@ def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
     pairs = (u - u.mean(axis=1, keepdims=True)) * np.sqrt(2.0 / (u.shape[1] - 1))
     about = (u - overall) * np.sqrt(shares)
     left = np.hstack([np.sqrt(between) * pairs, np.sqrt(1.0 - between) * about])
-    # The mean of (e_sj - e_tj)(e_sj - e_tj)' over classes j and pairs of domains: the squares of
-    # all pairs of n points add up to n times those about their mean.
+    # The mean of (e_sj - e_tj)(e_sj - e_tj)' over classes j and pairs of domains: the squared
+    # differences of all pairs of n points add up to n times the squares about their mean.
     domain, n_compared = cell_means[:, :0], float((present * (present - 1)).sum() / 2)
     if n_compared:
         about = cell_means - (cell_means @ of_class / present) @ of_class.T
@@ -99,9 +99,9 @@ def _cells(labels: LabelSpace, method: str) -> Cells:
 
 
 def _group_means(counts: Array, groups: Array | None) -> tuple[Array, Array]:
-    """Mean indicators of groups of cells, centred, and the groups' shares of the rows.
+    """Return the centred mean indicators of groups of cells, and the groups' shares of the rows.
 
-    A cell's own direction is ``1_cell / sqrt(count)``.
+    The coordinate direction of a cell is ``1_cell / sqrt(count)``.
     """
     present, codes = np.unique(np.asarray(groups), return_inverse=True)
     sizes, root = np.bincount(codes, weights=counts), np.sqrt(counts)
@@ -116,9 +116,9 @@ Problem = tuple[Matrix, Matrix, Array, Array, "Quadratic"]
 def _problem(
     gram: Gram, scatters: Scatters, domain_weight: float, within_weight: float, ridge: float
 ) -> Problem:
-    """The label side of a pencil in a basis Q of label space, and the quadratic A.
+    """Express a problem in a basis Q of label space.
 
-    Returns Q, K Q, J with the left side ``K Q J J' Q' K``, M of the right side, and A.
+    Returns Q, K Q, J of the left side ``K Q J J' Q' K``, M of the right side, and A.
     """
     within = [scatters.within_added, scatters.within_removed]
     parts = [scatters.between]
@@ -163,7 +163,7 @@ def sca(
 ) -> components.Components:
     """Scatter component analysis of Ghifary et al. (2017).
 
-    With ``between`` below 1 the left side has a ``K^2`` of its own, and label space is not enough.
+    With ``between`` below 1 the left side has a term ``K^2``, and label space is not enough.
     """
     k = components.unsupervised_count(gram.n_samples, n_components)
     problem = _problem(gram, sca_scatters(labels), domain_weight, within_weight, ridge)
@@ -196,7 +196,7 @@ def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> comp
     m, extra = components.component_count(values, len(values), n_components, False)
     a = a[:, :m]
     b = Solution(gram.combine(inverse.X, a), gram.combine(inverse.image, a), inverse.info)
-    if inverse.rough:  # the products of all of Y are good enough, the vectors are not
+    if inverse.rough:  # S is precise enough, but the vectors are not
         b = A.by_conjugate_gradients(gram.combine(KQ, a), b)
     info: dict[str, Any] = {**b.info, "label_rank": len(S)}
     result = components.Components(b.X, b.image, values[:m], len(values), info)
@@ -205,11 +205,11 @@ def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> comp
 
 
 def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, Array]:
-    """Positive eigenvalues of ``J' S (I + M S)^-1 J``, descending, and ``(I + M S)^-1 J z``.
+    """Return the positive eigenvalues of ``J' S (I + M S)^-1 J`` and ``(I + M S)^-1 J z``.
 
-    With ``S = Q'K A^-1 K Q = L L'`` they are the squared singular values of ``(I + L'M L)^-1/2
-    L'J``, which is symmetric although M is indefinite: the right side of the pencil is positive
-    definite. Those below ``tolerance``, relatively, are rounding.
+    With ``S = Q'K A^-1 K Q = L L'`` they are the squared singular values, in descending order, of
+    ``(I + L'M L)^-1/2 L'J``. The root exists although M is indefinite: the right side of the pencil
+    is positive definite. Values below the relative ``tolerance`` are dropped as rounding errors.
     """
     d, U = np.linalg.eigh((S + S.T) / 2)
     L = U * np.sqrt(np.maximum(d, 0.0))
@@ -223,9 +223,9 @@ def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, 
 
 
 class Quadratic:
-    """The positive definite matrix ``A = c K^2 + K + delta I``, known by its products.
+    """The positive definite matrix ``A = c K^2 + K + delta I``, used through its products.
 
-    Neither c nor delta is negative. Both may be 0: K is inverted on its own range only.
+    c and delta are non-negative. Both may be 0: K is inverted only on its range.
     """
 
     def __init__(self, gram: Gram, c: float, delta: float) -> None:
@@ -237,7 +237,7 @@ class Quadratic:
         return self.c * KKX + KX + self.delta * X
 
     def inverse_of_image(self, V: Matrix, KV: Matrix) -> Solution:
-        """Return ``A^-1 K V`` and its image, roughly if the operator has rough inverses.
+        """Return ``A^-1 K V`` and its image; approximate if the operator has rough inverses.
 
         With s and t the roots of ``c s^2 - s + delta``, A is ``c (K + s)(K + t)``, and partial
         fractions leave ``[(K + t)^-1 - (K + s)^-1] K V / (c (s - t))``.
@@ -271,7 +271,7 @@ class Quadratic:
         return Solution(Y, KY, dict(info))
 
     def form(self, inverse: Solution, KV: Matrix) -> Array:
-        """Return ``V'K A^-1 K V``; an error E of a rough inverse changes it by ``E'A E`` only."""
+        """Return ``V'K A^-1 K V``; an error E of a rough inverse changes it only by ``E'A E``."""
         inner, Y, KY = self.gram.inner, inverse.X, inverse.image
         S = inner(KV, Y)
         if not inverse.rough:
@@ -279,7 +279,7 @@ class Quadratic:
         return S + S.T - self.c * inner(KY, KY) - inner(Y, KY) - self.delta * inner(Y, Y)
 
     def precondition(self, R: Matrix) -> Matrix:
-        """Return roughly a multiple of ``A^-1 R``."""
+        """Return an approximate multiple of ``A^-1 R``."""
         if self._rough is None:
             self._rough = [self.gram.preconditioner(shift) for shift in self._shifts()]
         for inverse in self._rough:
@@ -287,7 +287,7 @@ class Quadratic:
         return R
 
     def _shifts(self) -> list[float]:
-        """Shifts whose product stands for A; that of complex roots is off by a factor below 2."""
+        """Return the shifts s of the factors K + s of A; if complex, off by a factor below 2."""
         c, delta = self.c, self.delta
         if 4 * c * delta >= CLOSE_ROOTS:
             return [float(np.sqrt(delta / c))] * 2
@@ -296,7 +296,7 @@ class Quadratic:
         return [small, (1.0 + root) / (2 * c)] if c else [small]
 
     def by_conjugate_gradients(self, V: Matrix, start: Solution | None = None) -> Solution:
-        """Solve ``A Y = V``, if from a rough Y to rounding; preconditioned, A is nearly I."""
+        """Solve ``A Y = V``; a rough solution ``start`` is refined to rounding error."""
         gram, goal = self.gram, 1e-2 * self.gram.tol if start is None else REFINED
         scale = components.norms(gram, V)
         scale = np.where(scale > 0, scale, 1.0)
@@ -318,7 +318,7 @@ class Quadratic:
             if history[-1] <= goal or stalled:
                 break
             Z = self.precondition(R)
-            # Polak-Ribiere, for a preconditioner that is rounded.
+            # Polak-Ribiere, because rounding makes the preconditioner inexact.
             after = _dots(gram, R, Z)
             turn = _ratio(after - _dots(gram, before, Z), rz)
             P, rz = Z + gram.combine(P, np.diag(turn)), after

@@ -1,8 +1,8 @@
 """Parts of task graphs over rows: constants, trees of merges, one thread per task.
 
-A function marked :func:`task` keeps BLAS to one thread and gets arrays that BLAS can use, and
-partial results are merged in a tree that depends on their number alone. The bits of a result
-therefore do not depend on the number of workers, or on which of them computed what.
+A function marked :func:`task` limits BLAS to one thread and receives aligned arrays, which BLAS can
+use. Partial results are merged in a tree that depends only on their number. The bits of a result
+therefore do not depend on the number of workers, or on which worker computed which part.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from domainwise.gram.tiles import blas_limit
 
 Task = Any
 
-#: Partial results that one task merges.
+#: Number of partial results that one task merges.
 FAN_IN = 4
 
 _lock = Lock()
@@ -34,10 +34,10 @@ _limit: Any = None
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS to one thread while any task of this process runs.
+    """Limit BLAS to one thread while any task of this process runs.
 
-    The limit belongs to the process, and tasks of a threaded scheduler overlap: the first sets it
-    and the last one restores the previous one.
+    The limit holds for the process, and tasks of a threaded scheduler overlap: the first task sets
+    the limit and the last one restores the previous limit.
     """
     global _running, _limit
     with _lock:
@@ -56,7 +56,7 @@ def one_blas_thread() -> Iterator[None]:
 class Constant:
     """A value that is sent in one piece, so that its arrays arrive aligned.
 
-    ``size`` is its number of bytes as received, from which Dask counts transfers.
+    ``size`` is the number of bytes received, which Dask uses to estimate transfers.
     """
 
     def __init__(self, value: Any, size: int = 0) -> None:
@@ -74,7 +74,7 @@ def _restored(data: bytes) -> Constant:
 
 
 def constant(value: Any, name: str) -> Task:
-    """Return a task that is a value: sent once per worker, and again when a worker is lost."""
+    """Return a task whose result is ``value``, sent once per worker and again if one is lost."""
     return dask.delayed(Constant(value), name=f"{name}-{uuid4().hex}", traverse=False)
 
 
@@ -86,7 +86,7 @@ class Unread:
 
 
 def task(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a function that computes inside a task."""
+    """Decorate a function that runs in a task: one BLAS thread, and arguments ready to use."""
 
     @wraps(function)
     def computing(*arguments: Any, **named: Any) -> Any:
@@ -102,8 +102,8 @@ def task(function: Callable[..., Any]) -> Callable[..., Any]:
 def received(value: Any) -> Any:
     """Return an argument of a task in a form to compute with.
 
-    Arrays come out of network buffers at any address. NumPy multiplies those that are not aligned
-    without BLAS: slowly, and to other bits.
+    Arrays from network buffers may be unaligned. NumPy multiplies unaligned arrays without BLAS,
+    which is slow and rounds differently.
     """
     if isinstance(value, Constant):
         return value.value
@@ -117,15 +117,15 @@ def received(value: Any) -> Any:
 
 
 def call(function: Callable[..., Any], *arguments: Any, n_results: int | None = None) -> Task:
-    """Return the task of one call."""
+    """Return a task that calls a function once."""
     return dask.delayed(function, pure=False, nout=n_results, traverse=False)(*arguments)
 
 
 def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Task]:
     """Return the tasks of many calls as one group.
 
-    Tasks of a group that depend on little data are distributed among the free workers. Without a
-    group the scheduler would send all of them to the one worker that has their constants.
+    The scheduler distributes the tasks of a group with few dependencies among the free workers.
+    Without a group it would send them all to the worker that holds their constants.
     """
     name = f"{function.__name__}-{uuid4().hex}"
     delayed = dask.delayed(function, pure=False, traverse=False)
@@ -142,7 +142,7 @@ def tree(parts: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
 
 
 def run(tasks: Sequence[Task]) -> list[Any]:
-    """Compute tasks on the current client, or with Dask's own threads where there is none."""
+    """Compute tasks on the current client, or on Dask's local scheduler if there is none."""
     return [received(result) for result in dask.compute(*tasks, traverse=False)]
 
 
@@ -164,7 +164,7 @@ def current_client() -> Any:
 
 
 def memory_per_task() -> float | None:
-    """Bytes available to one task: the smallest worker's memory divided by its threads."""
+    """Bytes available to one task: the smallest memory per thread of any worker."""
     client = current_client()
     if client is None:
         free = available_memory()

@@ -32,20 +32,20 @@ from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
 
-#: Rows of a block at most: with more, tasks get long and recovery from a lost worker expensive.
+#: Largest number of rows of a block: more make tasks long, and a lost worker expensive.
 MAX_BLOCK_ROWS = 16_384
 #: Smallest number of blocks, so that a few workers share the work of a small X.
 LEAST_BLOCKS = 8
-#: Share of its memory that a task's two blocks of rows may take with everything made of them.
+#: Share of a task's memory for its two blocks of rows and everything computed from them.
 MEMORY_SHARE = 1 / 8
-#: Columns of thin matrices that blocks leave room for.
+#: Number of columns of thin matrices for which blocks leave memory.
 THIN_COLUMNS = 64
 
 
 class DaskGram(IterativeGram):
     """Centred Gram matrix of the rows of a Dask array with known chunks.
 
-    X is computed, and the kernel evaluated, anew for each product, block by block.
+    Each product computes X and evaluates the kernel again, block by block.
     """
 
     def __init__(self, X: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
@@ -107,7 +107,7 @@ class BlockPreconditioner(Preconditioner):
         )
 
     def _over_blocks(self, function: Callable[..., Any], parts: Any = None) -> list[Task]:
-        """Tasks of a function of the landmarks, a block of rows, and the part of that block."""
+        """Return tasks ``function(landmarks, block, part)``, one per block; parts are optional."""
         landmarks, blocks = constant(self.landmarks, "landmarks"), row_blocks(self.gram.X)
         if parts is None:
             return [call(function, landmarks, block) for block in blocks]
@@ -116,31 +116,31 @@ class BlockPreconditioner(Preconditioner):
 
 
 def in_blocks(X: Any) -> Any:
-    """Cut a Dask array into blocks of rows of which a worker can hold a few."""
+    """Rechunk a Dask array into blocks of rows, a few of which fit a worker's memory."""
     n, p = X.shape
     rows = min(MAX_BLOCK_ROWS, max(1, -(-n // LEAST_BLOCKS)))
     memory = memory_per_task()
     if memory is not None:
-        # Two blocks of rows as they came and prepared from both sides, their parts and sums.
+        # Two blocks: their rows, the left and right prepared rows, thin matrices and sums.
         one_row = 2 * (X.dtype.itemsize * 3 * (p + 2) + 8 * 3 * THIN_COLUMNS)
         rows = min(rows, max(256, int(memory * MEMORY_SHARE / one_row)))
     return X.rechunk({0: rows, 1: -1})
 
 
 def block_cuts(X: Any) -> list[slice]:
-    """Rows of each block."""
+    """Return the slice of rows of each block."""
     ends = np.cumsum(X.chunks[0])
     return [slice(int(end - size), int(end)) for end, size in zip(ends, X.chunks[0], strict=True)]
 
 
 def row_blocks(X: Any) -> list[Task]:
-    """Tasks of the blocks of X, each checked when it has been read."""
+    """Return one task per block of X, which computes and checks the block."""
     blocks = X.to_delayed().ravel()
     return [call(_checked, block, cut) for block, cut in zip(blocks, block_cuts(X), strict=True)]
 
 
 def tournament(n: int) -> list[list[tuple[int, int]]]:
-    """Rounds in which each of n players meets each other player once.
+    """Return rounds in which each of n players meets every other player once.
 
     >>> tournament(4)
     [[(0, 3), (1, 2)], [(0, 2), (1, 3)], [(0, 1), (2, 3)]]
@@ -156,7 +156,7 @@ def tournament(n: int) -> list[list[tuple[int, int]]]:
 
 
 def cross_tasks(kernel: Basis, X: list[Task], support: Any, dual: Array) -> list[Task]:
-    """Tasks of ``k(x, support) dual`` for tasks of rows x, one block of the support at a time."""
+    """Return tasks of ``k(x, support) dual``, one per task of rows x, by blocks of the support."""
     support = in_blocks(support)
     blocks, constant_kernel = row_blocks(support), constant(kernel, "kernel")
     duals = [constant(np.ascontiguousarray(dual[cut]), "dual") for cut in block_cuts(support)]
@@ -196,7 +196,7 @@ def _square(kernel: Kernel, rows: Array, V: Array) -> Array:
 def _pair(
     kernel: Kernel, left: Array, right: Array, V: Array, W: Array, up: Array, down: Array
 ) -> tuple[Array, Array]:
-    """Add ``K_lr W`` to the sums of the left block and ``K_lr' V`` to those of the right."""
+    """Add ``K_lr W`` to the sums of the left block, ``K_lr' V`` to the sums of the right block."""
     a, b = kernel.prepare(left), kernel.prepare(right)
     dtype = a.left.dtype
     V, W = V.astype(dtype, copy=False), W.astype(dtype, copy=False)
@@ -231,7 +231,7 @@ Landmarks = tuple[Kernel, Array, Array]
 
 
 def _features(landmarks: Landmarks, rows: Array) -> Iterator[tuple[slice, Array]]:
-    """Yield panels of rows and their features."""
+    """Yield slices of rows and the features of these rows."""
     kernel, right, root = landmarks
     for cut in tiles.panels(len(rows), 4096):
         C = kernel.block(kernel.prepare(rows[cut]).left, right) + right.dtype.type(kernel.constant)
@@ -240,7 +240,7 @@ def _features(landmarks: Landmarks, rows: Array) -> Iterator[tuple[slice, Array]
 
 @task
 def _moments(landmarks: Landmarks, rows: Array) -> Array:
-    """Sum of the features, and below it that of their products."""
+    """Return the sum of the features (first row) and of their outer products (other rows)."""
     m = landmarks[2].shape[1]
     total = np.zeros((m + 1, m))
     for _, Phi in _features(landmarks, rows):

@@ -1,10 +1,10 @@
 """Fused products on CUDA: operands in float16 pieces, plans, and the launch.
 
-``precision("tf32x3")`` promises operands of about 22 significant bits, ``"tf32"`` of 11. Both are
-kept here with float16 *pieces*, whose 11 bits are those of TF32 at twice the speed: a number x
-becomes ``hi = float16(x)`` and ``lo = float16(x - hi)``, and a product of two numbers three
-products, ``hi hi + hi lo + lo hi``. float16 has little range, so operands are scaled by powers of
-two first; data that no common scale fits goes by differences of coordinates instead.
+Operands have about 22 significant bits with ``precision("tf32x3")`` and 11 with ``"tf32"``. Both
+are implemented with float16 *pieces*, which have the 11 bits of TF32 at twice the speed. A number x
+is split into ``hi = float16(x)`` and ``lo = float16(x - hi)``, and a product of two numbers into
+three, ``hi hi + hi lo + lo hi``. The range of float16 is small, so operands are first scaled by
+powers of two; if no common scale fits the data, differences of coordinates are used instead.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from domainwise.kernels.functions import Kernel
 LOG2E = 1.4426950408889634
 #: Rows are padded to a multiple of this, so that tiles need no masks.
 PAD = 128
-#: Kernel values whose exponents have a mean below this are evaluated as 2^x - 1.
+#: Kernel values are evaluated as 2^x - 1 if the mean of their exponents is below this.
 SMALL_EXPONENT = 1 / 64
-#: With |x|^2/2 up to here, 2^(x.y) fits float16 and norms can be factored out of the kernel.
+#: With |x|^2/2 up to this, 2^(x.y) fits float16 and norms can be factored out of the kernel.
 FACTOR_LIMIT = 7.0
-#: Kernel values up to 1 are raised to 2^14, towards the upper end of float16.
+#: Kernel values, at most 1, are multiplied by 2^14, towards the upper end of float16.
 LIFT = 14.0
-#: Largest number, and smallest one of a typical row, that float16 pieces are used for.
+#: Range of float16 pieces: the largest number, and the smallest median of the row maxima.
 LARGEST, SMALLEST = 2.0**10, 2.0**-6
-#: Rows of a thin matrix brought into pieces at a time.
+#: Number of rows of a thin matrix that are split into pieces at a time.
 PANEL = 2**18
-#: Columns of one launch.
+#: Largest number of columns of one launch.
 MAX_COLUMNS = 64
 MAX_DEGREE = 16
-#: Rows of a stretch whose kernel values are summed in float32.
+#: Largest number of rows over which kernel values are summed in float32.
 STRETCH = 16384
-#: Padding every group to whole tiles may add this share of the rows.
+#: Padding all groups to whole tiles may add at most this share of the rows.
 MAX_PADDING = 1 / 8
 PIECES = {"tf32": 1, "tf32x3": 2, "ieee": 0}
 INNER, LAPLACIAN, DIFFERENCES, POLYNOMIAL = range(4)
@@ -47,7 +47,7 @@ INNER, LAPLACIAN, DIFFERENCES, POLYNOMIAL = range(4)
 
 @cache
 def can_launch(device: Any) -> bool:
-    """Whether Triton can be imported, and a device has the tensor cores it needs."""
+    """Whether Triton can be imported and the device has the tensor cores that are needed."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
         return False
     with suppress(ImportError):
@@ -58,7 +58,7 @@ def can_launch(device: Any) -> bool:
 
 
 def can_fuse(kernel: Kernel, X: Any) -> bool:
-    """Whether products of this kernel and these rows go through the fused kernel."""
+    """Whether the fused Triton kernel supports this kernel and these rows."""
     if X.dtype != torch.float32 or not can_launch(X.device):
         return False
     if kernel.name == "poly":
@@ -68,7 +68,7 @@ def can_fuse(kernel: Kernel, X: Any) -> bool:
 
 @dataclass(frozen=True)
 class Tile:
-    """Shape of a program: rows, columns, warps, pipeline stages, rows between flushes."""
+    """Launch parameters: tile rows and columns, warps, stages, rows between flushes."""
 
     rows: int = 64
     columns: int = 64
@@ -78,7 +78,7 @@ class Tile:
 
 
 def tile_for(R: int, P: int, pieces: int, kind: int) -> Tile:
-    """Tile that was quickest among those tried on an H200."""
+    """Return the fastest of the tiles that were measured on an H200."""
     if pieces == 0:
         return Tile(stages=2)
     if kind in (LAPLACIAN, DIFFERENCES):
@@ -89,7 +89,7 @@ def tile_for(R: int, P: int, pieces: int, kind: int) -> Tile:
 
 
 class Side(NamedTuple):
-    """Rows in the form the fused kernel reads; ``n`` without padding."""
+    """Rows in the form that the fused kernel reads; ``n`` is their number without padding."""
 
     n: int
     rows: Any
@@ -99,8 +99,8 @@ class Side(NamedTuple):
 class FusedKernel:
     """A kernel between two sets of float32 rows, ready to multiply thin matrices.
 
-    Sums are over the rows of ``right``; those of ``left``, by default the same, are rows of
-    results.
+    Products sum over the rows of ``right``; the result has one row for each row of ``left``, which
+    is ``right`` by default.
     """
 
     path = "triton"
@@ -123,7 +123,7 @@ class FusedKernel:
         else:
             self.kind = LAPLACIAN if kernel.name == "laplacian" else DIFFERENCES
         if self.kind == DIFFERENCES and not kernel.by_differences:
-            # -gamma d^2 = -|u - v|^2 for u = sqrt(gamma) x, half the scale of inner products.
+            # -gamma d^2 = -|u - v|^2 for u = sqrt(gamma) x; inner products use sqrt(2 gamma) x.
             U = U / math.sqrt(2.0)
             V = U if left is None else V / math.sqrt(2.0)
         if self.kind in (LAPLACIAN, DIFFERENCES):
@@ -133,13 +133,13 @@ class FusedKernel:
         elif self.kind != POLYNOMIAL and not self.accurate:
             self.lift = LIFT
             self.middle = 2.0 ** (LIFT - self.mean_exponent)
-        # Number of features with padding, as the dots need it.
+        # Number of features, padded to a size that tl.dot accepts.
         self.width = next((w for w in (16, 32, 64) if self.p <= w), -(-self.p // 64) * 64)
         self.right = self._side(U)
         self.left = self.right if left is None else self._side(V)
 
     def _scaled(self, X: Any) -> Any:
-        """Rows about the origin, scaled so that the exponent is one of 2."""
+        """Return rows minus the origin, scaled so that the kernel is a power of 2."""
         kernel = self.kernel
         X = kernel.from_origin(X)
         if kernel.name == "laplacian":
@@ -150,7 +150,7 @@ class FusedKernel:
         return X * math.sqrt(kernel.gamma) if kernel.gamma > 0 else X
 
     def _scale(self, U: Any, V: Any) -> float | None:
-        """Power of two that brings rows into float16's range, or None where none does."""
+        """Return a power of two that scales rows to the range of float16, or None."""
         if not self.pieces:
             return 1.0
         largest = max(float(U.abs().max()), float(V.abs().max()))
@@ -213,7 +213,7 @@ class FusedKernel:
         rows = torch.zeros(shape, dtype=dtype, device=U.device)
         split_pieces(U, rows.transpose(0, 1)[:, :n, : self.p])
         if self.pieces == 1:
-            # The kernel of the rounded rows: distances stay distances.
+            # Use the norms of the rounded rows, so that distances stay consistent.
             U = rows[:n, 0].float()
         half[:n] = (0.5 * self.unscale) * U.square().sum(1)
         return Side(n, rows, half)
@@ -246,7 +246,7 @@ class FusedKernel:
     ) -> Any:
         """Run a Triton kernel of the plan on a grid of row blocks and parts of the right side.
 
-        ``operands`` stand between the rows and the result, ``sizes`` behind the numbers of rows.
+        Its arguments: rows, ``operands``, result, coefficients, row counts, ``sizes``, scales.
         """
         left, right = self.left, self.right
         rows = (left.rows, right.rows, left.half, right.half)
@@ -259,7 +259,7 @@ class FusedKernel:
         more |= {"BM": tile.rows, "BN": tile.columns}
         more |= {"num_warps": tile.warps, "num_stages": tile.stages}
         out = torch.empty((grid[1], len(left.half), R), device=left.half.device)
-        # There is no device to choose under Triton's interpreter.
+        # Under Triton's interpreter, there is no CUDA device to select.
         with torch.cuda.device(out.device) if out.is_cuda else nullcontext():
             function[grid](*rows, *operands, out, self.coefs, *counts, *scalars, **more)
         return out
@@ -267,8 +267,8 @@ class FusedKernel:
     def _finished(self, out: Any, r: int, scales: Any, weighted: Any, plain: Any) -> Any:
         """Add up the parts and undo the scales of the plan; the kernel's constant 1 is omitted.
 
-        ``weighted`` and ``plain`` are the column sums of what was multiplied, with and without the
-        factored norms: values were taken about ``middle``.
+        ``weighted`` and ``plain`` are the column sums of the multiplied matrix, with and without
+        the factored norms; they correct for ``middle``, which was subtracted from kernel values.
         """
         n = self.left.n
         result = out[0, :n, :r].double()
@@ -284,7 +284,7 @@ class FusedKernel:
         return result
 
     def _thin(self, V: Any, R: int) -> tuple[Any, Any, Any]:
-        """Return V in pieces, padded and scaled by columns; the scales; the column sums of V."""
+        """Return V in pieces (padded, columns scaled), the scales, and weighted column sums."""
         (n, r), device = V.shape, V.device
         weights = None
         if self.factored:
@@ -307,7 +307,7 @@ class FusedKernel:
 
 
 def split_pieces(X: Any, out: Any) -> None:
-    """Write X as a sum of float16 numbers, one per piece."""
+    """Write X to ``out`` as a sum of rounded numbers, one per piece."""
     rest = X
     for piece in out:
         piece.copy_(rest)
@@ -315,23 +315,23 @@ def split_pieces(X: Any, out: Any) -> None:
 
 
 def split_count(blocks: int, tiles: int) -> int:
-    """Parts of the right side, so that few rows on the left still fill the device."""
+    """Number of parts of the right side, so that few rows on the left still fill the device."""
     return max(1, min(-(-4096 // blocks), tiles // 8, 256))
 
 
 def _power_below(x: float) -> float:
-    """Power of two that brings a positive number to between 1/2 and 1; 1 for zero."""
+    """Return a power of two that scales a positive number to between 1/2 and 1; 1 for zero."""
     return 2.0 ** -math.ceil(math.log2(x)) if 0 < x < math.inf else 1.0
 
 
-#: Of sums over groups.
+#: Tile of sums over groups.
 TILE = Tile()
 
 
 class GroupedProduct:
     """``(K - 1) table[codes]`` for any table, with K the fused kernel of the rows of X.
 
-    ``codes`` are the groups of the rows, 0 ... G - 1, and ``counts`` the sizes of the groups.
+    ``codes`` has the group of each row, 0 ... G - 1, and ``counts`` the sizes of the groups.
     """
 
     def __init__(
@@ -364,7 +364,7 @@ class GroupedProduct:
         self.grid = (blocks, len(bounds) - 1)
 
     def product(self, table: Array) -> Any:
-        """Multiply; ``table`` has one row per group."""
+        """Return the product; ``table`` has one row per group."""
         values = torch.from_numpy(np.array(table, dtype=np.float64)).to(self.counts.device)
         return torch.cat([self._launch(part) for part in values.split(MAX_COLUMNS, 1)], 1)
 
@@ -382,7 +382,7 @@ class GroupedProduct:
 
 
 def _segments(starts: Array, ends: Array, chunk: int) -> tuple[Array, Array]:
-    """Cut groups at the borders of chunks and after ``STRETCH`` rows.
+    """Cut groups into stretches of at most ``STRETCH`` rows that do not cross a chunk border.
 
     Returns (first, last, group) of each stretch, and the first stretch of each chunk.
     """

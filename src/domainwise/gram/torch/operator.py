@@ -1,4 +1,4 @@
-"""Tensors: Gram operators whose thin matrices are on the device of X, and sums over rows."""
+"""Gram operators of tensors, with thin matrices on the device of X, and sums over rows."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from domainwise.labels.factors import RowLabels
 
 Tensor = Any
 
-#: Rows whose features are held at a time while their second moment is summed.
+#: Number of rows whose features are in memory at a time while their second moment is summed.
 PANEL_ROWS = 32768
 #: Bytes of the features of one batch.
 BATCH_BYTES = {"cuda": 512 * 2**20, "cpu": 16 * 2**20}
-#: GPUs (compute capability) that multiply float64 about as quickly as float32.
+#: Compute capabilities of GPUs that multiply float64 about as fast as float32.
 QUICK_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 
 
@@ -46,7 +46,7 @@ class TorchDenseGram(DenseGram):
 
 
 class TorchStreamedGram(IterativeGram):
-    """Centred Gram matrix of the rows of a tensor, evaluated anew for each product."""
+    """Centred Gram matrix of the rows of a tensor, re-evaluated for each product."""
 
     def __init__(self, X: Tensor, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
         super().__init__(labels, X.dtype, X.device, **options)
@@ -64,11 +64,11 @@ class TorchStreamedGram(IterativeGram):
         return thin
 
     def product(self, V: Tensor) -> Tensor:
-        """Return ``H K H V``; one that is constant on groups of rows is multiplied group-wise."""
+        """Return ``H K H V``; a V from :meth:`lift`, constant on groups, is multiplied by group."""
         labels: Any = self.labels
         if self._lifted is None or self._lifted[0]() is not V or labels.codes is None:
             return super().product(V)
-        # Groups are padded to whole tiles, which must not add much.
+        # Groups are padded to whole tiles, which must not add many rows.
         padding = len(labels.counts) * fused.TILE.columns
         if self._quick.path != "triton" or padding > fused.MAX_PADDING * self.n_samples:
             return super().product(V)
@@ -83,11 +83,11 @@ class TorchStreamedGram(IterativeGram):
         return self._centred_image(grouped.product(table), r)
 
     def uncentred_product(self, V: Tensor) -> Tensor:
-        """Return ``K V`` without K."""
+        """Return ``K V`` without storing K."""
         return self._quick.product(V)
 
     def iteration_products(self) -> tuple[Product, Product | None]:
-        """Refine products of the lowest precision with those of full float32 accuracy."""
+        """With precision ``"tf32"``, add ``"tf32x3"`` products for the true residual."""
         if self.info.get("precision") != "tf32":
             return self.product, None
         accurate = kernel_product(self.kernel, self.X, precision="tf32x3")
@@ -108,7 +108,7 @@ class TorchStreamedGram(IterativeGram):
 class LandmarkPreconditioner(Preconditioner):
     """``U = H k(X, landmarks) C`` with a small matrix C (theory 8.2).
 
-    Its features are evaluated anew for each use. Keeping those of a million rows would take as much
+    The features are re-evaluated for each use. Storing them for a million rows would take as much
     memory as everything else together; evaluating them costs M/N of one product with K.
     """
 
@@ -117,7 +117,7 @@ class LandmarkPreconditioner(Preconditioner):
         eps = float(torch.finfo(torch.float32).eps)
         _, root = inverse_root(kernel.matrix(landmarks.double()), eps)
         right, total = kernel.prepare(landmarks).right, root.new_zeros(root.shape[1])
-        second = root.new_zeros((root.shape[1],) * 2)  # of the features, in float64
+        second = root.new_zeros((root.shape[1],) * 2)  # second moment of the features, in float64
         with full_precision():
             for rows in panels(len(X), PANEL_ROWS):
                 values = kernel.block(kernel.prepare(X[rows]).left, right).double()
@@ -142,10 +142,10 @@ class LandmarkPreconditioner(Preconditioner):
 def kernel_product(
     kernel: Basis, right: Tensor, left: Tensor | None = None, *, precision: str | None = None
 ) -> TiledProduct | FusedKernel:
-    """Choose how to multiply; ``left`` is ``right`` unless it is given.
+    """Return an object that multiplies by ``k(left, right)``; ``left`` is ``right`` by default.
 
-    ``product(V)`` of the result is ``k(left, right) V`` in float64 for a thin float64 V and the
-    uncentred kernel, up to its constant.
+    Its method ``product(V)`` returns ``k(left, right) V`` in float64 for a thin float64 V and the
+    uncentred kernel, up to the kernel's constant.
     """
     if left is not None:
         dtype = torch.promote_types(left.dtype, right.dtype)
@@ -156,7 +156,7 @@ def kernel_product(
 
 
 class TiledProduct:
-    """Products by tiles, or by the features of a kernel that is a product of features."""
+    """Products by tiles, or by features for a kernel that is a plain product of rows."""
 
     def __init__(self, kernel: Basis, right: Tensor, left: Tensor | None) -> None:
         self.kernel, self.rows, self.left = kernel, kernel.prepare(right), left
@@ -178,9 +178,9 @@ def kernel_matrix(kernel: Kernel, X: Tensor) -> Tensor:
 
 @contextmanager
 def full_precision(*, tf32: bool = False) -> Iterator[None]:
-    """Keep torch from rounding float32 products to TF32, whatever torch's setting is.
+    """Prevent torch from rounding float32 products to TF32, whatever its setting is.
 
-    ``tf32`` allows it instead.
+    ``tf32=True`` allows it instead.
     """
     before, setting = torch.get_float32_matmul_precision(), "high" if tf32 else "highest"
     if before == setting:
@@ -205,8 +205,8 @@ def sum_rows(nystrom: NystromMap, X: Tensor, codes: Any, *labels: Any, **options
 def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sums.CellSums:
     """Sum over the rows of X as :func:`domainwise.gram.sums.sum_cells` does, all on the device.
 
-    Products of features with each other are taken in float64. Those that make the features follow
-    :func:`domainwise.precision`: ``"tf32"`` lets float32 rows have TF32 features.
+    Second moments are computed in float64. The precision of the features follows
+    :func:`domainwise.precision`: with ``"tf32"``, features of float32 rows are computed in TF32.
     """
     names = ("cells", "groups", "dense")
     rows = replace(rows, **{name: _on_device(getattr(rows, name), X) for name in names})
@@ -218,18 +218,18 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sum
 
 
 def _on_device(values: Any, X: Tensor) -> Any:
-    """Labels of rows on the device of X."""
+    """Return labels of rows as a tensor on the device of X; None stays None."""
     return None if values is None else torch.as_tensor(values).to(X.device)
 
 
 class _Features:
-    """Features of batches of rows, or plain kernel values where the map asks for those."""
+    """Features of batches of rows, or plain kernel values if the map is ``direct``."""
 
     def __init__(self, nystrom: NystromMap, X: Tensor, dtype: Any = None) -> None:
         landmarks = placed(nystrom.landmarks, X)
         self.map = nystrom
         quick = X.is_cuda and torch.cuda.get_device_capability(X.device) in QUICK_DOUBLE
-        # Products that are summed are in float64 where it costs nothing.
+        # Features are computed in float64 on devices where that costs nothing.
         widest = torch.float64 if quick else X.dtype
         self.dtype = dtype or torch.promote_types(widest, landmarks.dtype)
         self.right = nystrom.kernel.prepare(landmarks).right

@@ -5,8 +5,8 @@ gives the inner products, a few instructions turn them into kernel values, a sec
 these with Z. Operands come in *pieces* (see :mod:`domainwise.gram.torch.fused`): float16 numbers
 whose sum is the float32 number to 11 bits (one piece) or 22 bits (two).
 
-The tensor cores' accumulators round down and are biased; they are emptied after FLUSH rows, so that
-the error does not grow with the number of rows.
+The accumulators of tensor cores round down, which adds a bias. They are added to a total after
+every FLUSH rows, so that the error does not grow with the number of rows.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -33,7 +33,7 @@ def _exp2(x):
 
 @triton.jit
 def _exp2m1(x):
-    """2^x - 1 to float32's relative precision: by a series where subtracting would lose digits."""
+    """Return 2^x - 1 to float32 precision: by a series where subtraction would lose digits."""
     near = x * (
         0.6931471805599453
         + x
@@ -50,7 +50,7 @@ def _inner(
     left, right, rows, cols, P: tl.constexpr, BK: tl.constexpr, PIECES: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Inner products of left and right rows, whose pieces lie side by side."""
+    """Return inner products of left and right rows; the pieces of a row are stored side by side."""
     k = tl.arange(0, BK)
     WIDTH: tl.constexpr = 2 * P if PIECES == 2 else P
     t = tl.zeros((BM, BN), dtype=tl.float32)
@@ -71,7 +71,7 @@ def _differences(
     left, right, rows, cols, n_left, n_right, lift, P, KIND: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """``lift`` minus the distances of rows that are stored feature by feature, (P, n)."""
+    """Return ``lift`` minus the distances between rows, which are stored as (P, n)."""
     t = tl.full((BM, BN), lift, dtype=tl.float32)
     for f in range(P):
         x = tl.load(left + f * n_left.to(tl.int64) + rows)
@@ -89,7 +89,7 @@ def _times_pieces(
     value, Z, cols, acc, R: tl.constexpr, JOINED: tl.constexpr
 ):  # fmt: skip
     """Add ``value Z`` to acc, both in two float16 pieces."""
-    # The leading 11 bits, cut off: exact in float16.
+    # Truncate to the leading 11 bits, which float16 represents exactly.
     top = (value.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
     value_hi = top.to(tl.float16)
     value_lo = (value - top).to(tl.float16)
@@ -114,7 +114,7 @@ def _values(
     KIND: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
     DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Kernel values of a tile, in the scale and about the middle that the plan has chosen."""
+    """Return the kernel values of a tile, with the scale and ``middle`` of the plan."""
     if KIND == 0 or KIND == 3:
         t = _inner(left, right, rows, cols, P, BK, PIECES, BM, BN)
     else:
@@ -146,8 +146,8 @@ def fused_product(
     """Write ``k(left, right) Z`` of one chunk of the right rows to ``out[chunk]``.
 
     KIND is 0 for RBF from inner products, 1 for the Laplacian kernel, 2 for RBF from differences,
-    3 for polynomials. Exponents are raised by ``lift``, which keeps small values above float16's
-    smallest numbers. All row counts are multiples of the tiles; Z is zero beyond the real rows.
+    3 for polynomials. ``lift`` is added to exponents, which keeps small values above the smallest
+    float16 numbers. All row counts are multiples of the tiles; Z is zero in the padding.
     One column (R = 1) is multiplied in float32, without tensor cores.
     """
     JOINED: tl.constexpr = PIECES == 2 and R == 8
@@ -194,11 +194,11 @@ def fused_group_product(
     DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, R: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Write ``k(left, right) Z`` for a Z whose rows are those of ``table``, one per group.
+    """Write ``k(left, right) Z``, where each row of Z is the row of ``table`` of its group.
 
     The right rows are sorted by group. ``segments`` lists (first row, last row, group) of stretches
-    within one group; this program takes those from ``bounds[split]`` on. Kernel values are summed
-    over a stretch and multiplied once, whatever the number of columns.
+    within one group; a program processes those from ``bounds[split]`` to ``bounds[split + 1]``.
+    Kernel values are summed over a stretch and multiplied once, for any number of columns.
     """
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     split = tl.program_id(1)
