@@ -206,7 +206,7 @@ class Plan:
         labels: Any = table.classes if classes is None else sorted(np.asarray(classes).tolist())
         return cls(table.schema, None if table.classes is None else tuple(labels), **options)
 
-    # As a file.
+    # Reading and writing.
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values for JSON.

@@ -159,7 +159,7 @@ class Method:
 
     @property
     def main(self) -> bool:
-        """Whether it competes, and is not a variant shown for comparison."""
+        """Whether it can have the best mean; variants are only shown for comparison."""
         return self.kind in ("baseline", "exact", "fast") and self.landmarks in ("", "divisor")
 
     def name(self, task: str) -> str:

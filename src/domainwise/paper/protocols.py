@@ -153,7 +153,7 @@ class Case:
 
     @property
     def paper(self) -> dict[str, dict[str, Any]]:
-        """What the paper prints for this case, by method; empty if there is nothing."""
+        """The paper's numbers for this case, by method; empty if it has none."""
         return PAPER.get(self.key, {})
 
     def quick(self) -> Case:

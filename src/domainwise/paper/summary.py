@@ -16,7 +16,7 @@ from domainwise.scoring.statistics import Paired, Ranking, Summary, compare, ran
 
 #: A paired difference is called significant below this p-value.
 LEVEL = 0.05
-#: Methods that take part in the ranking over data sets: those that run on every case.
+#: Methods in the ranking over data sets, which run on every case.
 RANKED = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
 
 

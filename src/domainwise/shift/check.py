@@ -1,4 +1,4 @@
-"""How new rows differ from the sources that a model was fitted to."""
+"""Report how new rows differ from the source domains that a model was fitted to."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     X : array-like or data frame of shape (n_rows, n_features)
         New rows, as the model takes them.
     sample_domain : array-like of shape (n_rows,), default=None
-        The domain of each row. Domains are checked one by one; None checks all rows together.
+        The domain of each row. Each domain is checked separately; None checks all rows together.
 
     Returns
     -------
