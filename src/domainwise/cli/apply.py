@@ -19,7 +19,7 @@ SHOWN = 20
 
 @dataclass
 class ApplyOptions:
-    """What predict and transform take."""
+    """Options of predict and transform."""
 
     model: options.Model
     new: Annotated[

@@ -1,4 +1,4 @@
-"""What commands share: printing, reading a table, and checks of outputs."""
+"""Functions that commands share: printing, reading a table, and checking outputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _console(**options: bool) -> Console:
 
 
 def shown(text: object) -> str:
-    r"""Text of a file or a user, made safe for a terminal: control characters are printed as codes.
+    r"""Make text of a file or a user safe for a terminal: control characters become codes.
 
     >>> print(shown("a\x1b[2Jb [/c]"))
     a\x1b[2Jb \[/c]
@@ -52,7 +52,7 @@ def shown(text: object) -> str:
 
 
 def print_json(answer: dict[str, Any] | list[Any], *, end: bool = False) -> None:
-    """With ``--json``, print it on stdout, and ``end`` the command if only text would follow."""
+    """With ``--json``, print the answer on stdout; ``end`` then ends the command."""
     if mode["json"]:
         typer.echo(json.dumps(answer, indent=2))
         if end:
@@ -72,7 +72,7 @@ def print_written(path: Path, console: Console | None = None) -> None:
 
 
 def print_page(page: Path) -> None:
-    """Print where a page is."""
+    """Print the path of a report page."""
     stdout().print(f"report: [bold]{shown(page)}[/] (open it in a browser)", soft_wrap=True)
 
 
@@ -92,7 +92,7 @@ def print_facts(console: Console, facts: Iterable[tuple[str, object]]) -> None:
 def text_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], wrapped: Collection[str] = ()
 ) -> Any:
-    """A table without lines: the first column and those of ``wrapped`` are text, others numbers."""
+    """Return a table without lines; the first column and ``wrapped`` are text, others numbers."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -113,7 +113,7 @@ def size_of(path: Path) -> str:
 
 @contextmanager
 def working(message: str) -> Iterator[Callable[[str], None]]:
-    """A spinner on stderr, if that is a terminal; yields a function that changes its message."""
+    """Show a spinner on stderr if it is a terminal; yields a function to change its message."""
     if not stderr().is_terminal:
         yield lambda message: None
         return
@@ -125,7 +125,7 @@ def working(message: str) -> Iterator[Callable[[str], None]]:
 
 
 def require(extra: str, without: str = "") -> None:
-    """Refuse to go on without the packages of an extra; ``without`` is an option that needs none.
+    """Refuse to run without the packages of an extra; ``without`` is an option that avoids them.
 
     They are imported, so that a broken installation is reported now and not at the end.
     """
@@ -150,15 +150,15 @@ def read_input(
 
 
 def parts_of(text: str | None) -> list[str]:
-    """The parts of a text between commas."""
+    """Split a text at commas."""
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-# Outputs: refused before any work is done where they cannot be written ----------------------------
+# Outputs: checked before any work is done ---------------------------------------------------------
 
 
 def check_output(out: Path, force: bool, *endings: str) -> None:
-    """Refuse an output file that cannot be written; without endings, a folder of parts.
+    """Refuse an output file that cannot be written, or without ``endings`` a folder of parts.
 
     Such a folder may contain the parts of an earlier run and nothing else.
     """
@@ -183,7 +183,7 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
 
 
 def check_apart(new: Path, out: Path) -> None:
-    """Refuse an output that is the input, or one that is part of the other."""
+    """Refuse an output that is the input, contains it, or lies inside it."""
     source, target = new.resolve(), out.resolve()
     for problem, present in (
         ("is the input", new.exists() and out.exists() and out.samefile(new)),

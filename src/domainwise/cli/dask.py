@@ -1,4 +1,4 @@
-"""The options ``--dask`` and ``--jobs``: where a command computes, and what it has to close."""
+"""The options ``--dask`` and ``--jobs``: where a command computes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 from domainwise.cli.common import shown, stderr
 
-#: Seconds in which a scheduler has to answer, and to have a worker.
+#: Seconds to wait for the answer of a scheduler, and for its first worker.
 PATIENCE = 5
 
 
 def processes(jobs: int | None, where: str | None) -> int:
-    """Return the processes to use: those of ``--jobs``, or all cores, or all workers of Dask."""
+    """Return the number of processes: that of ``--jobs``, or -1 for all cores or Dask workers."""
     if jobs is not None and (jobs == 0 or jobs < -1):
         raise ValueError(f"--jobs must be at least 1, or -1 for all cores; got {jobs}")
     if where is not None and jobs is not None:
@@ -41,7 +41,7 @@ def connected(where: str | None) -> Iterator[Any]:
         import dask
         from distributed import Client
     with ExitStack() as stack:
-        # Rows of a table in memory travel with their tasks, on purpose.
+        # Rows of a table in memory are sent with their tasks, on purpose: no warning.
         large = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
         stack.enter_context(dask.config.set(large))
         if where == "local":
@@ -63,7 +63,7 @@ def connected(where: str | None) -> Iterator[Any]:
 
 
 def _local_cluster() -> Any:
-    """A worker of one thread for each core, reached over loopback only."""
+    """Start one single-threaded worker per core, on the loopback interface only."""
     from dask.system import CPU_COUNT
     from distributed import LocalCluster
 
@@ -80,12 +80,12 @@ def _local_cluster() -> Any:
 
 
 def _ignore_interrupts() -> None:
-    """Let Ctrl-C end the command, which ends its workers, and not each of them with a traceback."""
+    """Ignore Ctrl-C in a worker: the command handles it and closes its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _connect(address: str) -> Any:
-    """A client of a scheduler that answers and has workers."""
+    """Return a client, after checking that the scheduler answers and has workers."""
     import asyncio
 
     from distributed import Client, Security

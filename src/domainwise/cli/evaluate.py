@@ -129,7 +129,7 @@ def evaluate(
             partial_results=True,
         )
     result.next_step = next_step(result, folder, estimator)
-    # The evaluation has a note of its own about domains with one class.
+    # The evaluation adds another note about domains with one class.
     notes = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS not in note)
     result.notes = [*notes, *result.notes]
     title = f"Predicting {target} for a new {domain}: {data.name}"
@@ -193,7 +193,7 @@ def _scores_table(result: Evaluation) -> Any:
 
 
 def own_methods(names: list[str] | None) -> list[Method]:
-    """Make methods of ``package.module:factory`` and of model files, named by their last part.
+    """Make methods from ``package.module:factory`` and model files, named by their last part.
 
     A factory is called without arguments; its module may be in the current folder.
     """
@@ -239,7 +239,7 @@ def digest(path: Path) -> str:
 
 
 def next_step(result: Evaluation, folder: Path, estimators: list[str] | None) -> str:
-    """The command that fits the recommended method to all rows; empty for a constant."""
+    """Return the command that fits the recommended method to all rows; "" for a constant."""
     recommended = result.recommended
     if recommended.trivial:
         return ""

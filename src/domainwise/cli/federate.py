@@ -181,7 +181,7 @@ def fit(
 
 
 def _console() -> Any:
-    """Console for what a file contains: stderr with ``--json``, which prints to stdout."""
+    """Return the console that describes files: stderr with ``--json``, otherwise stdout."""
     return stderr() if common.mode["json"] else stdout()
 
 

@@ -17,9 +17,9 @@ from domainwise.cli.info import print_model, print_model_notes
 if TYPE_CHECKING:
     from domainwise.models.registry import Method
 
-#: Rows of a table that is fitted in one process by default: others take as long to start.
+#: Tables with fewer rows are fitted in one process by default: starting more takes as long.
 SMALL_TABLE = 1000
-#: Options that may stand beside ``--from``: others would make another model than the one measured.
+#: Options allowed with ``--from``: others would change the model that was evaluated.
 BESIDE_FROM = "data source method estimator check rows out jobs dask force"
 
 
@@ -149,7 +149,7 @@ def fit(
 
 
 class Recipe:
-    """What the folder of an evaluation says about the models that were measured."""
+    """The table, options and methods that the folder of an evaluation describes."""
 
     def __init__(self, folder: Path) -> None:
         from domainwise.evaluation.folder import RESULT_NAME, read_stored
@@ -168,7 +168,7 @@ class Recipe:
         }
 
     def data(self, path: Path | None, force: bool) -> Path:
-        """The table that was evaluated; another is refused unless forced."""
+        """Return the path of the evaluated table; refuse another table unless forced."""
         path = path or Path(self.stored["table"]["path"])
         if not path.is_file() and not path.is_dir():
             raise ValueError(f"{path} does not exist; pass the table that was evaluated")
@@ -180,7 +180,7 @@ class Recipe:
         return path
 
     def find(self, name: str | None) -> str:
-        """Key of a method that was measured; the recommended one if none is named."""
+        """Return the key of an evaluated method, by default the recommended one."""
         lowered = (name or self.stored.get("recommended", self.stored["best"])).lower()
         labels = {m["key"]: m["label"] for m in self.stored["methods"]}
         keys = [key for key, label in labels.items() if lowered in (key.lower(), label.lower())]
@@ -191,10 +191,10 @@ class Recipe:
         return str(keys[0])
 
     def method(self, key: str, estimators: list[str] | None, force: bool) -> Method:
-        """The method that was measured, with the grid it had.
+        """Return an evaluated method; refuse it if its grid has changed since, unless forced.
 
-        A folder may come from somebody else, so that nothing it names is imported: ``estimators``
-        are those that the user names on the command line.
+        A folder may come from somebody else, so nothing that it names is imported: the user names
+        ``estimators`` on the command line.
         """
         from domainwise.evaluation.evaluation import describe_grid
         from domainwise.models.registry import CONTEXT, METHODS
@@ -217,7 +217,7 @@ class Recipe:
         return method
 
     def check(self, key: str) -> Any:
-        """The scores of a method on held-out domains beside those of a constant; None without."""
+        """Compare the held-out scores of a method and a constant; None without scores."""
         from domainwise.evaluation.compare import compare_with_constant
         from domainwise.models.registry import TRIVIAL
 

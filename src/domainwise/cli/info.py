@@ -114,7 +114,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
 
 
 def adapted_in_words(info: dict[str, Any]) -> list[tuple[str, str]]:
-    """What labels of a site have changed, as names and values.
+    """Describe the adaptation to a site, as pairs of a name and a value.
 
     >>> gain = [[0, -3.0, -4.0, -2.0], [5, -2.0, -2.5, -1.5], [10, -1.9, -2.4, -1.4]]
     >>> site = {"n_labels": 7, "corrections": {"plain": [0.12, 0.0]}, "label_gain": gain}
@@ -166,7 +166,7 @@ def check_in_words(check: dict[str, Any]) -> str:
     ... )
     'balanced accuracy 0.810, worst domain 0.700 (B); constant prediction 0.500'
 
-    Where the range of one new domain is known it is ``0.810 on average, 0.61 to 0.95 at one new
+    With a range for one new domain the score is ``0.810 on average, 0.61 to 0.95 at one new
     domain (90 %)``.
     """
     is_error = check["metric"].startswith("neg_")

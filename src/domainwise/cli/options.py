@@ -1,4 +1,4 @@
-"""Options that commands share, and what makes a function a command.
+"""Options that commands share, and the decorator that makes a function a command.
 
 A command declares a parameter as ``Annotated[type, help]``. Further strings are the name of its
 value in ``--help``, such as ``"COLUMN"``, and its flags, where these are not ``--name`` alone.
@@ -51,7 +51,7 @@ ModelOut = Annotated[Path, "Model file to write (.skops).", "FILE", "-o"]
 Force = Annotated[bool, "Overwrite the output file."]
 #: Options of every command.
 EVERYWHERE = {"json": "Print JSON instead of text.", "debug": "Show the traceback of an error."}
-#: What ``--help`` calls the value of an option, by its type.
+#: Name of an option's value in ``--help``, by its type.
 _VALUES: dict[Any, str] = {
     int: "N", float: "NUMBER", str: "NAME", list[str]: "NAMES", Path: "PATH"
 }  # fmt: skip
@@ -89,7 +89,7 @@ class ReadingOptions:
     na: Annotated[Names, "Values to read as missing, such as -999,unknown.", "VALUES"] = None
 
     def arguments(self) -> dict[str, Any]:
-        """As functions that read tables take them."""
+        """Return these options as arguments of functions that read tables."""
         return {**vars(self), "na": [word for text in self.na or () for word in parts_of(text)]}
 
 
@@ -103,7 +103,7 @@ def command(
     """Make a function a command: declare its options for Typer, and report errors.
 
     ``--json`` and ``--debug`` are added. An error becomes a message and an exit code: 2 for
-    unusable input, 1 for the rest. ``smaller`` is the advice where memory is not enough.
+    unusable input, 1 for the rest. ``smaller`` is the advice if memory runs out.
     """
     parameters: list[inspect.Parameter] = []
     groups: dict[str, Any] = {}
@@ -154,7 +154,7 @@ def command(
 
 
 def _declared(parameter: inspect.Parameter) -> Any:
-    """The annotation of a parameter with an option or argument of Typer in place of the strings."""
+    """Return the annotation with its strings replaced by an option or argument of Typer."""
     kind, *strings = get_args(parameter.annotation) or [parameter.annotation]
     if get_origin(parameter.annotation) is not Annotated or not isinstance(strings[0], str):
         return parameter.annotation
@@ -171,7 +171,7 @@ def _declared(parameter: inspect.Parameter) -> Any:
 
 
 def _typed(part: Any) -> str:
-    """Part of a message; arguments of the library as they are typed at a terminal: ``--drop a``."""
+    """Format a part of a message; library arguments become options such as ``--drop a``."""
     from domainwise.tables.errors import Argument
 
     if not isinstance(part, Argument):
@@ -186,7 +186,7 @@ def _typed(part: Any) -> str:
 
 
 def refuse_options(context: typer.Context, accepted: str, reason: str) -> None:
-    """Refuse options that were typed, other than those whose parameters are ``accepted``."""
+    """Refuse options on the command line, except those whose parameters are ``accepted``."""
     for name in sorted(context.params.keys() - {*accepted.split(), *EVERYWHERE}):
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
             raise ValueError(f"leave out --{name.replace('_', '-')}: {reason}")

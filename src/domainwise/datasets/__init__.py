@@ -2,7 +2,7 @@
 
 :func:`load_heart` reads a file that is part of the package. Other files are looked up in the folder
 ``$DOMAINWISE_DATA``, then in ``domainwise`` inside the user's cache (``$XDG_CACHE_HOME``, else
-``~/.cache``), and their SHA-256 is checked. The error for an absent file says where the original
+``~/.cache``), and their SHA-256 is checked. If a file is absent, the error says where the original
 is.
 """
 

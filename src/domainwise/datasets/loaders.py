@@ -55,7 +55,7 @@ def data_files() -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """One line of :func:`list_datasets`.
+    """One entry of :func:`list_datasets`.
 
     ``rows``, ``domains``, ``features``, ``target`` and ``classes`` describe what the loader returns
     by default; ``classes`` is None for a continuous target. ``path`` is where the file is, None if
@@ -103,7 +103,7 @@ def list_datasets() -> list[DatasetInfo]:
 
 
 def find_file(file: str) -> Path | None:
-    """Path of a data file; None if it is absent."""
+    """Return the path of a data file; None if it is absent."""
     named = os.environ.get(_ENVIRONMENT)
     folders = [_PACKAGE, *([Path(named).expanduser()] if named else []), cache_dir()]
     return next((folder / file for folder in folders if (folder / file).is_file()), None)
@@ -118,7 +118,7 @@ def cache_dir() -> Path:
 
 
 def verified_path(name: str) -> Path:
-    """Path of the file of a data set; an error if it is absent or not the expected one."""
+    """Return the path of a data set's file; an error if absent or its checksum is wrong."""
     entry = data_files()[name]
     file, expected, origin = entry["file"], entry["sha256"], entry["origin"]
     path = find_file(file)
@@ -170,7 +170,7 @@ def bunch(
     target: str | list[str] | None = None,
     domain: str = "domain",
 ) -> Bunch:
-    """Make what every loader returns; a text column becomes indicators, as in ``sex_Female``.
+    """Make the Bunch that a loader returns; text columns become indicators such as ``sex_Female``.
 
     Most files have the domain first, the target last and the features between.
     """
@@ -189,7 +189,7 @@ def bunch(
 
 
 def _labels(column: Any, as_frame: bool) -> Any:
-    """Targets or domains: categories as strings, and small integers as int64."""
+    """Return targets or domains: categories as strings, and integers as int64."""
     if column.ndim == 1 and column.dtype.kind != "f":
         column = column.astype(np.int64 if column.dtype.kind in "iu" else str)
     if as_frame:
@@ -199,7 +199,7 @@ def _labels(column: Any, as_frame: bool) -> Any:
     return values if values.dtype.kind in "fiu" else values.astype(str)
 
 
-#: What every loader takes and returns.
+#: Docstring of the parameter and return value that all loaders share.
 _SHARED = """\
 as_frame : bool, default=False
     Return pandas objects instead of arrays, and the rows of the file, with text columns as text,
@@ -213,7 +213,7 @@ Bunch
 
 
 def described(loader: F) -> F:
-    """Put what loaders share into the docstring of one, in place of ``{shared}``."""
+    """Replace ``{shared}`` in a loader's docstring by the text that all loaders share."""
     entry = data_files()[loader.__name__.removeprefix("load_")]
     text = _SHARED.format(shape=(entry["rows"], entry["features"]), domain=entry["domain"])
     loader.__doc__ = cleandoc(loader.__doc__ or "").replace("{shared}", text)
@@ -236,7 +236,7 @@ def treat_missing(table: Any, features: list[str], missing: str) -> tuple[Any, l
 
 
 def check_choice(value: object, name: str, accepted: Sequence[str]) -> None:
-    """Raise ValueError unless a value is one of those accepted."""
+    """Raise ValueError unless a value is one of ``accepted``."""
     if value not in accepted:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}")
 
@@ -460,7 +460,7 @@ def load_heart(*, as_frame: bool = False) -> Bunch:
 
 
 def _loader(name: str) -> Callable[..., Bunch]:
-    """Loader without options of its own."""
+    """Make a loader whose only option is ``as_frame``."""
 
     def load(*, as_frame: bool = False) -> Bunch:
         return bunch(name, read_table(name, as_frame), as_frame)

@@ -26,10 +26,10 @@ def to_onnx(model: Estimator) -> ModelProto:
     Returns
     -------
     graph : onnx.ModelProto
-        Its input is ``X``, or where columns are chosen by name one input for each feature: numbers
-        (double; NaN if missing) or text (empty if missing). Its outputs are ``prediction``, and of
-        a classifier ``probabilities``, or ``decisions`` if it has none, with one column for two
-        classes. A transformer has the output ``projection``. The metadata lists the classes.
+        The input is ``X``, or one input for each feature if columns are selected by name: numbers
+        (double; NaN if missing) or text (empty if missing). The outputs are ``prediction`` and, for
+        a classifier, ``probabilities``, or ``decisions`` (one column for two classes) if it has no
+        probabilities. A transformer has the output ``projection``. The metadata lists the classes.
 
     Raises
     ------

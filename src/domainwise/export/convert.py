@@ -1,4 +1,4 @@
-"""From a model to a graph: converters by type, in float64, which skl2onnx calls for pipelines.
+"""Converters of models to ONNX graphs, by type, in float64; skl2onnx calls them for pipelines.
 
 Models of scikit-learn are converted here if skl2onnx loses precision: it rounds support vectors,
 leaves and imputed values to float32, and does not support missing text.
@@ -55,13 +55,13 @@ from domainwise.shift.watch import ShiftWatch
 OPSETS = {"": 19, "ai.onnx.ml": 3}
 #: Types of labels by NumPy's kind; all others are text.
 LABELS = {"i": Int64TensorType, "f": DoubleTensorType}
-#: Types that predict by a model inside, and the attribute that holds it.
+#: Types that predict with another model, and the attribute that holds this model.
 WRAPPERS: dict[type, str] = {
     **dict.fromkeys((MethodSearch, DomainConformal), "estimator_"),
     **dict.fromkeys((GridSearchCV, RandomizedSearchCV), "best_estimator_"),
     FrozenEstimator: "estimator",
 }
-#: By exact type, what turns rows into a :class:`Tensor`, of a classifier into :class:`Classified`.
+#: Converters by exact type: from rows to a :class:`Tensor`, for classifiers :class:`Classified`.
 CONVERTERS: dict[type, Callable[[Any, Tensor], Any]] = {}
 
 
@@ -106,7 +106,7 @@ def convert(model: Any) -> Any:
 
 
 def _steps(model: Any) -> Iterator[Any]:
-    """Estimators of a model in order, without those that only watch rows or search."""
+    """Yield the estimators of a model in order, without wrappers and ShiftWatch."""
     if type(model) in WRAPPERS:
         yield from _steps(getattr(model, WRAPPERS[type(model)]))
     elif isinstance(model, Pipeline):
@@ -230,7 +230,7 @@ def _by_decisions(model: Any, values: Tensor) -> Classified:
 
 @converts(SVR)
 def _svr(model: SVR, X: Tensor) -> Tensor:
-    """Sum of the kernel functions of support vectors, in regression and for two classes."""
+    """Weighted sum of the kernels of support vectors, for regression and two classes."""
     return _machine(model, X, model.dual_coef_.T) + model.intercept_
 
 
@@ -239,7 +239,7 @@ def _svc(model: SVC, X: Tensor) -> Classified:
     refuse(model, "with probability=True", len(model._probA) > 0)
     if (n := len(model.classes_)) == 2:
         values = _svr(model, X)
-        # Where the value is 0, libsvm says the second class.
+        # If the value is 0, libsvm predicts the second class.
         return Classified(class_columns(values, n).codes(last=True), values)
     first, pairs = np.cumsum([0, *model.n_support_]), list(combinations(range(n), 2))
     dual = np.zeros((len(model.support_), len(pairs)))
@@ -318,7 +318,7 @@ def _symmetric(model: Any, X: Tensor) -> Any:
 def _forest(model: Any, X: Tensor) -> Any:
     refuse(model, "with several targets", model.n_outputs_ > 1)
     trees, classes = [tree.tree_ for tree in model.estimators_], hasattr(model, "classes_")
-    # Sums come out in float32, which a target far from 0 would not survive.
+    # Sums are float32, which would lose digits of a target far from 0.
     middle = 0.0 if classes else float(trees[0].value[0, 0, 0])
     names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
     parts = [
@@ -336,7 +336,7 @@ def _forest(model: Any, X: Tensor) -> Any:
 
 
 def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
-    """Sum of trees: their nodes with these fields, which are leaves, values, and targets."""
+    """Sum trees, each a tuple of nodes (fields ``names``), leaf mask, values and targets."""
     nodes, leaves, values, targets = zip(*trees, strict=True)
     leaf, sizes = np.concatenate(leaves), [len(node) for node in nodes]
     tree, place = np.repeat(np.arange(len(trees)), sizes), np.concatenate([*map(np.arange, sizes)])
@@ -414,7 +414,7 @@ def _ridge(model: Any, X: Tensor) -> Any:
 
 
 def _corrected(model: Any, outputs: Tensor) -> Tensor:
-    """Outputs with the correction of a model that was adapted to a site."""
+    """Apply the correction of a model that was adapted to a site."""
     if not hasattr(model, "corrections_"):
         return outputs
     prior, correction = model.priors_["plain"], model.corrections_["plain"]
@@ -448,7 +448,7 @@ def _invariant_search(model: Any, X: Tensor) -> Any:
 
 @converts(own_ensemble.DomainEnsembleRegressor, own_ensemble.DomainEnsembleClassifier)
 def _ensemble(model: Any, X: Tensor) -> Any:
-    """Predictions of the members for rows one by one, averaged."""
+    """Average the members' predictions without context."""
     Z = (X - model.domain_context_.mean_) / model.domain_context_.scale_
     low, high = model.feature_limits
     Z = Z.where(Z.op("IsNaN"), 0.0).op("Max", low).op("Min", high)
@@ -486,7 +486,7 @@ def _member(member: Member, Z: Tensor) -> Tensor:
 
 
 def _class_scores(model: Any, Z: Tensor, n_classes: int) -> Tensor:
-    """Outputs of a member as :func:`domainwise.search.scores.outputs` has them."""
+    """Return outputs of a member, like :func:`domainwise.search.scores.outputs`."""
     output = part(model, Z)
     if not n_classes:
         return output
@@ -497,7 +497,7 @@ def _class_scores(model: Any, Z: Tensor, n_classes: int) -> Tensor:
     else:
         columns = output.probabilities.op("Max", LEAST_PROBABILITY).op("Log")
         least = Z.repeated(np.log([LEAST_PROBABILITY]))
-    # Classes that it has not seen have the least of all values.
+    # Classes that the member has not seen get the smallest value.
     place = np.full(n_classes, len(seen))
     place[seen] = np.arange(len(seen))
     return columns.op("Concat", least, axis=1).op("Gather", place, axis=1)

@@ -18,14 +18,14 @@ from domainwise.kernels.functions import Kernel
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value in a graph; numbers are in float64, as the models' own are."""
+    """A value in a graph; numbers are float64, as in the models."""
 
     scope: Any  #: of skl2onnx, which gives out names
     container: Any  #: of skl2onnx, which holds the nodes
     name: str
 
     def op(self, kind: str, *others: Any, domain: str = "", **attributes: Any) -> Tensor:
-        """Add a node with this as its first input; arrays become constants."""
+        """Add a node with this tensor as its first input; arrays become constants."""
         inputs = [self.name, *(self._constant(other).name for other in others)]
         output = self.scope.get_unique_variable_name(kind)
         name = self.scope.get_unique_operator_name(kind)
@@ -59,11 +59,11 @@ class Tensor:
         return self.op(f"Reduce{reduction}", np.array([1]), keepdims=1)
 
     def where(self, condition: Tensor, value: Any) -> Tensor:
-        """Another value where the condition holds, this one elsewhere."""
+        """Return ``value`` where the condition holds, and this tensor elsewhere."""
         return condition.op("Where", value, self)
 
     def codes(self, *, last: bool = False) -> Tensor:
-        """Index of the largest column, the first or the last of equal ones."""
+        """Return the index of the largest column; of ties the first, or the ``last``."""
         return self.op("ArgMax", axis=1, keepdims=0, select_last_index=int(last))
 
     def taken_from(self, values: Array) -> Tensor:
@@ -71,12 +71,12 @@ class Tensor:
         return self._constant(values).op("Gather", self)
 
     def repeated(self, row: Array) -> Tensor:
-        """Repeat a row as often as this has rows."""
+        """Repeat a row for each row of this tensor."""
         shape = self.op("Shape", start=0, end=1).op("Concat", np.array([len(row)]), axis=0)
         return self._constant(row[None]).op("Expand", shape)
 
     def distances(self, rows: Array, *, l1: bool) -> Tensor:
-        """L1 or squared Euclidean distances to rows, from differences, one row at a time."""
+        """Return L1 or squared Euclidean distances to ``rows``, from differences, row by row."""
         body = parser.parse_graph(
             f"""distances (double[{rows.shape[1]}] row) => (double[{len(rows)}] all) {{
                 difference = Sub(rows, row)  size = Abs(difference)
@@ -102,7 +102,7 @@ def class_columns(values: Tensor, n_classes: int) -> Tensor:
 
 
 def mean_of(values: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
-    """Mean of several values, or their sum with weights."""
+    """Return the mean of several tensors, or their weighted sum."""
     shares = [1.0 / len(values)] * len(values) if weights is None else weights
     first, *others = (value * share for value, share in zip(values, shares, strict=True))
     return sum(others, start=first)
@@ -123,7 +123,7 @@ def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
     rows = np.asarray(rows, dtype=np.float64)
     if kernel.name == "laplacian" or kernel.by_differences:
         return expm1(X.distances(rows, l1=kernel.name == "laplacian") * -kernel.gamma)
-    # Scales are in the rows, not beside a product: onnxruntime would fuse them in float32.
+    # Scale the rows, not the product: onnxruntime would fuse the scale in float32.
     right, gamma = kernel.prepare(rows).right, kernel.gamma
     X = X if kernel.origin is None else X - np.asarray(kernel.origin, dtype=np.float64)
     if kernel.name == "rbf":
@@ -139,7 +139,7 @@ def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
 
 
 def expm1(x: Tensor) -> Tensor:
-    """``exp(x) - 1`` with all digits for small x: ONNX has no function for it."""
+    """Return ``exp(x) - 1``, accurate for small x; ONNX has no operator for it."""
     return (x * 0.5).op("Tanh") * (x.op("Exp") + 1.0)
 
 

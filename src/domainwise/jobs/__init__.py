@@ -1,1 +1,1 @@
-"""Jobs on several workers, results that a later run resumes, and files written as a whole."""
+"""Parallel jobs, results files that a later run resumes, and files replaced in one step."""

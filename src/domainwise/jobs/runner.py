@@ -1,7 +1,7 @@
 """Run a list of jobs on several workers, and store the rows of each as soon as it is finished.
 
 A job is any picklable object with a ``cost`` and a ``run()`` that returns rows. To resume a run,
-make no jobs for rows that the results file already holds.
+leave out the jobs whose rows are already in the results file.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def run_jobs(
 ) -> None:
     """Run jobs in parallel, in this order; ``store.append(rows)`` is called as each job finishes.
 
-    An interruption (Ctrl-C) leaves the rows of all finished jobs there. Only this process writes to
-    the store. ``progress(cost, rows)`` is called after each job.
+    After an interruption (Ctrl-C) the store has the rows of all finished jobs. Only this process
+    writes to it. ``progress(cost, rows)`` is called after each job.
     """
     if not jobs:
         return
@@ -54,9 +54,9 @@ def _run(job: Job) -> tuple[float, list[Row]]:
 
 
 def worker_count(n_jobs: int | None, memory: int) -> int:
-    """Number of workers for ``n_jobs``, where each needs ``memory`` bytes.
+    """Return the number of workers for ``n_jobs`` if each needs ``memory`` bytes.
 
-    Negative numbers count from the number of cores, as in joblib, and respect free memory.
+    Negative numbers count from the number of cores, as in joblib, limited by free memory.
     """
     count = effective_n_jobs(1 if n_jobs is None else n_jobs)
     free = available_memory()
@@ -66,7 +66,7 @@ def worker_count(n_jobs: int | None, memory: int) -> int:
 
 
 def on_cluster() -> bool:
-    """Whether jobs go to the workers of Dask."""
+    """Whether joblib's active backend runs jobs on Dask workers."""
     backend, _ = get_active_backend()
     return any(base.__module__ == "joblib._dask" for base in type(backend).__mro__)
 

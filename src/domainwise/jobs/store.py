@@ -1,4 +1,4 @@
-"""Results on disk, one JSON object per line, and files that are complete or not there at all.
+"""Results files with one JSON object per line, and files that are replaced in one step.
 
 The first line of a results file is a header: schema, versions, machine, seed. Every other line has
 a ``kind``: ``result``, ``timing``, ``projection``, ``spectrum``, ``long_run``, ``job``, or
@@ -27,7 +27,7 @@ from typing import Any
 from domainwise import __version__
 from domainwise.jobs.runner import Row
 
-#: Raised when a line's meaning changes.
+#: Version of the format: increase it when the meaning of a line changes.
 SCHEMA = 1
 FILE_NAME = "results.jsonl"
 #: Larger files are not results.
@@ -52,10 +52,10 @@ class Maybe:
 
 
 def check_form(value: Any, form: Form, where: str) -> None:
-    """Raise ResultsError if a value does not have a form.
+    """Raise ResultsError if a value does not match a form.
 
     A form is a type or a tuple of types (True is not a number, and ``LIMITS`` bounds numbers), a
-    set of allowed strings, a pattern of strings, ``[form]`` for a list, ``[form, form]`` for a list
+    set of allowed strings, a regular expression, ``[form]`` for a list, ``[form, form]`` for a list
     of two, ``{str: form}`` for a mapping with any names, or a mapping from names to forms; a name
     that ends in ``?`` may be missing, and further names are allowed.
 
@@ -128,7 +128,7 @@ def _json(text: str | bytes, *, finite: bool = False) -> Any:
 
 
 class ResultStore:
-    """A results file in a folder: read what is there, append what is new.
+    """A results file in a folder: reads existing rows and appends new ones.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -201,7 +201,7 @@ class ResultStore:
         self.append([{"kind": "session", **now}])
 
     def append(self, rows: Iterable[Row]) -> None:
-        """Add rows, on disk before this returns."""
+        """Append rows; they are on disk when this returns."""
         new = list(rows)
         self._write(new, mode="a")
         self._rows.extend(new)
@@ -213,19 +213,19 @@ class ResultStore:
             os.fsync(stream.fileno())
 
     def rows(self, kind: str | None = None) -> list[Row]:
-        """Rows read and written so far, of one kind or all."""
+        """Return the rows read and written so far, of one kind or all."""
         return [row for row in self._rows if kind is None or row.get("kind") == kind]
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep a second run out of the folder; the system frees it when a process ends."""
+        """Lock the folder against a second run; the lock ends with the process."""
         prepare_folder(self.folder)
         with self.path.open("ab") as stream:
             try:
                 if sys.platform == "win32":
                     import msvcrt
 
-                    # Locked bytes can be neither read nor written.
+                    # Locked bytes can be neither read nor written: lock one beyond the content.
                     os.lseek(stream.fileno(), 1 << 30, os.SEEK_SET)
                     msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
                 else:
@@ -246,7 +246,7 @@ class ResultStore:
         return False
 
     def clear(self, written: re.Pattern[str]) -> None:
-        """Remove all rows, and the files they name if the name matches the pattern; no others."""
+        """Remove all rows, and the files named in them, if a name matches the pattern."""
         lines = self.path.read_bytes().splitlines()
         rows = [row for line in lines if isinstance(row := _json(line), dict)]
         if lines and (not rows or rows[0].get("kind") != "header" or "domainwise" not in rows[0]):
@@ -258,7 +258,7 @@ class ResultStore:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Create the folder, or check that it is empty or ours and can be written to."""
+    """Create the folder, or check that it is empty or a results folder, and writable."""
     if folder.exists() and not folder.is_dir():
         raise ResultsError(f"{folder} is a file, not a folder; choose a folder")
     try:
@@ -275,7 +275,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def describe_environment() -> Row:
-    """Versions and machine, for the header."""
+    """Return versions and machine, for the header."""
     versions, processor = {}, platform.processor() or "unknown"
     for name in ("numpy", "scipy", "scikit-learn", "joblib", "pandas"):
         with suppress(PackageNotFoundError):
@@ -299,11 +299,11 @@ def describe_environment() -> Row:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a new file in the same folder to write to, and put it in place at the end.
+    """Yield a temporary file name in the same folder, and rename the file to ``path`` at the end.
 
-    If something fails, or the process ends, a file that was at ``path`` before is untouched; so is
-    one that somebody else has put there meanwhile. A symbolic link stays one: its target is
-    replaced. The new file's name ends like that of ``path``.
+    If an error occurs, or the process ends, the file at ``path`` is unchanged; so is a file that
+    another process has put there meanwhile. A symbolic link stays a link: its target is replaced.
+    The temporary name ends with that of ``path``.
     """
     path = Path(path).resolve()
     if not path.parent.is_dir():
@@ -329,10 +329,10 @@ def write_text(path: str | Path, text: str) -> None:
 
 @contextmanager
 def replacing_folder(path: str | Path) -> Iterator[Path]:
-    """Give a new folder beside ``path`` to write files into, and put it in place at the end.
+    """Yield a temporary folder beside ``path``, and rename it to ``path`` at the end.
 
-    If something fails, a folder that was at ``path`` before is untouched; else it is removed. As
-    with files, somebody else's is left alone, and a symbolic link stays one.
+    If an error occurs, a folder that was at ``path`` before is unchanged; otherwise it is removed.
+    As for files, a folder of another process is not replaced, and a symbolic link stays a link.
     """
     path = Path(path).resolve()
     temporary, old, before = _beside(path), _beside(path), _state(path)
@@ -360,7 +360,7 @@ def _remove(folder: Path) -> None:
 
 @contextmanager
 def _exclusive(path: Path, before: tuple[int, int] | None) -> Iterator[None]:
-    """Lock the folder of a path, where the system can; refuse a path that others have replaced."""
+    """Lock the parent folder, if the system can; refuse a path that others have replaced."""
     lock = None
     with suppress(ImportError, OSError):
         import fcntl
@@ -377,7 +377,7 @@ def _exclusive(path: Path, before: tuple[int, int] | None) -> Iterator[None]:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Inode and time of a file or folder, which differ from those of another in its place."""
+    """Return inode and modification time, which change if a file or folder is replaced."""
     with suppress(FileNotFoundError):
         status = path.stat()
         return status.st_ino, status.st_mtime_ns

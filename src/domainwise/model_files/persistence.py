@@ -40,7 +40,7 @@ SKOPS_PROTOCOL = 2
 HEADER, SCHEMA = "domainwise.json", "schema.json"
 #: Methods that are called with artificial rows, before a model is written and after it is read.
 METHODS = ("predict", "predict_proba", "decision_function", "transform")
-#: Columns beyond which they are not called.
+#: With more columns than this, methods are not called.
 MOST_COLUMNS = 100_000
 NAME_ANOTHER = "Pass a file that domainwise fit or domainwise.save has written"
 
@@ -63,7 +63,7 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
     path : path-like
         By convention ``something.skops``.
     info : dict, default=None
-        Values of JSON, which :func:`read_info` reads without loading the model.
+        JSON values, which :func:`read_info` reads without loading the model.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
         if forbidden:
             raise ModelFileError(f"{type(model).__name__} cannot be saved: {_about(forbidden)}")
         files = types.rename(schema)
-        # skops writes this indented: most of the file, for a small model.
+        # skops indents the schema, which is then most of the file of a small model.
         parts = {SCHEMA: json.dumps(schema, separators=(",", ":")).encode()}
         parts |= {new: written.read(old) for old, new in files.items()}
     failures = _failures(model, METHODS)
@@ -156,7 +156,7 @@ def load(path: str | Path) -> Any:
     ------
     ModelFileError
         If the file is damaged, of a later version, not a model file, or contains types that
-        models do not consist of.
+        are not allowed in models.
 
     See Also
     --------
@@ -204,8 +204,8 @@ def load(path: str | Path) -> Any:
 def read_info(path: str | Path) -> dict[str, Any]:
     """Read the description in a model file, without building the model.
 
-    ``format``, ``versions``, ``model`` (its type), ``training_rows`` (attributes that contain rows
-    of the training data; not in files of format 3), ``training_targets`` (those that contain
+    It has ``format``, ``versions``, ``model`` (type), ``training_rows`` (attributes that contain
+    training rows; not in files of format 3), ``training_targets`` (those that contain
     targets of training rows and predictions for them; not in older files) and ``info`` as passed to
     :func:`save`.
     """
@@ -214,7 +214,7 @@ def read_info(path: str | Path) -> dict[str, Any]:
 
 
 def packed(parts: dict[str, bytes]) -> bytes:
-    """An uncompressed archive of parts by name."""
+    """Return an uncompressed zip archive of these parts."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, part in parts.items():
@@ -223,7 +223,7 @@ def packed(parts: dict[str, bytes]) -> bytes:
 
 
 def digest(parts: dict[str, bytes], info: dict[str, Any]) -> str:
-    """SHA-256 of a model file without its header, and of its description."""
+    """Return the SHA-256 of a model file without its header, and of its description."""
     total = hashlib.sha256(json.dumps(info, sort_keys=True).encode())
     for name in sorted(parts.keys() - {HEADER}):
         total.update(f"\0{name}\0{len(parts[name])}\0".encode())

@@ -113,11 +113,11 @@ ALLOWED: dict[str, frozenset[str]] = {
     "DictNode": _names({"builtins": "dict"}),
     "JsonNode": _names({"builtins": "str"}),
     "ListNode": _names({"builtins": "list"}),
-    # scikit-learn 1.8 calls their module by its last name.
+    # scikit-learn 1.8 names their module without its package.
     "LossNode": _names({"sklearn._loss._loss": _LOSSES, "_loss": _LOSSES}),
     "NdArrayNode": _names({"numpy": f"{_NUMBERS} ndarray"}),
     "ObjectNode": _names(OWN | SKLEARN),
-    # The random numbers gradient boosting draws features with.
+    # The generator with which gradient boosting draws features.
     "RandomGeneratorNode": _names({"numpy.random._generator": "Generator"}),
     "RandomStateNode": _names({"numpy.random.mtrand": "RandomState"}),
     "SetNode": _names({"builtins": "set"}),
@@ -163,7 +163,7 @@ def trusted_types() -> list[str]:
 
 
 def nodes(schema: Any) -> Iterator[dict[str, Any]]:
-    """All descriptions of objects in ``schema.json``, without recursion, at any depth.
+    """Yield all descriptions of objects in ``schema.json``, at any depth, without recursion.
 
     Every object that skops would build is described by a dict with the key ``__loader__``; all
     dicts are visited, wherever they are.
@@ -180,7 +180,7 @@ def nodes(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def forbidden_types(schema: Any) -> list[str]:
-    """Types in a file's ``schema.json`` that are not allowed; nothing is imported or built.
+    """Return the types in ``schema.json`` that are not allowed; nothing is imported or built.
 
     >>> forbidden_types({"__loader__": "FunctionNode", "__module__": "os", "__class__": "system"})
     ['os.system']
@@ -219,11 +219,11 @@ def localize(schema: Any) -> None:
 
 
 def rename(schema: Any) -> dict[str, str]:
-    """Name types without modules, and number arrays, in a schema that skops has just written.
+    """Remove modules from type names, and number arrays, in a schema that skops has just written.
 
     skops gives every object an ``__id__``, and replaces a second object with the same one by the
-    first. Only arrays keep theirs, so that an array in two places is stored once. Returns the new
-    names of the files of arrays by their former ones.
+    first. Only arrays keep theirs, so that an array in two places is stored once. Returns a dict
+    from former to new names of array files.
     """
     files: dict[str, str] = {}
     for node in nodes(schema):
@@ -237,7 +237,7 @@ def rename(schema: Any) -> dict[str, str]:
 
 
 def check_numbers(schema: Any) -> None:
-    """Raise ValueError if arrays are not numbered as by :func:`rename`, or other objects are."""
+    """Raise ValueError unless arrays, and only arrays, are numbered as by :func:`rename`."""
     for node in nodes(schema):
         expected = str(node["file"]) if _in_file(node) else None
         if node.get("__id__") != expected:

@@ -1,8 +1,8 @@
-"""Values in a model that compiled code uses without a check.
+"""Checks of the values in a model that compiled code uses unchecked.
 
 A type may be harmless while its arrays are not: scikit-learn's trees, support vector machines and
-encoders use indices and lengths of their attributes unchecked. Those of a forged file would make
-them read or write memory that is not theirs, or allocate too much. skops checks types only. Each
+encoders use indices and lengths of their attributes unchecked. With values from a forged file
+they would read or write foreign memory, or allocate too much. skops checks types only. Each
 type with such attributes has a rule here; other arrays are used by NumPy, which checks indices.
 Types that are not listed in :mod:`domainwise.model_files.types` need no rule.
 """
@@ -58,8 +58,8 @@ def training_rows(model: Any) -> list[str]:
     for part in _parts(model):
         kind = type(part).__name__
         attributes: dict[str, Any] = getattr(part, "__dict__", {})
-        # Landmarks of random Fourier features are frequencies. Those of a watch are random points,
-        # but in files of format 3, which have a root.
+        # Landmarks of random Fourier features are frequencies. Those of a ShiftWatch are random
+        # points, except in files of format 3, which have the attribute ``_root``.
         random = type(attributes.get("kernel")).__name__ == "FourierMap"
         if random or (kind == "ShiftWatch" and "_root" not in attributes):
             continue
@@ -104,7 +104,7 @@ def _parts(model: Any) -> Iterator[Any]:
 
 
 def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
-    """Raise ValueError if scikit-learn, which does not check it, must not build this Tree."""
+    """Raise ValueError if a Tree is invalid, because scikit-learn builds it without a check."""
     nodes = state["nodes"]
     inner = nodes["left_child"] != -1
     if not (
@@ -132,7 +132,7 @@ def _nodes_are_valid(
 def _is_array(
     value: Any, shape: tuple[int, ...], dtype: str = "float64", below: int | None = None
 ) -> bool:
-    """Whether a value is an array of a shape and type: of finite numbers, or indices ``below``."""
+    """Whether a value is an array of this shape and dtype: finite, or indices < ``below``."""
     if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
         return False
     if value.dtype.kind == "f":
@@ -145,7 +145,7 @@ def _is_size(value: Any, size: int) -> bool:
 
 
 def _machine(machine: Any) -> bool:
-    """Whether the arrays of an SVC or an SVR have the sizes that libsvm takes them to have."""
+    """Whether the arrays of an SVC or an SVR have the sizes that libsvm assumes."""
     rows, features = machine.shape_fit_
     n_support, counts = len(machine.support_), machine._n_support
     if "classes_" in vars(machine):
@@ -174,7 +174,7 @@ def _machine(machine: Any) -> bool:
 
 
 def _boosting(model: Any) -> bool:
-    """Whether there are as many trees as expected, of nodes that refer to existing ones."""
+    """Whether there are as many trees as expected, and nodes refer to existing nodes."""
     n_classes = len(model.classes_) if "classes_" in vars(model) else 1
     n_trees = 1 if n_classes == 2 else n_classes
     for tree in (tree for stage in model._predictors for tree in stage):
@@ -198,7 +198,7 @@ def _boosting(model: Any) -> bool:
 
 
 def _classes(model: Any) -> list[int] | None:
-    """Numbers of classes of each output, where a model's own count agrees with its classes."""
+    """Return the number of classes of each output; None if ``n_classes_`` is inconsistent."""
     if "classes_" not in vars(model):
         return [1] * model.n_outputs_
     classes = model.classes_ if isinstance(model.classes_, list) else [model.classes_]
@@ -250,7 +250,7 @@ def _encoder(encoder: Any) -> bool:
 
 
 _KINDS = ("Classifier", "Regressor")
-#: By the name of a type: an attribute that fitted objects have, and what must hold for these.
+#: By type name: an attribute that fitted objects have, and a check of fitted objects.
 RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("SVC", "SVR"), ("support_", _machine)),
     **{f"HistGradientBoosting{kind}": ("_predictors", _boosting) for kind in _KINDS},
@@ -266,6 +266,6 @@ RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
         "n_outputs_",
         lambda dummy: _is_array(dummy.constant_, (1, dummy.n_outputs_)),
     ),
-    # A cache in a folder holds pickles.
+    # A cache folder would hold pickles.
     "Pipeline": ("steps", lambda pipeline: pipeline.memory is None),
 }

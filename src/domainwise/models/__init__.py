@@ -1,1 +1,1 @@
-"""The methods by name, and models of whole tables, applied to files of any size."""
+"""The registry of methods, models of whole tables, and applying them to files of any size."""

@@ -1,8 +1,8 @@
-"""Applying a model to files of any size: in pieces, here or on the workers of a cluster.
+"""Applying a model to files of any size, in pieces, here or on the workers of a cluster.
 
-To predict rows in the context of their whole domain, of which a piece holds some rows only, a first
-pass computes statistics of the domains, and a second one predicts with a copy of the model that has
-them.
+A piece may hold only some rows of a domain. To predict rows in the context of their whole domain, a
+first pass computes statistics of the domains, and a second pass predicts with a copy of the model
+that uses them.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, iter_table, table_columns, writing_table
 from domainwise.tables.schema import require_columns
 
-#: Rows of a domain, drawn at random, that an ensemble divides into parts, and from which it decides
-#: whether context is safe there.
+#: Maximum size of the random sample of a domain. An ensemble divides it into parts, and decides
+#: from it whether context is safe for this domain.
 HELD_ROWS = 4000
-#: Such rows of all domains together, at most.
+#: Maximum number of sampled rows of all domains together.
 MOST_ROWS = 200_000
 
 
 @dataclass(frozen=True)
 class DomainSummary:
-    """Statistics of some rows of a domain: moments, and the rows that drew the smallest numbers."""
+    """Moments of rows of a domain, and a sample: the rows with the smallest random numbers."""
 
     n_rows: int
     moments: Moments
@@ -77,7 +77,7 @@ def _owners(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
 
 
 def summarise_domains(model: Any, X: Any, domains: Array) -> Summaries:
-    """Summarise rows, as the model takes them, by domain."""
+    """Summarise rows, in the form that the model takes, by domain."""
     owner, before = find_context(model)
     for step in before:
         X = step.transform(X)
@@ -113,9 +113,9 @@ def merge_summaries(a: Summaries, b: Summaries) -> Summaries:
 
 
 def with_summaries(model: Any, summaries: Summaries) -> Any:
-    """Return a copy of a model that takes statistics of domains from here, not from rows of X.
+    """Return a copy of a model that uses these summaries of domains instead of the rows of X.
 
-    It shares all that was fitted with the model, which is not changed: others may use it meanwhile.
+    The copy shares the fitted attributes. The model itself is unchanged and can be used meanwhile.
     """
     owner, _ = find_context(model)
     statistics = DomainStatistics({name: summary.moments for name, summary in summaries.items()})
@@ -156,16 +156,16 @@ class Applied:
 
 @dataclass(frozen=True)
 class Application:
-    """Predicts or projects the rows of a piece; picklable, so that workers can do it."""
+    """Predicts or projects the rows of a piece; picklable, so that workers can call it."""
 
     model: TableModel
     source: str  #: the table's name in messages
     copied: list[str]  #: columns of the source in the output
-    project: bool  #: instead of predicting
+    project: bool  #: whether to project instead of predicting
     reading: dict[str, Any]  #: how cells are read: "decimal", "encoding", "na"
     check_shift: bool = True
     first_pass: bool = False  #: computes statistics only, and does not predict or project
-    #: Predict rows in the context of their domain, which a "column" names, or of "one" domain.
+    #: Context of predictions: "column" (domains in the domain column), "one" domain, or None.
     context: str | None = None
     coverage: float | None = None
 
@@ -189,7 +189,7 @@ class Application:
 
     @config_context(transform_output="default")
     def __call__(self, frame: Any, first_row: int) -> Applied:
-        """Predict or project the rows of a piece that begins after ``first_row`` others."""
+        """Predict or project the rows of a piece; ``first_row`` rows of the table are before it."""
         model, name = self.model, self.model.schema.domain
         X = model.schema.prepare(frame, first_row=first_row)
         domains: Any = None  # as text, "" if missing
@@ -230,7 +230,7 @@ class Application:
 
 
 class ShiftError(ValueError):
-    """New rows differ from the sources, and ``strict`` was set; see ``findings``."""
+    """Raised with ``strict`` if new rows differ from the source domains; see ``findings``."""
 
     def __init__(self, source: str | Path, findings: list[Finding]) -> None:
         super().__init__(f"{source} differs from the sources of the model; nothing was written")
@@ -256,12 +256,12 @@ def apply_to_file(
 ) -> Applied:
     """Predict or project all rows of a file, piece by piece.
 
-    With a ``client`` its workers compute; a destination without an ending is then a folder, into
-    which they write Parquet files. Otherwise it is one table, which replaces an older one when it
-    is complete. Columns of the source in ``keep`` are copied, and that of domains. ``strict`` reads
-    the source twice: it checks for shift first, and raises ShiftError if there is any. ``context``
-    reads it twice, too: "column" predicts rows in the context of their domain, "one" takes all rows
-    for one domain. ``progress`` is called with the number of rows done; ``decimal``, ``encoding``
+    With a ``client``, its workers apply the model; a destination without a file extension is then a
+    folder of Parquet files. Otherwise it is one table, which replaces an older one when it is
+    complete. The columns in ``keep`` and the domain column are copied. ``strict`` reads the source
+    twice: it checks for shift first, and raises ShiftError if there is any. ``context`` also reads
+    it twice: "column" predicts rows in the context of their domain, "one" treats all rows as one
+    domain. ``progress`` is called with the number of rows done; ``decimal``, ``encoding``
     and ``na`` describe the source where it differs from the model's table
     (:func:`~domainwise.tables.files.read_table`).
     """
@@ -309,7 +309,7 @@ def _apply(
 ) -> Applied:
     """Apply a model to all pieces, write them as they come, and merge their statistics."""
     total = Applied()
-    # Each piece begins after the rows that are done when it is read.
+    # When a piece is read, ``total.n_rows`` is the number of rows before it.
     frames = application.frames(chunk_rows)
     parts: Iterator[Applied] = (application(frame, total.n_rows) for frame in frames)
     if client is not None:

@@ -1,8 +1,8 @@
-"""Tables on the workers of a cluster: fitting tables larger than memory, and predicting.
+"""Fitting tables larger than memory, and predicting, on the workers of a cluster.
 
 A fit takes two passes over a Parquet table: statistics of columns, then sums over rows. The types
-of columns, and the task, are inferred from evenly spaced rows. Predictions come in the table's
-order.
+of columns, and the task, are inferred from evenly spaced rows. Predictions are in the order of the
+table.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, in
 from domainwise.tables.schema import Schema, Table, check_table, choose_features
 from domainwise.tables.statistics import Statistics, labels_by_text, sketched
 
-#: Copies of a table's cells, of eight bytes each, that a fit in memory needs.
+#: Copies of a table that a fit in memory needs, at eight bytes per cell.
 COPIES = 4
-#: Rows from which types of columns are inferred, and pieces from which these are taken.
+#: Rows from which column types are inferred, and the number of pieces they are taken from.
 LOOK_ROWS, LOOK_PIECES = 40_000, 20
-#: Rows of a task of predictions, at most. A longer row group is read by several tasks.
+#: Maximum rows of a prediction task. A longer row group is read by several tasks.
 TASK_ROWS = 2 * CHUNK_ROWS
 METHOD = "invariantridge"
 
@@ -53,7 +53,7 @@ def exceeds_memory(path: str | Path) -> bool:
 
 @dataclass(frozen=True)
 class Reader:
-    """How a piece of the table becomes rows."""
+    """Reads a piece of the table and prepares its rows."""
 
     schema: Schema
     columns: list[str]
@@ -63,11 +63,11 @@ class Reader:
 
     @property
     def names(self) -> list[str]:
-        """Names of prepared features while they are summed."""
+        """Names of the preprocessed features in :meth:`prepared`."""
         return [f"x{i}" for i in range(len(self.prepare.get_feature_names_out()))]
 
     def rows(self, piece: parquet.Piece) -> tuple[Any, Any, Array, int]:
-        """Features as :meth:`Schema.prepare` has them, targets, domains as text, rows left out."""
+        """Return prepared features, targets, domains as text, and the number of rows left out."""
         frame = parquet.read_piece(piece, self.columns)
         n, target, domain = len(frame), self.schema.target, self.schema.domain
         frame = frame[frame[target].notna() & frame[domain].notna()]
@@ -83,7 +83,7 @@ class Reader:
         return self.schema.prepare(frame), y, domains, n - len(frame)
 
     def prepared(self, piece: parquet.Piece) -> Any:
-        """Prepared features, with the columns ``y`` and ``domain``."""
+        """Return the preprocessed features, with the columns ``y`` and ``domain``."""
         X, y, domains, _ = self.rows(piece)
         values = self.prepare.transform(X) if len(X) else np.empty((0, len(self.names)))
         frame = import_pandas().DataFrame(values, columns=self.names)
@@ -206,17 +206,17 @@ class LargeTable:
             notes=[*others, *notes],
         )
         watch = ShiftWatch().fit(self.table.X, sample_domain=self.table.sample_domain)
-        # Ranges come from the sample; categories from all rows, so that a rare one is not new.
+        # Ranges come from the sample; categories from all rows, so that rare ones are known.
         watch.categories_ = [sorted(counts) for counts in statistics.categories]
         steps = [("watch", watch), ("prepare", prepare), ("model", search)]
         return TableModel(Pipeline(steps), schema, info)
 
 
 def parts_on_workers(client: Any, application: Any, folder: Path | None = None) -> Iterator[Any]:
-    """Apply a model on the workers of a client, and fetch the parts in order.
+    """Apply a model on the workers of a client, and yield the results of the parts in order.
 
-    With a folder, which client and workers must share, workers write each part to a Parquet file in
-    it, and parts come without rows.
+    With a ``folder``, which client and workers must share, workers write each part to a Parquet
+    file in it, and the results contain no rows.
     """
     shared = client.compute(constant(application, "model"))
     ahead = 2 * max(1, sum(client.nthreads().values()))  # tasks that exist at a time
@@ -225,7 +225,7 @@ def parts_on_workers(client: Any, application: Any, folder: Path | None = None) 
     for number, rows in enumerate(_cut(application)):
         file = folder and folder.absolute() / f"part-{number:06d}.parquet"
         waiting.append(client.submit(_apply, shared, *rows, file, first, pure=False))
-        # The types of the first part hold for all: a part without values has none of its own.
+        # All parts get the types of the first: the type of a column without values is unknown.
         first = first or (folder and waiting[0])
         if len(waiting) > ahead:
             yield waiting.popleft().result()[0]
@@ -234,9 +234,9 @@ def parts_on_workers(client: Any, application: Any, folder: Path | None = None) 
 
 
 def _cut(application: Any) -> Iterator[tuple[int, Any, slice]]:
-    """Divide a table into tasks: rows before, a data frame or a piece to read, and rows of it.
+    """Yield tasks: number of rows before, data frame or piece to read, and slice of its rows.
 
-    Workers read row groups of Parquet files, and receive the rows of other files.
+    Workers read the row groups of Parquet files themselves; rows of other files are sent to them.
     """
     first_row = 0
     if existing_format(application.source) != "parquet":
@@ -255,7 +255,7 @@ def _cut(application: Any) -> Iterator[tuple[int, Any, slice]]:
 def _apply(
     application: Any, first_row: int, source: Any, rows: slice, file: Path | None, first: Any
 ) -> tuple[Any, Any]:
-    """Apply a model to rows; with a file, write them with the types of the first part."""
+    """Apply a model to rows; with a ``file``, write the output with the types of the first part."""
     if isinstance(source, parquet.Piece):
         source = parquet.read_piece(source, application.columns)
     part = application(source.iloc[rows].reset_index(drop=True), first_row)

@@ -1,6 +1,6 @@
 """The methods of `evaluate` and `fit` by name: their estimators, grids and descriptions.
 
-To add a method, add an entry to ``METHODS``; no other module refers to single methods.
+To add a method, add an entry to ``METHODS``; no other module refers to individual methods.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from domainwise.search import grids
 from domainwise.search.grids import WEIGHTS, Grid, InUnits, dcm_grid
 from domainwise.shift.watch import ShiftWatch
 
-#: Landmarks of a search, at most: it makes dozens of fits, and each costs their square.
+#: Maximum number of landmarks in a search: the cost of its dozens of fits is quadratic in them.
 SEARCH_LANDMARKS = 500
-#: Suffix of a method's name where it predicts with the domains of new rows.
+#: Suffix of a method's name if it predicts with the domains of new rows.
 CONTEXT = "+context"
 #: Predictors that can follow a projection, by task; the first is the default.
 PREDICTORS = {"classification": ("lda", "logistic", "svm"), "regression": ("ridge", "svm")}
@@ -48,12 +48,12 @@ class Setting:
     """The task that a method's estimator is built for."""
 
     classification: bool
-    n_rows: int  #: of the fit
-    scoring: Any = None  #: chooses arguments; None is a smooth score
+    n_rows: int  #: rows of the fit
+    scoring: Any = None  #: scorer that chooses arguments; None is a smooth score
     class_weight: str | None = None  #: "balanced" or None
     predictor: str = "auto"  #: after a projection: "auto", or one of ``PREDICTORS``
-    probability: bool = False  #: whether to calibrate machines without probabilities of their own
-    pos_label: Any = None  #: see :class:`MethodSearch`, as for cv and n_jobs
+    probability: bool = False  #: whether to calibrate machines that have no probabilities
+    pos_label: Any = None  #: see :class:`MethodSearch`, also for cv and n_jobs
     cv: Any = None
     seed: int = 0
     n_jobs: int | None = None
@@ -66,26 +66,26 @@ class Setting:
 
 @dataclass(frozen=True)
 class Method:
-    """A method by name."""
+    """A method of the registry, or a user's own."""
 
     key: str  #: name in ``methods``
     labels: tuple[str, str]  #: names in tables, for classes and for a continuous target
-    build: Callable[[Setting], Any]  #: makes the estimator; for a projection without its predictor
+    build: Callable[[Setting], Any]  #: returns the estimator; a projection without predictor
     grids: tuple[Grid, Grid] | None  #: candidates for classes and for a continuous target
     #: "baseline" (others are compared with it), "projection", "machine", or a user's "own".
     kind: str
     about: str = ""  #: description in one line, with the arguments that are chosen
     searches: bool = False  #: whether the estimator is a search, with the grid as arguments
     compared: bool = False  #: whether `evaluate` runs it by default
-    #: Whether `evaluate` has a second row of its fits, with the domains of rows to predict.
+    #: Whether `evaluate` reports a second row, with predictions that use the domains of new rows.
     context: bool = False
-    cost: float = 7.0  #: rough time in `evaluate`, to compare methods
+    cost: float = 7.0  #: rough relative time in `evaluate`
     prepare: bool = True  #: whether rows are preprocessed first; False passes them unchanged
     classes_only: bool = False  #: whether it needs classes
     trivial: bool = False  #: whether it predicts the same for every row
 
     def check_task(self, classification: bool) -> None:
-        """Refuse a continuous target where the method is for classes."""
+        """Refuse a continuous target if the method is for classification only."""
         if self.classes_only and not classification:
             raise ValueError(
                 f"method {self.key!r} compares classes, but the target is continuous. Use another "
@@ -97,7 +97,7 @@ class Method:
         return self.labels[0 if classification else 1]
 
     def rows(self, classification: bool) -> list[tuple[str, str, bool]]:
-        """Key and name of each of its rows in tables, and whether it predicts with domains."""
+        """Return key, name, and whether predictions use domains, for each of its rows in tables."""
         plain = (self.key, self.label(classification), False)
         return [plain, (plain[0] + CONTEXT, plain[1] + CONTEXT, True)] if self.context else [plain]
 
@@ -158,8 +158,8 @@ class ClassMeans(LinearDiscriminantAnalysis):
     def fit(self, X: Any, y: Any) -> Self:
         """Fit with the same prior for every class."""
         model: Any = super().fit(X, y)
-        # Frequencies weigh the pooled covariance, as they should, and shift the intercepts: one
-        # for two classes, otherwise one for each class.
+        # Class frequencies weight the pooled covariance, as they should, and shift the intercepts
+        # (one for two classes, otherwise one for each class): undo this shift.
         logs = np.log(model.priors_)
         model.intercept_ = model.intercept_ - (logs[1:] - logs[:1] if len(logs) == 2 else logs)
         model.priors_ = np.full(len(model.classes_), 1.0 / len(model.classes_))
@@ -167,7 +167,7 @@ class ClassMeans(LinearDiscriminantAnalysis):
 
 
 def own_method(entry: Any, prepare: bool = True) -> Method:
-    """Make a method of a user's ``(name, estimator)`` or ``(name, estimator, grid)``."""
+    """Make a method from a user's ``(name, estimator)`` or ``(name, estimator, grid)``."""
     if not isinstance(entry, tuple) or len(entry) not in (2, 3) or not isinstance(entry[0], str):
         raise ValueError(
             f"methods holds {entry!r}; use names, (name, estimator) or (name, estimator, grid)"
@@ -217,7 +217,7 @@ def head(setting: Setting) -> Any:
         return LogisticRegression(max_iter=1000, class_weight=weight)
     if setting.classification:
         return SVC(class_weight=weight)
-    # An SVR's C and epsilon are in units of the target: give it one of unit variance.
+    # An SVR's C and epsilon are in units of the target: standardize the target.
     return TransformedTargetRegressor(SVR(), transformer=StandardScaler())
 
 
@@ -234,17 +234,17 @@ def _constant(s: Setting) -> Any:
 
 
 def _either(classifier: Any, regressor: Any, s: Setting, **options: Any) -> Any:
-    """The classifier, with class weights, or the regressor."""
+    """Return the classifier, with class weights, or the regressor, by the task."""
     if s.classification:
         return classifier(class_weight=s.class_weight, **options)
     return regressor(**options)
 
 
 def _boosting(s: Setting) -> Any:
-    """Boosting, with as many bins as its rows need: up to 255 rows each value has its own.
+    """Return histogram gradient boosting; up to 255 rows, every value can have its own bin.
 
-    With weights of classes, scikit-learn computes the ends of bins one by one, which takes longer
-    than the trees.
+    With class weights there are fewer bins: scikit-learn computes their borders one by one, which
+    takes longer than the trees.
     """
     few, many = (32, 63) if s.classification and s.class_weight is not None else (63, 255)
     bins = 255 if s.n_rows <= 255 else few if s.n_rows < 2000 else many
@@ -253,7 +253,7 @@ def _boosting(s: Setting) -> Any:
 
 
 def _sized(exact: Callable[[], Any], landmarks: type, s: Setting, fast: bool = False) -> Any:
-    """The exact projection, or with many rows the one that has landmarks."""
+    """Return the exact projection, or for many rows or ``fast`` the one with landmarks."""
     if not fast and s.n_rows <= EXACT_ROWS:
         return exact()
     exceeded = landmark_count("auto", s.n_rows) > SEARCH_LANDMARKS
@@ -263,14 +263,14 @@ def _sized(exact: Callable[[], Any], landmarks: type, s: Setting, fast: bool = F
 
 
 def dcm_path(s: Setting, fast: bool = False) -> Any:
-    """DCM along a path that shares the products of its candidates."""
+    """Return a search for DCM whose candidates share matrix products."""
     exact = partial(DCMCV, random_state=s.seed)
     return _sized(exact, FastDCMCV, s, fast).set_params(n_jobs=s.n_jobs)
 
 
 def _invariant(s: Setting) -> Any:
     """Average the best machines: scores on few domains are too noisy to choose one."""
-    # Beyond exact size every candidate would be calibrated, not only those selected.
+    # Beyond EXACT_ROWS every candidate would be calibrated, not only the selected ones.
     calibrated = s.probability and s.n_rows <= EXACT_ROWS
     classifier = partial(InvariantSVC, probability=calibrated)
     machine = _either(classifier, InvariantSVR, s, random_state=s.seed)
@@ -290,7 +290,7 @@ def _ensemble(s: Setting) -> Any:
 BOTH = dcm_grid(*WEIGHTS, conditionals=(False, True))
 _svm = partial(_either, SVC, SVR)
 _linear = partial(_either, partial(LogisticRegression, max_iter=1000), Ridge)
-# DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
+# Iterative solvers fail on DICA's systems (theory 5.2); these sizes are solved directly.
 _dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
 SCATTERS = "and a linear model; the search chooses gamma, ridge and domain weight"
@@ -329,7 +329,7 @@ _machine: Callable[..., Method] = partial(Method, kind="machine", searches=True)
 
 
 def _projection(label: str, *values: Grid, build: Any = None, **rest: Any) -> Method:
-    """A projection of this name; one whose name begins with Fast always has landmarks."""
+    """Return the projection of this name; names that begin with Fast always use landmarks."""
     name, searches = label.removeprefix("Fast"), build is dcm_path
     if build is None:
         build = partial(_sized, getattr(estimators, name), getattr(estimators, f"Fast{name}"))
@@ -377,7 +377,7 @@ METHODS: dict[str, Method] = {
         _projection("FastMIDA", grids.MIDA),
     )
 }
-ALL = "all"  #: in place of the names of all methods
+ALL = "all"  #: stands for the names of all methods
 #: The method that predicts the same for every row, with which others are compared.
 TRIVIAL = next(key for key, method in METHODS.items() if method.trivial)
 
@@ -416,11 +416,11 @@ def methods_for(methods: Sequence[Method], classification: bool) -> list[Method]
 
 
 def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
-    """Look up methods by name; None selects those compared by default, "all" every one.
+    """Look up methods by name; None selects the default ones of `evaluate`, "all" every method.
 
-    ``names`` holds names (with commas between in a str), methods, and a caller's own estimators as
-    ``(name, estimator)`` or ``(name, estimator, grid)``; ``prepare`` is whether these get rows as
-    numbers. Methods of the registry come first, in its order.
+    ``names`` holds names (or is a str of names separated by commas), methods, and own estimators as
+    ``(name, estimator)`` or ``(name, estimator, grid)``; ``prepare`` is whether own estimators get
+    preprocessed rows. Methods of the registry come first, in its order.
     """
     if names is None:
         return [method for method in METHODS.values() if method.compared]

@@ -38,23 +38,23 @@ from domainwise.search.heads import quick_head
 from domainwise.search.scores import Score, SmoothScore, as_score, quiet_scores
 from domainwise.splits.folds import Split, domain_folds, draw_rows
 
-#: Folds of source domains on which arguments are chosen, at most.
+#: Maximum number of folds of source domains on which arguments are chosen.
 MAX_INNER_FOLDS = 5
-#: Rows on which arguments are chosen, at most; the final fit has all rows. Estimators that are
-#: searches themselves share work, or have landmarks.
+#: Maximum rows on which arguments are chosen; the final fit uses all rows. There is no limit for
+#: estimators that are searches themselves: they share work between candidates, or use landmarks.
 SEARCH_ROWS = 5000
-#: Estimators that see values by their bins alone.
+#: Estimators that use only the bins of values.
 BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
-#: Groups after which candidates that are clearly worse are dropped.
+#: Splits after which clearly worse candidates are dropped.
 RACE_SPLITS = 3
 
 
 @dataclass(frozen=True)
 class MethodKind:
-    """The search for an estimator's arguments, each candidate fitted as it will be used.
+    """A search for an estimator's arguments that fits candidates like the final model.
 
-    Candidates of a support vector machine, or of an exact projection, that have the same kernel
-    share its values on a split, if ``shares`` is True.
+    If ``shares`` is True, candidates of a support vector machine or an exact projection that have
+    the same kernel share the kernel matrices of a split.
     """
 
     estimator: Any
@@ -72,7 +72,7 @@ class MethodKind:
         return self.estimator.named_steps[self.step] if self.step else self.estimator
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Candidates that have the same kernel, or single candidates."""
+        """Group candidates that have the same kernel, if they share it; otherwise one per batch."""
         searched = self._searched
         machine = type(searched) in (SVC, SVR) and searched.kernel == "rbf"
         if self.shares and (machine or isinstance(searched, KernelProjection)):
@@ -98,7 +98,7 @@ class MethodKind:
     def _sharing(
         self, rows: Data, batch: Sequence[Candidate], X_test: Array
     ) -> Iterator[tuple[Any, Array]]:
-        """Yield fitted candidates with a common kernel, and the test rows as each takes them."""
+        """Yield fitted candidates with a common kernel, each with the test rows as its input."""
         if self.step:
             head = self.estimator.steps[-1][1]
             for Z, Z_test in projections(self._searched, batch, rows, X_test):
@@ -112,7 +112,7 @@ class MethodKind:
             yield model.fit(K, rows.y), cross
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
-        """Fit candidates; domains reach estimators that ask for them."""
+        """Fit candidates; domains are passed to estimators that request them."""
         prefix, models = f"{self.step}__" if self.step else "", []
         for candidate in chosen:
             values = {prefix + name: clone(v, safe=False) for name, v in candidate.items()}
@@ -122,10 +122,10 @@ class MethodKind:
 
 
 def _binned(rows: Data, X_test: Array, n_bins: int) -> tuple[Data, Array]:
-    """Replace values by codes of bins, which is all that histogram boosting uses.
+    """Replace values by bin numbers, the only information that histogram boosting uses.
 
-    scikit-learn computes the borders of bins one by one where rows have weights, which takes longer
-    than the trees.
+    scikit-learn computes the bin borders one by one if rows have weights, which takes longer than
+    the trees.
     """
     if np.isnan(rows.X).any():
         return rows, X_test
@@ -148,8 +148,8 @@ class MethodSearch(AroundEstimator):
 
     ``grid`` holds candidate values by argument, in ``units`` (see
     :class:`~domainwise.search.grids.InUnits`); None chooses nothing. ``step`` is the step of the
-    pipeline with the arguments. An estimator that ``searches`` by itself gets splits, score and
-    values; a user's ``own`` estimator gets the original labels of domains. ``scoring=None`` is a
+    pipeline with the arguments. An estimator that ``searches`` by itself is passed splits, score
+    and values; a user's ``own`` estimator gets the original domain labels. ``scoring=None`` is a
     smooth score (:class:`~domainwise.search.scores.SmoothScore`). ``pos_label`` is the positive one
     of two classes for scores such as F1; None is the second. ``cv=None`` holds out source domains
     in at most five groups.
@@ -186,8 +186,8 @@ class MethodSearch(AroundEstimator):
     def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
         """Choose arguments on held-out source domains, then fit to all rows.
 
-        ``learn_from`` is for an estimator whose ``fit`` has it: rows to learn from; the other rows
-        only describe their domains.
+        ``learn_from`` is passed to an estimator whose ``fit`` accepts it: the rows to learn from;
+        other rows only describe their domains.
         """
         y = np.asarray(y)
         codes = check_sample_domain(sample_domain, len(y), "delta").codes
@@ -222,11 +222,11 @@ class MethodSearch(AroundEstimator):
                 return self._search_itself(data, splits, grids, scorer, selected_on)
             shares = not self.own and isinstance(X, np.ndarray)
             kind = MethodKind(self.estimator, self.step, grids, shares)
-            # A score that is named may be noise on single domains: its candidates do not race.
+            # A user's score may be too noisy on single domains to drop candidates early.
             race = Race(first=RACE_SPLITS) if self.scoring is None and not self.own else None
             score, n_jobs = as_score(scorer), self.n_jobs
             result = search(kind, sample, splits, score, race=race, n_jobs=n_jobs)
-            # Values that were chosen on fewer rows, for all rows.
+            # Rescale values that were chosen on fewer rows to all rows.
             ratio = len(y) / len(rows)
             factors = {"rows": ratio, "per row": 1.0 / ratio}
             chosen = {
@@ -237,7 +237,7 @@ class MethodSearch(AroundEstimator):
             return self.set_fitted(model, chosen, kind.candidates(sample), selected_on)
 
     def _score(self, y: Array, codes: Array | None) -> tuple[Any, Any]:
-        """The scorer, and a function that says for which targets it is defined."""
+        """Return the scorer, and a function that says for which targets it is defined."""
         classification = _for_classes(self.estimator, y)
         if self.scoring is None:
             score = SmoothScore(y, codes, np.unique(y) if classification else None)
@@ -248,7 +248,7 @@ class MethodSearch(AroundEstimator):
     def _search_itself(
         self, data: Data, splits: list[Split], grids: list[Any], scorer: Any, selected_on: str
     ) -> Self:
-        """Fit an estimator that is a search, with these splits, values and score."""
+        """Fit an estimator that is itself a search, with these splits, values and scorer."""
         model = clone(self.estimator)
         search = model.named_steps[self.step] if self.step else model
         whole = "param_grid" in search.get_params(deep=False)
@@ -272,7 +272,7 @@ class MethodSearch(AroundEstimator):
         candidates: Sequence[Candidate],
         selected_on: str | None = "domains",
     ) -> Self:
-        """Set the attributes of a fit: an estimator that was selected and fitted to all rows."""
+        """Set the fitted attributes; ``fitted`` is the selected estimator, fitted to all rows."""
         self.estimator_ = fitted
         self.best_params_ = dict(chosen)
         self.n_candidates_ = len(candidates)
@@ -296,7 +296,7 @@ class MethodSearch(AroundEstimator):
 
     @property
     def names_likeliest(self) -> bool:
-        """Whether classes are those of the largest probability."""
+        """Whether ``predict`` returns the class with the largest probability."""
         return names_likeliest(self.estimator_)
 
     def _call(self, method: str, X: Any, sample_domain: Any) -> Any:
@@ -322,7 +322,7 @@ class MethodSearch(AroundEstimator):
 
     @available_if(_has("adapt"))
     def adapt(self, X: Any, y: Any, *, X_site: Any = None) -> Self:
-        """Return a copy that is adapted to a site by some of its rows with labels."""
+        """Return a copy that is adapted to a site with some labelled rows of this site."""
         adapted = copy(self)
         adapted.estimator_ = self.estimator_.adapt(X, y, X_site=X_site)
         return adapted
@@ -341,7 +341,7 @@ class MethodSearch(AroundEstimator):
 
 
 def _for_classes(estimator: Any, y: Any) -> bool:
-    """Whether classes are predicted, by the type of the estimator, or else of the targets."""
+    """Whether the task is classification, by the type of the estimator or else of the targets."""
     if is_classifier(estimator) or is_regressor(estimator):
         return bool(is_classifier(estimator))
     return not type_of_target(y).startswith("continuous")
@@ -350,7 +350,7 @@ def _for_classes(estimator: Any, y: Any) -> bool:
 def in_units(
     grid: Mapping[str, Sequence[Any]], units: Mapping[str, str], data: Data, splits: list[Split]
 ) -> list[dict[str, Any]]:
-    """Values of a grid for these rows; one grid per kernel, whose scales differ.
+    """Convert the values of a grid from units of these rows; one grid per kernel.
 
     >>> data = Data(np.zeros((50, 2)), np.zeros(50))
     >>> in_units({"lam": [0.1]}, {"lam": "rows"}, data, [])

@@ -63,7 +63,7 @@ class TableModel:
 
     @config_context(transform_output="default")
     def predictions(self, X: Any, sample_domain: Any = None, coverage: float | None = None) -> Any:
-        """Predict rows that :meth:`Schema.prepare` has prepared, one by one or with their domains.
+        """Predict rows returned by :meth:`Schema.prepare`, with their domains if these are passed.
 
         Returns a data frame: ``prediction``, and for classes a probability or a decision value of
         each class; with ``coverage`` also prediction sets or intervals.
@@ -104,7 +104,7 @@ class TableModel:
         return {f"in_set_{label}": sets[:, i] for i, label in enumerate(outputs.classes)}
 
     def read_rows(self, path: str | Path, **reading: Any) -> Any:
-        """Read the feature columns of a table, prepared."""
+        """Read and prepare the feature columns of a table."""
         return self.schema.prepare(self._read(path, self.schema.features, **reading))
 
     def _read(self, path: str | Path, columns: list[str], **reading: Any) -> Any:
@@ -114,10 +114,10 @@ class TableModel:
 
     @config_context(transform_output="default")
     def adapt(self, X: Any, y: Array, *, X_site: Any = None) -> TableModel:
-        """Return a model that is adapted to a site by some of its rows with labels.
+        """Return a model that is adapted to a site with some labelled rows of this site.
 
-        Rows are those that :meth:`Schema.prepare` has prepared, and targets as in the model's
-        table.
+        :meth:`Schema.prepare` returns rows in the form of ``X`` and ``X_site``; targets are as in
+        the model's table.
         """
         method = self.pipeline[-1]
         if not hasattr(method, "adapt"):
@@ -144,7 +144,7 @@ class TableModel:
 
     @config_context(transform_output="default")
     def projection(self, X: Any) -> Any:
-        """Project rows that :meth:`Schema.prepare` has prepared; a data frame, too."""
+        """Project rows returned by :meth:`Schema.prepare`; returns a data frame."""
         project = self.pipeline[-1].projection_
         if project is None:
             projections = [key for key, method in METHODS.items() if method.kind == "projection"]
@@ -206,7 +206,7 @@ def table_setting(
     random_state: int = 0,
     n_jobs: int | None = None,
 ) -> Setting:
-    """Setting of a method that will be fitted to a table; see :class:`Setting`.
+    """Return the setting of a method that will be fitted to a table; see :class:`Setting`.
 
     ``class_weight="auto"`` balances classes if ``scoring``, the measure of `evaluate`, weighs them
     equally. Arguments are chosen by ``inner_scoring``; None is a smooth score.
@@ -285,7 +285,7 @@ def describe_model(
     project, context = search.projection_, None
     model: Any = getattr(search, "estimator_", None)
     if getattr(model, "uses_context", False):
-        # Rows of a source domain, to which scores refer, and whether the model was chosen for its
+        # Number of rows of a domain to which scores refer, and whether the model was chosen for its
         # score with context.
         context = {"batch_size": int(model.context_batch_size_), "promised": False}
     default = PREDICTORS[setting.task][0] if setting.predictor == "auto" else setting.predictor
@@ -307,7 +307,7 @@ def describe_model(
 
 
 def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as values of JSON; an infinite ridge becomes text."""
+    """Return parameters as JSON values; an infinite ridge becomes text."""
     plain = {n: v.item() if hasattr(v, "item") else v for n, v in parameters.items()}
     return {
         name: str(v) if isinstance(v, float) and not np.isfinite(v) else v

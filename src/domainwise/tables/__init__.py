@@ -1,1 +1,1 @@
-"""Tables of users: reading, checks of columns, target and domains, statistics, writing."""
+"""Users' tables: reading, checking columns, target and domains, statistics, and writing."""

@@ -1,8 +1,8 @@
-"""How cells are written: numbers, percentages, times and dates in text, where this is unambiguous.
+"""Reading numbers, percentages, times and dates from text cells, where the text is unambiguous.
 
-A cell is unambiguous if only one decimal mark makes it a number: "1,5" and "1.234,5" have decimal
-commas, "1.5" and "1,234.5" decimal points, and "1,234" may be either, which other cells of its
-column, and then other columns, decide. Nothing is guessed beyond that.
+A cell is unambiguous if it is a number for only one decimal mark: "1,5" and "1.234,5" have decimal
+commas, "1.5" and "1,234.5" decimal points. "1,234" may have either: other cells of its column
+decide, and then other columns. Nothing is guessed beyond that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from domainwise.arrays import Array
 from domainwise.checks.inputs import LARGEST_NUMBER, too_large
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 
-#: Cells that hold no value; in a column of categories or classes words may be values.
+#: Text of missing cells; words such as "NA" may be values in columns of categories or classes.
 MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
 MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
 #: Results of formulas that failed; ``#N/A`` is a missing value.
@@ -40,17 +40,17 @@ MARKED = (
     r"[<>=~≈±$€£¥(]*\s*[+−-]?\.?[0-9][0-9.,:'_]*(?:[eEdD][+-]?[0-9]+)?"
     r"(?:[%‰°€$£¥)]|\s[^0-9]{1,6})*"
 )
-#: Between groups of three digits, beside the mark that is not the decimal one.
+#: Thousands separators; the mark that is not the decimal mark (``APART``) is another one.
 SPACES = " '’\u00a0\u202f\u2009"
 APART = {".": ",", ",": ".", None: ""}
-#: A column with more values than this, and a new one in most rows, is not categorical.
+#: Text with more distinct values than this, and than half of its rows, is not categorical.
 MAX_CATEGORIES = 50
-#: Text that is a number in half of the rows, with more values than this, is an error.
+#: Text that is half numbers, with more distinct ones than this, is numeric with faulty cells.
 NUMBER_VALUES = 20
 
 
 def _number(mark: str | None) -> str:
-    """Pattern of numbers with a decimal mark, and with thousands apart; None for whole numbers."""
+    """Return a pattern of numbers with this decimal mark, or none, and thousands separators."""
     apart = f"[{SPACES}{APART[mark]}]"
     whole = f"(?:[1-9][0-9]{{0,2}}(?:{apart}[0-9]{{3}})+|[0-9]+)"
     if mark is None:
@@ -65,13 +65,13 @@ EITHER = rf"(?:{NUMBER['.']}|{NUMBER[',']})\s*%?"
 
 
 def is_text(column: Any) -> bool:
-    """Whether a column holds text, or objects such as those of a spreadsheet."""
+    """Whether a column has a string dtype, or the object dtype of spreadsheet columns."""
     types = import_pandas().api.types
     return bool(types.is_object_dtype(column.dtype) or types.is_string_dtype(column.dtype))
 
 
 def fits(column: Any, pattern: str, *, whole: bool = True) -> Any:
-    """Mark cells whose text matches a pattern, spaces aside, or contains it (``whole=False``)."""
+    """Mark cells whose text, stripped, matches a pattern, or contains it (``whole=False``)."""
     pattern = rf"^\s*(?:{pattern})\s*$" if whole else pattern
     text = _arrow_text(column)
     if text is None:
@@ -84,7 +84,7 @@ def fits(column: Any, pattern: str, *, whole: bool = True) -> Any:
 
 
 def _arrow_text(column: Any) -> Any:
-    """A column as Arrow's text, which is searched ten times as fast; None for other cells."""
+    """Return a text column as an Arrow array, which is searched ten times as fast; else None."""
     try:
         import pyarrow
 
@@ -96,13 +96,13 @@ def _arrow_text(column: Any) -> Any:
 
 
 def words_of(column: Any) -> Any:
-    """The cells that are not missing, by themselves or by a word such as "NA", as text."""
+    """Return cells as stripped text, without missing ones and words such as "NA"."""
     words = column[column.notna()].astype(str).str.strip()
     return words[~words.isin(MISSING)]
 
 
 def without(column: Any, na: Sequence[str], *, words: bool = True) -> Any:
-    """Blank missing values: those of ``na``, and with ``words`` text such as "NaN"."""
+    """Set cells to missing that are empty or in ``na``, or with ``words`` text such as "NaN"."""
     if is_text(column) or hasattr(column, "cat"):
         values: list[Any] = [*na, *(MISSING_TEXT if words else [""])]
     elif column.dtype.kind in "iuf":
@@ -121,10 +121,10 @@ def decimal_marks(
     earlier: Mapping[str, str] | None = None,
     usual: str | None = None,
 ) -> dict[str, str]:
-    """Detect the decimal mark of columns of text; ambiguous ones are left out.
+    """Return the decimal marks of text columns, by name; ambiguous columns are left out.
 
-    It is the ``mark`` that the user named, or that of ``earlier`` pieces of the table, or follows
-    from the column's cells, or from the other columns if they agree, or was ``usual`` before.
+    The mark is that of ``earlier`` pieces of the table, or the user's ``mark``, or follows from the
+    column's cells, or from the other columns if they agree, or is the ``usual`` one.
     """
     marks = dict(earlier or {})
     ambiguous = {}
@@ -163,7 +163,7 @@ def decimal_marks(
 
 
 def with_points(column: Any, mark: str | None) -> Any:
-    """Write the numbers of a column of text with decimal points and nothing between thousands."""
+    """Rewrite the numbers in a text column with decimal points and without thousands separators."""
     if not is_text(column):
         return column
     change = fits(column, f"[,−{APART[mark]}]|[0-9][{SPACES}][0-9]", whole=False)
@@ -178,7 +178,7 @@ def with_points(column: Any, mark: str | None) -> Any:
 
 
 def typed_numbers(column: Any) -> Any:
-    """Numbers or truth values if all cells are that or missing; otherwise the column itself."""
+    """Convert text to numbers or booleans if all cells are that or missing; else unchanged."""
     if not is_text(column):
         return column
     pandas, text = import_pandas(), _arrow_text(column)
@@ -198,7 +198,7 @@ def typed_numbers(column: Any) -> Any:
 
 
 def _cast(text: Any) -> Any:
-    """Text as whole numbers or floats, each the nearest to the text; None for other text."""
+    """Convert text to int64 or to the nearest float64 values; None if a cell is not a number."""
     import pyarrow
     from pyarrow import compute
 
@@ -218,10 +218,10 @@ def _cast(text: Any) -> Any:
 
 
 def form_of(column: Any) -> tuple[str, list[str]]:
-    """Form of a column, and the cells of text that deviate.
+    """Return the form of a column, and its text cells that do not have this form.
 
-    It is "numeric", "nested" or "date", or that of text: "number", "percent", "time", "date" or
-    "text".
+    Forms are "numeric", "nested" (such as lists), "date" and "time", and for text also "number",
+    "percent" and "text".
     """
     pandas = import_pandas()
     if column.dtype.kind == "M" or isinstance(column.dtype, pandas.PeriodDtype):
@@ -253,12 +253,12 @@ def form_of(column: Any) -> tuple[str, list[str]]:
 
 
 def _mostly(words: Any, fit: Any) -> bool:
-    """Half of the rows, or half of the different words."""
+    """Whether at least half of the rows, or half of the distinct words, fit."""
     return bool(fit.any()) and (fit.mean() >= 0.5 or words[fit].nunique() >= 0.5 * words.nunique())
 
 
 def numbers_in(column: Any, form: str | None = None) -> Any:
-    """Return cells as floats, NaN for other cells; percentages as shares, times as hours."""
+    """Return cells as floats, percentages as fractions, times as hours; NaN for other cells."""
     pandas = import_pandas()
     if column.dtype.kind == "m":
         return column.dt.total_seconds() / 3600
@@ -277,7 +277,7 @@ def numbers_in(column: Any, form: str | None = None) -> Any:
 
 
 def _hours(word: str) -> float:
-    """Hours since midnight, or of a duration; NaN for other text.
+    """Return a time in hours since midnight, and a plain number unchanged; NaN for other text.
 
     >>> _hours("7:30 pm"), _hours("07:30")
     (19.5, 7.5)
@@ -291,7 +291,7 @@ def _hours(word: str) -> float:
 
 
 def date_order(column: Any) -> str | None:
-    """Which comes first in dates with slashes, "day" or "month"; None if this is ambiguous."""
+    """Return what comes first in dates such as 1/2/2024: "day", "month", or None if ambiguous."""
     parts = words_of(column).str.extract(r"^([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}").dropna()
     if not len(parts):
         return "day"
@@ -300,7 +300,7 @@ def date_order(column: Any) -> str | None:
 
 
 def days_in(column: Any, order: str | None) -> Any:
-    """Return dates as days, NaT where a cell is missing or not a date; see :func:`date_order`."""
+    """Return the days of dates, NaT if a cell is missing or not a date; see :func:`date_order`."""
     pandas = import_pandas()
     if column.dtype.kind == "M":
         return column.dt.tz_localize(None).dt.normalize().astype("datetime64[s]")
@@ -316,11 +316,11 @@ def days_in(column: Any, order: str | None) -> Any:
     return days.reindex(column.index)
 
 
-#: Numbers that can be made of a date.
+#: Numbers that can be computed from a date.
 DATE_PARTS = ("month", "weekday", "age")
 #: "7" but not "007", which is a code.
 WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")
-#: Forms in words.
+#: Names of forms in messages.
 FORMS = {"number": "numbers", "percent": "percentages", "time": "times", "date": "dates"}
 
 Words = tuple[str | Argument, ...]
@@ -379,9 +379,9 @@ def too_large_problem(values: Array, first_row: int = 0) -> Words | None:
 def date_parts(
     column: Any, name: str, first_row: int, order: str | None, parts: Sequence[str], reference: str
 ) -> dict[str, Array]:
-    """Numbers of a column of dates, by name: month from 1, weekday from 0 for Monday, and age.
+    """Return numbers computed from dates, by name: month (from 1), weekday (0 is Monday) and age.
 
-    The age is in years on the day of ``reference``. Cells that are not dates are refused.
+    Ages are the years from each date to the day ``reference``. Other cells are refused.
     """
     days = days_in(column, order)
     if (row := first_unread(column, days)) is not None:
@@ -426,7 +426,7 @@ def as_labels(column: Any) -> Array:
 def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -> Words | None:
     """Describe what is wrong with a feature, and what to do; None if it can be used.
 
-    ``form`` and ``odd`` cells are those of :func:`form_of`; ``dates`` can be used if they are read.
+    ``form`` and ``odd`` are returned by :func:`form_of`; ``dates`` is whether dates can be used.
     """
     if form == "nested":
         kind = type(column[column.notna()].iloc[0]).__name__
@@ -456,5 +456,5 @@ def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -
 
 
 def plain(column: Any) -> Any:
-    """Replace pandas' categories by their values."""
+    """Convert a categorical pandas column to a column of its values."""
     return column.astype(column.cat.categories.dtype) if hasattr(column, "cat") else column

@@ -1,4 +1,4 @@
-"""CSV files: their encoding, separator and names, and their cells as text.
+"""Reading CSV files: detects encoding, separator and column names, and returns cells as text.
 
 ``pyarrow.csv`` splits fields and detects ragged lines and damaged compression. It detects neither
 encoding nor separator, and reads an unclosed quotation mark to the end of the file: these are
@@ -24,9 +24,9 @@ SEPARATORS = (",", "\t", ";", "|")
 #: Name of a nameless first column, where pandas and R write row numbers; pandas adds ".1" if the
 #: name is taken.
 ROW_NUMBERS = "Unnamed: 0"
-#: Lines that decide between separators, and bytes read at a time.
+#: Lines from which the separator is detected, and bytes read at a time.
 HEADER_LINES, BLOCK = 20, 2**22
-#: Three neighbours beyond ASCII, or bytes without a meaning: not the Western letters of cp1252.
+#: Three bytes beyond ASCII in a row, or bytes that cp1252 does not define: not Western text.
 NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x81\x8d\x8f\x90\x9d]")
 _OTHER_KINDS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or zip", ".xlsx")}
 _OTHER_KINDS |= {b"\x1f\x8b\x08" + flag: ("a gzip", ".csv.gz") for flag in (b"\0", b"\x08")}
@@ -41,11 +41,11 @@ class CsvFile:
     """A CSV file whose first lines were read."""
 
     path: Path
-    data: bytes | None  #: All of it, or None where it is read piece by piece.
+    data: bytes | None  #: Content; None if it is read in pieces.
     names: list[str]
     separator: str
     encoding: str
-    n_lines: int  #: Lines up to the one with the names.
+    n_lines: int  #: Lines up to and including the names.
     odd_quotes: bool  #: Whether the number of quotation marks is odd.
     notes: tuple[str, ...]
 
@@ -109,9 +109,9 @@ def open_csv(
 ) -> CsvFile:
     """Open a CSV file, and detect its encoding, separator and column names.
 
-    Without ``encoding`` it follows from a byte order mark, or is UTF-8 if all bytes are, or
-    ``fallback``, that of earlier tables, or cp1252 if that is likely. ``read="all"`` reads the file
-    into memory; "pieces" reads it to its end, and later in pieces; "names" reads its beginning.
+    ``encoding=None`` detects it: by a byte order mark, else UTF-8 if the bytes are valid, else
+    ``fallback`` (of earlier tables), else cp1252 if that is likely. ``read="all"`` reads the file
+    into memory; "pieces" scans it now and reads it in pieces later; "names" reads its beginning.
     """
     if encoding is not None:
         try:
@@ -147,7 +147,7 @@ def _open(path: Path) -> IO[bytes]:
 def _scan(
     file: IO[bytes], path: Path, encoding: str | None, fallback: str | None, to_end: bool
 ) -> tuple[str, bool, tuple[str, ...]]:
-    """Encoding, whether quotation marks are odd, and notes, from all bytes."""
+    """Return the encoding, whether the number of quotation marks is odd, and notes."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     utf8, western, zeros, quotes, start = True, True, False, 0, b""
     while block := file.read(BLOCK):
@@ -201,7 +201,7 @@ def _decodes(decoder: codecs.IncrementalDecoder, part: bytes, final: bool = Fals
 
 
 def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
-    """Column names, separator, and the number of lines up to the names."""
+    """Return column names, separator, and the number of lines up to and including the names."""
     lines: list[str] = []
     blank = 0
     for line in text:
@@ -216,7 +216,7 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
     limit = csv.field_size_limit(max(map(len, lines)) + 1)  # the wrong mark makes a line one field
     try:
         rows = {mark: list(csv.reader(lines, delimiter=mark)) for mark in SEPARATORS}
-        # A separator that cuts all lines alike, as often as any; none of them in a single column.
+        # Prefer equally many fields in all lines, then more fields; a single column has none.
         cutting = [mark for mark in SEPARATORS if len(rows[mark][0]) > 1] or ["\t"]
         separator = max(cutting, key=lambda m: (len({*map(len, rows[m])}) == 1, len(rows[m][0])))
         reader = csv.reader(lines, delimiter=separator)

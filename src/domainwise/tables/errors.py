@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Argument(NamedTuple):
-    """An argument to pass, inside an error; the command line shows its own option instead."""
+    """An argument in an error message; the command line shows the corresponding option instead."""
 
     name: str
     value: Any
@@ -18,7 +18,7 @@ class Argument(NamedTuple):
 
 
 class TableError(ValueError):
-    """A table that cannot be used, and what to do; the message is a list of parts."""
+    """Raised for a table that cannot be used; the message, in ``parts``, also says what to do."""
 
     def __init__(self, *parts: str | Argument) -> None:
         super().__init__("".join(map(str, parts)))
@@ -26,7 +26,7 @@ class TableError(ValueError):
 
 
 class ColumnError(TableError):
-    """All columns that cannot be used: by name, what is wrong and what to do."""
+    """Raised for columns that cannot be used; ``problems`` describes them by name."""
 
     def __init__(self, problems: Mapping[str, tuple[str | Argument, ...]]) -> None:
         one = len(problems) == 1

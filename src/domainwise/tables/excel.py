@@ -1,4 +1,4 @@
-"""Workbooks of Excel, by python-calamine: a reader without macros, formulas or external links.
+"""Reading Excel workbooks with python-calamine, which ignores macros, formulas and links.
 
 A workbook is a zip archive. Its unpacked size, and the area that its cells span, are checked before
 calamine allocates memory. calamine reads error values as empty cells; they are read here.
@@ -17,14 +17,14 @@ from xml.etree import ElementTree
 from domainwise.tables.csv_files import row_numbers_name
 from domainwise.tables.errors import TableError, describe_names, import_pandas
 
-#: Bytes that a workbook may unpack to, and one of its tables of contents.
+#: Maximum number of bytes that a workbook, and one of its tables of contents, may unpack to.
 MAX_UNPACKED, MAX_CONTENTS = 2**30, 2**24
-#: Cells of the area of a sheet, at most, unless one in FILLED has a value.
+#: Maximum number of cells that a sheet may span, unless at least one in ``FILLED`` has a value.
 MAX_AREA, FILLED = 10_000_000, 20
 #: Rows that are searched for the names of the columns.
 HEADER_ROWS = 20
 BLOCK = 2**20
-#: A cell with a value, and one with an error value such as ``#DIV/0!``.
+#: Patterns of a cell with a value, and of one with an error value such as ``#DIV/0!``.
 _PLACE = rb"""\br=["']([A-Z]{1,3})([0-9]{1,7})["']"""
 CELL = re.compile(rb"<(?:\w+:)?c\b[^>]*?" + _PLACE + rb"[^>]*(?<!/)>")
 ERROR = re.compile(rb"<(?:\w+:)?c\b([^>]*\bt=[\"']e[\"'][^>]*)>(.*?)</(?:\w+:)?c>", re.DOTALL)
@@ -34,7 +34,7 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueErr
 
 
 def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
-    """The first sheet of a workbook that is not empty, and notes about what was skipped."""
+    """Return the first sheet that is not empty, and notes about what was skipped."""
     try:
         from python_calamine import CalamineError, CalamineWorkbook
     except ModuleNotFoundError:
@@ -106,7 +106,7 @@ def _error_values(path: Path) -> dict[str, dict[tuple[int, int], str]]:
 
 
 def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
-    """Error values by row and column; refuse a few cells that are far apart."""
+    """Return error values by row and column; refuse a sheet whose few cells span a large area."""
     n, columns, rows, errors = 0, set(), set(), {}
     partial, block = b"", b"first"
     while block:
@@ -150,9 +150,9 @@ def _column_number(letters: bytes) -> int:
 
 
 def _header_row(rows: Sequence[Sequence[Any]]) -> int:
-    """The row with the names of the columns: the first, or the first full one below titles.
+    """Return the index of the row with the column names: 0, or the first full row below titles.
 
-    Titles fill at most half of the columns, and every name is text and differs from the others.
+    Titles fill at most half of the columns; column names are text, and all different.
     """
     width = len(rows[0])
     for number, row in enumerate(rows[:HEADER_ROWS]):
@@ -166,7 +166,7 @@ def _header_row(rows: Sequence[Sequence[Any]]) -> int:
 
 
 def _excel_cell(value: Any) -> Any:
-    """A cell as other formats have it: 3 instead of 3.0, and None for an empty one."""
+    """Convert a cell to the value that other formats have: 3 instead of 3.0, None if empty."""
     if value == "":
         return None
     return int(value) if isinstance(value, float) and value.is_integer() else value

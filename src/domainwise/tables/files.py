@@ -36,11 +36,11 @@ class OpenTable:
     path: Path
     kind: str
     names: list[str]
-    notes: tuple[str, ...]  #: What was guessed.
+    notes: tuple[str, ...]  #: What was guessed or skipped.
     source: Any  #: A CsvFile, the rows of a workbook, or None.
 
     def frames(self, columns: Sequence[str], rows: int | None = None) -> Iterator[Any]:
-        """Read columns as data frames of ``rows`` rows, or as one; cells of a CSV file are text."""
+        """Yield columns as data frames of ``rows`` rows (None: one frame); CSV cells are text."""
         columns, empty = list(columns), True
         if self.kind == "excel":
             step = rows or max(1, len(self.source))
@@ -61,7 +61,7 @@ class OpenTable:
 def open_table(
     path: str | Path, *, encoding: str | None = None, fallback: str | None = None, read: str = "all"
 ) -> OpenTable:
-    """Open a table and read its column names; the options of CSV files are those of open_csv."""
+    """Open a table and read its column names; :func:`open_csv` describes the options for CSV."""
     import_pandas()
     path = Path(path)
     if not path.exists():
@@ -102,7 +102,7 @@ def table_format(path: str | Path, formats: dict[str, str] = READ_FORMATS) -> st
 
 
 def existing_format(path: str | Path) -> str:
-    """Return the format of an existing table; a folder is one of Parquet files."""
+    """Return the format of an existing table; a folder must contain Parquet files."""
     return "parquet" if Path(path).is_dir() else table_format(path)
 
 
@@ -122,12 +122,12 @@ def read_table(
 ) -> Any:
     """Read a whole table.
 
-    A CSV (also ``.gz``), Parquet, Feather or Excel file (its first sheet), as the ending of its
-    name says, or a folder of Parquet files, in the order of their names; names of folders inside
-    such as ``site=A`` become columns of text. ``columns`` are read in their order; None is all.
-    ``labels`` are columns that hold labels: text is unchanged, and only empty text is missing ("NA"
-    may mean North America). ``decimal`` is the decimal mark of numbers that are text, ``encoding``
-    that of a CSV file; None detects them. ``na`` lists missing values in all columns.
+    The file extension selects CSV (also ``.gz``), Parquet, Feather or Excel (first sheet). A folder
+    of Parquet files is read in the order of their names; folders inside it such as ``site=A``
+    become text columns. ``columns`` are returned in the given order; None reads all. ``labels`` are
+    columns of labels: text is unchanged, and only empty text is missing ("NA" may mean North
+    America). ``decimal`` is the decimal mark of numbers in text, ``encoding`` the encoding of a CSV
+    file; None detects them. ``na`` lists values that count as missing in all columns.
 
     Raises TableError if the file is missing, empty, ragged, of unknown encoding, damaged, or names
     a column twice.
@@ -152,11 +152,11 @@ def iter_table(
 ) -> Iterator[Any]:
     """Read a table piece by piece, so that memory does not grow with the file.
 
-    Arguments are those of :func:`read_table`. The decimal mark of a column follows from the first
-    piece that shows one; a later piece that contradicts it stays text. Columns in ``text`` hold
-    categories: text, also where a piece holds digits only. A piece has ``rows`` rows; None reads
-    all as one. ``usual`` are decimal mark and encoding of earlier tables, used if the file is
-    ambiguous.
+    See :func:`read_table` for the other arguments. The decimal mark of a column follows from the
+    first piece that shows one; a later piece that contradicts it stays text. Columns in ``text``
+    hold categories and stay text, even if a piece holds only digits. A piece has ``rows`` rows;
+    None reads all rows as one piece. ``usual`` is the decimal mark and the encoding of earlier
+    tables, used if the file is ambiguous.
     """
     read = "all" if rows is None else "pieces"
     table = open_table(path, encoding=encoding, fallback=usual[1], read=read)
@@ -176,14 +176,14 @@ def iter_table(
 
 #: Rows read at a time when a table is streamed.
 CHUNK_ROWS = 50_000
-#: Endings of the files that a folder is searched for.
+#: Extensions of the files that are read from a folder.
 PARQUET_ENDINGS = (".parquet", ".parq", ".pq")
-#: Name that writers give a folder of rows without a value.
+#: Name of a partition folder whose rows have no value in the partition column.
 MISSING_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
 def _is_index(name: str) -> bool:
-    """Whether pandas or Dask wrote a column for row numbers."""
+    """Whether a column is an index without a name that pandas or Dask has written."""
     return name.startswith("__index_level_") or name == "__null_dask_index__"
 
 
@@ -204,7 +204,7 @@ def is_data_file(path: str) -> bool:
 
 
 def folder_keys(path: str, root: str) -> dict[str, str | None]:
-    """Columns in the names of folders, ``key=value``; values are strings, or None if missing.
+    """Return the columns in names of folders, ``key=value``; a value is a string, None if missing.
 
     >>> folder_keys("data/site=North%20Sea/part-0.parquet", "data")
     {'site': 'North Sea'}
@@ -217,9 +217,9 @@ def folder_keys(path: str, root: str) -> dict[str, str | None]:
 def arrow_frame(
     table: Any, columns: list[str], keys: dict[str, str | None], *, exact: bool = False
 ) -> Any:
-    """The columns as a data frame, those of its folders included; decimal numbers as floats.
+    """Convert an Arrow table, with the columns of its folders, to a data frame; decimals to floats.
 
-    With ``exact``, whole numbers with gaps are not turned into floats, in which large ones merge.
+    With ``exact``, int64 and uint64 become nullable types: as floats, large numbers lose digits.
     """
     import pyarrow
 
@@ -238,7 +238,7 @@ def arrow_frame(
 
 
 def parquet_files(path: Path) -> list[Path]:
-    """The file itself, or the files of a folder in the order of their names."""
+    """Return the file itself, or the Parquet files of a folder in the order of their names."""
     if not path.is_dir():
         return [path]
     files = (p for p in path.rglob("*") if is_data_file(p.as_posix()) and p.is_file())
@@ -252,7 +252,7 @@ def _dataset(path: Path, kind: str) -> Any:
 
 
 def arrow_pieces(path: Path, kind: str, columns: list[str], rows: int | None) -> Iterator[Any]:
-    """Data frames of ``rows`` rows, or one; a file without one of the columns is refused."""
+    """Yield data frames of ``rows`` rows (None: one frame); refuse a file that lacks a column."""
     pieces = []
     for file in parquet_files(path):
         keys = folder_keys(file.as_posix(), path.as_posix())
@@ -279,7 +279,7 @@ def arrow_pieces(path: Path, kind: str, columns: list[str], rows: int | None) ->
 
 
 def sized(batches: Iterator[Any], rows: int | None) -> Iterator[Any]:
-    """Record batches as tables of ``rows`` rows, the last one shorter; None makes one table."""
+    """Regroup record batches into tables of ``rows`` rows, the last one shorter (None: one)."""
     import pyarrow
 
     waiting: list[Any] = []
@@ -310,9 +310,9 @@ def arrow_errors(path: Path, kind: str) -> Iterator[None]:
 
 
 class TableWriter:
-    """Writes data frames with the same columns, one after the other.
+    """Writes data frames with the same columns to one file.
 
-    ``schema`` has the types of the columns in Parquet and Feather; None takes the first frame's.
+    ``schema`` is the Arrow schema for Parquet and Feather; None infers it from the first frame.
     """
 
     def __init__(self, path: Path, kind: str, schema: Any = None) -> None:
@@ -334,7 +334,7 @@ class TableWriter:
             import pyarrow
             from pyarrow import parquet
 
-            # The types of the first piece hold for all: a piece without values has none of its own.
+            # All pieces get the types of the first: the type of a column without values is unknown.
             table = pyarrow.Table.from_pandas(frame, schema=self.schema, preserve_index=False)
             if self._file is None:
                 self.schema = table.schema.remove_metadata()
@@ -353,7 +353,7 @@ class TableWriter:
 
 @contextmanager
 def writing_table(path: str | Path) -> Iterator[TableWriter]:
-    """Open a table for writing; the ending of its name says in which format."""
+    """Open a table for writing, in the format that its file extension selects."""
     kind = table_format(path, FORMATS)
     with replacing(path) as temporary:
         writer = TableWriter(temporary, kind)

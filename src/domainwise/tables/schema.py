@@ -1,9 +1,9 @@
-"""Tables of users: read and checked, or refused with a message that says what to do.
+"""Reading and checking users' tables, with error messages that say what to do.
 
 :func:`load_table` reads a file, :func:`check_table` takes a data frame. Both return a
-:class:`Table` that estimators can use, or raise a TableError. Its :class:`Schema` has the columns
-and how their cells are read; :func:`make_preprocessor` belongs at the front of a pipeline, so that
-imputation, scaling and one-hot encoding are fitted on source domains only.
+:class:`Table` that estimators can use, or raise a TableError. Its :class:`Schema` describes the
+columns and how their cells are read. Put :func:`make_preprocessor` at the front of a pipeline, so
+that imputation, scaling and one-hot encoding are fitted on source domains only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from domainwise.tables.errors import (
 )
 from domainwise.tables.files import open_table
 
-#: Features of a kind that a note lists.
+#: Maximum number of features of each kind that a note lists.
 USED_NAMES = 50
 TASKS = ("auto", "classification", "regression")
 ONE_CLASS = "domains with only one class are used for training"
@@ -45,20 +45,20 @@ ONE_CLASS = "domains with only one class are used for training"
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table, what each is for, and how its cells are read."""
+    """The columns of a table, their roles, and how their cells are read."""
 
-    numeric: tuple[str, ...]  #: in the order of the table, as all columns
+    numeric: tuple[str, ...]  #: in the order of the table, like all columns
     categorical: tuple[str, ...]
     target: str
     domain: str
     task: str  #: "classification" or "regression"
-    #: By column: numbers written as "percent" or "time", and for dates which of "day" and "month"
+    #: By column: the form "percent" or "time" of numbers; for dates "day" or "month", whichever
     #: comes first in 1/2/2024.
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()  #: of each date: "month", "weekday" (0 is Monday), "age"
-    reference: str = ""  #: the day from which ages are counted back, in years
-    decimal: str | None = None  #: given or detected, for new tables in which it is not clear
+    reference: str = ""  #: the day to which ages are counted, in years
+    decimal: str | None = None  #: given or detected; used for new tables if they are ambiguous
     encoding: str | None = None
     na: tuple[str, ...] = ()  #: missing values
 
@@ -69,16 +69,16 @@ class Schema:
 
     @property
     def numbers(self) -> list[str]:
-        """The numeric columns of what :meth:`prepare` returns."""
+        """The numeric columns that :meth:`prepare` returns."""
         parts = [f"{name} ({part})" for name in self.dates for part in self.date_parts]
         return [*self.numeric, *parts]
 
     def prepare(self, frame: Any, *, first_row: int = 0) -> Any:
-        """Return the feature columns of a data frame as models are fitted to them.
+        """Return the features of a data frame in the form that models are fitted to.
 
-        Numbers, and numbers made of dates, become float64, categories text; missing values are NaN.
-        A missing column, or text in a column of numbers, is refused. ``first_row`` counts the rows
-        before this piece of a streamed table, for messages.
+        Numbers, and numbers computed from dates, become float64, categories text; missing values
+        are NaN. A missing column, or text in a column of numbers, is refused. ``first_row`` is the
+        number of rows before this piece of a streamed table, for messages.
         """
         require_columns(self.features, list(frame.columns), "the table")
         pandas = import_pandas()
@@ -97,7 +97,7 @@ class Schema:
         return pandas.DataFrame(columns, index=range(len(frame)))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain lists and strings, to be stored."""
+        """Return the schema as plain values, to be stored."""
         return {n: list(v) if isinstance(v, tuple) else v for n, v in vars(self).items()}
 
     @classmethod
@@ -123,7 +123,7 @@ class ReadColumns(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Read the cells of a data frame of pandas or polars, by the names of its columns."""
+        """Prepare the features of a pandas or polars data frame, selected by column name."""
         frame = X.to_pandas() if hasattr(X, "to_pandas") else X
         return Schema.from_dict(self.schema).prepare(frame)
 
@@ -132,11 +132,11 @@ class ReadColumns(TransformerMixin, BaseEstimator):
 
 
 def make_preprocessor(schema: Schema) -> ColumnTransformer:
-    """Return the transformer of a table's features into numbers, not fitted.
+    """Return an unfitted transformer of a table's features to numbers.
 
-    Numeric columns: missing values become the median, then unit variance. Categorical columns:
-    missing values become the most frequent one, then one column per category, all zero for a
-    category that fit has not seen.
+    Numeric columns are imputed with the median and standardized. Categorical columns are imputed
+    with the most frequent category and one-hot encoded; a category that fit has not seen is encoded
+    as zeros.
     """
     median, frequent = (
         SimpleImputer(strategy=strategy, keep_empty_features=True)
@@ -185,8 +185,8 @@ def load_table(
 ) -> Table:
     """Read a file, once, and check it; see :func:`check_table` for the arguments.
 
-    A name in ``features`` and ``drop`` may be several, separated by commas. ``encoding`` is that of
-    a CSV file; None detects it.
+    An entry of ``features`` or ``drop`` may hold several names, separated by commas. ``encoding``
+    is the encoding of a CSV file; None detects it.
     """
     table = open_table(path, encoding=encoding)
     roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
@@ -218,15 +218,15 @@ def check_table(
     """Split a data frame into features, target and domains; refuse a table that cannot be used.
 
     ``features=None`` takes all columns that are not in ``drop``; rows of ``drop_domains`` are left
-    out. ``task="auto"`` takes text and whole numbers with at most 20 values for classes.
+    out. ``task="auto"`` treats text and whole numbers with at most 20 values as classes.
     ``auto_drop`` leaves out features that cannot be used, with a note, instead of refusing them.
-    Dates become numbers, some of "month", "weekday" and "age" (years before the latest day of all
-    date columns, which stays the same for new tables); without any they are refused. ``decimal`` is
-    the decimal mark of numbers that are text; None detects it. ``na`` lists missing values in all
-    columns; words such as "NA" are missing values by default, but not in labels and categories.
+    ``dates`` lists numbers to compute from dates: "month", "weekday" and "age" (years before the
+    latest day of all date columns, also in new tables); if it is empty, dates are refused.
+    ``decimal`` is the decimal mark of numbers in text; None detects it. ``na`` lists missing values
+    of all columns; words such as "NA" count as missing, except in labels and categories.
     ``where`` names the table in messages; ``several`` requires more than one domain.
 
-    Raises a TableError that says what to do, or one ColumnError about all features.
+    Raises a TableError that says what to do, or one ColumnError about all unusable features.
     """
     for name, values, allowed in (("task", [task], TASKS), ("dates", dates, cells.DATE_PARTS)):
         if isinstance(values, str) or not set(values) <= set(allowed):
@@ -319,7 +319,7 @@ def choose_features(
 
 
 def named_frame(frame: Any) -> Any:
-    """Return a data frame of any library as one of pandas, with text as names, without an index."""
+    """Convert a data frame of any library to pandas, with string names and the default index."""
     frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
     if not hasattr(frame, "set_axis") or frame.ndim != 2:
         raise TableError(f"a data frame is needed, got {type(frame).__name__}")
@@ -346,8 +346,8 @@ def feature_schema(
 ) -> tuple[Schema, Any]:
     """Infer the types of features, given their decimal marks, and convert the columns.
 
-    The caller fills in target, domain and task of the schema. ``notes`` receives which columns are
-    left out and how cells were read; one ColumnError lists all features that cannot be used.
+    The caller fills in target, domain and task of the schema. Notes on columns left out, and on how
+    cells were read, are added to ``notes``. One ColumnError lists all features that are unusable.
     """
     columns: dict[str, list[str]] = defaultdict(list)
     forms: dict[str, str] = {}
@@ -416,9 +416,9 @@ def feature_schema(
 
 
 def target_column(column: Any, mark: str | None) -> Any:
-    """Numbers if all cells of a text target are numbers or missing; otherwise unchanged.
+    """Convert a text target to numbers if all its cells are numbers or missing.
 
-    Codes with leading zeros stay text, and so do whole numbers beyond int64.
+    Other text stays text, and so do codes with leading zeros and whole numbers beyond int64.
     """
     column = cells.plain(column)
     if not cells.is_text(column):
@@ -447,7 +447,7 @@ def task_of(target: Any, task: str) -> str:
 
 
 def target_values(target: Any, task: str, notes: list[str]) -> Array:
-    """Return the target as numbers or labels, refused where there is nothing to learn."""
+    """Return the target as numbers or labels; refuse one that cannot be learnt."""
     name, remedy = f"the target {str(target.name)!r}", Argument("task", "classification")
     if task == "regression":
         if not cells.is_numeric(target):
@@ -478,7 +478,7 @@ def target_values(target: Any, task: str, notes: list[str]) -> Array:
 
 
 def refuse_quantities(target: Any) -> None:
-    """Refuse a target whose text is not class names: dates, or numbers in part."""
+    """Refuse a target whose cells are not class names, such as dates or numbers mixed with text."""
     form, odd = cells.form_of(target)
     if form in ("date", "time", "percent", "nested") or (form == "number" and odd):
         problem = None if form == "date" else cells.problem_of(target, form, odd)
@@ -487,7 +487,7 @@ def refuse_quantities(target: Any) -> None:
 
 
 def _domains_to_keep(domains: Array, dropped: Sequence[str], where: str) -> Array:
-    """Mark the rows that are not of dropped domains."""
+    """Return a mask of the rows whose domain is not dropped."""
     present = sorted({str(name) for name in np.unique(domains)})
     dropped = cells.split_names([str(name) for name in dropped], present) or []
     if unknown := [name for name in dropped if name not in present]:
@@ -536,10 +536,10 @@ def _similar(labels: Array, kind: str) -> list[str]:
 
 
 def identifier_reason(values: Array, rows: Sequence[Array]) -> str:
-    """Reason why numbers look like identifiers of rows: distinct, or a running count; or "".
+    """Return why numbers look like row identifiers (all distinct, or a running count), or "".
 
-    A running count rises or falls from row to row in every domain of at least five rows, and such
-    domains hold twenty rows or more. ``rows`` are those of each domain.
+    A running count rises or falls from row to row in every domain of at least five rows, and these
+    domains have at least 20 rows in total. ``rows`` holds the row numbers of each domain.
     """
     whole = np.isfinite(values).all() and np.all(values == np.round(values))
     if whole and len(values) >= 20 and len(np.unique(values)) == len(values):
@@ -553,9 +553,9 @@ def identifier_reason(values: Array, rows: Sequence[Array]) -> str:
 def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
     """Note numbers that look like identifiers of rows, and features that identify the domain.
 
-    For the latter, rows (up to 20,000) are sorted by the feature, those with equal values at
-    random. It identifies the domain if neighbours share one nine tenths as often, beyond chance, as
-    in a table sorted by domain.
+    For the latter, up to 20,000 rows are sorted by the feature, ties in random order. The feature
+    identifies the domain if neighbouring rows share a domain, beyond chance, at least 90 % as often
+    as in a table sorted by domain.
     """
     advice = "Drop it unless it has the same meaning in new domains"
     rows_of = [np.flatnonzero(domains == d) for d in np.unique(domains)]

@@ -1,11 +1,11 @@
-"""Statistics of columns, the same ones for shift, plots, fault checks and preprocessing.
+"""Column statistics, shared by shift checks, plots, fault checks and preprocessing.
 
-Of rows in memory, by domain: :func:`columns_of` lists columns, :func:`quantiles_by_domain`
-describes numbers, :func:`describe_column` any column. Means and variances are those of
+Rows in memory, by domain: :func:`columns_of` lists columns, :func:`quantiles_by_domain` describes
+numbers, and :func:`describe_column` any column. Means and variances are computed by
 :class:`~domainwise.ensemble.moments.Moments`.
 
-Of rows in pieces: :class:`Statistics` of two pieces merge, and :class:`Learnt` is what
-preprocessing takes from them. Medians come from a sketch, within 1 % of rank.
+Rows in pieces: :class:`Statistics` of two pieces can be merged, and :class:`Learnt` holds the
+parameters of preprocessing. Medians come from a sketch, within 1 % of rank.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from domainwise.tables.cells import MAX_CATEGORIES, as_labels
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.schema import Schema, make_preprocessor
 
-#: Quantiles of a number in :func:`describe_column`.
+#: Quantiles of numbers in :func:`describe_column`.
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 #: Interquartile range, and inverse of the median absolute deviation, of a standard normal.
 NORMAL_IQR, NORMAL_MAD = 1.349, 1.4826
-#: A domain with fewer values of a column differs from the others by chance.
+#: A domain with fewer values in a column may differ from the others by chance.
 FEW_VALUES = 10
-#: Categories with a share of their own; those with fewer rows than ``RARE`` count together.
+#: Number of categories listed; those with fewer rows than ``RARE`` are counted together.
 SHOWN_CATEGORIES, RARE = 4, 5
-#: Values of a sketch. A merge moves a rank by at most half of one over this; there are few merges.
+#: Size of a sketch. Each of the few merges shifts a rank by at most 1 / (2 * SKETCH_SIZE).
 SKETCH_SIZE = 2000
 
 
@@ -60,7 +60,7 @@ def column_kind(column: Any) -> str:
 
 
 def columns_of(X: Any) -> list[tuple[str, Array]]:
-    """Names and values of columns: float64 with NaN, or text with None, for missing values."""
+    """Return names and values of columns: float64 with NaN if missing, or objects with None."""
     if not hasattr(X, "columns"):
         return [(f"x{i}", np.asarray(column, np.float64)) for i, column in enumerate(X.T)]
     columns = []
@@ -98,12 +98,12 @@ def quantiles_by_domain(
 def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> dict[str, Any]:
     """Describe a column of :func:`columns_of` by domain, as plain values for JSON.
 
-    ``name``, ``kind`` ("number" or "text") and the ``missing`` share of each domain; of numbers
-    ``quantiles`` (10, 25, 50, 75 and 90 %, None for a domain without values) and their
-    ``deviation`` inside domains, of text ``categories`` and their ``shares``; the largest
-    ``distance`` of a domain from all others and the domain ``distance_at`` which it occurs; and how
-    well the column ``tells`` a domain from all others, as an area under the curve, and which one
-    (``tells_at``).
+    Returns ``name``, ``kind`` ("number" or "text") and the share of ``missing`` values by domain;
+    for numbers ``quantiles`` (10, 25, 50, 75 and 90 %, None for a domain without values) and the
+    ``deviation`` within domains, for text ``categories`` and their ``shares``; the largest
+    ``distance`` of a domain from all others, with the index of this domain (``distance_at``); and
+    the largest area under the ROC curve (``tells``) with which the column separates a domain from
+    all others, with its index (``tells_at``).
     """
     number = values.dtype.kind == "f"
     observed = np.isfinite(values) if number else ~missing_cells(values)
@@ -131,10 +131,10 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
 
 
 def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
-    """Statistics of numbers, distances of domains from all others, and areas under the curve.
+    """Return statistics of numbers, and each domain's distance and ROC area against all others.
 
-    The deviation inside domains is the median absolute one, scaled to a normal distribution. If
-    more than half of the values are the same it is the root mean square, and for a constant 1.
+    The deviation within domains is the median absolute deviation, scaled to a normal distribution.
+    If this is 0 it is the root mean square deviation, and for a constant 1.
     """
     quantiles, counts = quantiles_by_domain(x, codes, n, QUANTILES).T, np.bincount(codes, None, n)
     scale = 1.0
@@ -154,9 +154,9 @@ def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], A
 
 
 def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
-    """Statistics of categories, and of domains as for numbers.
+    """Return statistics of categories, and distances and areas as for numbers.
 
-    Areas are those of categories in their best order, by the ratio of their shares.
+    For the areas, categories are sorted by the ratio of their shares, which is the best order.
     """
     names = [str(value) for value in x]
     frequent = [name for name, count in Counter(names).most_common() if count >= RARE]
@@ -181,11 +181,11 @@ def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Arra
     return {"categories": shown, "shares": by_domain}, distances, areas
 
 
-Sketch = tuple[Array, Array]  #: Sorted values, and how many rows each of them represents.
+Sketch = tuple[Array, Array]  #: Sorted values, and the number of rows each represents.
 
 
 def sketched(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
-    """At most ``size`` values that represent all, by equal shares of their weights."""
+    """Return at most ``size`` values; if there are more, each represents an equal weight."""
     order = np.argsort(values, kind="stable")
     values, weights = values[order], weights[order]
     if len(values) <= size:
@@ -197,7 +197,7 @@ def sketched(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
 
 
 def joined_sketch(sketches: Sequence[Sketch]) -> Sketch:
-    """A sketch of the rows of several."""
+    """Merge several sketches into one of all rows."""
     values, weights = (np.concatenate(parts) for parts in zip(*sketches, strict=True))
     return sketched(values, weights)
 
@@ -211,7 +211,7 @@ def quantile(sketch: Sketch, share: float) -> float:
 
 @dataclass(frozen=True)
 class Learnt:
-    """What preprocessing learns: of numbers, with missing ones imputed, and of categories."""
+    """Parameters of preprocessing, for numbers (after imputation) and for categories."""
 
     n_rows: int
     medians: Array
@@ -221,11 +221,11 @@ class Learnt:
     frequent: list[str | None]  #: the most frequent category of each column; None without values
 
     def preprocessor(self, schema: Schema) -> Any:
-        """The transformer of a table's features, equal to one fitted to all rows."""
+        """Return the preprocessor with these parameters, equal to one fitted to all rows."""
         pandas = import_pandas()
-        # scikit-learn has no public way to make a fitted transformer of known statistics, and
-        # transform needs private attributes that only fit sets. So one row for each category makes
-        # the encoder, and the public attributes of imputers and scaler are set afterwards.
+        # scikit-learn has no public way to make a fitted transformer from known statistics, and
+        # transform needs private attributes that only fit sets. So it is fitted to one row for each
+        # category, and the public attributes of imputers and scaler are set afterwards.
         n = max([1, *map(len, self.categories)])
         columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(n)))
         for name, names in zip(schema.categorical, self.categories, strict=True):
@@ -247,7 +247,7 @@ class Learnt:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Statistics of a piece of a table: of numbers, of categories, and of labels."""
+    """Statistics of a piece of a table: numbers, categories, classes and domains."""
 
     left_out: int  #: rows without a target or domain
     numbers: Moments
@@ -257,7 +257,7 @@ class Statistics:
     domains: Counter[str]
 
     def merged(self, other: Statistics) -> Statistics:
-        """Statistics of the rows of both pieces."""
+        """Return the statistics of the rows of both pieces."""
         return Statistics(
             self.left_out + other.left_out,
             self.numbers.merged(other.numbers),
@@ -272,7 +272,7 @@ class Statistics:
         return np.array([quantile(sketch, 0.5) for sketch in self.sketches])
 
     def learnt(self, schema: Schema) -> Learnt:
-        """What preprocessing learns of these rows."""
+        """Return the parameters of preprocessing for these rows."""
         names, frequent = [], []
         for column, counts in zip(schema.categorical, self.categories, strict=True):
             if len(counts) > max(MAX_CATEGORIES, counts.total() // 2):
@@ -293,7 +293,7 @@ class Statistics:
 
 
 def labels_by_text(texts: Iterable[str]) -> dict[str, Any]:
-    """Labels by their text: whole numbers if all are, as in a table in memory."""
+    """Map texts to labels: integers if all texts are whole numbers, as for a table in memory."""
     names = sorted(texts)
     labels = as_labels(import_pandas().Series(names, dtype=object)).tolist() if names else []
     return dict(zip(names, labels, strict=True))
