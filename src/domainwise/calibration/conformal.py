@@ -32,7 +32,7 @@ from domainwise.scoring.predictions import (
 )
 from domainwise.splits.folds import LeaveDomainsOut, Split, domain_folds
 
-#: What sets and intervals promise, by the value of ``calibration``.
+#: Kind of coverage that sets and intervals have, by the value of ``calibration``.
 PROMISES = {"cv": "approximate", "split": "guaranteed"}
 
 
@@ -83,7 +83,7 @@ class AroundPredictor(PredictionSets, PredictionIntervals, AroundEstimator):
         if n < 2:
             raise ValueError(f"X has n_samples={n}: at least 2 rows are needed to hold some out")
         domain = inputs.check_sample_domain(sample_domain, n, "delta")
-        if hasattr(self, "classes_"):  # of an earlier fit
+        if hasattr(self, "classes_"):  # from an earlier fit
             del self.classes_
         if classification:
             target = inputs.check_classes(y, n)
@@ -163,7 +163,7 @@ class DomainConformal(AroundPredictor):
     calibration_domains_ : ndarray
         The domains whose rows were scored.
     promise_ : {"approximate", "guaranteed"}
-        What sets and intervals promise.
+        Whether the coverage of sets and intervals is approximate or guaranteed.
     classes_ : ndarray
         Class labels of a classifier.
 

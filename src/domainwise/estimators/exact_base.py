@@ -51,7 +51,7 @@ class KernelProjection(MethodProjection):
             values = matrix @ self.dual_coef_
             self._offset = values.mean(0)
             values = values - self._offset
-        self.__dict__.pop("X_fit_", None)  # of an earlier fit
+        self.__dict__.pop("X_fit_", None)  # from an earlier fit
         if kernel.name != "precomputed":
             self.X_fit_ = backend.copied_rows(rows)
         self.embedding_ = backend.like_rows(values, rows)
@@ -80,7 +80,7 @@ class KernelProjection(MethodProjection):
         return factors.continuous_feature(labels.values, kernel, gamma, n * residual, name=name)
 
     def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: factors.RowLabels) -> Any:
-        """Return the operator and, for an invalid kernel, the matrix and the basis used."""
+        """Return the operator and, for an invalid kernel, its matrix and positive eigenvectors."""
         options = {
             "tol": self.tol,
             "max_iter": self.max_iter,

@@ -45,7 +45,7 @@ class OnePass:
 
     def begin_pass(self, X: Array, y: MaybeArray, sample_domain: MaybeArray, n_rows: int) -> None:
         """Fix landmarks and label kinds from these rows, which are a part of all ``n_rows``."""
-        vars(self).pop("_sums", None)  # of an earlier fit
+        vars(self).pop("_sums", None)  # from an earlier fit
         backend = Backend()
         labels = self._check_labels(backend, y, sample_domain, X, least_classes=1)
         self._begin(backend, X, *labels, n_rows=n_rows)
@@ -229,7 +229,7 @@ class LandmarkProjection(Projection, OnePass):
         seen = (classes, "y"), (domains, "sample_domain")
         self._record(kernel, *(label_array(part, name) if part else None for part, name in seen))
         for name in ("landmarks_", "frequencies_"):
-            self.__dict__.pop(name, None)  # of an earlier fit
+            self.__dict__.pop(name, None)  # from an earlier fit
         fourier = self._map.triangle is None
         setattr(self, "frequencies_" if fourier else "landmarks_", self._map.landmarks)
         self.dual_coef_ = self._map.dual(weights)

@@ -244,7 +244,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def _record(self, kernel: Basis, classes: Any, domains: Any) -> None:
         """Store the kernel, and the names of classes and domains."""
         self._kernel, self.gamma_, self.domains_ = kernel, kernel.gamma, domains
-        self.__dict__.pop("classes_", None)  # of an earlier fit
+        self.__dict__.pop("classes_", None)  # from an earlier fit
         if classes is not None:
             self.classes_ = classes
 

@@ -190,7 +190,7 @@ class InvariantKernel(
         self._kernel = kernel
         self._row_means = gram.row_means if row_means is None else row_means
         self._dual, self._images = F @ A, KF @ A
-        for name in ("X_fit_", "classes_"):  # of an earlier fit
+        for name in ("X_fit_", "classes_"):  # from an earlier fit
             if hasattr(self, name):
                 delattr(self, name)
         if kernel.name != "precomputed":

@@ -233,7 +233,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         return Calibration.of(np.concatenate(values), y[rows])
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return decision values: for the second of two classes, or for each of more classes.
+        """Return decision values: for the second of two classes, or for each of several classes.
 
         {new_rows}
 
