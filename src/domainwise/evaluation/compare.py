@@ -1,4 +1,4 @@
-"""Comparisons: of a model with a constant, and of two evaluations."""
+"""Comparison of a model with a constant prediction, and of two evaluations."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ from domainwise.tables.schema import Table
 
 @dataclass(frozen=True)
 class Difference:
-    """Second minus first, as scores are shown: of errors a negative one is better.
+    """Score in the second evaluation minus score in the first; negative is better for errors.
 
-    ``mean``, and each of ``per_domain``, has scores ``first`` and ``second``, their ``difference``,
-    and ``low`` and ``high``, the ends of its 95 % interval: by drawing domains, or rows of one.
+    ``mean`` and the entries of ``per_domain`` have ``first``, ``second``, ``difference``, and
+    ``low`` and ``high``: a 95 % bootstrap interval over domains, or over the rows of the domain.
     """
 
     method: str
     mean: dict[str, float]
     p_value: float | None  #: Wilcoxon's signed-rank test over domains
     words: str
-    per_domain: list[dict[str, Any]]  #: what became worst first
+    per_domain: list[dict[str, Any]]  #: the largest deterioration first
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two evaluations have in common, and how they differ."""
+    """Comparison of two evaluations on the domains that are in both."""
 
     names: tuple[str, str]
     measure: Measure
     margin: float  #: a difference below this has no practical meaning
     notes: list[str]
-    pairs: list[Difference]  #: the best methods, then those that both have
+    pairs: list[Difference]  #: the best methods, then the methods in both evaluations
 
     def show(self, value: float, signed: bool = False) -> str:
         """A score, or a difference with its sign, as text."""
@@ -73,7 +73,7 @@ class Comparison:
         )
 
     def legend(self) -> str:
-        """What the columns are."""
+        """Explain the columns of the tables."""
         return (
             f"Score: {self.measure.label}, {self.measure.direction}, on the domains in both "
             f"evaluations. Differences: {self.names[1]} minus {self.names[0]}, with 95 % bootstrap "
@@ -127,10 +127,10 @@ class Comparison:
 
 
 def compare_evaluations(first: Path, second: Path, method: str | None = None) -> Comparison:
-    """Compare the folders of two evaluations: their best methods, and each that both have.
+    """Compare two evaluations by their folders: the best methods, and every method in both.
 
-    A ``method`` that is named has to be in both, and is compared alone. Refused are other targets,
-    domains and measures; notes list what to be careful about.
+    If ``method`` is given, it must be in both, and only this method is compared. Different targets
+    or domain columns, or no common measure, raise an error; notes list other differences.
     """
     (a, stored), (b, other_stored) = (read_evaluation(path, every=True) for path in (first, second))
     tables = [content.get("table", {}) for content in (stored, other_stored)]
@@ -178,7 +178,7 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
 def _difference(
     a: Results, b: Results, shared: Sequence[Any], first: MethodResult, second: MethodResult
 ) -> Difference:
-    """How a method of one evaluation differs from one of another."""
+    """Compare a method of one evaluation with a method of the other."""
     common = [d for d in shared if d in first.known and d in second.known]
     if not common:
         raise ValueError(
@@ -193,7 +193,7 @@ def _difference(
         ends: Sequence[float] = (np.nan, np.nan)
         if domain in one and domain in other:
             numbers = [[r["row"].tolist() for r in records[domain]] for records in (one, other)]
-            # Rows are drawn alike where they are the same, and apart elsewhere.
+            # Draws are paired if the rows are the same, and independent otherwise.
             seed = place if numbers[0] == numbers[1] else place + 10**6
             before = resampled(measure, classes, one[domain], place)
             after = resampled(measure, classes, other[domain], seed)
@@ -237,7 +237,7 @@ def _notes(
     settings: Sequence[Mapping[str, Any]],
     other_file: bool,
 ) -> list[str]:
-    """What to be careful about: other tables, rows, folds, columns and domains."""
+    """Sentences about differences in tables, rows, folds, columns and domains."""
     (rows, folds), (other_rows, other_folds) = (_layout(e, shared) for e in evaluations)
     notes = []
     if other_file:
@@ -272,24 +272,24 @@ def _layout(evaluation: Results, shared: Sequence[Any]) -> tuple[dict[Any, Any],
 
 @dataclass(frozen=True)
 class Check:
-    """How a model does on domains it has not seen, beside a constant prediction."""
+    """Scores of a model on held-out domains, compared with a constant prediction."""
 
     metric: str
     model: float  #: mean over domains; larger is better (errors are negative)
-    constant: float  #: the same of a constant
+    constant: float  #: the same for a constant prediction
     worst: float  #: the model's score on the worst domain
     worst_domain: Any
     n_domains: int
-    better: bool  #: whether the gain over the constant is more than chance among so many domains
-    low: float | None = None  #: of a 95 % interval of ``model`` (bootstrap over domains)
+    better: bool  #: whether the mean gain over the constant is significant (one-sided, 10 %)
+    low: float | None = None  #: end of a 95 % interval of ``model`` (bootstrap over domains)
     high: float | None = None
     calibration: dict[str, Any] | None = None  #: for prediction sets
-    #: In which the score of one new domain falls with a probability of 90 %.
+    #: 90 % prediction interval for the score on one new domain.
     range: tuple[float, float] | None = None
 
 
 def check_table(table: Table, method: str | Method = "auto", **options: Any) -> Check:
-    """Score a method, and a constant, on the domains and rows that `evaluate` would leave out.
+    """Score a method and a constant on the same held-out domains and rows as ``evaluate``.
 
     For options see :func:`~domainwise.models.table_model.table_setting`.
     """
@@ -322,9 +322,9 @@ def compare_with_constant(
     constant: Mapping[Any, float],
     calibration: dict[str, Any] | None = None,
 ) -> Check:
-    """Sum up scores of a model and of a constant by domain; larger ones are better."""
+    """Summarize the scores of a model and of a constant by domain; larger is better."""
     gain = np.array([score - constant[name] for name, score in model.items()])
-    # One-sided at 10 %: of models that know nothing, nine in ten are called what they are.
+    # One-sided test at 10 %: of models as good as the constant, one in ten seems better.
     error = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
     worst = min(model, key=lambda name: model[name])
     better = bool(gain.mean() > max(error, 1e-12))

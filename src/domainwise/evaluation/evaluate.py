@@ -35,7 +35,7 @@ from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.splits.folds import Split
 from domainwise.tables.schema import Table
 
-#: Cost of methods that run again without columns that leak, and of the recommended one.
+#: Maximum cost of methods that run again without leaking columns, and of the recommended one.
 LOW_COST, MODEST_COST = 5.0, 12.0
 #: Random folds in which slow methods predict seen domains; other methods do so in all of them.
 SLOW_FOLDS = 2
@@ -186,7 +186,7 @@ def evaluate(
 def evaluate_table(table: Table, methods: Sequence[Method], **options: Any) -> Evaluation:
     """Evaluate methods on a table that was read and checked; its columns are not read again.
 
-    ``options`` are those of :func:`evaluate`. The result file is left to the caller.
+    ``options`` are those of :func:`evaluate`. The caller writes the result file.
     """
     rows = (table.X, table.y, table.sample_domain)
     make = partial(make_problem, *rows, task=table.schema.task, schema=table.schema)
@@ -288,8 +288,8 @@ def compare_methods(
 ) -> Evaluation:
     """Run methods on all splits of a problem.
 
-    ``inside`` describes domains and columns, and adds scores on seen domains, except in a
-    ``quick`` evaluation. With ``partial_results``, an interruption returns the finished part.
+    If ``inside`` is True, domains and columns are described and, unless ``quick`` is True, scores
+    on seen domains are added. With ``partial_results``, an interruption returns the finished part.
     """
     methods = methods_for(methods, problem.classification)
     measures = [problem.measure, *more]
@@ -358,7 +358,7 @@ def _without_leaks(
     inner_cv: Any,
     workers: int,
 ) -> dict[str, Any]:
-    """Means of quick methods, and of the recommended one, without columns that leak; for JSON."""
+    """Mean scores of fast methods and the recommended one without leaking columns, for JSON."""
     columns = leaking_columns(evaluation.differences["faults"])
     limits = {evaluation.recommended_: MODEST_COST, TRIVIAL: -np.inf}
     quick = [method for method in methods if method.cost <= limits.get(method.key, LOW_COST)]
@@ -378,7 +378,7 @@ def _without_leaks(
 
 
 def _keep_comparable(jobs: Sequence[MethodJob], finished: JobMemory) -> str:
-    """Drop the rows of splits that some method has not finished, but for the first split.
+    """Keep only the splits that all methods have finished, or else the first split.
 
     Return a sentence about the splits that are missing.
     """
@@ -398,8 +398,8 @@ def _run(
 ) -> None:
     """Run the jobs that are not done, split by split, so that partial results are comparable.
 
-    In the first split quick methods are first, for an early answer. In the others long ones are
-    first, so that no worker waits at the end.
+    The first split starts with fast methods, for an early answer. The other splits start with slow
+    methods, so that no worker is idle at the end.
     """
     todo = sorted(
         finished.unfinished(jobs),
@@ -415,8 +415,8 @@ def _inside_jobs(
 ) -> list[InsideJob]:
     """Jobs on seen domains, for the methods that the page describes.
 
-    Slow methods are among them only if they are recommended, and only in ``SLOW_FOLDS`` folds.
-    Folds inside each domain are shown for the recommended method alone.
+    Slow methods are included only if they are recommended, and only in ``SLOW_FOLDS`` folds.
+    Folds inside each domain are computed only for the recommended method, if it is not slow.
     """
     described = {result.key for evaluation in ranked for result in evaluation.described}
     recommended = {evaluation.recommended_ for evaluation in ranked}

@@ -1,4 +1,4 @@
-"""The answer: the results of an evaluation, ways to show them, and the model that follows."""
+"""The result of ``evaluate``: scores, ways to show them, and a model fitted to all rows."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ class Evaluation(Results):
     next_step : str
         The command that fits the recommended method.
     others : list of Results
-        The same predictions by other measures.
+        Scores of the same predictions by other measures.
     chosen_for : Measure or None
         The score for which parameters were chosen.
     calibration : dict
         Prediction sets of the recommended method, if its predictions are not available.
     differences : dict
-        What differs between the domains, and what looks like a fault in the table.
+        Differences between the domains, and possible faults in the table.
     lacking : str
-        The reason if predictions are not available.
+        The reason why predictions are not available, if so.
     weights : dict
-        Weight of each domain in the mean that recommends a method: smaller for few rows.
+        Weight of each domain in the mean by which a method is recommended; smaller with few rows.
     """
 
     def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Pipeline:
@@ -88,8 +88,8 @@ class Evaluation(Results):
         Parameters
         ----------
         method : str, default=None
-            One of the evaluated methods, by key or by name; None is ``recommended_``. A method
-            with context is the same model; pass the domains of new rows to its ``predict``.
+            One of the evaluated methods, by key or by name; None is ``recommended_``. With
+            or without context, the model is the same; for context, pass domains to ``predict``.
         n_jobs : int, default=None
             Number of parallel fits.
 
@@ -125,8 +125,8 @@ class Evaluation(Results):
     def predictions_(self) -> Frame:
         """A data frame with the predictions of each method for rows of held-out domains.
 
-        Columns: method, row (its number in X), domain, target, prediction, and for classes a
-        probability or a decision value of each.
+        Columns: method, row (its number in X), domain, target, prediction, and for
+        classification the probability or decision value of each class.
         """
         pandas = import_pandas()
         frames = [
@@ -140,8 +140,8 @@ class Evaluation(Results):
         """Return a data frame with one row per method, the best mean first.
 
         Columns: method, mean, low and high (its 95 % interval), worst, worst_domain, spread, seen
-        (the mean in random folds, where each domain was seen), within (of folds inside each domain
-        with enough rows), p_value, p_adjusted, seconds. Errors are shown as positive numbers.
+        (the mean in random folds, where each domain was seen), within (the mean in folds inside
+        domains with enough rows), p_value, p_adjusted, seconds. Errors are positive.
 
         Returns
         -------
@@ -221,7 +221,7 @@ class Evaluation(Results):
         Returns
         -------
         content : dict
-            What ``evaluation.json`` contains.
+            The content of ``evaluation.json``.
         """
         source, grids = self.source, {}
         if source is not None:
@@ -297,12 +297,12 @@ class Evaluation(Results):
         return f"<p>{escape(title)}</p><table>{body}</table><p>{escape(self.verdict())}</p>"
 
     def cells(self, result: MethodResult) -> tuple[str, ...]:
-        """Mean, worst score and domain, mean where domains were seen, and p of a method."""
+        """Mean, worst score, worst domain, mean on seen domains, and p of a method, as text."""
         mean, worst, seen = map(self.show, (result.mean, result.worst, result.seen_mean))
         return mean, worst, str(result.worst_domain), seen, p_text(result.p_value)
 
     def _summary(self, result: MethodResult) -> dict[str, Any]:
-        """Numbers of a method over domains, as they are shown."""
+        """Summary statistics of a method over domains, as displayed (errors are positive)."""
         shown = self.measure.shown
         return {
             **dict(zip(("mean", "low", "high"), self.expect(result), strict=True)),
@@ -317,7 +317,7 @@ class Evaluation(Results):
         }
 
     def _domain_scores(self, result: MethodResult) -> list[dict[str, Any]]:
-        """Numbers of a method on each domain, as they are shown."""
+        """Scores of a method on each domain, as displayed (errors are positive)."""
         shown = self.measure.shown
         return [
             {
@@ -348,7 +348,7 @@ class Evaluation(Results):
 
 
 def describe_grid(grid: Any) -> dict[str, Any] | None:
-    """Values that a method chooses from, as JSON represents them."""
+    """Parameter grid of a method in a form for JSON; None without a grid."""
     if grid is None:
         return None
     described: dict[str, Any] = {}
@@ -365,7 +365,7 @@ def record_columns(
 ) -> dict[str, Any]:
     """Columns of a table of predictions for the rows of one domain.
 
-    Decision values are there where there are no probabilities, or if ``every`` is True.
+    Decision values are included only if there are no probabilities, or if ``every`` is True.
     """
     columns: dict[str, Any] = {n: record[n] for n in ("row", "domain", "target", "prediction")}
     if classes is None:

@@ -20,9 +20,9 @@ from domainwise.plots.style import ACCENT, GREY, short
 from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
 from domainwise.scoring.predictions import codes_of
 
-#: Domains in colour, or with a panel of their own; and rows of a picture with one for each domain.
+#: Maximum number of domains in colour or with a separate panel, and of rows in a plot by domain.
 FEW, MOST_ROWS = 5, 15
-#: Rows of a class that its share in a sentence needs.
+#: Minimum number of rows of a class in a domain to report its share in a sentence.
 LEAST = 5
 DomainPredictions = Mapping[Any, Row]  #: predictions of a method on held-out domains
 
@@ -60,13 +60,13 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
 
 
 def by_domain(records: Sequence[Row], order: Sequence[Any]) -> DomainPredictions:
-    """All rows of each domain, in an order of the domains."""
+    """Predictions for all rows of each domain, with the domains in the given order."""
     parts = grouped(records)
     return {domain: joined(parts[domain]) for domain in order if domain in parts}
 
 
 def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Section:
-    """The classes that are predicted instead of others, and the domains where this is frequent."""
+    """The most frequently confused classes, and the domains on which this is most frequent."""
     names = [str(name) for name in classes]
     tables = {
         domain: confusion_matrix(rows["target"], rows["prediction"], labels=classes)
@@ -142,7 +142,7 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
 
 
 def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section | None:
-    """Areas under the ROC and precision-recall curves; of more than two classes, pooled."""
+    """ROC AUC and average precision by domain, micro-averaged over more than two classes."""
     areas, precisions = {}, {}
     for domain, rows in predictions.items():
         values = rows["decisions"] if rows["probabilities"] is None else rows["probabilities"]
@@ -238,7 +238,7 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
 
 
 def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Section | None:
-    """Share of rows in their prediction set or interval, calibrated on the other domains."""
+    """Coverage of prediction sets or intervals that are calibrated on the other domains."""
     nominal = usual_coverage(len(predictions) - 1)
     if nominal is None:
         return None
@@ -261,9 +261,9 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
 def covered(
     predictions: DomainPredictions, classes: Array | None, nominal: float
 ) -> dict[Any, tuple[float, float]]:
-    """Of each domain the share of rows covered, and the mean size.
+    """Coverage and mean size of the prediction sets or intervals of each domain.
 
-    The threshold of a domain comes from the scores of all others.
+    The threshold for a domain is computed from the scores of all other domains.
     """
     scores = {domain: record_scores(rows, classes) for domain, rows in predictions.items()}
     domain_of = np.repeat(np.arange(len(scores)), [len(s) for _, _, s in scores.values()])
@@ -279,7 +279,7 @@ def covered(
 
 
 def _aligned(values: Mapping[Any, float], sign: str = "") -> dict[Any, str]:
-    """Numbers of a column with the same number of decimals, three digits of the largest."""
+    """Format a column with equal numbers of decimals, so that the largest has three digits."""
     largest = max(map(abs, values.values()))
     decimals = max(0, 2 - int(np.floor(np.log10(largest)))) if 0 < largest < np.inf else 0
     return {domain: f"{value:{sign}.{decimals}f}" for domain, value in values.items()}

@@ -1,8 +1,8 @@
-"""What differs between domains, and faults: leaks, units, fillers, missing columns, copies.
+"""Differences between domains, and faults: leaks, units, fillers, missing columns, copies.
 
-Every check uses all rows. Levels and signs are compared with the spread of the other domains, over
-all columns and domains together, so that a table without faults gives about one alarm in ten
-(theory 19).
+Every check uses all rows. Levels and signs are tested against the spread of the other domains, with
+a correction for the number of columns and domains, so that about one in ten tables without faults
+raises an alarm (theory 19).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from domainwise.tables.statistics import columns_of, describe_column
 
 #: Columns that are described: those that identify domains best.
 MAX_COLUMNS = 40
-#: Distinct values of a column from which it is a quantity.
+#: A numeric column with more distinct values is a quantity.
 QUANTITY = 10
-#: A filler is one value in at least FILLED of a domain's rows, and in at most RARE elsewhere; if it
-#: lies outside all other values, in at least PARTLY, and in at most NOWHERE elsewhere.
+#: A filler is one value with a share of at least FILLED in a domain, and of at most RARE elsewhere.
+#: For a value outside the range of all others, PARTLY and NOWHERE are enough.
 FILLED, RARE, PARTLY, NOWHERE = 0.95, 0.2, 0.2, 0.02
-#: A column is missing in a domain from this share on, if another domain lacks at most the second.
+#: Minimum share of missing values in a domain that lacks a column, and maximum in one that has it.
 MISSING, PRESENT = 0.5, 0.1
-#: Correlation of copied columns; share of a domain's rows that are copies of another's.
+#: Minimum correlation of copied columns; minimum share of rows that two domains have in common.
 COPIED, SHARED = 0.9995, 0.05
-#: Domains with fewer rows are tiny; rows of more domains than MOST_DOMAINS are not compared.
+#: Domains with fewer rows are tiny; with more than MOST_DOMAINS, copied rows are not searched.
 TINY, MOST_DOMAINS = 10, 2000
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something in a table that looks wrong, for JSON."""
+    """A possible fault in a table, for JSON."""
 
     kind: str
     columns: list[str]
@@ -57,7 +57,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column by the index of each row's value; -1 where it is missing."""
+    """A column, as the index of each row's value in ``labels``; -1 if it is missing."""
 
     name: str
     number: bool
@@ -66,17 +66,17 @@ class _Column:
 
     @cached_property
     def numbers(self) -> Array:
-        """Values with NaN where they are missing; indices of text."""
+        """Numeric values, or indices of text values; NaN if missing."""
         labels = self.labels if self.number else np.arange(len(self.labels))
         return np.append(labels.astype(np.float64), np.nan)[self.levels]
 
     @property
     def quantity(self) -> bool:
-        """Whether these are numbers of many different values."""
+        """Whether the column is numeric, with many distinct values."""
         return self.number and len(self.labels) > QUANTITY
 
     def is_outlier(self, level: int, counts: Array) -> bool:
-        """Whether a value of a quantity lies outside of all others; ``counts`` are those of all."""
+        """Whether a value of a quantity is an outlier, given the ``counts`` of all values."""
         if not self.quantity:
             return False
         value, labels = float(self.labels[level]), np.delete(self.labels, level)
@@ -106,7 +106,7 @@ class _Table:
         return np.split(np.argsort(self.codes, kind="stable"), np.cumsum(self.sizes)[:-1])
 
     def counts(self, column: _Column) -> Array:
-        """Rows of each domain with a value."""
+        """Number of rows of each domain in which a column has a value."""
         return np.bincount(self.codes[column.levels >= 0], minlength=len(self.domains))
 
     def names(self, places: Any) -> list[str]:
@@ -115,7 +115,7 @@ class _Table:
 
     @cached_property
     def copies(self) -> list[tuple[int, int]]:
-        """Pairs of columns that are the same up to scale and names of categories."""
+        """Pairs of columns that are equal up to location and scale, or names of categories."""
         rows = spaced(np.arange(len(self.codes)), 20_000)
         numbers = [i for i, c in enumerate(self.columns) if c.number and len(c.labels) > 2]
         pairs = []
@@ -137,9 +137,9 @@ class _Table:
     def fault(
         self, kind: str, severity: int, columns: list[str], places: Any, *texts: str, **more: Any
     ) -> Fault:
-        """A fault in some domains, everywhere if there are none; ``texts`` are message and action.
+        """Make a fault in the domains ``places``, or in all if empty, from a message and an action.
 
-        It concerns all rows of the domains, unless ``rows`` is their number.
+        It concerns all rows of these domains, unless the number of ``rows`` is given.
         """
         places = np.asarray(places, dtype=np.intp)
         rows = self.sizes[places].sum() if len(places) else len(self.codes)
@@ -149,7 +149,7 @@ class _Table:
 
 
 def describe_differences(problem: Problem) -> dict[str, Any]:
-    """Return domains, columns that differ most, and faults in the table, of all rows; for JSON."""
+    """Describe the domains, the columns that differ most, and faults, from all rows; for JSON."""
     problem = problem.everything
     codes, names = problem.codes, [str(name) for name in problem.domains.tolist()]
     values = columns_of(problem.X)
@@ -179,10 +179,10 @@ def find_faults(
     codes: Array,
     domains: Sequence[str],
 ) -> list[Fault]:
-    """List what looks wrong in a table, the worst first.
+    """Return the possible faults in a table, the most severe first.
 
-    ``columns`` are names and values: numbers with NaN, or text with None, for what is missing.
-    ``codes`` are indices into ``domains`` of all rows.
+    ``columns`` are pairs of a name and values: numbers, NaN if missing, or text, None if missing.
+    ``codes`` are the index into ``domains`` of each row.
     """
     n_classes = 0
     if classification:
@@ -207,7 +207,7 @@ def find_faults(
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
-    """Names in a sentence.
+    """Join names for a sentence.
 
     >>> listed(["a", "b", "c"])
     'a, b and c'
@@ -224,7 +224,7 @@ def _drop(columns: Sequence[str]) -> str:
 
 
 def _leaks(table: _Table) -> Iterator[Fault]:
-    """Columns that leak, and those that are as good alone as all others together."""
+    """Columns that leak the target, or that alone predict it as well as all others together."""
     X = np.column_stack([column.numbers for column in table.columns])
     text = {j for j, column in enumerate(table.columns) if not column.number}
     metric = "AUC" if table.target.n_classes else "rank correlation"
@@ -252,7 +252,7 @@ def _leaks(table: _Table) -> Iterator[Fault]:
 
 
 def _missing(table: _Table) -> Iterator[Fault]:
-    """Columns that some domains lack and others have; those of the same domains together."""
+    """Columns that are missing in some domains only, one fault for each set of domains."""
     large = table.sizes >= LEAST_ROWS
     groups: dict[tuple[int, ...], dict[str, Array]] = {}
     for column in table.columns:
@@ -281,7 +281,7 @@ def _missing(table: _Table) -> Iterator[Fault]:
 
 
 def _fillers(table: _Table) -> Iterator[Fault]:
-    """Values that mark missing ones: one value in all rows of a domain, which is rare elsewhere."""
+    """Codes for missing values: a value that is frequent in some domains and rare elsewhere."""
     for column in table.columns:
         name, size, has_value = column.name, len(column.labels), column.levels >= 0
         present = table.counts(column)
@@ -326,9 +326,9 @@ def _fillers(table: _Table) -> Iterator[Fault]:
 
 
 def _shifted(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
-    """Domains in which a column is in another unit, of the other sign, or far from all others.
+    """Columns with another unit, the opposite sign, or very different values in some domains.
 
-    Columns and domains of other ``faults`` are not compared.
+    Columns are not compared in the domains where they already have one of the ``faults``.
     """
     names = [column.name for column in table.columns]
     quantities = {i: c.numbers for i, c in enumerate(table.columns) if c.quantity}
@@ -396,7 +396,7 @@ def _copied_columns(table: _Table) -> Iterator[Fault]:
 
 
 def _copied_rows(table: _Table) -> Iterator[Fault]:
-    """Rows of a domain that are also rows of another one, more often than between other domains."""
+    """Pairs of domains that have more rows in common than other pairs of domains."""
     n, sizes = len(table.domains), table.sizes
     if n > MOST_DOMAINS:
         return
@@ -452,7 +452,7 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
 
 
 def stored_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
-    """A fault as it is now, from a file of this or an earlier version."""
+    """Convert a fault from a file of this or an earlier version to the current form."""
     if "words" in fault:
         where = [fault["column"]], [fault["domain"]]
         return asdict(Fault(fault["kind"], *where, 0, 2, f"{fault['words']}.", ""))
@@ -460,15 +460,15 @@ def stored_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leaking_columns(faults: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Columns without which methods are also compared."""
+    """Columns that may leak; methods are also compared without them."""
     return list(dict.fromkeys(c for fault in faults if fault["leak"] for c in fault["columns"]))
 
 
 def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dict[str, Any]]:
-    """Say at which faults methods fail, and add a fault where scores are too good to be true.
+    """Add the effects of faults on scores, and a fault if scores are too good to be true.
 
-    A method fails on a domain if it gains there, over a constant prediction, less than half of what
-    it gains on domains without the fault.
+    A method fails on a domain if its gain over a constant prediction is less than half of its
+    median gain on the domains without the fault.
     """
     constant = next((result.known for result in results.results if result.trivial), {})
     methods = [result for result in results.results if not result.trivial]

@@ -1,12 +1,12 @@
 """An evaluation on disk: one line and one file of predictions per finished job.
 
-``FOLDER/jobs/results.jsonl`` holds the arguments and what each job selected; a Parquet file beside
-it holds the predictions of the job, for held-out rows and for folds inside their domain. The file
-is written before the line, so a line stands for a complete job. The line has the file's SHA-256,
-and ``FOLDER/evaluation.json`` has its own: a file that was changed later is refused by name.
+``FOLDER/jobs/results.jsonl`` holds the arguments and the selected parameters of each job; a
+Parquet file beside it holds the job's predictions, for held-out rows and for folds inside their
+domain. The file is written before the line, so a line means a complete job. The line has the
+file's SHA-256, and ``FOLDER/evaluation.json`` has its own: a file that was changed is an error.
 
-A folder may come from somebody else. What is read from it is checked against the forms below, and
-nothing in it is imported or called.
+A folder may come from somebody else. All content is checked against the forms below, and nothing
+in it is imported or called.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from domainwise.tables.errors import Argument, TableError, import_pandas
 
 JOBS = "jobs"
 RESULT_NAME = "evaluation.json"
-#: Names of the files that jobs write, and of those that a killed process was writing.
+#: Names of prediction files, and of temporary files that a killed process left behind.
 PREDICTION_FILE = re.compile(r"\d{2,}-[a-z0-9-]*\.parquet")
 UNFINISHED_FILE = re.compile(rf"\.[0-9a-f]{{12}}\.{PREDICTION_FILE.pattern}")
 
-# What evaluation.json holds: types, lists [of one form], mappings {str: of one form}.
+# The form of evaluation.json: types, [form] for lists, {str: form} for mappings.
 NUMBER = (int, float)
-NAME = (str, int, float, bool)  #: of a domain or a class
+NAME = (str, int, float, bool)  #: types of the name of a domain or a class
 ENDS = [Maybe(NUMBER), Maybe(NUMBER)]
 _METHOD: Form = {
     **dict.fromkeys(("key", "label", "about"), str),
@@ -185,7 +185,7 @@ class JobMemory:
         self.rows: list[Row] = []
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Add the rows of a job; they replace those of an earlier session."""
+        """Add the rows of a job, which replace those of the same job in an earlier session."""
         new = set(map(job_key, rows))
         self.rows = [*(row for row in self.rows if job_key(row) not in new), *rows]
 
@@ -196,7 +196,7 @@ class JobMemory:
 
 
 class JobFolder(JobMemory):
-    """Finished jobs that are stored in a folder, those of earlier sessions included."""
+    """Finished jobs that are stored in a folder, including those of earlier sessions."""
 
     def __init__(self, store: ResultStore, problem: Problem, n_splits: int) -> None:
         super().__init__()
@@ -219,7 +219,7 @@ class JobFolder(JobMemory):
             line = {k: v for k, v in row.items() if k not in ("predictions", "settled_model")}
             if row.get("predictions"):
                 method, split, part = job_key(row)
-                # Words of the method's name, and a digest if that changes the name.
+                # Lower-case words of the method's name, and a digest if they differ from it.
                 slug = re.sub(r"[^a-z0-9]+", "-", method.lower())[:40].strip("-")
                 slug += "" if slug == method else f"-{_digest(method.encode())[:8]}"
                 slug += "" if part == PARTS[0] else f"--{part}"
@@ -256,10 +256,10 @@ def opened_folder(
     force: bool,
     **arguments: Any,
 ) -> Iterator[JobFolder]:
-    """Begin, or continue, an evaluation in a folder; no other process gets in meanwhile.
+    """Start or continue an evaluation in a folder, which is locked for other processes.
 
-    Another table, other methods and other ``arguments`` are refused; ``force`` removes the jobs
-    that an earlier evaluation has written, and no other file.
+    A different table, methods or ``arguments`` raise an error; ``force`` removes the jobs that an
+    earlier evaluation has written, and no other file.
     """
     if problem.measure.own:
         raise ValueError(
@@ -281,7 +281,7 @@ def opened_folder(
         **arguments,
     }
     with store.locked():
-        # A quick answer is soon made again, and makes room for a full one.
+        # A quick evaluation is fast to repeat, so its results are replaced.
         if force or store.has_flag("quick"):
             store.clear(PREDICTION_FILE)
         for path in store.folder.iterdir():
@@ -358,9 +358,9 @@ def read_stored(folder: Path) -> dict[str, Any]:
 
 
 def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, dict[str, Any]]:
-    """Return an evaluation, to show it again, and the content of its file.
+    """Read an evaluation from a folder, and return it with the content of its file.
 
-    Predictions are those of the recommended method and its rival, or of ``every`` method.
+    Predictions are read for the recommended method and its rival, or for all if ``every`` is True.
     """
     stored = read_stored(folder)
     evaluation = _evaluation(stored)
@@ -375,7 +375,7 @@ def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, d
     names = {str(name): name for name in evaluation.domains}
     shown = [result.key for result in evaluation.main]
     jobs = _finished(store)
-    # A folder that was copied without predictions shows the rest.
+    # If a folder was copied without predictions, everything else can be shown.
     missing = {m for (m, _, _), job in jobs.items() if not _predictions_file(store, job).exists()}
     if not every and find_spec("pyarrow") is None:
         missing = set(shown)
@@ -423,7 +423,7 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
     )
     sets = {method["key"]: method["calibration"] for method in stored["methods"]}
     evaluation.calibration = sets[evaluation.recommended_] or {}
-    # Computed when it was evaluated; there is no scorer here to compute it again.
+    # The stored values are used, because there is no scorer here to compute them again.
     evaluation.label_gain = [
         {name: float("nan") if value is None else value for name, value in gain.items()}
         for gain in stored.get("label_gain", ())
@@ -432,7 +432,7 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
 
 
 def _finished(store: ResultStore) -> dict[tuple[str, int, str], Row]:
-    """Finished jobs by method, split and part; of a job that was run again, the last."""
+    """Finished jobs by method, split and part; the last one if a job was run again."""
     jobs = {}
     for number, row in enumerate(store.rows("job")):
         if "error" not in row:
@@ -443,14 +443,14 @@ def _finished(store: ResultStore) -> dict[tuple[str, int, str], Row]:
 
 
 def _predictions_file(store: ResultStore, job: Row) -> Path:
-    """Where the predictions of a job are; the folder, if it has made none."""
+    """Path of the predictions of a job; the folder itself if the job has none."""
     return store.folder / job.get("file", "")
 
 
 def _records(
     store: ResultStore, job: Row, domains: Mapping[str, Any], classes: Array | None
 ) -> list[Row]:
-    """Predictions of a job, by domain and fold; ``domains`` are by name in the file."""
+    """Read the predictions of a job by domain and fold; ``domains`` maps names in the file."""
     if "file" not in job:
         return []
     path = _predictions_file(store, job)
@@ -497,7 +497,7 @@ def _records(
 
 
 def _described(method: Method, problem: Problem) -> str:
-    """Grid of a method, and parameters of a caller's own, without its address in memory."""
+    """Text of a method's grid and of a custom model's parameters, without memory addresses."""
     description: list[Any] = [describe_grid(method.grid(problem.classification)), method.prepare]
     if method.kind == "own":
         model = method.build(problem.setting(1))
@@ -536,6 +536,6 @@ def _digest(content: bytes) -> str:
 
 
 def _content_digest(stored: Mapping[str, Any]) -> str:
-    """SHA-256 of the content of evaluation.json, however it is laid out."""
+    """SHA-256 of the content of evaluation.json, independent of its layout."""
     content = {name: value for name, value in stored.items() if name != "digest"}
     return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())

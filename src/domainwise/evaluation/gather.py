@@ -145,7 +145,7 @@ def _scored_jobs(score: Scorer, keys: Sequence[str], rows: Sequence[Row]) -> dic
 
 
 def _records(jobs: Sequence[Row], folds: Sequence[int]) -> list[Row]:
-    """Predictions for these folds, of the jobs that did not fail."""
+    """Predictions for these folds by the jobs that did not fail."""
     records = [record for job in jobs if "error" not in job for record in job["predictions"]]
     return [record for record in records if record["fold"] in folds]
 
@@ -276,11 +276,11 @@ def _facts(problem: Problem) -> dict[str, Any]:
 def batch_scores(
     measure: Measure, classes: Any, context: Iterable[Row], plain: Iterable[Row]
 ) -> dict[str, dict[str, float]]:
-    """Score the records of a method with context, and those of the same fits without it.
+    """Compare scores of a method with context and scores of the same fits without it.
 
-    By kind of batch: mean score with context and without (``plain``), standard ``error`` of their
-    difference over domains, and the number of domains. Domains on which the measure is not defined
-    are ignored, and so is every score that needs the model itself.
+    Return, by kind of batch, the mean score with ``context`` and without (``plain``), the standard
+    ``error`` of their difference over domains, and the number of ``domains`` on which the measure
+    is defined. The result is empty for a custom scorer, which needs the model.
     """
     pairs: dict[str, list[list[float]]] = {}
     plain_records = {record["domain"]: record for record in plain}

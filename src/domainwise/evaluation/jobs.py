@@ -28,7 +28,7 @@ from domainwise.splits.folds import Split, spaced_rows
 
 Row = dict[str, Any]
 
-#: Beginnings of scikit-learn's warnings about ordinary things, such as a class that is missing
+#: First words of scikit-learn's warnings that are expected, such as for a class that is missing
 #: from a small domain.
 _EXPECTED = (
     "y_pred contains classes not in y_true",
@@ -38,15 +38,15 @@ _EXPECTED = (
     "Found unknown categories",
 )
 FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, AttributeError)
-#: In place of the number of a fold inside a domain: predicted by a model that had not seen it, or
-#: by one that has seen other rows of it, among those of all domains.
+#: Values of ``fold`` in a record besides folds inside a domain: predictions of a model that was
+#: trained without the domain, or with other rows of all domains.
 OUTSIDE, SEEN = -1, 1000
-#: The same for all rows of a held-out domain, predicted in two halves of the table and in ten
-#: random tenths: context assumes that a batch looks like the whole domain, and parts may not.
+#: Further values: a held-out domain is predicted in two halves (in the order of the table) or in
+#: ten random tenths. Context assumes that a batch is like the whole domain, and parts may differ.
 HALVES, TENTHS = -2, -3
 #: Parts of the work on a method and a split: held-out domains, and domains that are seen.
 PARTS = ("outside", "inside")
-#: A method with a larger cost has no scores of folds inside each domain, which are many fits.
+#: Folds inside each domain need many fits, and are skipped for methods with a larger cost.
 CHEAP = 20.0
 
 
@@ -57,10 +57,10 @@ def job_key(row: Row) -> tuple[str, int, str]:
 
 @dataclass(frozen=True)
 class MethodJob:
-    """A method on a split, scored on held-out domains; picklable, and independent of all others.
+    """Fit a method on a split and predict the held-out domains; picklable, independent of others.
 
-    The importance of ``columns`` is computed, and context is measured with parts of domains, too,
-    unless it should be ``quick``.
+    The importance of ``columns`` is computed. Methods with context also predict parts of domains,
+    unless ``quick`` is True.
     """
 
     problem: Problem
@@ -79,14 +79,14 @@ class MethodJob:
 
     @property
     def rows(self) -> list[tuple[str, int, str]]:
-        """Method, split and part of each row that it returns."""
+        """Method, split and part of each row that :meth:`run` returns."""
         variants = self.method.rows(self.problem.classification)
         return [(key, self.number, self.part) for key, _, _ in variants]
 
     def run(self) -> list[Row]:
-        """Choose parameters, fit, and predict. A failure is a row with the error.
+        """Choose parameters, fit, and predict. If this fails, the rows have the error.
 
-        BLAS gets one thread: the order of its sums, and with it the last digits, would depend on
+        BLAS uses one thread; otherwise the order of sums, and so the last digits, would depend on
         the number of workers.
         """
         rows: list[Row] = [
@@ -113,7 +113,7 @@ class MethodJob:
         return rows
 
     def _fitted(self) -> Pipeline:
-        """The method, fitted to the sources; some look at rows of these that were not drawn."""
+        """Fit the method to the sources; some methods also use source rows that were not drawn."""
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
         source, rows, options = problem, train, {}
@@ -125,7 +125,7 @@ class MethodJob:
         return fit_with_domains(model, X, source.y[rows], source.domain_of(rows), **options)
 
     def _fill(self, rows: list[Row], contexts: list[bool]) -> None:
-        """Add what the fitted method predicts, without context and, in a second row, with it."""
+        """Add predictions of the fitted method: without context and, in a second row, with it."""
         problem, whole, (train, test) = self.problem, self.problem.everything, self.split
         model = self._fitted()
         search: MethodSearch = model[-1]
@@ -160,7 +160,7 @@ class MethodJob:
         prepare = self.method.prepare
         if not context:
             return Predictions(model, problem.rows(rows, prepare), problem.classes)
-        # The context of a domain is all of its rows, also those that were not drawn.
+        # The context of a domain is all of its rows, including those that were not drawn.
         whole = problem.everything
         batch = whole.rows_of(problem.codes[rows])
         X, domains = whole.rows(batch, prepare), whole.domain_of(batch)
@@ -176,9 +176,9 @@ class MethodJob:
         learnt: Array,
         fold: int = OUTSIDE,
     ) -> Row:
-        """Predictions of a model that was fitted to targets ``learnt``, for rows of one domain."""
+        """Predictions for rows of one domain by a model that was fitted to targets ``learnt``."""
         score, y = float("nan"), problem.y[rows]
-        # Only a scorer of the caller's needs the model; all others can score records later.
+        # Only a custom scorer needs the model; all others can score records later.
         if problem.measure.own and problem.measure.defined(learnt, y, problem.classification):
             X = problem.rows(rows, self.method.prepare)
             score = float(problem.measure.scorer(model, X, y))
@@ -189,10 +189,10 @@ class MethodJob:
 
 @dataclass(frozen=True)
 class InsideJob(MethodJob):
-    """A method on domains that it has seen, with the parameters that it has chosen on a split.
+    """Predict seen domains by a method, with the parameters that were chosen on a split.
 
-    Predicted are folds inside the held-out domains, if ``within`` is True, and ``seen``, a random
-    split of all rows. Without ``settled``, which has the parameters, they are chosen again.
+    Folds inside the held-out domains are predicted if ``within`` is True, and so is ``seen``, a
+    random split of all rows. ``settled`` has the parameters; if None, they are chosen again.
     """
 
     seen: Split | None = None
@@ -220,7 +220,7 @@ class InsideJob(MethodJob):
         with suppress(*FAILURES, TypeError):
             model = self._refitted(settled, train, domains=True)
             for row, context in zip(rows, contexts, strict=True):
-                # One prediction for all domains: forty small ones would mostly prepare rows.
+                # One call for all domains: many small calls would mostly prepare rows.
                 outputs = self._predictions(model, problem, test, context).outputs()
                 for code in np.unique(problem.codes[test]):
                     at = problem.codes[test] == code
@@ -231,7 +231,7 @@ class InsideJob(MethodJob):
     def _within(self, settled: Any) -> list[Row]:
         """Predictions of folds inside the held-out domains.
 
-        A fold with too few rows for the method, which may need several domains, has none.
+        Folds to which the method cannot be fitted, such as those with too few rows, are skipped.
         """
         problem, (_, held_out) = self.problem, self.split
         records = []
@@ -259,15 +259,15 @@ class InsideJob(MethodJob):
 
 
 def unexpected(caught: Sequence[warnings.WarningMessage]) -> list[str]:
-    """Texts of warnings but for those about ordinary things."""
-    # A note of the evaluation describes rows that are held out instead of domains.
+    """Texts of the warnings that are not expected."""
+    # A note of the evaluation reports that rows were held out instead of domains.
     noted = (RowFoldsWarning, ClassShareWarning)
     texts = {str(w.message)[:300] for w in caught if not issubclass(w.category, noted)}
     return sorted(text for text in texts if not text.startswith(_EXPECTED))
 
 
 def can_score(method: Method, problem: Problem) -> bool:
-    """Whether the method gives what the measure needs; some methods have no probabilities."""
+    """Whether the measure can score the method; some methods have no probabilities."""
     model = method.make(problem.setting(len(problem.y)))
     if problem.classes is None or problem.measure.own:
         return True
@@ -293,9 +293,9 @@ class Scorer:
         self._folds = cache(self._defined_folds)  # the same for all methods
 
     def __call__(self, row: Row) -> Row:
-        """Add ``scores`` and ``within``, by domain; a measure that fails makes the job fail.
+        """Add ``scores`` and ``within`` by domain, or an error if the measure fails.
 
-        The records of a row are those of both parts of the work.
+        The row may have predictions for held-out domains and for seen domains.
         """
         if "error" in row:
             return row
@@ -320,7 +320,7 @@ class Scorer:
         return self._score(record) if defined else float("nan")
 
     def _within(self, number: int, code: int, records: dict[tuple[int, int], Row]) -> float:
-        """Mean over the folds inside a domain; NaN if one that counts could not be predicted."""
+        """Mean score over the folds inside a domain; NaN if a scored fold has no predictions."""
         if not any(domain == code and 0 <= fold < SEEN for domain, fold in records):
             return float("nan")
         try:
@@ -343,17 +343,17 @@ class Scorer:
         return [i for i, (train, at) in folds if problem.measure.defined(y[train], y[at], kind)]
 
 
-#: Rows of all domains of a split that are shuffled, over and over up to half as many, and rows
-#: that are predicted at a time.
+#: Maximum number of rows of a split on which columns are shuffled (several times if there are few),
+#: and number of rows that are predicted at a time.
 MAX_ROWS, AT_A_TIME = 400, 2000
-QUICK_ROWS = 100  #: the former of a quick evaluation
+QUICK_ROWS = 100  #: MAX_ROWS of a quick evaluation
 
 
 def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
-    """Loss of the measure by column, one for each domain on which it is defined.
+    """Permutation importance by column, for each domain on which the measure is defined.
 
-    A column is shuffled among the rows of a domain, and rows are predicted one by one. Scorers of
-    the caller's call the model themselves, which would take long: they get nothing.
+    It is the loss in score, without context, if a column is shuffled among the rows of a domain.
+    It is empty for a custom scorer, which would take long because it calls the model itself.
     """
     problem, prepare, measure = job.problem, job.method.prepare, job.problem.measure
     train, test = job.split
@@ -391,7 +391,7 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
 
 
 def _shuffle(X: Any, start: int, codes: Array, name: str, rng: np.random.Generator) -> None:
-    """Shuffle a column, in place, among the rows of each domain of one copy."""
+    """Shuffle a column within each domain, in place, in the copy of the rows at ``start``."""
     order = start + np.lexsort([rng.random(len(codes)), codes])
     place = start + np.lexsort([np.arange(len(codes)), codes])
     if isinstance(X, np.ndarray):
@@ -405,10 +405,10 @@ def _shuffle(X: Any, start: int, codes: Array, name: str, rng: np.random.Generat
 def partial_records(
     model: Any, X: Any, classes: Array | None, drawn: Array | None, record: Row, seed: int
 ) -> Iterator[Row]:
-    """Predict the rows of a held-out domain in parts, by a model that takes ``sample_domain``.
+    """Predict a held-out domain in parts, with a model whose ``predict`` takes ``sample_domain``.
 
-    X has all rows of the domain in the order of the table, of which ``drawn`` are in ``record``,
-    the predictions with the whole domain.
+    X has all rows of the domain in the order of the table; ``drawn`` are the rows in ``record``,
+    which has the predictions for the whole domain.
     """
     n = X.shape[0]
     halves = (np.arange(n) >= n // 2).astype(np.intp)

@@ -1,7 +1,7 @@
 """Leaks: columns that predict the target almost perfectly where all other columns do not.
 
-Honest columns may predict a target almost perfectly, too, so that the comparison is made inside a
-domain: with a cross-validated model of all other columns.
+Legitimate columns may also predict a target almost perfectly. Each column is therefore compared,
+inside a domain, with a cross-validated model of all other columns.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from sklearn.preprocessing import StandardScaler
 from domainwise.arrays import Array
 from domainwise.splits.folds import row_folds
 
-#: Rows of a domain, and of its rarer class, that a check inside it needs.
+#: Minimum number of rows of a domain, and of its rarer class, for a check inside it.
 LEAST_ROWS, LEAST_CLASS = 20, 8
-#: A column predicts the target almost perfectly from here (AUC or rank correlation). It leaks if
-#: its score exceeds that of all others by LEAD, and by this many standard errors, in several
-#: domains or in one only. Scores from PERFECT on cannot be exceeded.
+#: A score (AUC or rank correlation) of at least NEARLY is almost perfect. The column leaks if its
+#: score exceeds that of all others by LEAD and by ERRORS standard errors (more if it is almost
+#: perfect in one domain only). Others with a score of at least PERFECT count as equally good.
 NEARLY, LEAD, ERRORS, PERFECT = 0.95, 0.1, (2.0, 3.0), 0.97
-#: A column that leaks in some domains scores at most this much in most of the others.
+#: A column that leaks in some domains only has at most this median score in the others.
 CLEARLY_LESS = 0.8
 #: Bins of a column's values.
 BINS = 20
-#: Rows of a domain on which columns are scored, and rows that models are fitted to; the number of
-#: models, and of domains for each column; all at most.
+#: Maximum numbers: rows of a domain on which columns are scored, rows that a model is fitted to,
+#: models in all, and domains with a model for each column.
 MOST_ROWS, MODEL_ROWS, MODELS, MODEL_DOMAINS = 5000, 600, 40, 6
 
 
@@ -43,8 +43,8 @@ class Leak:
 
     column: int
     by_missing: bool  #: whether its missing cells predict the target, and not its values
-    scores: dict[int, float]  #: by domain, of the column alone; domain -1 is all rows
-    rest: float  #: the best of all other columns
+    scores: dict[int, float]  #: score of the column alone by domain; domain -1 is all rows
+    rest: float  #: highest score of all other columns together
     everywhere: bool
     neutral: bool  #: whether all other columns predict the target as well
 
@@ -57,7 +57,7 @@ class Target:
     n_classes: int
 
     def parts(self, rows: Array) -> list[Array]:
-        """Numbers of some rows, or whether they are of each class that is frequent enough there."""
+        """Targets of some rows: numbers, or a mask for each class that is frequent enough."""
         y = self.y[rows]
         if not self.n_classes:
             return [y] if len(np.unique(y)) > 2 else []
@@ -66,7 +66,7 @@ class Target:
         return [m for m in members if LEAST_CLASS <= m.sum() <= len(y) - LEAST_CLASS]
 
     def agreement(self, part: Array, ranks: Array, either_way: bool = False) -> Array:
-        """AUC, or rank correlation, of a part with ranks in columns, or with reversed ones."""
+        """AUC or rank correlation of a part with columns of ranks, or with reversed ranks."""
         if self.n_classes:
             n = int(part.sum())
             area = np.asarray(ranks[part].sum(axis=0) - n * (n + 1) / 2) / (n * (len(part) - n))
@@ -77,7 +77,7 @@ class Target:
         return np.abs(correlation) if either_way else correlation
 
     def sample(self, rows: Array) -> Array:
-        """Some rows that a model is fitted to; as many of each class, where there are enough."""
+        """Select rows to fit a model to, the same number of each class if there are enough."""
         if not self.n_classes:
             return spaced(rows, MODEL_ROWS)
         y = self.y[rows]
@@ -98,7 +98,7 @@ class Target:
 
 
 def spaced(rows: Array, most: int) -> Array:
-    """Return at most ``most`` of some rows, evenly spaced."""
+    """Return at most ``most`` of the rows, evenly spaced."""
     return rows[:: -(-len(rows) // most)] if len(rows) > most else rows
 
 
@@ -109,11 +109,11 @@ def find_leaks(
     rows: list[Array],
     copies: list[tuple[int, int]],
 ) -> list[Leak]:
-    """Columns that leak, the clearest first, and neutral ones.
+    """Find columns that leak, and neutral ones, the highest score first.
 
     ``X`` holds numbers, NaN where they are missing, and categories of ``text`` columns as 0, 1, ….
-    ``rows`` are those of each domain, and ``copies`` pairs of columns that are alike: a column is
-    compared with models that have no copy of it.
+    ``rows`` are the rows of each domain, and ``copies`` are pairs of equal columns: a column is
+    compared with models that do not use its copies.
     """
     large = {d: spaced(r, MOST_ROWS) for d, r in enumerate(rows) if len(r) >= LEAST_ROWS}
     groups = {d: sample for d, sample in large.items() if target.parts(sample)}
@@ -154,7 +154,7 @@ def find_leaks(
 
 
 def _column_scores(X: Array, text: Collection[int], target: Target, rows: Array) -> Array:
-    """How well each column predicts the target, by its values and by which of them are missing."""
+    """Score each column as a predictor of the target, by its values and by its missing cells."""
     present = np.isfinite(X)
     n, p = X.shape
     n_missing = n - present.sum(axis=0)
@@ -175,7 +175,7 @@ def _column_scores(X: Array, text: Collection[int], target: Target, rows: Array)
     for part in parts:
         weights = np.repeat(part.astype(np.float64), p)
         sums = np.bincount(flat.ravel(), weights, minlength=width * p)
-        # The mean of the other rows in a bin, drawn to the mean of all by one row.
+        # Leave-one-out mean of a bin, shrunk to the overall mean with the weight of one row.
         others = (sums[flat] - part[:, None] + part.mean()) / counts[flat]
         by_bin = target.agreement(part, rankdata(others, axis=0))
         by_rank = target.agreement(part, middle, either_way=True)
@@ -189,7 +189,7 @@ def _column_scores(X: Array, text: Collection[int], target: Target, rows: Array)
 def _rest_score(
     X: Array, without: Collection[int], text: Collection[int], target: Target, rows: Array
 ) -> float:
-    """How well all other columns predict the target inside a domain: the better of two models."""
+    """Score of all other columns inside a domain: the better of two cross-validated models."""
     y, classes = target.y[rows], bool(target.n_classes)
     parts = []
     for j in range(X.shape[1]):

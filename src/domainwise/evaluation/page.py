@@ -33,7 +33,7 @@ from domainwise.scoring.statistics import p_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Methods in a legend, and in the table of all domains.
+#: Maximum number of methods in a legend, and in the table of all domains.
 MAX_METHODS = 8
 
 
@@ -86,7 +86,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
 
 
 def _importance(evaluation: Results, name: str) -> str:
-    """Loss without a column, no finer than the third digit of a score: the rest is chance."""
+    """Importance of a column as text, rounded to three digits of a score: the rest is noise."""
     method, sign = evaluation.recommended, evaluation.measure.sign
     unit = min(10.0 ** (np.floor(np.log10(abs(method.mean) or 1.0)) - 2), 0.001)
     loss = method.importance.get(name, np.nan)
@@ -122,7 +122,7 @@ def methods_table(evaluation: Results) -> TextTable:
 
 
 def expect_picture(evaluation: Results) -> Picture:
-    """Scores of the held-out domains, and the range of one new domain, on a line."""
+    """Plot the scores of held-out domains, and the 90 % range for a new domain, on a line."""
     method, measure, show = evaluation.recommended, evaluation.measure, evaluation.show
     ends, constant = evaluation.next_site, evaluation.find(TRIVIAL)
     values = {domain: measure.shown(score) for domain, score in method.known.items()}
@@ -140,7 +140,7 @@ def expect_picture(evaluation: Results) -> Picture:
         axes = figure.subplots()
 
         def write(x: float, y: float, text: str, colour: str) -> None:
-            """Write towards the middle near an end."""
+            """Write text, aligned towards the middle if it is near an end of the axis."""
             share = (x - left) / (right - left)
             side = "left" if share < 0.3 else "right" if share > 0.7 else "center"
             axes.text(x, y, text, ha=side, va="center", color=colour, fontsize=9)
@@ -199,9 +199,9 @@ def _chosen(result: MethodResult) -> str:
     return ", ".join(parts) or "–"
 
 
-#: Columns in a picture of where they lie.
+#: Maximum number of columns in the plot of shifts.
 MAX_FEATURES = 12
-#: One colour per method, readable on white and on black; those of ``reproduce`` where it has them.
+#: One colour per method, readable on white and on black; as in ``reproduce`` for its methods.
 COLOURS = {
     "constant": "#8b95a1",
     "svm": "#5b8def",
@@ -221,7 +221,7 @@ COLOURS = {
 
 
 def colour_of(result: MethodResult) -> str:
-    """Colour of a method; one that is not listed, a caller's own, takes one by its name."""
+    """Colour of a method; for a custom method, it depends on the name."""
     return COLOURS.get(result.key, PALETTE[sum(result.key.encode()) % len(PALETTE)])
 
 
@@ -232,7 +232,7 @@ def scores_figure(evaluation: Results) -> Figure:
 
 
 def domains_picture(evaluation: Results) -> Picture:
-    """Scores of the methods on each domain, the worst domain singled out."""
+    """Scores of the methods on each domain, with the worst domain highlighted."""
     worst, best, measure = evaluation.worst_domain, evaluation.recommended, evaluation.measure
     alt = (
         f"{measure.label} of methods on each of {len(evaluation.domains)} held-out domains. "
@@ -273,7 +273,7 @@ def methods_picture(evaluation: Results) -> Picture:
 
 
 def shift_picture(evaluation: Results) -> Picture | None:
-    """Where numbers lie in each domain, the worst domain in colour; None where there are none."""
+    """Plot numeric columns by domain, the worst domain in colour; None if there are none."""
     differences, worst = evaluation.differences, str(evaluation.worst_domain)
     columns = [column for column in differences["columns"] if column["kind"] == "number"]
     if not columns:

@@ -1,4 +1,4 @@
-"""What an evaluation takes: time, workers, what a quick one skips, and progress while it runs."""
+"""Plan of an evaluation: time, workers, and what a quick evaluation skips; and its progress."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from domainwise.jobs.runner import Progress, clock, on_cluster, worker_count
 from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
 from domainwise.splits.folds import LeaveDomainsOut, Split
 
-#: Iterations of the boosting that costs of methods are measured by, of which some are timed; trees
-#: of all classes together; and seconds that do not depend on them.
+#: Costs are relative to boosting: its iterations, the iterations that are timed, the maximum number
+#: of trees over all classes, and seconds that do not depend on these.
 ITERATIONS, TIMED, MOST_TREES, LEAST_SECONDS = 100, 10, 500, 0.1
-#: Seconds of work below which more workers would mostly start.
+#: With fewer seconds of work, starting more workers takes longer than it saves.
 ALONE = 6.0
-#: Seconds for the jobs of a quick evaluation, beyond which there are fewer rows, and then fewer
+#: If the jobs of a quick evaluation would take more seconds, it has fewer rows, and then fewer
 #: methods: reading and checking the table and drawing the page take as long again.
 QUICK_SECONDS = (10.0, 16.0)
-#: Part of the usual cost, with fewer inner splits.
+#: Share of the usual cost, because there are fewer inner splits.
 QUICK_SHARE = 0.45
-#: Rows that a quick evaluation learns from, or else fewer; groups of domains, and rows scored.
+#: Training rows of a quick evaluation (fewer if slow), groups of domains, and scored rows.
 QUICK_ROWS, QUICK_GROUPS, QUICK_SCORED = (600, 300), 3, 5000
 #: Methods that a quick evaluation never skips.
 FIRST = ("constant", "linear")
 
 
 def seconds_per_cost(problem: Problem, split: Split) -> float:
-    """Seconds of a cost of 1: half a fit of boosting to the training rows of a split, and a little.
+    """Seconds for a cost of 1: half a fit of boosting to the training rows of a split, plus 0.1.
 
-    It is CPU time, from a few iterations: a busy machine does not change what is evaluated.
+    CPU time of a few iterations is measured: a busy machine does not change what is evaluated.
     """
     rows, _ = split
     X = clone(problem.preprocessor).fit_transform(problem.rows(rows))
@@ -55,9 +55,9 @@ def seconds_per_cost(problem: Problem, split: Split) -> float:
 
 
 def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
-    """Workers for work of some seconds; -1: all cores, or one core where that is as fast.
+    """Number of workers for these seconds of work; -1: all cores, or one if that is as fast.
 
-    A worker needs memory for libraries, the table, and a few kernels.
+    The memory of a worker holds libraries, the table, and a few kernels.
     """
     if n_jobs is not None and n_jobs < 0 and seconds < ALONE and not on_cluster():
         return 1
@@ -68,13 +68,13 @@ def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
 
 @dataclass(frozen=True)
 class Quick:
-    """A smaller evaluation, which is done in half a minute."""
+    """Plan of a smaller evaluation, which takes about half a minute."""
 
     problem: Problem
     methods: list[Method]
     cv: Any
     inner_cv: Any
-    left_out: dict[str, str]  #: methods that are skipped, and why
+    left_out: dict[str, str]  #: skipped methods, with the reason
 
     @property
     def in_words(self) -> str:
@@ -103,9 +103,9 @@ def plan_quick(
     max_rows: int | str | None,
     n_jobs: int | None,
 ) -> Quick:
-    """Decide how many rows and which methods a quick evaluation takes, by timing boosting.
+    """Decide how many rows and which methods a quick evaluation uses, by timing boosting.
 
-    Methods of the default list are skipped, the slowest first; methods chosen by name all run.
+    Methods of the default list are skipped, the slowest first; methods chosen by name are not.
     """
     n_domains, methods, left_out = len(source.domains), list(methods), {}
     if cv is None:
@@ -136,17 +136,17 @@ def plan_quick(
     return Quick(problem, methods, cv, inner_cv, left_out)
 
 
-#: Cost of jobs that count as much as the time which was expected of them.
+#: Cost of finished jobs whose time counts as much as the initial estimate.
 PRIOR = 20.0
 #: Characters of a method's name in the table.
 NAME_WIDTH = 28
 
 
 class JobProgress:
-    """Finished jobs, and the time that the others take: a line for each job.
+    """Report finished jobs and the remaining time, with one line per job.
 
-    ``rows`` are those of jobs that are done already. ``unit`` are the seconds of a cost of 1;
-    seconds of finished jobs correct it, method by method.
+    ``rows`` are those of jobs that are already finished. ``unit`` is the time in seconds for a cost
+    of 1; the times of finished jobs correct it for each method.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class JobProgress:
             self._add(row)
 
     def begin(self, jobs: Sequence[MethodJob]) -> None:
-        """Take note of jobs to do, and say how long they will take."""
+        """Add jobs to run, and print how long they will take."""
         self._todo |= {job.rows[0]: job for job in jobs}
         if jobs and jobs[0].part == PARTS[0]:
             n_methods = len({job.method.key for job in jobs})
@@ -231,7 +231,7 @@ class JobProgress:
 
 
 class LiveProgress(JobProgress):
-    """Progress as a table in a terminal, which goes away in the end."""
+    """Progress as a live table in a terminal, which is removed at the end."""
 
     def __init__(self, console: Any, *arguments: Any) -> None:
         from rich.live import Live
@@ -273,7 +273,7 @@ def printable(text: str) -> str:
 
 @contextmanager
 def job_progress(progress: bool | Progress, *arguments: Any) -> Iterator[Progress | None]:
-    """Yield what finished jobs are reported to; ``arguments`` are those of :class:`JobProgress`."""
+    """Yield the callback for finished jobs; ``arguments`` are those of :class:`JobProgress`."""
     if progress is not True:
         yield progress or None
         return

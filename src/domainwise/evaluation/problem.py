@@ -29,11 +29,11 @@ from domainwise.tables.cells import decimal_marks, is_numeric
 from domainwise.tables.csv_files import holds_row_numbers
 from domainwise.tables.errors import ColumnError, TableError, import_pandas, refuse_double_names
 
-#: Folds inside a held-out domain, for the reference with labels.
+#: Number of folds inside a held-out domain, for scores with labels of the domain.
 WITHIN_FOLDS = 5
-#: Random folds of all rows, at most.
+#: Maximum number of random folds of all rows.
 SEEN_FOLDS = 4
-#: Rows that a domain needs for them, and rows of its second class.
+#: Minimum rows of a domain for folds inside it, and of its second most frequent class.
 WITHIN_ROWS, WITHIN_CLASS = 60, 20
 
 
@@ -44,20 +44,20 @@ class Problem:
     X: Any  #: features, checked
     raw: Any  #: features as the user passed them
     index: Array  #: numbers of these rows in the user's table
-    #: Turns rows of X into numbers; not fitted, so that it can be on sources alone.
+    #: Converts rows of X to numbers; unfitted, so that it can be fitted to the sources only.
     preprocessor: Any
     y: Array  #: names of classes, or a continuous target
     codes: Array  #: index into ``domains`` of each row
     domains: Array  #: sorted
-    classes: Array | None  #: the positive one of two last; None for a continuous target
+    classes: Array | None  #: the positive class of two is last; None for a continuous target
     measure: Measure
-    n_given: int  #: rows before some were drawn
-    seed: int  #: of every random choice
-    #: Parts of :class:`Setting` that the caller has decided.
+    n_given: int  #: number of rows before drawing
+    seed: int  #: seed of all random choices
+    #: Fields of :class:`Setting` that the caller has set.
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    whole: Problem | None = None  #: all rows, of which these were drawn; None if these are all
-    inner_scoring: Any = None  #: what arguments are chosen by; None is a smooth score
-    reader: Any = None  #: makes X of a raw data frame; None for arrays
+    whole: Problem | None = None  #: the problem with all rows; None if these are all
+    inner_scoring: Any = None  #: selects parameters; None is a smooth score
+    reader: Any = None  #: converts a raw data frame to X; None for arrays
     notes: tuple[str, ...] = ()  #: how columns were read
     max_scored: int = 100_000  #: rows that are scored, at most
 
@@ -73,23 +73,23 @@ class Problem:
 
     @property
     def positive(self) -> Any:
-        """Of two classes the one that some measures are about; None for more."""
+        """The positive class of two, which some measures are about; None otherwise."""
         return self.classes[1] if self.classes is not None and len(self.classes) == 2 else None
 
     @property
     def class_weight(self) -> str | None:
-        """Weights of classes in training: those of the measure, unless the caller has decided."""
+        """Class weights in training: balanced if the measure is, unless the caller has set them."""
         usual = "balanced" if self.classification and self.measure.balanced else None
         return self.overrides.get("class_weight", usual) or None
 
     @property
     def everything(self) -> Problem:
-        """The problem with all rows, those that were not drawn included."""
+        """The problem with all rows, including those that were not drawn."""
         return self.whole or self
 
     @cached_property
     def unscored(self) -> Array:
-        """Codes of domains with one class: any constant may be right there, or wrong."""
+        """Codes of domains with only one class, where a constant may be right in every row."""
         if self.classes is None:
             return np.array([], dtype=np.intp)
         whole = self.everything
@@ -99,7 +99,7 @@ class Problem:
 
     @cached_property
     def scored(self) -> Array:
-        """Rows to score, evenly from the domains where there are very many."""
+        """Rows to score: all or, if there are very many, a sample drawn evenly from the domains."""
         return draw_rows(self.codes, max(self.max_scored, 2 * len(self.domains)), self.seed)
 
     def setting(self, n_rows: int, cv: Any = None) -> Setting:
@@ -109,7 +109,7 @@ class Problem:
         return replace(Setting(*kind, **more), **self.overrides)
 
     def rows(self, index: Array, prepared: bool = True) -> Any:
-        """Some rows of X, of the type it has."""
+        """Some rows of X, or of ``raw`` if not ``prepared``, in the same type."""
         return inputs.take_rows(self.X if prepared else self.raw, index)
 
     def rows_of(self, codes: Array) -> Array:
@@ -130,7 +130,7 @@ class Problem:
         return replace(self, X=X, raw=raw, whole=self, **arrays)
 
     def without_columns(self, names: Sequence[str]) -> Problem:
-        """The problem without some features; those of arrays are x0, x1 and so on."""
+        """The problem without some features; columns of arrays are named x0, x1 and so on."""
         if not hasattr(self.X, "columns"):
             places = [j for j in range(self.X.shape[1]) if f"x{j}" not in names]
             parts: dict[str, Any] = {"X": self.X[:, places], "raw": self.raw[:, places]}
@@ -149,15 +149,15 @@ class Problem:
         return replace(self, **parts, whole=whole)
 
     def measured_by(self, measure: Measure) -> Problem:
-        """The problem with another measure of models that were fitted for this one."""
+        """The problem with another measure, and the class weights of this one."""
         overrides = {**self.overrides, "class_weight": self.class_weight}
         return replace(self, measure=measure, overrides=overrides)
 
     def scored_rows(self, test: Array) -> list[Array]:
-        """Rows of :attr:`everything` that are scored where ``test`` is held out, by domain.
+        """Rows of :attr:`everything` that are scored if ``test`` is held out, by domain.
 
-        They are all rows of a domain, at most ``max_scored`` of all domains, but those of
-        ``test`` where a split holds out a part of a domain.
+        These are the rows of the domain in :attr:`scored`, or the rows of ``test`` if the split
+        holds out only a part of the domain.
         """
         whole, parts = self.everything, []
         for code in np.unique(self.codes[test]):
@@ -184,7 +184,7 @@ def make_problem(
 ) -> Problem:
     """Check the input, decide the task and the measure, and draw rows where there are many.
 
-    A ``schema`` is that of columns, and of a target, that the reader of tables has prepared.
+    With a ``schema``, X and y must have been prepared by the reader of tables.
     """
     raw = X if hasattr(X, "shape") else np.asarray(X)
     notes: list[str] = []
@@ -228,7 +228,7 @@ def make_problem(
 
 
 def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
-    """Return targets, and the names of the classes if that is what they are."""
+    """Return the targets and the names of the classes, None for a continuous target."""
     if task not in tables.TASKS:
         raise ValueError(
             f"task={task!r} is not supported; use 'auto', 'classification' or 'regression'"
@@ -288,9 +288,9 @@ def within_splits(problem: Problem, rows: Array) -> list[Split]:
 
 
 def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
-    """Random folds of all rows, with domains and classes spread over them: all domains are seen.
+    """Random folds of all rows, stratified by domain and class, so that all domains are seen.
 
-    There are as many as splits, at most ``SEEN_FOLDS``.
+    There are ``n_splits`` folds, but at most ``SEEN_FOLDS``.
     """
     n_splits = min(n_splits, SEEN_FOLDS)
     strata = problem.codes
@@ -300,10 +300,10 @@ def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
 
 
 def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadColumns | None]:
-    """Return X in a form that rows can be taken from, a preprocessor for it, and its reader.
+    """Return X as an array or data frame, a preprocessor for it, and its reader.
 
-    Columns of a data frame are read as those of a file, and ``notes`` receives which are dropped
-    and how cells were read; the reader, None where there is nothing to do, does it to new rows.
+    Columns of a data frame are read like those of a file; ``notes`` receives the dropped columns
+    and how cells were read. The reader, None if it is not needed, does the same for new rows.
     Missing numbers become the median of the sources, numbers are standardised, categories become
     one column each; see :func:`domainwise.tables.schema.make_preprocessor`.
     """
@@ -347,7 +347,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
 
 
 def read_target(y: Any, task: str, notes: list[str]) -> Any:
-    """Return quantities that are written as text as numbers, read as in a file; else y as it is."""
+    """Convert quantities that are written as text to numbers; return any other y unchanged."""
     labels = inputs.plain_array(y, "y")
     text = labels.ndim == 1 and all(isinstance(label, str) for label in labels)
     if not text or find_spec("pandas") is None:

@@ -1,4 +1,4 @@
-"""Scores by method and domain, their intervals, and what follows from them."""
+"""Scores by method and domain, their intervals, and the recommended method."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ UNKNOWN: Ends = (float("nan"), float("nan"))
 
 @dataclass(frozen=True)
 class MethodResult:
-    """Scores of a method, larger ones better, and how it was fitted."""
+    """Scores of a method (larger is better), and how it was fitted."""
 
     key: str
     label: str
     kind: str
     about: str
-    #: Of each domain when it was held out; NaN where the measure is not defined.
+    #: Score on each domain when it is held out; NaN if the measure is not defined.
     scores: Mapping[Any, float]
-    within: Mapping[Any, float]  #: of folds inside each domain: what labels there would give
-    parameters: Sequence[Mapping[str, Any]] = ()  #: selected ones, split by split
+    within: Mapping[Any, float]  #: score in folds inside each domain, with its labels
+    parameters: Sequence[Mapping[str, Any]] = ()  #: selected values for each split
     candidates: int = 1
-    seconds: float = 0.0  #: of all its splits together
+    seconds: float = 0.0  #: total of all splits
     warnings: tuple[str, ...] = ()  #: raised while fitting
-    #: Wilcoxon's signed-rank test over domains against the best plain baseline; None for baselines,
-    #: and where there are too few domains.
+    #: Wilcoxon's signed-rank test over domains against the best baseline; None for baselines, and
+    #: if there are too few domains.
     p_value: float | None = None
-    p_adjusted: float | None = None  #: by Holm's rule for the number of methods tested
-    context: bool = False  #: whether it gets the rows of a held-out domain together
-    #: Of a method with context: its mean score, and that without context, by kind of batch.
+    p_adjusted: float | None = None  #: adjusted for the number of methods (Holm)
+    context: bool = False  #: whether it predicts the rows of a domain together
+    #: For a method with context: mean scores with and without context, by kind of batch.
     batches: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    #: Of each domain in random folds of all rows, where all domains have training rows.
+    #: Score on each domain in random folds of all rows, where all domains have training rows.
     seen: Mapping[Any, float] = field(default_factory=dict)
     #: 95 % interval of the score of each domain.
     ends: Mapping[Any, Ends] = field(default_factory=dict)
-    #: Score that is lost on held-out domains if a column is shuffled there, by column.
+    #: Loss in score on held-out domains if a column is shuffled there, by column.
     importance: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -65,7 +65,7 @@ class MethodResult:
 
     @property
     def cost(self) -> float:
-        """Rough seconds by its name: measured ones would change from run to run."""
+        """Approximate cost, by the key of the method; measured times would vary between runs."""
         return METHODS[self.key].cost if self.key in METHODS else Method.cost
 
     @cached_property
@@ -101,9 +101,9 @@ class MethodResult:
 
     @property
     def holds_up(self) -> bool:
-        """Whether context is better with whole domains, and not worse with parts of them.
+        """Whether context improves scores with whole domains, and is not worse with parts of them.
 
-        Worse is a mean difference beyond one standard error.
+        It is worse if the mean score is lower by more than one standard error.
         """
         gains = {kind: means["context"] - means["plain"] for kind, means in self.batches.items()}
         better = gains.get("whole", 0.0) > 0.0
@@ -150,7 +150,7 @@ class Results:
 
     @property
     def best_(self) -> str:
-        """Name of the method with the best mean, as :meth:`fit` takes it."""
+        """Key of the method with the best mean, which can be passed to :meth:`fit`."""
         return self.best.key
 
     @property
@@ -165,35 +165,35 @@ class Results:
 
     @property
     def recommended(self) -> MethodResult:
-        """The method to take: see :meth:`choose`."""
+        """The recommended method; see :meth:`choose`."""
         return self.choose()
 
     @property
     def recommended_(self) -> str:
-        """Name of the recommended method, as :meth:`fit` takes it."""
+        """Key of the recommended method, which can be passed to :meth:`fit`."""
         return self.recommended.key
 
     @property
     def row_by_row(self) -> list[MethodResult]:
-        """Methods that predict each row by itself."""
+        """Methods that predict each row independently, without context; all if there are none."""
         return [result for result in self.results if not result.context] or self.results
 
     def weighted_mean(self, result: MethodResult, without: Label | None = None) -> float:
-        """Mean over domains in which those with few rows count less; see :func:`domain_weights`."""
+        """Mean over domains with smaller weights for few rows; see :func:`domain_weights`."""
         weights = {name: self.weights.get(name, 1.0) for name in result.known if name != without}
         total = sum(weight * result.known[name] for name, weight in weights.items())
         return total / sum(weights.values())
 
     def leader(self, without: Label | None = None) -> MethodResult:
-        """The method with the best weighted mean of those that predict row by row."""
+        """The method with the best weighted mean among those without context."""
         return max(self.row_by_row, key=lambda result: self.weighted_mean(result, without))
 
     def choose(self, without: Label | None = None) -> MethodResult:
-        """The simplest of the methods that are as good as the leader, row by row.
+        """The simplest method (lowest cost) without context that is as good as the leader.
 
-        As good: the mean, in which small domains count less, is lower by less than
-        :attr:`margin`, and the worst domain by less than three times that. The scores of the
-        domain ``without`` are not used.
+        As good: the weighted mean is lower by less than :attr:`margin`, and the score of the worst
+        domain by less than three times the margin. The scores of the domain ``without`` are not
+        used.
         """
         leader, margin = self.leader(without), self.margin
         best = self.weighted_mean(leader, without)
@@ -208,16 +208,16 @@ class Results:
 
     @property
     def next_site(self) -> Ends | None:
-        """Range of the score at one new domain, as it is shown; None with fewer than four domains.
+        """90 % range of the score on one new domain, as displayed; None below four domains.
 
-        The score of each domain is that of the method chosen on the others.
+        The score of each domain is that of the method recommended by the other domains.
         """
         names = self.recommended.known
         scores = [self.choose(name).scores[name] for name in names] if len(names) > 3 else []
         return self._range(scores)
 
     def one_domain(self, result: MethodResult) -> Ends | None:
-        """Range of the score of one method at one new domain, as it is shown."""
+        """90 % range of the score of one method on one new domain, as displayed."""
         return self._range(list(result.known.values()))
 
     def _range(self, scores: Sequence[float]) -> Ends | None:
@@ -225,7 +225,7 @@ class Results:
         return ends and self._shown(ends)
 
     def _shown(self, ends: Iterable[float]) -> Ends:
-        """Two scores as they are shown, the smaller one first."""
+        """Two scores as displayed (errors are positive), the smaller one first."""
         low, high = sorted(map(self.measure.shown, ends))
         return low, high
 
@@ -241,9 +241,9 @@ class Results:
 
     @property
     def rival(self) -> MethodResult | None:
-        """The method that the recommended one is compared with, row by row.
+        """The method without context that the recommended one is compared with.
 
-        The leader where a simpler method is recommended, else the next one; constants last.
+        The leader if a simpler method is recommended, otherwise the next one; a constant is last.
         """
         recommended = self.recommended
         others = [result for result in self.row_by_row if result is not recommended]
@@ -253,20 +253,20 @@ class Results:
     def described(self) -> list[MethodResult]:
         """The methods that the page describes: those of :attr:`main`, and the best.
 
-        A constant is among them only if it is alone.
+        A constant is included only if there is no other method.
         """
         results = {result.key: result for result in (*self.main, self.best) if not result.trivial}
         return list(results.values()) or [self.best]
 
     @property
     def hardest_first(self) -> list[Label]:
-        """Domains by the score of the recommended method; those without a score last."""
+        """Domains by score of the recommended method, worst first; without a score last."""
         scores = self.recommended.scores
         return sorted(scores, key=lambda name: np.nan_to_num(scores[name], nan=np.inf))
 
     @property
     def margin(self) -> float:
-        """A difference of means below this has no practical meaning: 0.01, or 2 % of an error."""
+        """A difference of means below this has no practical meaning: 0.01, or 2 % of the error."""
         if self.measure.sign > 0:
             return 0.01
         return 0.02 * abs((self.baseline or self.best).mean)
@@ -277,7 +277,7 @@ class Results:
 
         Each held-out domain in turn is the new one. An entry has the number of labels
         (``n_labels``), the score as it is shown, the ends of its 95 % interval (``low``,
-        ``high``), and the number of domains with rows enough for so many labels (``domains``).
+        ``high``), and the number of domains with enough rows for these labels (``domains``).
         Empty if predictions, or probabilities of classes, are not available, or if no domain has
         10 rows.
         """
@@ -287,7 +287,7 @@ class Results:
         if measure.own or held_out is None or not held_out.domains(2 * LABEL_COUNTS[1]):
             return []
         score = partial(_outputs_score, measure, classes)
-        # Adapted classes are the likeliest ones. A method that predicts others starts from there.
+        # Adaptation predicts the most probable class: shift the scores of methods that do not.
         scores = np.array(list(method.scores.values()))
         scores += domain_scores(held_out, score, len(scores))
         scores -= [
@@ -315,32 +315,32 @@ class Results:
         return self.measure.format(score, like=self.best.mean)
 
     def expect(self, result: MethodResult) -> tuple[float, float, float]:
-        """Mean over domains as it is shown, and a 95 % interval of it, from draws of domains."""
+        """Mean over domains, as displayed, with a 95 % bootstrap interval over domains."""
         mean, *ends = expected_score(list(result.known.values()), 0)
         return self.measure.shown(mean), *self._shown(ends)
 
     def ends(self, result: MethodResult, domain: Label) -> Ends:
-        """Ends of the 95 % interval of the score on a domain, as they are shown."""
+        """Ends of the 95 % interval of the score on a domain, as displayed."""
         return self._shown(result.ends.get(domain, UNKNOWN))
 
     def find(self, name: str) -> MethodResult | None:
-        """A method by its key or its name in tables, if it was evaluated."""
+        """Find a method by its key or its label; None if it was not evaluated."""
         key = name.lower()
         matches = (r for r in self.results if key in (r.key.lower(), r.label.lower()))
         return next(matches, None)
 
 
-#: Domains with fewer rows give no estimate of how much rows vary.
+#: Domains with fewer rows are not used to estimate the variance of rows.
 ROWS_OF_ERROR = 10
 
 
 def domain_weights(results: Sequence[MethodResult], rows: Mapping[Any, int]) -> dict[Any, float]:
-    """Weight of each domain in the mean that recommends a method; that of the largest is 1.
+    """Weight of each domain in the mean by which a method is recommended; the largest is 1.
 
-    The score of a domain varies by what domains differ in and by the error of its rows: a mean
-    with weights 1 / (between + error / rows) is that of scores which are shrunk towards it by
-    their standard error. Both parts are pooled over methods and domains, so that all methods have
-    the same weights, and a domain of three rows without an error does not seem to be certain.
+    The variance of a domain's score has two parts: the variance between domains, and the sampling
+    error of its rows. The weights are 1 / (between + error / rows), as in a random-effects
+    meta-analysis. Both parts are pooled over methods and domains: all methods have the same
+    weights, and a domain with three rows, all predicted correctly, does not get a large weight.
 
     >>> one = MethodResult(
     ...     "linear", "", "", "", {"a": 0.7, "b": 0.8}, {}, ends={"a": (0.6, 0.8), "b": (0.7, 0.9)}
@@ -369,7 +369,7 @@ def domain_weights(results: Sequence[MethodResult], rows: Mapping[Any, int]) -> 
         if len(scores) > 1:
             spread = np.var(list(scores.values()), ddof=1)
             between.append(float(spread - np.mean([error / rows[name] for name in scores])))
-    # Domains that seem to be alike may differ a little.
+    # A small variance between domains is assumed even if they seem to be alike.
     variance = max(float(np.mean(between or [0.0])), 0.25 * float(np.median(noise)))
     weights = 1 / (variance + noise)
     return dict(zip(rows, (weights / weights.max()).tolist(), strict=True))
@@ -396,17 +396,17 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-#: Draws of the rows of a domain; fewer where each needs a scorer of scikit-learn.
+#: Bootstrap draws of the rows of a domain; fewer if each needs a scikit-learn scorer.
 ROW_DRAWS, SLOW_DRAWS = 400, 100
-#: Rows of a domain beyond which draws use representative rows.
+#: If a domain has more rows, draws use representative rows.
 MANY_ROWS = 2000
-#: Measures of which all draws are scored at once; a scorer takes a millisecond for each.
+#: Measures for which all draws are scored at once; a scorer takes a millisecond per draw.
 ERRORS = ("root_mean_squared", "mean_squared", "mean_absolute")
 QUICK = ("accuracy", "balanced_accuracy", *(f"neg_{name}_error" for name in ERRORS))
 
 
 def with_intervals(evaluation: Results, seen: dict[str, list[Row]]) -> list[MethodResult]:
-    """Return the results with intervals of the scores of domains, and scores on seen domains.
+    """Add intervals of domain scores, and scores on seen domains, to the results.
 
     ``seen`` are the records of random folds. If each draw needs a scorer of scikit-learn, only
     the main methods have intervals.
@@ -430,7 +430,7 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Row]]) -> list[Meth
 
 
 def domain_interval(measure: Measure, records: Sequence[Row], draws: Array) -> Ends:
-    """Interval of a domain's score; exact, with added squares, where a share in it is 0 or 1."""
+    """Bootstrap interval of a domain's score; from exact intervals if a share in it is 0 or 1."""
     names = ("row", "target", "prediction")
     row, target, predicted = (np.concatenate([r[name] for r in records]) for name in names)
     groups = {"accuracy": np.zeros(len(row)), "balanced_accuracy": target}
@@ -439,7 +439,7 @@ def domain_interval(measure: Measure, records: Sequence[Row], draws: Array) -> E
     if all(part.any() and not part.all() for part in parts):
         low, high = np.nanquantile(draws, (TAIL, 1 - TAIL))
         return (float(low), float(high)) if high > low else UNKNOWN
-    times = len(row) / len(np.unique(row))  # that the domain was held out
+    times = len(row) / len(np.unique(row))  # number of times that the domain was held out
     shares = np.array([part.mean() for part in parts])
     ends = np.array([share_interval(part.sum() / times, len(part) / times) for part in parts])
     below, above = np.linalg.norm(ends - shares[:, None], axis=0) / len(parts)
@@ -455,7 +455,7 @@ def grouped(records: Sequence[Row]) -> dict[Any, list[Row]]:
 
 
 def joined(records: Sequence[Row]) -> Row:
-    """Rows of one domain from several models, in the order of the table."""
+    """Join the predictions of several models for one domain, in the order of the table."""
     order = np.argsort(np.concatenate([record["row"] for record in records]), kind="stable")
     rows: Row = {}
     for name in ("target", "prediction", "probabilities", "decisions"):
@@ -478,9 +478,9 @@ def _score(measure: Measure, classes: Array | None, record: Row, rows: Any) -> f
 
 
 def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], seed: int) -> Array:
-    """Scores of a domain whose rows are drawn with replacement.
+    """Bootstrap scores of a domain: its rows are drawn with replacement.
 
-    A domain that was held out more than once has the mean over its models, of the same rows.
+    If a domain was held out more than once, scores are means over its models on the same rows.
     """
     if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):  # parts of it
         records = [joined(records)]
@@ -501,10 +501,10 @@ def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], s
 
 
 def representative_rows(name: str, record: Row) -> tuple[Row, Array]:
-    """Rows that represent those of a record in draws, and the share of each.
+    """Return rows that represent those of a record in draws, and the share of each.
 
-    Of many rows, those with the same target and prediction are one, and so are neighbours in the
-    order of errors.
+    If there are many rows, classes with the same target and prediction are merged into one row, and
+    so are neighbours in the order of errors for a continuous target.
     """
     target, predicted = record["target"], record["prediction"]
     n = len(target)
@@ -523,7 +523,7 @@ def representative_rows(name: str, record: Row) -> tuple[Row, Array]:
 
 
 def quick_scores(name: str, record: Row, counts: Array, classes: Array | None) -> Array:
-    """Scores of all draws at once, by how often each row was drawn."""
+    """Scores of all draws at once, from the number of times that each row was drawn."""
     target, predicted = record["target"], record["prediction"]
     if classes is not None and name == "balanced_accuracy":  # over the classes that a draw has
         member = np.eye(len(classes))[codes_of(target, classes)]
@@ -538,7 +538,7 @@ def quick_scores(name: str, record: Row, counts: Array, classes: Array | None) -
 
 
 def _outputs_score(measure: Measure, classes: Array | None, outputs: Array, y: Array) -> float:
-    """Score of outputs for targets, which are codes where there are classes."""
+    """Score of outputs; the targets ``y`` are codes of classes, or numbers."""
     record: Row = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
     if classes is not None:
         labels = classes[outputs.argmax(axis=1)]
@@ -551,9 +551,9 @@ def _outputs_score(measure: Measure, classes: Array | None, outputs: Array, y: A
 def _held_out_outputs(
     by_domain: Sequence[Sequence[Row]], classes: Array | None
 ) -> SourceOutputs | None:
-    """Outputs of held-out rows, in the order of the table; None where there are none.
+    """Outputs of held-out rows, in the order of the table; None if there are none.
 
-    Of a row that was held out more than once, the first prediction is taken.
+    If a row was held out more than once, its first prediction is used.
     """
     name = "prediction" if classes is None else "probabilities"
     parts = []

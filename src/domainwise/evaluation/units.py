@@ -18,9 +18,9 @@ from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
 
 #: Share of tables without faults that raise an alarm.
 ALARMS = 0.1
-#: Values of a column in a domain, and domains, that a comparison needs.
+#: Minimum number of values of a column in a domain, and of domains, for a comparison.
 LEAST_VALUES, LEAST_DOMAINS = 20, 3
-#: Standard deviations inside domains by which a domain differs, and the same if no unit fits.
+#: Minimum distance of a domain, in standard deviations inside domains; larger if no unit fits.
 FAR, VERY_FAR = 2.0, 4.0
 #: A unit fits if it brings a domain within FITS standard errors of the others, or removes all but
 #: NEARLY of the distance. The spread of its rows must be that of the others up to a factor, or on a
@@ -28,11 +28,11 @@ FAR, VERY_FAR = 2.0, 4.0
 FITS, NEARLY, ALIKE, ALIKE_BY = 2.0, 0.1, 1.6, 0.2
 #: A unit is reported only if it moves the domain by this many times the range of all others.
 MOVES = 2.0
-#: Columns whose correlations are compared, and groups of domains on each side.
+#: Maximum number of columns with compared correlations, and of groups of domains on each side.
 MOST_COLUMNS, MOST_GROUPS = 200, 12
 
-#: Units that are mixed up, by parts of column names: the first is the second times a factor, plus
-#: an offset.
+#: Units that are often mixed up, by parts of column names: a value in the first unit is the value
+#: in the second times a factor, plus an offset.
 QUANTITIES = {
     r"temp|celsius|fahrenheit|kelvin": (("°F", "°C", 1.8, 32.0), ("K", "°C", 1.0, 273.15)),
     r"gluc|sugar|glyc": (("mg/dl", "mmol/l", 18.016, 0.0),),
@@ -60,9 +60,9 @@ class Shift:
     kind: str  #: "unit", "sign" or "level"
     column: int
     domains: list[int]
-    here: Array  #: medians; of signs, the correlation
-    elsewhere: Array  #: in all other domains
-    units: str = ""  #: which would fit
+    here: Array  #: medians, or a correlation with ``partner``
+    elsewhere: Array  #: the same in all other domains
+    units: str = ""  #: units that would fit
     by_spread: bool = False  #: whether these are deviations of rows instead of medians
     partner: int | None = None  #: the other column of the correlation, -1 for the target
 
@@ -78,22 +78,22 @@ class _Levels:
     #: What is compared: "logarithm" of medians, if they are positive, else "median", and "width".
     scale: str
     values: Array  #: on this scale
-    inside: Array  #: deviations of rows inside each domain
-    errors: Array  #: standard errors of ``values``, as of normal rows
+    inside: Array  #: standard deviations of rows inside each domain
+    errors: Array  #: standard errors of ``values``, for normal rows
 
     def spread(self, others: Array) -> tuple[float, float]:
-        """Mean of these domains, and the variance of one more, at least that of its estimate."""
+        """Mean of the domains ``others``, and the prediction variance of one more domain."""
         values = self.values[others]
         between = max(float(np.var(values, ddof=1)), float(np.mean(self.errors[others] ** 2)))
         return float(np.mean(values)), between * (1 + 1 / len(values))
 
     def far(self) -> tuple[Array, Array]:
-        """p-values of being apart from the others, and distances in deviations inside domains.
+        """p-value and distance (in deviations inside domains) of each domain from the others.
 
-        Groups of up to a third of the domains, the highest or the lowest, are compared with all
-        others: t with as many degrees of freedom as there are others, less one. All members of a
-        group have to be apart, so that two domains with the same fault do not hide each other. Of
-        many groups those before the widest gaps are compared.
+        Groups of up to a third of the domains, the highest or the lowest, are compared with the n
+        others by a t-test with n - 1 degrees of freedom. All members of a group must be far from
+        the others. With groups, two domains with the same fault do not hide each other. If there
+        are many groups, those next to the widest gaps are compared.
         """
         n, inside = len(self.values), float(np.median(self.inside))
         p_values, distance = np.ones(n), np.zeros(n)
@@ -113,7 +113,7 @@ class _Levels:
         return p_values, distance
 
     def explain(self, name: str, i: int, off: Array) -> tuple[str, str]:
-        """Kind of a shift, and the units that would bring a domain to the others."""
+        """Return the kind of a shift, and the units that would bring domain i to the others."""
         center, between = self.spread(np.flatnonzero(~off))
         error = np.sqrt(between + self.errors[i] ** 2)
         near = max(FITS * error, NEARLY * abs(self.values[i] - center))
@@ -150,7 +150,7 @@ def find_shifts(
     codes: Array,
     excluded: set[tuple[int, int]],
 ) -> list[Shift]:
-    """Quantities, by their places among the columns, and domains that differ from all others.
+    """Find quantities that differ in some domains; ``quantities`` are by index of the column.
 
     ``codes`` are the domains of all rows; ``excluded`` are columns and domains with another fault.
     """
@@ -206,14 +206,14 @@ def _levels(
         yield _Levels(*columns, "logarithm", np.log(medians), inside, 1.2533 * inside / root)
         return
     yield _Levels(*columns, "median", medians, widths, 1.2533 * widths / root)
-    # Where a quarter of the rows is at the lowest value, spreads say little.
+    # If a quarter of the rows has the lowest value, spreads are not informative.
     if (low > lowest).all() and widths.min() > 0:
         inside = np.full(len(usable), np.log(3) / FAR)  # three times the width is FAR
         yield _Levels(*columns, "width", np.log(widths), inside, 1.17 / root)
 
 
 def _units(name: str, tens: bool) -> Iterator[tuple[str, float, float]]:
-    """Units that a column may be in by mistake, by its name, and powers of ten: factor, offset."""
+    """Possible mistakes in the unit of a column, and powers of ten: text, factor, offset."""
     for k in range(1, 7) if tens else ():
         yield f"a factor of {10**k:,}", 10.0**k, 0.0
         yield f"a factor of 1/{10**k:,}", 10.0**-k, 0.0
@@ -229,8 +229,8 @@ def _signs(
 ) -> Iterator[Shift]:
     """Columns whose correlations with others have the opposite sign in one domain.
 
-    In each domain the clearest column comes first; its sign is corrected before the next one, since
-    the sign of a column that is correlated with it is right.
+    In each domain the clearest column comes first; its sign is corrected before the next is tested,
+    because a correct column that is correlated with it would seem wrong, too.
     """
     large = [d for d, domain_rows in enumerate(rows) if len(domain_rows) >= LEAST_VALUES]
     if len(large) <= LEAST_DOMAINS or len(quantities) < 2:
@@ -261,7 +261,7 @@ def _signs(
 
 
 def _correlations(X: Array) -> Array:
-    """Rank correlations of columns over the rows that each has; 0 on the diagonal."""
+    """Rank correlations of columns, missing values at the mean rank; 0 on the diagonal."""
     present = np.isfinite(X)
     ranks = rankdata(np.where(present, X, np.inf), axis=0)
     Z = np.where(present, ranks - (present.sum(axis=0) + 1) / 2, 0.0)

@@ -16,11 +16,11 @@ from domainwise.models.registry import CONTEXT, TRIVIAL
 from domainwise.report.page import TextCell, TextTable
 from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
 
-#: A difference with a smaller p-value is called more than chance.
+#: A difference with a smaller p-value is called statistically significant.
 LEVEL = 0.05
-#: Faults on the first screen.
+#: Maximum number of faults on the first screen.
 MOST_FAULTS = 5
-#: Without a constant to compare with, a range this wide is one of domains that differ.
+#: Without a constant to compare with, domains are said to differ if the range is wider.
 WIDE = 0.2
 NO_FAULT = (
     "No problem was detected in the table. Leaks, placeholder values, units, signs and missing "
@@ -34,12 +34,12 @@ class Answer:
 
     take: str  #: name of the method
     reason: str
-    context: str  #: what the rows of a whole domain would add
+    context: str  #: gain if all rows of a domain are predicted together
     expect: str
     certainty: str  #: low, medium or high
-    certain: str  #: the reason
+    certain: str  #: the reason for it
     faults: list[dict[str, str]]  #: each a "problem" and an "action"
-    more_faults: int  #: that are not in the list
+    more_faults: int  #: number of faults that are not in the list
     labels: str
     command: str
     watch: str
@@ -54,7 +54,7 @@ class Answer:
         return [text for text in (*parts, command) if text]
 
     def lines(self, width: int = 80) -> list[str]:
-        """The same for a terminal: at most twelve lines, of which a command may be longer."""
+        """The same for a terminal: at most twelve lines; only a command may exceed the width."""
         take = f"{self.take}: {self.reason}" if self.take else self.reason
         wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …")
         parts = {
@@ -112,7 +112,7 @@ def make_answer(results: Results) -> Answer:
 
 
 def fault_in_words(fault: dict[str, Any]) -> dict[str, str]:
-    """What is wrong and what follows from it, and what to do."""
+    """Return the problem with its effect, and the action, as text."""
     problem = f"{fault['message']} {fault['effect']}".strip()
     return {"problem": problem, "action": fault["action"]}
 
@@ -122,14 +122,14 @@ def _joined(fault: dict[str, str]) -> str:
 
 
 def domains_in_words(results: Results) -> str:
-    """How many domains were scored; all counts on the page are this one."""
+    """Number of scored domains as text; all counts on the page are this one."""
     n_scored, n_domains = len(results.recommended.known), results.facts.get("domains", 0)
     of_all = f" of {n_domains}" if n_scored < n_domains else ""
     return f"{in_words(n_scored)} held-out domains{of_all}"
 
 
 def _reason(results: Results) -> str:
-    """Why the recommended method, in a sentence."""
+    """The reason for the recommendation, in a sentence."""
     method, rival, leader = results.recommended, results.rival, results.leader()
     label, show, where = results.measure.label, results.show, domains_in_words(results)
     if method.trivial:
@@ -168,7 +168,7 @@ def _reason(results: Results) -> str:
 
 
 def _context(results: Results) -> str:
-    """What a method gains that gets the rows of a new domain together; empty if nothing."""
+    """The gain from predicting all rows of a new domain together; empty if there is none."""
     method, show = results.recommended, results.show
     better = [r for r in results.results if r.context and r.mean - method.mean > results.margin]
     if method.context or not better:
@@ -223,7 +223,7 @@ def _expect(results: Results) -> str:
 
 
 def _certainty(results: Results) -> tuple[str, str]:
-    """Low, medium or high, and the reason."""
+    """Confidence (low, medium or high), and the reason."""
     method, constant, show = results.recommended, results.find(TRIVIAL), results.show
     n, sign, ends = len(method.known), results.measure.sign, results.next_site
     leaks = [
@@ -300,7 +300,7 @@ def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
 
 
 def label_sentence(results: Results) -> str:
-    """What labels of a new domain would change; empty where that is not known."""
+    """The gain from labels of a new domain, in a sentence; empty if it is not known."""
     gains = {
         int(gain["n_labels"]): results.measure.sign * gain["score"] for gain in results.label_gain
     }
@@ -327,7 +327,7 @@ def label_sentence(results: Results) -> str:
     return "; ".join(texts) + "."
 
 
-#: A column that identifies some domain at least so well is named.
+#: A column that identifies a domain with at least this AUC is named.
 IDENTIFIES = 0.8
 
 

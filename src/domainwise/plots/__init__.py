@@ -1,4 +1,4 @@
-"""Displays like scikit-learn's, of what differs between domains and of how models do on them.
+"""Displays like those of scikit-learn: differences and model performance by domain.
 
 matplotlib is loaded when something is drawn.
 """

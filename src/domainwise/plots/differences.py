@@ -16,23 +16,23 @@ from domainwise.plots import style
 from domainwise.shift.check import statistics_of_rows
 from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
 
-#: Ends and middle of what is drawn.
+#: Quantiles that are drawn: lower end, middle and upper end.
 QUARTILES = (0.25, 0.5, 0.75)
 #: Beyond this many deviations the axis is logarithmic.
 FAR = 8.0
 
 
 class ShiftDisplay(style.Display):
-    """Middle and spread of features by domain, standardised, new rows beside the sources.
+    """Standardised middle and spread of features by domain, for sources and new rows.
 
     Parameters
     ----------
     features, domains : sequence of str
     ends : ndarray of shape (3, n_domains, n_features)
-        Lower end, middle and upper end of each feature in each domain, in deviations; NaN where a
-        domain has no value.
+        Lower end, middle and upper end of each feature in each domain, in standard deviations;
+        NaN if a domain has no value.
     new : sequence, default=()
-        Those of the domains that are new.
+        The domains that are new.
     what : str, default="median and quartiles"
         Description of the middle and the ends.
 
@@ -73,18 +73,18 @@ class ShiftDisplay(style.Display):
     ) -> Self:
         """Draw medians and quartiles of columns of numbers.
 
-        The middle of the sources' medians becomes 0, and the middle of their interquartile ranges
-        that of a deviation of 1: a single domain in another unit moves neither.
+        Values are centred by the median of the sources' medians, and scaled by the median of their
+        interquartile ranges: a single domain in another unit changes neither.
 
         Parameters
         ----------
         X : array-like or data frame of shape (n_samples, n_features), or dict of columns by name
-            Columns of a data frame that are not numbers are left out.
+            Columns of a data frame that are not numeric are ignored.
         sample_domain : array-like of shape (n_samples,)
         new : sequence, default=()
             Domains that are not sources: drawn as new, and not used to standardise.
         **options
-            Of :meth:`plot`.
+            Passed to :meth:`plot`.
         """
         frame: Any = X.to_pandas() if hasattr(X, "to_pandas") else X
         if hasattr(frame, "columns"):
@@ -117,7 +117,7 @@ class ShiftDisplay(style.Display):
     def from_predictions(
         cls, y_pred: ArrayLike | dict[str, ArrayLike], sample_domain: ArrayLike, **options: Any
     ) -> Self:
-        """Draw where predictions lie in each domain: a shift of inputs may shift them, too.
+        """Draw medians and quartiles of predictions: a shift of inputs may shift them, too.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class ShiftDisplay(style.Display):
             Numbers, decision values, or probabilities of a class.
         sample_domain : array-like of shape (n_samples,)
         **options
-            Of :meth:`from_features` and :meth:`plot`.
+            Passed to :meth:`from_features` and :meth:`plot`.
         """
         by_name = y_pred if isinstance(y_pred, dict) else {"prediction": y_pred}
         columns: Any = {name: checked_labels(values, "y_pred") for name, values in by_name.items()}
@@ -139,18 +139,18 @@ class ShiftDisplay(style.Display):
     def from_estimator(
         cls, estimator: object, X: ArrayLike, sample_domain: MaybeArray = None, **options: Any
     ) -> Self:
-        """Draw means and deviations of new rows beside those of a model's sources.
+        """Draw means and standard deviations of new rows and of the sources of a model.
 
         Parameters
         ----------
         estimator : Pipeline, TableModel or ShiftWatch
-            Fitted; see :func:`~domainwise.check_shift`. It standardises by all sources together.
+            Fitted; see :func:`~domainwise.check_shift`. It standardises by all its sources.
         X : array-like or data frame of shape (n_samples, n_features)
-            New rows, as the model takes them.
+            New rows, in the form that the model takes.
         sample_domain : array-like of shape (n_samples,), default=None
-            Their domains; None makes them one.
+            Domains of the new rows; None makes them one domain.
         **options
-            Of :meth:`plot`.
+            Passed to :meth:`plot`.
         """
         watch, views = statistics_of_rows(estimator, X, sample_domain)
         names = ("new rows" if name is None else str(name) for name in views)
@@ -179,11 +179,11 @@ class ShiftDisplay(style.Display):
         Parameters
         ----------
         ax : matplotlib axes, default=None
-            None makes a figure.
+            None creates a figure.
         max_features : int, default=20
-            Features that are drawn; the title says if there are more.
+            Maximum number of features to draw; the title says if there are more.
         highlight : sequence, default=None
-            Domains in colour; None are the new ones, or all if there are at most eight.
+            Domains in colour; None selects the new ones or, without any, all of up to eight.
 
         Returns
         -------
@@ -228,9 +228,9 @@ class ShiftDisplay(style.Display):
         return self._finish(ax, columns=5)
 
 
-#: Share of rows on each side that the axes leave out: a few would shrink all others.
+#: Share of rows outside the axes at each end: a few outliers would shrink the plot.
 OUTER = 0.005
-#: How points are drawn; in pixels, because there may be many.
+#: Style of points; rasterized, because there may be many.
 POINTS: Any = {"s": 12, "alpha": 0.65, "linewidths": 0, "rasterized": True}
 
 
@@ -254,7 +254,7 @@ class DomainMapDisplay(style.Display):
 
     See Also
     --------
-    ShiftDisplay : Feature by feature.
+    ShiftDisplay : Differences between domains in each feature.
 
     Examples
     --------
@@ -295,7 +295,7 @@ class DomainMapDisplay(style.Display):
         estimator : estimator
             Fitted; has ``transform``, such as DCM or a pipeline that ends in PCA.
         X : array-like or data frame of shape (n_samples, n_features)
-            Rows, as it takes them.
+            Rows, in the form that the estimator takes.
         sample_domain, y, **options
             As in :meth:`from_predictions`.
         """
@@ -317,7 +317,7 @@ class DomainMapDisplay(style.Display):
         y : array-like of shape (n_samples,), default=None
             Classes or values.
         **options
-            Of :meth:`plot`.
+            Passed to :meth:`plot`.
         """
         rows = check_array(Z, input_name="Z")
         rows = np.column_stack([rows, np.zeros(len(rows))])[:, :2]
@@ -339,12 +339,12 @@ class DomainMapDisplay(style.Display):
         Parameters
         ----------
         ax : matplotlib axes, default=None
-            None makes a figure.
+            None creates a figure.
         color_by : {"domain", "target"}, default="domain"
-            By domain, classes differ in their markers, and more domains than eight are grey but
-            for ``highlight``.
+            With "domain", classes have different markers, and if there are more than eight
+            domains, all except ``highlight`` are grey.
         highlight : sequence, default=()
-            Domains whose points are ringed, such as those that a model has not seen.
+            Domains whose points are circled, such as unseen domains.
 
         Returns
         -------
@@ -368,7 +368,7 @@ class DomainMapDisplay(style.Display):
             chosen = names if len(names) <= len(style.PALETTE) else list(highlight)
             self._draw(ax, self.domain, None if numbers else target, chosen)
         x, y = self.Z[[name in highlight for name in self.domain]].T
-        # Lines, not pixels, so that they take the ink of a page.
+        # Not rasterized, so that they take the text colour of a page.
         ax.scatter(x, y, s=22, facecolors="none", edgecolors=style.ink(), linewidths=0.5)
         ax.set_xlabel(self.names[0])
         ax.set_ylabel(self.names[1])
@@ -380,7 +380,7 @@ class DomainMapDisplay(style.Display):
         return self._finish(ax)
 
     def _draw(self, ax: Any, group: Array, classes: Array | None, chosen: Sequence[Any]) -> None:
-        """Draw points, coloured by group where it is chosen, in the marker of their class."""
+        """Draw points, coloured by group if it is chosen, with the marker of their class."""
         n, names = len(style.PALETTE), np.unique(group).tolist()
         labels = [] if classes is None else np.unique(classes).tolist()
         few = 1 < len(labels) <= len(style.MARKERS)

@@ -1,4 +1,4 @@
-"""Displays of how models do on each domain: scores with intervals, and calibration."""
+"""Displays of the performance of models on each domain: scores with intervals, and calibration."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class DomainScoresDisplay(style.Display):
     Parameters
     ----------
     scores : dict of dict
-        By name of the method, then by domain; NaN where a score is not defined.
+        Scores by method name, then by domain; NaN if a score is not defined.
     intervals : dict of dict of tuple, default=None
-        Lower and upper end of each.
+        Lower and upper end of the interval of each score.
     reference : dict, default=None
-        One more number by domain, drawn as a bar.
+        A reference value for each domain, drawn as a bar.
     label : str, default="score"
         Name of the score.
     greater_is_better : bool, default=True
@@ -83,14 +83,14 @@ class DomainScoresDisplay(style.Display):
         Parameters
         ----------
         estimator : estimator, or dict of them by name
-            Fitted classifiers or regressors; rows are predicted one by one.
+            Fitted classifiers or regressors, which predict without ``sample_domain``.
         X : array-like or data frame of shape (n_samples, n_features)
             Preferably rows of domains that the estimators have not seen.
         y, sample_domain : array-like of shape (n_samples,)
         scoring : str, default=None
-            A scorer of scikit-learn; None is chosen as in :func:`domainwise.evaluate`.
+            A scikit-learn scorer; None chooses one as in :func:`domainwise.evaluate`.
         **options
-            Of :meth:`plot`.
+            Passed to :meth:`plot`.
         """
         by_name: Any = (
             estimator if isinstance(estimator, dict) else {type(estimator).__name__: estimator}
@@ -142,9 +142,9 @@ class DomainScoresDisplay(style.Display):
         metric : callable, default=None
             ``metric(y_true, y_pred)``; None is accuracy, or RMSE for numbers.
         greater_is_better : bool, default=True
-            Of ``metric``.
+            Whether larger values of ``metric`` are better.
         **options
-            Of :meth:`plot`.
+            Passed to :meth:`plot`.
         """
         truth = checked_labels(y_true, "y_true")
         if metric is None:
@@ -179,12 +179,12 @@ class DomainScoresDisplay(style.Display):
         Parameters
         ----------
         ax : matplotlib axes, default=None
-            None makes a figure.
+            None creates a figure.
         highlight : sequence of str, default=None
-            Methods that are drawn large and with intervals, the first of which the domains are
-            sorted by; None are all.
+            Methods that are drawn large and with intervals; None selects all. The domains are
+            sorted by the first one.
         styles : dict of dict, default=None
-            By name of the method, further arguments of ``ax.plot``.
+            Further arguments of ``ax.plot`` by method name.
 
         Returns
         -------
@@ -236,23 +236,23 @@ def _scores(
     }
 
 
-#: Rows of a bin, at least: the share of fewer rows is mostly chance.
+#: Minimum number of rows of a bin: the frequency in fewer rows is mostly noise.
 LEAST_ROWS = 15
 
 
 class Reliability(NamedTuple):
-    """Rows in bins of their probability, and how far that is from the observed frequency."""
+    """Predicted probabilities and observed frequencies in bins, and the calibration error."""
 
     predicted: Array  #: mean probability of each bin that has rows
-    observed: Array  #: observed frequency in these rows
-    rows: Array  #: their number
-    error: float  #: distance of the two, averaged over rows: the expected calibration error
+    observed: Array  #: observed frequency in each of these bins
+    rows: Array  #: number of rows in each bin
+    error: float  #: absolute difference averaged over rows: expected calibration error
 
 
 def reliability(probability: Array, hit: Array, n_bins: int = 10) -> Reliability:
     """Compare probabilities with observed frequencies, in bins of about the same number of rows.
 
-    There are fewer bins where they would have less than 15 rows; equal probabilities share one.
+    There are fewer bins if they would have fewer than 15 rows; equal probabilities share a bin.
 
     >>> p, hit = np.repeat([0.25, 0.75], 20), np.arange(40) % 2
     >>> reliability(p, hit).predicted, reliability(p, hit).error
@@ -273,9 +273,9 @@ class CalibrationByDomainDisplay(style.Display):
     Parameters
     ----------
     curves : dict of Reliability
-        By domain: mean probability and observed share of each bin, its rows, and the error.
+        For each domain: mean probability, observed frequency and rows of each bin, and the error.
     about : str
-        The class that the probabilities are about.
+        Name of the class whose probabilities are shown.
 
     Attributes
     ----------
@@ -287,8 +287,8 @@ class CalibrationByDomainDisplay(style.Display):
 
     Notes
     -----
-    The error of a domain is the expected calibration error: the distance between probability and
-    share in a bin, averaged over rows. With few rows it is large by chance.
+    The error of a domain is the expected calibration error: the absolute difference between
+    probability and frequency in a bin, averaged over rows. With few rows it is large by chance.
 
     Examples
     --------
@@ -316,12 +316,12 @@ class CalibrationByDomainDisplay(style.Display):
         Parameters
         ----------
         estimator : classifier
-            Fitted; has ``predict_proba``. Rows are predicted one by one.
+            Fitted; has ``predict_proba``, which is called without ``sample_domain``.
         X : array-like or data frame of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sample_domain : array-like of shape (n_samples,)
         **options
-            Of :meth:`from_predictions`.
+            Passed to :meth:`from_predictions`.
         """
         model: Any = estimator
         if not hasattr(model, "predict_proba"):
@@ -350,17 +350,17 @@ class CalibrationByDomainDisplay(style.Display):
         y_true : array-like of shape (n_samples,)
             Classes.
         y_prob : array-like of shape (n_samples,) or (n_samples, n_classes)
-            Probability of the positive one of two classes, or of each class. With more than two
-            classes, the curve shows how often the predicted class, the likeliest, is right.
+            Probability of the positive class of two, or of each class. With more than two classes,
+            the curve shows how often the most probable class is correct.
         sample_domain : array-like of shape (n_samples,)
         classes : sequence, default=None
-            The class of each column; None are the classes of ``y_true`` in order.
+            The class of each column; None uses the sorted classes of ``y_true``.
         pos_label : object, default=None
-            The positive one of two classes; None is the last.
+            The positive class of two; None is the last.
         n_bins : int, default=10
             Bins of about the same number of rows, at least 15, in each domain.
         **options
-            Of :meth:`plot`.
+            Passed to :meth:`plot`.
         """
         check_arguments("from_predictions", {"n_bins": [COUNT]}, n_bins=n_bins)
         if np.asarray(y_prob).dtype.kind in "US":
@@ -398,9 +398,9 @@ class CalibrationByDomainDisplay(style.Display):
         Parameters
         ----------
         ax : matplotlib axes, default=None
-            None makes a figure.
+            None creates a figure.
         max_domains : int, default=5
-            Domains in colour, with their errors in the legend; the others are grey.
+            Maximum number of domains in colour, with errors in the legend; the others are grey.
 
         Returns
         -------

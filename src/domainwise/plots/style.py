@@ -1,4 +1,4 @@
-"""What the displays share: axes to draw on, colours, names that are text."""
+"""Shared parts of the displays: axes, colours, and names as plain text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ACCENT, GREY = "#e0533d", "#8b95a1"
 
 
 def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
-    """Code of each row's domain, and the domains; ``name`` is that of the rows' argument."""
+    """Domain code of each row, and the domains; ``name`` is the argument that has the rows."""
     if sample_domain is None:
         raise ValueError("sample_domain is required: pass the domain of each row")
     same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)
@@ -38,7 +38,7 @@ def check_known(values: Sequence[Any], allowed: Collection[Any], name: str) -> N
 
 
 def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
-    """These axes, or those of a new figure of this size in inches."""
+    """Return ``ax``, or the axes of a new figure of this size in inches."""
     if ax is not None:
         if not hasattr(ax, "transData"):
             raise ValueError(f"ax={ax!r} must be matplotlib axes, or None")
@@ -51,12 +51,12 @@ def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
 
 
 def offsets(n: int, reach: float) -> Array:
-    """How far above and below its middle the parts of a row are drawn."""
+    """Vertical offsets of n items in a row of a plot, from ``reach`` to ``-reach``."""
     return np.linspace(reach, -reach, n) if n > 1 else np.zeros(n)
 
 
 def ink() -> str:
-    """Colour of text in the style in force."""
+    """Text colour of the current matplotlib style."""
     from matplotlib import rcParams
 
     return str(rcParams["text.color"])
@@ -71,9 +71,9 @@ class Display:
     def _finish(
         self, ax: Any, *, columns: int = 3, title: str | None = None, turn: bool = False
     ) -> Self:
-        """Add a legend, below axes that are alone in a figure that makes room; draw names as text.
+        """Add a legend, below the axes if they are alone and have a layout; draw names as text.
 
-        The legend is in the order of drawing, or turned round.
+        The legend is in the order of drawing, or reversed if ``turn`` is True.
         """
         handles, labels = (part[:: -1 if turn else 1] for part in ax.get_legend_handles_labels())
         alone = len(ax.figure.axes) == 1 and ax.figure.get_layout_engine() is not None
@@ -89,9 +89,9 @@ class Display:
 
 
 def draw_names_as_text(part: Any) -> None:
-    """Draw a domain called "$5 to $6" as that, and not as a formula; powers of ten are formulas.
+    """Draw a name such as "$5 to $6" as text, not as a formula, except for ticks of log axes.
 
-    The part is a figure, axes, or a legend.
+    ``part`` is a figure, axes, or a legend.
     """
     from matplotlib.axis import Axis
     from matplotlib.text import Text
@@ -104,7 +104,7 @@ def draw_names_as_text(part: Any) -> None:
 
 
 def short(value: Any) -> str:
-    r"""A name that fits a plot, without its middle: names often differ at the beginning or end.
+    r"""Shorten a name for a plot in its middle: names often differ at the beginning or end.
 
     >>> print(short("the hospital of Saint Mary"), short("a\x1b[2J"))
     the hospi…Saint Mary a\x1b[2J

@@ -1,1 +1,1 @@
-"""What the pages of ``evaluate`` and ``reproduce`` share: pictures, page, base template."""
+"""Shared parts of the pages of ``evaluate`` and ``reproduce``: pictures, base template."""

@@ -1,4 +1,4 @@
-"""What HTML reports are made of: templates, styles, tables and pictures. One file, no network."""
+"""Parts of HTML reports: templates, styles, tables and pictures. One file, no network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TextCell(NamedTuple):
-    """One cell: text, weight, and a class for colour ("within", "outside" or "")."""
+    """One cell: text, weight, and a CSS class for colour ("within", "outside" or "")."""
 
     text: str
     bold: bool = False
@@ -32,7 +32,7 @@ class TextCell(NamedTuple):
 class TextTable:
     """Headings and rows; the first cell of a row is its name.
 
-    The kinds are a class for each row, such as "variant", or empty.
+    ``kinds`` has a CSS class for each row, such as "variant", or an empty string.
     """
 
     columns: Sequence[str]
@@ -49,9 +49,9 @@ class TextTable:
 
 
 def render_page(package: str, template: str, *, styles: Sequence[str], **values: object) -> str:
-    """Fill a template in the folder ``templates`` of a package, which may extend those of this one.
+    """Fill a template of a package (folder ``templates``), which may extend those of this one.
 
-    The style sheets stand in the page's head, in this order. The only script that a browser may
+    The style sheets are put into the page's head, in this order. The only script that a browser may
     run is the one that sorts tables.
     """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -78,7 +78,7 @@ def render_page(package: str, template: str, *, styles: Sequence[str], **values:
     )
 
 
-#: Drawn with these, as figure.mplstyle says, and replaced by the page's own colours afterwards.
+#: Colours in figure.mplstyle, which are replaced by the colours of the page after drawing.
 INK, FAINT = "#010203", "#040506"
 
 
@@ -107,7 +107,7 @@ def drawing(width: float, height: float, **options: Any) -> Iterator[Figure]:
 
 
 def to_svg(figure: Figure, name: str, alt: str) -> str:
-    """Inline SVG: no size of its own, page colours, an accessible name.
+    """Return inline SVG without a fixed size, with page colours and an accessible name.
 
     Ids are prefixed with ``name``, which is unique on the page; ``alt`` describes the figure for
     readers who do not see it.
