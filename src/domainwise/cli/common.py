@@ -52,7 +52,7 @@ def shown(text: object) -> str:
 
 
 def print_json(answer: dict[str, Any] | list[Any], *, end: bool = False) -> None:
-    """With ``--json``, print the answer on stdout; ``end`` then ends the command."""
+    """With ``--json``, print the answer on stdout; ``end`` then ends the command, without text."""
     if mode["json"]:
         typer.echo(json.dumps(answer, indent=2))
         if end:

@@ -79,7 +79,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     chosen = ", ".join(
         f"{name.replace('_', ' ')} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in info["chosen"].items()
-        if value is not False  # says nothing to a reader
+        if value is not False  # not informative
     )
     kind = "continuous" if classes is None else f"{len(classes)} classes: {_names(classes)}"
     domains = f"{len(info['domains'])} in {schema['domain']}"

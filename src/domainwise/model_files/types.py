@@ -213,7 +213,7 @@ def localize(schema: Any) -> None:
             continue
         node.update(__module__=_PLACES[name], __class__=name)
         new_names = _ATTRIBUTES.get(name)
-        if new_names:  # in their order, which the types of the keys follow
+        if new_names:  # keep the order, which the list of key types follows
             attributes = node["content"]["content"].items()
             node["content"]["content"] = {new_names.get(key, key): v for key, v in attributes}
 

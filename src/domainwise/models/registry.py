@@ -180,7 +180,7 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
     if grid is not None and not lists.is_satisfied_by(grid or {"": [0]}):
         raise ValueError(f"methods: the grid of {name!r} must be a dict of lists, got {grid!r}")
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
-    if isinstance(last, MethodSearch):  # whose predict takes domains for any estimator
+    if isinstance(last, MethodSearch):  # its predict always takes domains
         context = has_argument(last.estimator.predict)
     else:
         context = requests_domains(estimator, "predict") or has_argument(estimator.predict)

@@ -217,7 +217,7 @@ class MethodSearch(AroundEstimator):
         )
         units = self.units or {}
         grids = in_units(self.grid, units, sample, splits)
-        with quiet_about_domains():  # about which domain_folds has warned
+        with quiet_about_domains():  # domain_folds has warned already
             if self.searches:
                 return self._search_itself(data, splits, grids, scorer, selected_on)
             shares = not self.own and isinstance(X, np.ndarray)

@@ -75,7 +75,7 @@ class TableModel:
         if values is None:
             name, values = "decision", outputs.decisions
         if values is not None:
-            values = values.reshape(len(values), -1)  # decisions of two classes: of the last
+            values = values.reshape(len(values), -1)  # for two classes: of the second
             named = zip(classes[-values.shape[1] :], values.T, strict=True)
             columns |= {f"{name}_{label}": column for label, column in named}
         if coverage is not None:

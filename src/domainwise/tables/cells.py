@@ -211,7 +211,7 @@ def _cast(text: Any) -> Any:
             numbers = text.cast(kind)
         except pyarrow.ArrowInvalid:
             continue
-        if numbers.null_count and kind == pyarrow.int64():  # floats would not hold them all
+        if numbers.null_count and kind == pyarrow.int64():  # float64 would lose digits
             return numbers.to_pandas(types_mapper={kind: import_pandas().Int64Dtype()}.get).array
         return numbers.to_numpy(zero_copy_only=False)
     return None

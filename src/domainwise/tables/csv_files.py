@@ -174,7 +174,7 @@ def _scan(
     if not to_end:
         block = file.read(BLOCK)
         lines = io.BytesIO(block[: block.rfind(b"\n") + 1] if len(block) == BLOCK else block)
-    first: dict[bool, int] = {}  # line beyond ASCII that is UTF-8, and one that is not
+    first: dict[bool, int] = {}  # first lines that are UTF-8 and that are not
     for number, line in enumerate(lines, 1):
         if not line.isascii():
             is_utf8 = _decodes(codecs.getincrementaldecoder("utf-8")(), line, final=True)
@@ -213,7 +213,7 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
             break
     if not lines:
         raise TableError(f"{path} is empty. Pass a file with column names and rows")
-    limit = csv.field_size_limit(max(map(len, lines)) + 1)  # the wrong mark makes a line one field
+    limit = csv.field_size_limit(max(map(len, lines)) + 1)  # a wrong mark gives one long field
     try:
         rows = {mark: list(csv.reader(lines, delimiter=mark)) for mark in SEPARATORS}
         # Prefer equally many fields in all lines, then more fields; a single column has none.
