@@ -213,7 +213,8 @@ class DCMSearch(driver.Searched, Projection):
 
 
 for _name in FITTED:
-    setattr(DCMSearch, _name, property(attrgetter(f"best_estimator_.{_name}")))
+    _doc = f"Attribute ``{_name}`` of ``best_estimator_``."
+    setattr(DCMSearch, _name, property(attrgetter(f"best_estimator_.{_name}"), doc=_doc))
 
 
 @with_shared_arguments
