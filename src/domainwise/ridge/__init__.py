@@ -1,4 +1,4 @@
-"""The invariant ridge family: kernel ridge machines chosen on held-out domains, from moments."""
+"""Invariant kernel ridge regression, fitted from moments and selected on held-out domains."""
 
 from domainwise.ridge.invariant_ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 

@@ -62,15 +62,15 @@ from domainwise.search.grids import RIDGE_ALPHAS, RIDGE_GAMMAS, RIDGE_WEIGHTS
 from domainwise.search.scores import Scorer
 from domainwise.splits.folds import Split, draw_rows, leaves_domains_out
 
-#: Rows whose held-out values are computed, at most; probabilities are learnt from them.
+#: Largest number of rows with held-out values, by which probabilities are calibrated.
 HELD_OUT_ROWS = 1500
-#: ``n_landmarks="auto"``: all rows up to here, this many of them beyond.
+#: ``n_landmarks="auto"`` uses all rows as landmarks, but at most this many.
 AUTO_LANDMARKS = 600
-#: And this many while candidates are compared.
+#: The same while candidates are compared.
 COMPARED_LANDMARKS = 300
-#: Share of a solution that rounding of the sums may make up.
+#: Largest share of a solution that may be due to rounding of the sums.
 SUM_ROUNDING = 1e-9
-#: Arguments that the first batch settles; the others are those of the search, which comes later.
+#: Arguments that are fixed by the first batch; the others are used by the search, which is later.
 SETTLED_BY_ROWS = ("kernels", "gammas", "n_landmarks", "landmarks", "feature_map", "random_state")
 
 
@@ -96,9 +96,9 @@ class RidgeArguments(BaseEstimator):
 
 
 class RidgeCandidates(RidgeArguments):
-    """What the arguments stand for."""
+    """Candidates, kernels and landmarks that the arguments specify."""
 
-    #: Of regression, which has no such arguments.
+    #: Values for regression, which does not have these arguments.
     class_weight: Any = None
     conditionals: Any = (False,)
 
@@ -115,14 +115,14 @@ class RidgeCandidates(RidgeArguments):
         n_rows: int,
         names: list[tuple[str, float]] | None = None,
     ) -> list[NystromMap]:
-        """Landmarks, which serve all kernels and splits, as a map for each kernel."""
+        """Choose landmarks for all kernels and splits, and return a map for each kernel."""
         names = self._kernels(rows) if names is None else names
         if self.feature_map == "fourier":
             m = self._landmark_count(n_rows, among_rows=False)
             return [fourier_map(self, *kernel, rows.shape[1], m) for kernel in names]
         kernels = [backend.resolve_kernel(name, rows, gamma=gamma) for name, gamma in names]
         landmarks = chosen_landmarks(self, backend, rows, domain, kernels[0], n_rows)
-        # Sums of plain kernel values are turned into those of features in NumPy.
+        # With NumPy, kernel values are summed first, and the sums are then mapped to features.
         least = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
         return [
             NystromMap.from_landmarks(kernel, landmarks, ridge=least, rounding=SUM_ROUNDING)
@@ -148,7 +148,7 @@ class RidgeCandidates(RidgeArguments):
         return list(kernels)
 
     def _penalties(self, n_rows: int, domain: Labels, classes: Array | None) -> Penalties:
-        """Weights and how domains are compared; weight 0, where both are the same, once."""
+        """All penalties; weight 0, for which ``conditional`` has no effect, is listed once."""
         weights = [float(weight) for weight in self.domain_weights]
         kinds = [(0.0, False)] if 0.0 in weights else []
         kinds += [(w, bool(c)) for c in self.conditionals for w in weights if w > 0]
@@ -170,7 +170,7 @@ class RidgeCandidates(RidgeArguments):
 
 
 class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
-    """The search, for classes and for a continuous target."""
+    """Base class of both estimators: searches candidates, fits members and predicts."""
 
     __metadata_request__fit = {"sample_domain": True}
     __metadata_request__partial_fit = {"sample_domain": True}
@@ -179,10 +179,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     _uses_target = _uses_domain = True
     _sums: CellSums
     _maps: list[NystromMap]
-    #: What later batches must share with the first one; None in older model files.
+    #: Properties that later batches must share with the first one; None in older model files.
     _first_batch: dict[str, str] | None = None
     classes_: Array
-    curve_: Any  # of classes
+    curve_: Any  # only of classifiers
     domains_: Array | None
     held_out_: HeldOut | None = None
 
@@ -205,12 +205,12 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         return self.fit_with(backend_of(X), X, y, sample_domain)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
-        """Add a batch of rows to what has been seen.
+        """Learn from one more batch of rows.
 
-        Landmarks and gammas come from the first batch, unless they are given. Classes and domains
-        may appear in any batch. The search itself runs with the first prediction after a batch, or
-        in :meth:`finalize`, and then equals :meth:`fit` on all rows with the same landmarks and
-        gammas.
+        Landmarks and gammas come from the first batch, unless they are given. New classes and
+        domains may appear in any batch. The search itself runs at the first prediction after a
+        batch, or in :meth:`finalize`; its result is that of :meth:`fit` on all rows with the same
+        landmarks and gammas.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
             return self.fit_partitions(partitions)
 
     def fit_partitions(self, parts: Any) -> Self:
-        """Fit to rows in partitions, in one pass; a score of predictions takes another."""
+        """Fit to partitions in one pass, or two if the score needs predictions of rows."""
         from domainwise.backends.partitions import sum_partitions
 
         self._refuse_splits_of_rows("a pass over partitions")
@@ -281,9 +281,9 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         return self
 
     def fit_sums(self, maps: list[NystromMap], sums: CellSums, width: int) -> Self:
-        """Fit from sums over rows of some width that are elsewhere, of maps that they share.
+        """Fit from sums over rows that are stored elsewhere; ``width`` is their number of features.
 
-        Keys of cells name what is held out together; domains are those of their groups.
+        The keys of cells name the parts that are held out together; groups name the domains.
         """
         self._forget()
         self._maps, self._sums, self._flat, self.n_features_in_ = maps, sums, True, width
@@ -294,7 +294,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         return self
 
     def _check_without_rows(self) -> None:
-        """Check arguments, which may have been set since the last batch, for sums of rows."""
+        """Check that the arguments, which may have changed since the last batch, suit sums."""
         self._validate_params()
         self._refuse_splits_of_rows("partial_fit")
         if needs_predictions(self.scoring, self.target_kernel == "delta"):
@@ -326,9 +326,9 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         return "expansions_" in vars(self) or "_sums" in vars(self)
 
     def finalize(self) -> Self:
-        """Search among the batches that partial_fit has seen, if that has not been done yet.
+        """Run the search on the batches that partial_fit has seen, unless it has already run.
 
-        Predictions do this by themselves.
+        Methods that predict call this automatically.
 
         Returns
         -------
@@ -337,12 +337,12 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         check_is_fitted(self)
         if "expansions_" not in vars(self):
             check_same_arguments(self, self._first_batch, SETTLED_BY_ROWS)
-            searched = copy(self)  # others may ask for predictions meanwhile
+            searched = copy(self)  # other threads may predict in the meantime
             searched._search_sums()
             self.__dict__.update(vars(searched))
         return self
 
-    # The search over rows that are at hand.
+    # The search over rows in memory.
 
     def _search_rows(self, rows: Rows) -> None:
         """Score every candidate on every split, and average the best."""
@@ -366,8 +366,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         self._record_held_out(rows, values[finite], predicted[finite])
 
     def _search(self, kind: RidgeSearch, n_jobs: int | None = None) -> list[RidgeProblem]:
-        """Choose, and average the best; return the problem of each map for all rows."""
-        # Of each kernel and penalty the best alpha; the kind computes the scores itself.
+        """Select and average the best candidates; return each map's problem on all rows."""
+        # The best alpha of each kernel and penalty; the kind computes the scores itself.
         rule = partial(best_of_paths, path=("alpha",), n=self.n_average)
         nothing = Data(None, None)
         result = search(kind, nothing, kind.splits, Scorer(None), rule, n_jobs=n_jobs)
@@ -378,15 +378,15 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         return problems
 
     def _may_compare_fewer(self, X: Any) -> bool:
-        """Whether landmarks are chosen here, so that fewer of them can do for the search."""
+        """Whether landmarks are chosen automatically, so that the search can use fewer."""
         automatic = isinstance(self.n_landmarks, str) and isinstance(self.landmarks, str)
         return automatic and self.feature_map == "nystroem" and isinstance(X, np.ndarray)
 
     @abstractmethod
     def _record_held_out(self, rows: Rows, values: Array, drawn: Array) -> None:
-        """Store predictions of the members for rows whose domain they have not seen."""
+        """Store predictions for the rows ``drawn`` by members fitted without their domains."""
 
-    # Candidates that are known: others search by themselves, and share work.
+    # Given candidates: for callers that run their own search.
 
     def candidate_values(
         self,
@@ -395,10 +395,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         splits: Sequence[Split],
         landmarks: Array,
     ) -> list[list[Array]]:
-        """Values for the test rows of splits, of candidates that have one kernel.
+        """Predicted values for the test rows of each split, of candidates with the same kernel.
 
-        One array for each candidate and split, with a column per value of the target. Rows are
-        summed once for all splits.
+        One array for each candidate and split, with a column for each column of the target. Rows
+        are summed once for all splits.
         """
         kinds = list(dict.fromkeys((c["domain_weight"], c["conditional"]) for c in candidates))
         alphas = list(dict.fromkeys(c["alpha"] for c in candidates))
@@ -414,7 +414,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     def fit_candidates(
         self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray, candidates: Sequence[Candidate]
     ) -> Self:
-        """Average some candidates, fitted to all rows, without a search."""
+        """Fit the given candidates to all rows and average them, without a search."""
         self._validate_params()
         backend = backend_of(X)
         checked, y = self._check_rows(backend, X, y)
@@ -438,23 +438,23 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     def _map(
         self, candidate: Candidate, kinds: Any, alphas: Any, rows: Rows, landmarks: Any
     ) -> tuple[NystromMap, Penalties]:
-        """Map of a candidate's kernel on landmarks, and all penalties."""
+        """Nyström map of a candidate's kernel, and the given penalties."""
         name, gamma = candidate["kernel"], candidate["gamma"]
         kernel = Backend().resolve_kernel(name, rows.X, gamma=gamma)
         nystrom = NystromMap.from_landmarks(kernel, landmarks)
         return nystrom, self._weighted(kinds, alphas, rows.target.names)
 
     def settled(self) -> Self:
-        """Return the best single kernel without a search, not fitted; it needs no domains.
+        """Return an unfitted estimator with the best parameters only; it needs no domains.
 
-        It may be fitted to fewer rows than there are landmarks.
+        It can also be fitted to fewer rows than there are landmarks now.
         """
         best = self.finalize().best_params_
         chosen = {f"{name}s": [best[name]] for name in ("kernel", "gamma", "alpha")}
         fixed = {"domain_weights": [0.0], "n_average": 1, "n_landmarks": "auto", "cv": 2}
         return clone(self).set_params(**chosen, **fixed)
 
-    # The search over sums, whose rows are gone.
+    # The search over sums of rows that are not stored.
 
     def _begin(
         self, backend: Backend, rows: Any, target: Any, domain: Labels, n_rows: int | None = None
@@ -471,7 +471,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         return cells_by_domain(backend, self._maps, Rows(rows, target, domain))
 
     def _record_seen(self) -> None:
-        """Note the labels of the sums."""
+        """Record the labels of the sums."""
         keys = list(self._sums.maps[0])
         classes = sorted({label for _, label in keys}, key=lambda label: (label is None, label))
         names = None if classes == [None] else label_array(classes, "y")
@@ -479,7 +479,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         self._record_labels(names, domains)
 
     def _search_sums(self, partitions: Any = None) -> None:
-        """Search among the sums of all rows, which lie in partitions if they are not gone."""
+        """Run the search on the sums of all rows; ``partitions`` hold the rows if available."""
         if partitions is None:
             self._check_without_rows()
         self._record_seen()
@@ -501,7 +501,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         self._search(SumSearch(self, self._maps, penalties, *sums))
         self.held_out_ = None
 
-    # What classes and numbers do differently.
+    # Differences between classification and regression.
 
     def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
         if is_tensor(X):
@@ -522,13 +522,13 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         """Check targets."""
 
     def _record_labels(self, classes: Array | None, domains: Array | None) -> None:
-        """Note the labels that were seen."""
+        """Record the labels that were seen."""
         self.domains_ = domains
         if classes is not None:
             self.classes_, self.curve_ = classes, None
 
     def _rule(self) -> Any:
-        """What scorers take for a fitted estimator: its X are values."""
+        """Fitted estimator for scorers, whose X are the values of candidates."""
         return ClassRule(self.classes_) if self.target_kernel == "delta" else NumberRule()
 
     # Predicting.
@@ -536,7 +536,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     def predict(self, X: ArrayLike) -> Array:
         """Return the class of each row, or its predicted target.
 
-        Of a tensor they are a tensor, except classes that are not numbers.
+        If X is a tensor, the result is a tensor, except for classes that are not numbers.
 
         Parameters
         ----------
@@ -550,7 +550,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         return self._apply("_predicted", X)
 
     def _apply(self, method: str, X: Any) -> Any:
-        """Check X, and call a method on what is at hand: all rows, or every partition."""
+        """Check X, and call a method on all of its rows, or on each partition."""
         first = self.finalize().expansions_[0].dual
         backend = backend_of(X)
         with backend.explaining_memory(X), one_thread_for_few(X):
@@ -563,13 +563,13 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
 
     @abstractmethod
     def _uncorrected(self, X: Any) -> Any:
-        """Probabilities, or values in a column, of rows in memory."""
+        """Probabilities, or values of the target, for rows in memory, before corrections."""
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         return np.asarray(to_host(self._apply("_uncorrected", X)))
 
     def _corrected_rows(self, X: Any) -> Any:
-        """Corrected outputs of rows in memory, on the device of the rows."""
+        """Outputs for rows in memory after corrections, on the device of the rows."""
         values = self._uncorrected(X)
         if not hasattr(self, "corrections_"):
             return values

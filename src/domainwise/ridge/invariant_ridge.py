@@ -1,4 +1,4 @@
-"""InvariantRidgeCV and InvariantRidgeClassifierCV: the average of the kernels that held up best."""
+"""InvariantRidgeCV and InvariantRidgeClassifierCV: averages of the best invariant kernels."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from domainwise.scoring.predictions import HeldOut
 
 
 def _has_curve(model: Any) -> bool:
-    """Whether there are, or will be, probabilities; sums keep no row to learn them from."""
+    """Whether there are, or will be, probabilities; they cannot be calibrated from sums."""
     return "_sums" not in vars(model) and vars(model).get("curve_", True) is not None
 
 
 @with_shared_arguments
 @arguments
 class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
-    r"""Classifier that averages the invariant kernels which held up best on held-out domains.
+    r"""Classifier that averages the invariant kernels with the best scores on held-out domains.
 
     Kernel ridge regression of class indicators, :math:`\sum_i s_i |y_i - f(x_i)|^2 + \alpha
-    (|f|^2 + w f'P_d f)`: functions that tell domains apart cost more. Every kernel, gamma, domain
-    weight and alpha of the grid is scored by holding out source domains. Of each kernel and weight
-    the best alpha is kept, and the functions of the ``n_average`` best are averaged: scores on a
-    few domains are too noisy to bet on a single winner. Nothing needs to be tuned.
+    (|f|^2 + w f'P_d f)`: functions that differ between domains are penalised more. Each kernel,
+    gamma, domain weight and alpha of the grid is scored by holding out source domains. The best
+    alpha of each kernel and weight is selected, and the functions of the ``n_average`` best are
+    averaged: scores on a few domains are too noisy to trust one winner. Nothing needs tuning.
 
     Parameters
     ----------
     {ridge_search}
     conditionals : sequence of bool, default=(False, True)
-        Whether domains are compared as they are, inside each class, or both.
+        Whether domains are compared over all rows (False), inside each class (True), or both.
     {ridge_rest}
     class_weight : dict or "balanced", default=None
         Weights of the classes' errors, the :math:`s_i` above, as in :class:`sklearn.svm.SVC`: a
-        dict holds the weight of each class, 1 for those that it does not name; "balanced" is
+        dict holds the weight of each class, 1 for classes that it does not name; "balanced" is
         ``n_samples / (n_classes * n_samples_of_the_class)``.
 
     Attributes
@@ -53,8 +53,8 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     classes_ : ndarray
         Class labels.
     curve_ : Curve or None
-        From values to probabilities; None after ``partial_fit`` and a fit to a Dask collection,
-        which keep no rows to learn it from: there is no ``predict_proba`` then.
+        Calibration curve from values to probabilities; None after ``partial_fit`` and a fit to a
+        Dask collection, which store no rows: there is no ``predict_proba`` then.
     {ridge_fitted}
 
     See Also
@@ -90,14 +90,14 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         *,
         classes: MaybeArray = None,
     ) -> Self:
-        """Add a batch of rows to what has been seen, as :meth:`InvariantRidgeCV.partial_fit` does.
+        """Learn from one more batch of rows, as :meth:`InvariantRidgeCV.partial_fit` does.
 
         Parameters
         ----------
         X, y, sample_domain
             As in :meth:`fit`, in memory or on a device. Classes may appear in any batch.
         classes : array-like, default=None
-            All classes that there may be, to refuse a batch with others; None takes any.
+            All possible classes: a batch with other classes is refused. None accepts any.
 
         Returns
         -------
@@ -122,7 +122,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         return target
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return one value for two classes, positive for the second; one for each of more.
+        """Return the decision values: one for two classes, else one for each class.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         Returns
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            One column for two classes, positive for the second.
+            With two classes, one value per row, positive for the second class.
         """
         return self._apply("_decisions", X)
 
@@ -140,8 +140,8 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         """Return the probability of each class, in the order of ``classes_``.
 
         One slope for all classes turns values into probabilities, so that the likeliest class is
-        the predicted one. It is fitted to held-out source domains, which count the same; classes
-        count as often as they occur, or as ``class_weight`` says.
+        the predicted one. It is fitted to held-out source domains with equal weights; classes are
+        weighted by their frequency, or by ``class_weight``.
 
         Parameters
         ----------
@@ -191,12 +191,12 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
 @with_shared_arguments
 @arguments
 class InvariantRidgeCV(RegressorMixin, InvariantRidge):
-    r"""Regression that averages the invariant kernels which held up best on held-out domains.
+    r"""Regression that averages the invariant kernels with the best scores on held-out domains.
 
     Kernel ridge regression, :math:`\sum_i |y_i - f(x_i)|^2 + \alpha (|f|^2 + w f'P_d f)`: functions
-    that tell domains apart cost more. Every kernel, gamma, domain weight and alpha of the grid is
-    scored by holding out source domains. Of each kernel and weight the best alpha is kept, and the
-    functions of the ``n_average`` best are averaged.
+    that differ between domains are penalised more. Every kernel, gamma, domain weight and alpha of
+    the grid is scored by holding out source domains. The best alpha of each kernel and weight is
+    selected, and the functions of the ``n_average`` best are averaged.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Scores of predictions of rows in partitions: one more pass for all candidates (theory 13.4).
 
-Rows do not travel. What a score needs of them does: counts of classes or means, however many rows
-there are, or the values of all rows that a split leaves out, which come together on one worker.
+Rows stay on their worker; only what a score needs is sent: counts of classes or means, whose size
+does not depend on the number of rows, or the values of all held-out rows of a split to one worker.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from domainwise.estimators.projection import Expansion
 from domainwise.gram.dask import graphs
 from domainwise.ridge.scores import CandidateScorer, Rows
 
-#: Rows whose values are held at a time.
+#: Number of rows whose values are in memory at a time.
 BATCH_ROWS = 8192
 
 
 @dataclass(frozen=True)
 class ScorePlan:
-    """All that a task of the pass has to know, the candidates of each split by kernel."""
+    """Everything that a task of the pass needs, with the candidates of each split by kernel."""
 
     layout: Layout
     label_rules: LabelRules
     scorer: CandidateScorer
     tested: list[Array]  #: domains that each split holds out
-    functions: list[list[Expansion]]  #: none for a split that cannot be learnt from
-    n_points: int  #: candidates of all these kernels
+    functions: list[list[Expansion]]  #: by split; empty if a split cannot be trained on
+    n_points: int  #: number of candidates of all these kernels
 
     def piece(self, functions: list[Expansion], X: Array, y: Array) -> Any:
-        """Take what the score needs of some rows that a split leaves out."""
+        """Compute what the score needs from some rows that a split holds out."""
         values = np.hstack([function(X) for function in functions])
         return self.scorer.piece(np.hsplit(values, self.n_points), y)
 
 
 @graphs.task
 def held_out_pieces(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str) -> list[Any]:
-    """Look at one partition again; None for splits that hold none of its rows out."""
+    """Compute the pieces of one partition, one per split; None if it has no held-out rows."""
     with named(source):
         X, y, domain = plan.layout.split(rows, y, domain)
         if not len(X):
@@ -86,7 +86,7 @@ def held_out_scores(
     if gathers:
         _check_memory(kind, functions, tested)
     by_kernel: list[Array] = []
-    # Values of all rows are many: kernels then go one by one.
+    # Values of all rows take much memory: kernels are then scored one after the other.
     for group in [[kernel] for kernel in functions] if gathers else [functions]:
         by_split = [[kernel[i] for kernel in group if i in kernel] for i in range(len(tested))]
         n_columns = n_points * len(group)
@@ -120,7 +120,7 @@ def _check_memory(kind: Any, functions: list[dict[int, Expansion]], tested: list
     for (domain, _), cell in kind.sums.maps[0].items():
         counts[domain] = counts.get(domain, 0) + cell.n_samples
     rows = [sum(counts[domain] for domain in domains.tolist()) for domains in tested]
-    # A split is joined where its pieces come together, the pieces of all splits lie all around.
+    # One worker joins the pieces of a split; the pieces of all splits are spread over all workers.
     needed = 8.0 * n_columns * (2 * max(rows) + sum(rows) / slots)
     if needed > free:
         raise MemoryError(

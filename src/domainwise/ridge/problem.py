@@ -1,10 +1,10 @@
-"""Ridge machines with the invariant kernel, and their errors, from moments alone (theory 13).
+"""Ridge regression with the invariant kernel, and its errors, from moments alone (theory 13).
 
 With features Phi of landmarks and a domain factor F, ``sum_i s_i |y_i - f(x_i)|^2 + alpha |f|_w^2``
 with ``|f|_w^2 = |f|^2 + w f'FF'f`` is least squares with the penalty ``alpha (I + w DD')``,
 ``D = Phi'F``: kernel ridge regression with the invariant kernel, without its matrix. Everything
-here is a function of the rows' number, mean and centred second moment, by cell, and holds for
-NumPy arrays and for tensors alike.
+here is a function of the number of rows, the mean and the centred second moment of each cell, and
+works for NumPy arrays and for tensors.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from domainwise.gram.sums import (
 from domainwise.gram.tiles import in_threads
 from domainwise.splits.folds import SplitParts
 
-#: Directions of domains below this share of the largest are rounding.
+#: Eigenvalues of domains below this share of the largest are treated as rounding errors.
 RANK_TOLERANCE = 1e-12
-#: The least weight of a row, next to the largest: there are roots of it to divide by.
+#: The least weight of a row relative to the largest, because square roots of it are divided by.
 LEAST_WEIGHT = 1e-12
-#: Scores of numbers that follow from squared errors, variances and means of the targets.
+#: Regression scores that follow from squared errors, variances and means of the targets.
 ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a cell's moments are: features, descriptors of domains, targets.
+    """Layout of the columns of a cell's moments: features, descriptors of domains, targets.
 
-    ``codes`` are the targets of each class, where cells hold rows of one class: these have no
-    columns of their own.
+    If each cell holds rows of one class, ``codes`` are the targets of each class, and there are no
+    columns of targets.
     """
 
     n_features: int
@@ -64,7 +64,7 @@ class Weighted:
 def weighted(
     cells: Mapping[Any, NystromSums], weights: Mapping[Any, float], columns: Columns
 ) -> Weighted:
-    """Join cells of which each row weighs the same, targets of classes included."""
+    """Merge cells, with one weight for all rows of a cell, and add the targets of classes."""
     masses = {key: weights[key] * cell.n_samples for key, cell in cells.items()}
     total = sum(masses.values())
     any_mean = next(iter(cells.values())).mean
@@ -86,22 +86,22 @@ def weighted(
 
 @dataclass(frozen=True)
 class RidgeProblem:
-    """What the solutions for all penalties share."""
+    """Moments and domain directions that the solutions for all penalties share."""
 
     second: Any  #: weighted, centred second moment of the M features
-    cross: Any  #: that of features with targets, of shape (M, c)
+    cross: Any  #: weighted, centred products of features with targets, of shape (M, c)
     mean: Any  #: weighted mean of features
-    target: Any  #: and of targets
+    target: Any  #: weighted mean of targets
     #: ``Phi'F`` of each domain factor, by whether domains are compared inside classes
     directions: dict[bool, Any]
-    #: Values of all solutions for held-out rows, side by side, where the rows are at hand
+    #: Values of all solutions for held-out rows, in adjacent columns, if the rows are in memory
     held_out: Any = None
 
     @classmethod
     def of_moments(
         cls, moments: Weighted, columns: Columns, directions: dict[bool, Any]
     ) -> RidgeProblem:
-        """Take features and targets apart."""
+        """Separate features and targets of the moments."""
         m, first = columns.n_features, columns.n_features + columns.n_descriptors
         second, mean = moments.second, moments.mean
         return cls(second[:m, :m], second[:m, first:], mean[:m], mean[first:], directions)
@@ -110,7 +110,7 @@ class RidgeProblem:
         """Solve for each kind of penalty (weight, conditional) and, inside it, each alpha.
 
         ``(S + alpha I + alpha w DD')^-1 C`` by Woodbury's formula: all kinds share the solutions
-        for one alpha, with C and with D. They stand side by side.
+        for one alpha, with C and with D. Results are in adjacent columns.
         """
         c = self.cross.shape[1]
         names = [name for name in self.directions if any(w and k == name for w, k in kinds)]
@@ -135,9 +135,9 @@ class RidgeProblem:
         return side_by_side([solutions[point] for point in order])
 
     def squared_errors(self, coefficients: Any, moments: Weighted, columns: Columns) -> Any:
-        """Weighted sums of squared errors on other rows, from their moments about their own mean.
+        """Weighted sums of squared errors on other rows, from the centred moments of these rows.
 
-        Of many solutions, ``coefficients`` of shape (M, points * c): errors of shape (points, c).
+        ``coefficients`` hold many solutions, of shape (M, points * c); errors: (points, c).
         """
         other = self.of_moments(moments, columns, {})
         c, first = len(self.target), columns.n_features + columns.n_descriptors
@@ -154,7 +154,7 @@ class RidgeProblem:
 def span(parts: Iterable[tuple[Any, Array]], shift: float, m: int, like: Any) -> Any:
     """Return ``Phi'F`` for ``FF' = GG' (GG' + shift I)^-1`` of centred label features G.
 
-    ``parts`` are ``Phi'G`` and ``G'G`` of label features that are orthogonal to those of others.
+    ``parts`` are ``Phi'G`` and ``G'G`` of mutually orthogonal sets of label features.
     """
     columns = [placed(np.zeros((m, 0)), like)]
     for cross, gram in parts:
@@ -185,7 +185,7 @@ def group_parts(
 
 
 def descriptor_parts(cells: Iterable[NystromSums], columns: Columns) -> Iterator[tuple[Any, Array]]:
-    """Label features of continuous descriptors, inside each of some cells, for :func:`span`."""
+    """Label features of continuous descriptors inside each of these cells, for :func:`span`."""
     m, end = columns.n_features, columns.n_features + columns.n_descriptors
     for cell in cells:
         yield cell.second[:m, m:end], to_host(cell.second[m:end, m:end])
@@ -199,16 +199,16 @@ SplitScore = Callable[[int, RidgeProblem, Any, Weighted], Array]
 
 @dataclass(frozen=True)
 class Penalties:
-    """Everything that is varied for one kernel, and what all of it shares."""
+    """Arguments that are varied for one kernel, and arguments that all candidates share."""
 
     kinds: Sequence[tuple[float, bool]]  #: weights, and whether domains are compared inside classes
     alphas: Sequence[float]
     epsilon: float  #: regularisation of the domain kernel
-    class_weight: Any = None  #: by the labels that cells have, or "balanced"
+    class_weight: Any = None  #: by class label of the cells, or "balanced"
 
     @property
     def conditionals(self) -> list[bool]:
-        """Ways of comparing domains that any kind needs."""
+        """Values of ``conditional`` among the kinds with a weight above 0."""
         return sorted({conditional for weight, conditional in self.kinds if weight})
 
     def class_weights(self, counts: Mapping[Any, int]) -> dict[Any, float]:
@@ -223,12 +223,12 @@ class Penalties:
     def directions(
         self, parts: Callable[[bool], Any], n_samples: int, m: int, like: Any
     ) -> dict[bool, Any]:
-        """``Phi'F`` of each way of comparing domains, from the label features of its parts."""
+        """``Phi'F`` for each value of ``conditional``, from the label features of its parts."""
         shift = n_samples * self.epsilon
         return {c: span(parts(c), shift, m, like) for c in self.conditionals}
 
     def problem(self, cells: Cells, columns: Columns) -> RidgeProblem:
-        """Problem of the rows of some cells, one for each class."""
+        """Make the problem of the rows of these cells; there is one cell for each class."""
         counts = {label: cell.n_samples for label, cell in cells.items()}
         groups = added(chain.from_iterable(cell.groups.items() for cell in cells.values()))
         m = columns.n_features
@@ -250,7 +250,7 @@ def score_cells(
 ) -> Array:
     """Return the scores of all candidates, of shape (candidates, splits).
 
-    A column is NaN where fewer than two classes are left to train on.
+    A column is NaN if its split has no rows to train or test on, or one class to train on.
     """
     n_points = len(penalties.kinds) * len(penalties.alphas)
     scores = np.full((n_points, len(splits)), np.nan)
@@ -267,7 +267,7 @@ def score_cells(
                 continue
             problem = penalties.problem(train, columns)
             solutions = problem.solutions(penalties.kinds, penalties.alphas)
-            # Classes count the same, those that the left-out rows have.
+            # The classes of the held-out rows have equal weights.
             equal = {label: 1.0 / (len(test) * cell.n_samples) for label, cell in test.items()}
             scores[:, i] = score(i, problem, solutions, weighted(test, equal, columns))
 
@@ -277,7 +277,7 @@ def score_cells(
 
 
 def error_score(columns: Columns, scoring: str | None = None) -> SplitScore:
-    """Score by squared errors, without looking at a row."""
+    """Return a score by squared errors, which needs moments only, not rows."""
     targets = slice(columns.n_features + columns.n_descriptors, None)
 
     def score(split: int, problem: RidgeProblem, solutions: Any, test: Weighted) -> Array:
@@ -293,21 +293,21 @@ def needs_predictions(scoring: Any, classification: bool) -> bool:
 
 
 def score_of_errors(scoring: str | None, errors: Array, test: Weighted, targets: slice) -> Array:
-    """Score candidates by mean squared errors of shape (candidates, targets); None is these."""
+    """Score candidates from mean squared errors of shape (candidates, targets); None is MSE."""
     if scoring == "neg_root_mean_squared_error":
         return -np.sqrt(errors).mean(axis=1)
     if scoring != "r2":
         return -errors.mean(axis=1)
     mean, variance = to_host(test.mean[targets]), to_host(test.second.diagonal()[targets])
     variance = variance / test.total
-    # As in scikit-learn: 0 for errors about a constant, NaN for a single row.
+    # As in scikit-learn: 0 if the target is constant and errors are not 0, NaN for a single row.
     constant = variance <= (1e-14 * mean) ** 2
     parts = np.where(constant, errors > 0, errors / np.where(constant, 1.0, variance))
     return np.asarray((1.0 - parts).mean(axis=1)) if test.n_samples > 1 else errors[:, 0] * np.nan
 
 
 def all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProblem:
-    """Problem of the rows of all cells."""
+    """Make the problem of the rows of all cells."""
     by_class: Cells = {}
     for (_, label), cell in cells.items():
         by_class = merged_cells(by_class, {label: cell})

@@ -1,4 +1,4 @@
-"""Rows of a ridge search, and scores of its candidates on held-out ones."""
+"""Rows of a ridge search, and scores of its candidates on held-out rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import codes_of
 from domainwise.search.scores import Scorer, quiet_scores
 
-#: Scores of numbers that are means over rows.
+#: Regression scores that are means over rows.
 ROW_MEANS = (
     "neg_mean_absolute_error",
     "neg_mean_absolute_percentage_error",
@@ -30,9 +30,9 @@ ROW_MEANS = (
 
 
 class ClassRule(ClassifierMixin, BaseEstimator):
-    """Turns decision values into classes, for scorers: its X are the values.
+    """Fitted estimator for scorers that turns decision values, passed as X, into classes.
 
-    With ``only_classes`` it has no decision values for a scorer.
+    With ``only_classes`` it has no ``decision_function``.
     """
 
     def __init__(self, classes: Any = None, only_classes: bool = False) -> None:
@@ -45,7 +45,7 @@ class ClassRule(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes)
 
     def codes(self, values: Array) -> Array:
-        """Codes of classes, by sign (two of them) or by the largest value."""
+        """Class codes, by the sign (two classes) or by the largest value."""
         return np.asarray(class_columns(values).argmax(axis=1))
 
     def predict(self, values: Array) -> Array:
@@ -59,7 +59,7 @@ class ClassRule(ClassifierMixin, BaseEstimator):
 
 
 class NumberRule(RegressorMixin, BaseEstimator):
-    """Passes predicted values on, for scorers: its X are the values."""
+    """Fitted estimator for scorers that returns the predicted values, passed as X."""
 
     def predict(self, values: Array) -> Array:
         """The values."""
@@ -67,7 +67,7 @@ class NumberRule(RegressorMixin, BaseEstimator):
 
 
 def class_codes(n_classes: int) -> Array:
-    """Targets of each class: -1 and 1 for two of them, else one column for each."""
+    """Targets of each class: -1 and 1 for two classes, else one column for each class."""
     if n_classes == 2:
         return np.array([[-1.0], [1.0]])
     return 2.0 * np.eye(n_classes) - 1.0
@@ -108,7 +108,7 @@ class Rows:
 class CandidateScorer:
     """A scorer of many candidates that needs the values of all rows.
 
-    Rows may come in pieces, one after the other. Other scorers need less of a piece.
+    Rows may come in pieces, one after the other. Subclasses store less for each piece.
     """
 
     scorer: Any
@@ -119,11 +119,11 @@ class CandidateScorer:
         return self.scores(self.piece(blocks, y))
 
     def piece(self, blocks: list[Array], y: Array) -> Any:
-        """Take what the score needs of some rows."""
+        """Compute what the score needs from some rows."""
         return blocks, y
 
     def joined(self, pieces: Sequence[Any]) -> Any:
-        """Make one piece of several, in their order."""
+        """Join several pieces into one, in their order."""
         blocks, y = zip(*pieces, strict=True)
         return [np.concatenate(each) for each in zip(*blocks, strict=True)], np.concatenate(y)
 
@@ -138,7 +138,7 @@ class CandidateScorer:
 
 
 class MeanScorer(CandidateScorer):
-    """A score that is a mean over rows: number of rows and scores of a piece suffice."""
+    """A score that is a mean over rows: a piece is its number of rows and its scores."""
 
     def piece(self, blocks: list[Array], y: Array) -> Any:
         """Score the piece."""
@@ -155,7 +155,7 @@ class MeanScorer(CandidateScorer):
 
 
 class CountScorer(CandidateScorer):
-    """A score of predicted classes: how often each was predicted for each suffices."""
+    """A score of predicted classes: a piece is a confusion matrix for each candidate."""
 
     def piece(self, blocks: list[Array], y: Array) -> Any:
         """Count pairs of classes, of shape (candidates, true, predicted)."""
@@ -179,7 +179,7 @@ class CountScorer(CandidateScorer):
 
 
 def candidate_scorer(scoring: Any, rule: Any) -> CandidateScorer:
-    """Return the scorer that needs as little of the held-out rows as a score allows."""
+    """Return the scorer that stores as little about held-out rows as a score allows."""
     check_task(scoring, isinstance(rule, ClassRule))
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
     if scoring in ROW_MEANS:

@@ -1,4 +1,4 @@
-"""The searches of the ridge family: over rows at hand, and over sums of rows.
+"""The searches of InvariantRidgeCV and its classifier: over rows in memory, and over sums of rows.
 
 Each is a kind of search (:mod:`domainwise.search.driver`) that scores all penalties of a kernel on
 all splits in one pass.
@@ -52,7 +52,7 @@ from domainwise.splits.folds import (
     split_rows,
 )
 
-#: Rows up to which splits are checked row by row.
+#: Largest number of rows for which splits are made, and checked, row by row.
 FEW_ROWS = 1500
 ADVICE = (
     "choose fewer n_landmarks, kernels or gammas, or a cv that holds out domains in fewer groups"
@@ -66,7 +66,7 @@ def kernel_of(nystrom: NystromMap) -> tuple[str, float]:
 
 
 def sharing_distances(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
-    """Laplacian kernels of all widths share distances; all others go by themselves."""
+    """Group maps: neighbouring Laplacian kernels share distances, any other is a group."""
 
     def key(nystrom: NystromMap) -> Any:
         return "laplacian" if nystrom.kernel.name == "laplacian" else id(nystrom)
@@ -75,10 +75,10 @@ def sharing_distances(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
 
 
 class RidgeSearch:
-    """A kind of search over maps of kernels, and penalties, which have a problem for each map."""
+    """A kind of search over kernels, each with a feature map, and penalties."""
 
     one_pass = True
-    splits: Sequence[Any]  #: of rows, or of parts of them
+    splits: Sequence[Any]  #: of rows, or of parts of the rows
 
     def __init__(self, estimator: Any, maps: list[NystromMap], penalties: Penalties) -> None:
         self.maps, self.penalties, self.cv = maps, penalties, estimator.cv
@@ -95,7 +95,7 @@ class RidgeSearch:
         ]
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Candidates whose maps are summed together."""
+        """List indices of candidates whose maps are summed together."""
         n, batches, first = len(candidates) // len(self.maps), [], 0
         for maps in self.groups():
             batches.append(list(range(first, first + n * len(maps))))
@@ -103,7 +103,7 @@ class RidgeSearch:
         return batches
 
     def groups(self) -> list[list[NystromMap]]:
-        """Maps that are taken together."""
+        """Groups of maps that are summed together."""
         return sharing_distances(self.maps)
 
     def outcomes(
@@ -126,26 +126,26 @@ class RidgeSearch:
 def averaged(
     maps: Sequence[NystromMap], problems: Sequence[RidgeProblem], members: Sequence[Candidate]
 ) -> list[Expansion]:
-    """Average members: one function for each of their kernels."""
+    """Average members: return one function for each of their kernels."""
     expansions, share = [], 1.0 / len(members)
     for nystrom, problem in zip(maps, problems, strict=True):
         same = [m for m in members if (m["kernel"], m["gamma"]) == kernel_of(nystrom)]
         if same:
             kinds = [([(m["domain_weight"], m["conditional"])], [m["alpha"]]) for m in same]
-            with single_blas_thread():  # threads gain little here, and wait for each other
+            with single_blas_thread():  # more threads gain little here
                 mean = share * sum(problem.solutions(*kind) for kind in kinds)
             intercept = share * len(same) * problem.target - problem.mean @ mean
             expansions.append(Expansion.of_features(nystrom, mean, intercept))
     return expansions
 
 
-# Rows that are at hand.
+# Rows in memory.
 
 
 class RowSearch(RidgeSearch):
-    """Rows of one fit: one pass over them for each kernel, and moments by cell from there on.
+    """Search over rows in memory: one pass for each kernel gives the moments of all cells.
 
-    ``predicted`` are rows whose held-out values are kept for all candidates.
+    ``predicted`` are indices of rows whose held-out values are stored for all candidates.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class RowSearch(RidgeSearch):
         self.rows, self.predicted = rows, predicted
         self.descriptors = descriptors_of(estimator, rows.domain, penalties)
         n_domains, domains = rows.domain.n_categories, rows.codes()[1]
-        # Of few rows, splits that cannot be scored are removed; sums by domain keep all of them.
+        # With few rows, splits that cannot be scored are removed; with sums by domain, none are.
         few = len(rows.X) <= FEW_ROWS
         if leaves_domains_out(self.cv) and n_domains > 1 and not few:
             parts, splits = split_domains(self.cv, n_domains)
@@ -174,7 +174,7 @@ class RowSearch(RidgeSearch):
                 for part_of, splits in split_rows(row_splits, len(rows.X))
             ]
         self.splits = [split for _, splits in passes for split in splits]
-        # Classes are kept apart where they weigh differently, in training or in the score.
+        # Classes are summed separately if their weights differ, in training or in the score.
         self.apart = self.scorer is None or _classes_differ(self.penalties, self.descriptors)
         self.passes = [
             (cells_of(rows, part, self.apart, self.descriptors), part, splits)
@@ -233,7 +233,7 @@ class RowSearch(RidgeSearch):
         values: dict[int, tuple[Array, Array]],
         first: int,
     ) -> SplitScore:
-        """Score a split, and add its held-out values and their places to ``values``."""
+        """Return a function that scores a split and adds its held-out values to ``values``."""
         parts, y, of_moments = to_host(part_of), self.rows.y, error_score(columns)
 
         def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
@@ -254,7 +254,7 @@ class RowSearch(RidgeSearch):
         return score
 
     def held_out(self, members: Sequence[Candidate], problems: Sequence[RidgeProblem]) -> Array:
-        """Mean values of members that were fitted without a row's domain, for the rows predicted.
+        """Mean held-out values of the members for the rows ``predicted``.
 
         Rows that no split holds out have NaN.
         """
@@ -285,26 +285,26 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
 def solution_values(
     nystrom: NystromMap, problem: RidgeProblem, solutions: Any, X: Any
 ) -> list[Array]:
-    """Values of many solutions on other rows, one block for each."""
+    """Values of many solutions on the rows X, one block for each solution."""
     values = to_host(expansion(nystrom, problem, solutions)(X))
     return np.hsplit(values, solutions.shape[1] // len(problem.target))
 
 
 def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Expansion:
-    """Many solutions as one function, whose values stand side by side."""
+    """Many solutions as one function, which returns their values in adjacent columns."""
     tiled = problem.target.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, len(problem.target))
     intercept = tiled.reshape(-1) - problem.mean @ solutions
     return Expansion.of_features(nystrom, solutions, intercept)
 
 
 def _classes_differ(penalties: Penalties, descriptors: Array | None) -> bool:
-    """Whether a problem needs moments of each class."""
+    """Whether a problem needs the moments of each class separately."""
     inside = descriptors is not None and True in penalties.conditionals
     return penalties.class_weight is not None or inside
 
 
 def cells_of(rows: Rows, part_of: Any, apart: bool, descriptors: Array | None) -> CellRows:
-    """Cells of parts, and of classes if they are kept apart."""
+    """Cells by part, and by class if ``apart``."""
     classes, domains = rows.codes()
     apart = apart and rows.target.codes is not None
     columns = [] if descriptors is None else [descriptors]
@@ -317,7 +317,7 @@ def cells_of(rows: Rows, part_of: Any, apart: bool, descriptors: Array | None) -
 def columns_of(
     nystrom: NystromMap, target: Labels, apart: bool, descriptors: Array | None
 ) -> Columns:
-    """Columns of the moments of such cells."""
+    """Columns of the moments of the cells of :func:`cells_of`."""
     by_class = apart and target.codes is not None
     codes = dict(enumerate(class_codes(target.n_categories))) if by_class else None
     width = 0 if descriptors is None else descriptors.shape[1]
@@ -327,9 +327,9 @@ def columns_of(
 def held_out_values(
     nystrom: NystromMap, penalties: Penalties, rows: Rows, splits: Sequence[Split]
 ) -> list[list[Array]]:
-    """Values of all solutions on the test rows of each split, of rows with labels of domains.
+    """Values of all solutions on the test rows of each split; domains must be labels.
 
-    Rows are summed once, by parts that no split takes apart.
+    Rows are summed once, by parts that no split divides.
     """
     apart = _classes_differ(penalties, None)
     columns = columns_of(nystrom, rows.target, apart, None)
@@ -348,7 +348,7 @@ def held_out_values(
 def problem_of(
     estimator: Any, nystrom: NystromMap, rows: Rows, penalties: Penalties
 ) -> RidgeProblem:
-    """Problem of all rows, in batches."""
+    """Make the problem of all rows, which are summed in batches."""
     descriptors = descriptors_of(estimator, rows.domain, penalties)
     apart = _classes_differ(penalties, descriptors)
     cells = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), apart, descriptors)
@@ -357,11 +357,11 @@ def problem_of(
     return all_rows(sums.maps[0], columns, penalties)
 
 
-# Sums of rows that are gone, or that are in partitions.
+# Sums of rows that are not stored, or that are in partitions.
 
 
 def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> CellSums:
-    """Sums over a batch by domain and class, whose labels are the keys."""
+    """Sums over a batch by domain and class; keys are pairs of their labels."""
     classes, domains = rows.codes()
     dense: Any = rows.Y if rows.target.codes is None else None
     labels = [None] if rows.target.names is None else rows.target.names.tolist()
@@ -377,9 +377,9 @@ def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> Cel
 
 
 class SumSearch(RidgeSearch):
-    """Sums over rows by domain and class; a score of predictions takes another pass over them.
+    """Search over sums by domain and class; scores of predictions need another pass over rows.
 
-    ``partitions`` are where the rows are, if they are not gone.
+    ``partitions`` hold the rows, or are None if these are not stored.
     """
 
     def __init__(
@@ -399,7 +399,7 @@ class SumSearch(RidgeSearch):
         self.splits = self.parts
 
     def groups(self) -> list[list[NystromMap]]:
-        """All maps: the rows in partitions are read once for all of them."""
+        """One group of all maps: the rows in partitions are read once for all of them."""
         return [self.maps]
 
     def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
@@ -425,7 +425,7 @@ class SumSearch(RidgeSearch):
         return scores, problems
 
     def _cells(self, by_domain: Cells) -> Cells:
-        """Cells by part and code of the class."""
+        """Merge the cells of domains to cells by part and class code."""
         labels = [None] if self.classes is None else self.classes.tolist()
         cells: Cells = {}
         for (d, domain), (c, label) in product(enumerate(self.domains.tolist()), enumerate(labels)):
@@ -436,7 +436,7 @@ class SumSearch(RidgeSearch):
 
 
 def _collecting(functions: dict[int, Expansion], nystrom: NystromMap) -> SplitScore:
-    """Collect the candidates of each split for a pass over the rows."""
+    """Return a score that only collects the candidates of each split, for a pass over rows."""
 
     def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
         functions[split] = expansion(nystrom, problem, solutions)

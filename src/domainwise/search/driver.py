@@ -1,7 +1,7 @@
 """The search: candidates are scored on held-out domains, and the best of them are chosen.
 
-Every class that chooses arguments by holding out domains is thin over :func:`search`. What differs
-between them is a *kind* of search, an object with the methods of :class:`Searchable`. To write one:
+Every class that chooses arguments by holding out domains is a thin layer over :func:`search`. They
+differ in the *kind* of search, an object with the methods of :class:`Searchable`. To write one:
 
 1. ``candidates(data)`` lists what is tried: dicts of arguments.
 2. ``batches(candidates)`` lists the indices of candidates that share work, such as a kernel matrix.
@@ -10,7 +10,7 @@ between them is a *kind* of search, an object with the methods of :class:`Search
 3. ``outcomes(data, splits, batch, score)`` fits the candidates of a batch to the training rows of
    each split, and hands each fitted model to ``score.outcome(model, X_test, y_test)``. A kind that
    has outputs or scores without a model returns those. With ``one_pass`` it is called once for a
-   batch, with all splits; else once for each split, on several workers with ``n_jobs``.
+   batch, with all splits; else once for each batch and split, in parallel with ``n_jobs``.
 4. ``fit(data, chosen)`` fits the chosen candidates, the best first.
 
 An outcome is a number, or the outputs for the test rows of a split where the score uses all
@@ -69,7 +69,7 @@ Rule = Callable[[Sequence[Candidate], Array], list[int]]
 
 @dataclass(frozen=True)
 class Data:
-    """Rows and labels of a search; what a kind does not use is None."""
+    """Rows and labels of a search; fields that a kind does not use are None."""
 
     X: Any  #: rows, sums or partitions
     y: Any  #: the target, as estimators and scorers take it
@@ -95,7 +95,7 @@ class Outcomes(NamedTuple):
     """Outcomes of the candidates of a batch."""
 
     values: Sequence[Sequence[Outcome]]  #: of each candidate, on each split
-    #: What a kind with ``one_pass`` wants to use again when it fits the chosen candidates.
+    #: Results that a kind with ``one_pass`` reuses when it fits the chosen candidates.
     reusable: Any = None
 
 
@@ -135,13 +135,13 @@ class Race:
     margin: float = 1.0  #: standard errors; infinity drops nothing
 
     def rounds(self, n_splits: int) -> list[list[int]]:
-        """Numbers of the splits of each round; those of a round are spread over all."""
+        """Indices of the splits of each round; the splits of a round are spread over all."""
         ends = sorted({min(self.first, n_splits), max(self.first, n_splits // 2), n_splits})
         spread = np.argsort(np.arange(n_splits) * (np.sqrt(5.0) - 1) / 2 % 1.0, kind="stable")
         return [spread[a:b].tolist() for a, b in pairwise([0, *ends]) if b <= n_splits]
 
     def survivors(self, candidates: Sequence[Candidate], scores: Array, rule: Rule) -> list[int]:
-        """Indices of the candidates that go on."""
+        """Indices of the candidates that are not dropped."""
         scores = scores[:, np.isfinite(scores).all(axis=0)]
         if scores.shape[1] < 2:
             return list(range(len(candidates)))
@@ -164,7 +164,7 @@ def search(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> SearchResult:
-    """Score candidates of a kind on the splits, and choose by a rule; None is the best.
+    """Score candidates of a kind on the splits, and choose by a rule; None chooses the best.
 
     All candidates are scored on every split, unless there is a ``race``, whose result lists those
     that were not dropped. Kinds with ``one_pass`` do not race.
@@ -246,7 +246,7 @@ def batches_by(candidates: Sequence[Candidate], names: Sequence[str]) -> list[li
 
 
 def _key(value: Any) -> Any:
-    """Return a key that equal values have in common; lists, arrays and the like are themselves."""
+    """Return a key that equal values share; unhashable values are equal only to themselves."""
     return value if isinstance(value, Hashable) else id(value)
 
 
@@ -270,7 +270,7 @@ class SearchResult:
     def of(
         cls, candidates: Sequence[Candidate], scores: Array, rule: Rule | None = None
     ) -> SearchResult:
-        """Choose by scores; splits on which they are not defined are ignored."""
+        """Choose by scores; splits on which no score is defined are ignored."""
         rule = best if rule is None else rule
         return cls(list(candidates), scores, rule(candidates, comparable(scores)))
 
@@ -281,7 +281,7 @@ class SearchResult:
 
 
 class Searched:
-    """Attributes that a search leaves behind."""
+    """Fitted attributes that a search sets."""
 
     best_index_: int
     best_params_: dict[str, Any]
@@ -298,8 +298,8 @@ class Searched:
     def _record_search(self, result: SearchResult, *, arguments: bool = True) -> None:
         """Store the results of a search as :class:`sklearn.model_selection.GridSearchCV` does.
 
-        Splits on which no candidate has a score do not count in means. ``arguments`` adds a column
-        for each argument, where all candidates have the same.
+        Splits on which no candidate has a score are left out of means. ``arguments`` adds a column
+        for each argument; all candidates must then have the same arguments.
         """
         compared = result.scores[:, _defined(result.scores)]
         mean = compared.mean(axis=1)
@@ -317,9 +317,9 @@ class Searched:
 
 
 def by_row(values: Sequence[Any], tests: Sequence[Array], n_rows: int) -> Array:
-    """Arrange outputs for the test rows of the splits by row, in the precision they have.
+    """Arrange outputs for the test rows of the splits by row, in their precision.
 
-    Rows that several splits hold out have the mean, those that no split does have NaN.
+    Rows that several splits hold out get the mean, and rows that no split holds out get NaN.
     """
     total = np.zeros((n_rows, values[0].shape[1]), dtype=values[0].dtype)
     count = np.zeros((n_rows, 1), dtype=total.dtype)
@@ -333,10 +333,10 @@ def by_row(values: Sequence[Any], tests: Sequence[Array], n_rows: int) -> Array:
 
 
 def comparable(scores: Array) -> Array:
-    """Return the scores of the splits on which there are any.
+    """Return the scores of the splits on which any score is defined.
 
-    Some scores are not defined on some domains, such as an area under a curve where one class
-    only occurs. That says nothing about the candidates, which are compared on the other splits.
+    Some scores are not defined on some domains, such as the area under a curve if a domain has
+    only one class. Candidates are then compared on the other splits.
     """
     defined = _defined(scores)
     if not defined.any():
@@ -372,8 +372,8 @@ def one_standard_error(
 ) -> list[int]:
     """Rule: the first in ``order`` among candidates within a standard error of the best.
 
-    The standard error is that of the difference to the best candidate over splits, which leaves
-    out how hard each domain is.
+    The standard error is that of the difference to the best candidate over splits, which removes
+    differences in difficulty between domains.
     """
     mean = scores.mean(axis=1)
     first = best(candidates, scores)

@@ -1,4 +1,4 @@
-"""The default grids of all searches: what is tried where the user names nothing."""
+"""The default grids of all searches, for arguments that the user does not set."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DCM_WEIGHTS = (0.0, 0.01, 0.1, 1.0, 10.0)
 #: InvariantRidgeCV: gammas times the median rule, and domain weights.
 RIDGE_GAMMAS = (0.3, 1.0, 3.0)
 RIDGE_WEIGHTS = (0.0, 0.1, 1.0, 10.0)
-#: Times the number of rows in thousands, beyond one thousand: penalties are sums over rows.
+#: Multiplied by ``n_rows / 1000`` above 1000 rows, because losses are sums over rows.
 RIDGE_ALPHAS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 
 #: Members of ensembles: gammas of kernels times the median rule.
 MEMBER_GAMMAS = (0.3, 1.0, 3.0)
 LINEAR_COSTS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-#: Features that a tree tries at each split: the first alone where there are many.
+#: Features that a tree tries at each split; only the first value if there are many features.
 TREE_FEATURES: dict[str, tuple[str | float, ...]] = {
     "classes": ("sqrt", 0.5),
     "numbers": (0.3, 1.0),
@@ -59,7 +59,7 @@ WEIGHTS = (0.0, 0.01, 0.1, 1.0)
 COSTS = (0.1, 1.0, 10.0, 100.0)
 ALPHAS = (1e-2, 1.0, 1e2, 1e4)
 LAMBDAS = (1e-4, 1e-2, 1.0)  #: of DICA, times the number of rows
-#: Errors below a tenth of the target's spread are free, in whatever unit it is given.
+#: Errors below a tenth of the target's standard deviation are not penalised, in any unit.
 TUBE: Grid = {
     "C": InUnits("deviation", COSTS),
     "epsilon": InUnits("deviation", (0.1,)),

@@ -1,4 +1,4 @@
-"""Simple predictors behind projections, which a search fits by the hundred."""
+"""Fast versions of simple predictors on projections, of which a search fits hundreds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from domainwise.calibration.curves import class_columns
 
 
 def quick_head(head: Any) -> Any:
-    """Return an unfitted predictor like the head; one that is quicker to fit where there is one."""
+    """Return an unfitted copy of the head, or an equivalent that is faster to fit, if any."""
     is_lda = type(head) is LinearDiscriminantAnalysis or hasattr(head, "equal_priors")
     if is_lda and repr(head.get_params()) == repr(LinearDiscriminantAnalysis().get_params()):
         return QuickDiscriminant(getattr(head, "equal_priors", False))
@@ -25,7 +25,7 @@ def quick_head(head: Any) -> Any:
 
 @cache
 def rows_lost() -> int:
-    """Rows per class that the divisor of covariances lacks: scikit-learn's versions differ."""
+    """Degrees of freedom per class that covariances lose, which differ by scikit-learn version."""
     fitted = LinearDiscriminantAnalysis().fit([[0.0], [2.0], [3.0], [5.0]], [0, 0, 1, 1])
     return round(2 - 2 * float(fitted.coef_[0, 0]) / 3)
 
@@ -58,15 +58,15 @@ class ProjectedRows:
 class ProjectedMoments:
     """Moments of projected training rows, with their classes or their continuous target.
 
-    They are all that linear discriminant analysis and ridge regression need.
+    Linear discriminant analysis and ridge regression need nothing else.
     """
 
     counts: Array  #: rows of each class; of all rows where the target is continuous
     means: Array  #: of each class, or of all rows
-    scatter: Array  #: sums of squares and products about those
+    scatter: Array  #: sums of squares and products about these means
     classes: Array | None = None
     cross: Any = None  #: sums of products of the columns with a continuous target, less its mean
-    target: Any = None  #: its mean
+    target: Any = None  #: mean of the continuous target
 
     def mapped(self, W: Array) -> ProjectedMoments:
         """Combine the columns."""
@@ -106,10 +106,10 @@ class QuickRidge(RegressorMixin, BaseEstimator):
 
 
 class QuickDiscriminant(ClassifierMixin, BaseEstimator):
-    """Linear discriminant analysis as scikit-learn does it by default, but for checks of rows.
+    """Linear discriminant analysis with scikit-learn's defaults, but without checks of rows.
 
-    These take most of the time where there are few rows. ``equal_priors`` takes classes for
-    equally frequent.
+    These checks take most of the time if there are few rows. ``equal_priors`` assumes that all
+    classes are equally frequent.
     """
 
     def __init__(self, equal_priors: bool = False) -> None:
@@ -140,7 +140,7 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
     def _whitened(
         self, classes: Array, counts: Array, means: Array, sizes: Array, V: Array
     ) -> Self:
-        """Separate class means in directions V, along which rows of a class have some sizes."""
+        """Fit in directions V, along which rows deviate from their class means by ``sizes``."""
         n, k = counts.sum(), len(counts)
         middle = counts @ means / n
         white = V[sizes > 1e-4].T / sizes[sizes > 1e-4]
@@ -159,11 +159,11 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Array) -> Array:
-        """One value for two classes, one for each of more."""
+        """Decision values: one for two classes, else one for each class."""
         return np.asarray(X @ self._coef + self._bias)
 
     def predict(self, X: Array) -> Array:
-        """Classes."""
+        """Predicted class of each row."""
         return np.asarray(self.classes_[class_columns(self.decision_function(X)).argmax(axis=1)])
 
     def predict_proba(self, X: Array) -> Array:

@@ -1,10 +1,10 @@
 """Scores by which a search compares candidates: a scorer, or a smooth score of all splits.
 
-Which rows are predicted correctly on a few domains is noisy; the smooth score measures
-confidence. For classes it is minus the log loss of probabilities that a logistic curve makes of
-outputs for held-out domains, for continuous targets minus the squared error. The classes of a
-domain have equal weights, and so have the domains. The curve is common to all splits, so that a
-search passes the outputs for all of them instead of a score of each.
+Accuracy on a few domains is noisy; the smooth score also measures confidence. For classes it is
+minus the log loss of probabilities that a logistic curve computes from outputs for held-out
+domains, for continuous targets minus the squared error. The classes of a domain have equal
+weights, and so have the domains. One curve is fitted to all splits, so that a search passes the
+outputs for all splits instead of a score for each.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from domainwise.splits.folds import draw_rows
 
 Outcome = float | Array  #: a score, or outputs for the test rows of a split
 
-#: Rows on which candidates are compared, at most.
+#: Largest number of rows on which candidates are compared.
 COMPARED_ROWS = 5000
-#: Probabilities of trees are never quite 0: a logarithm is taken.
+#: Lower bound of probabilities, such as those of trees, before logarithms are taken.
 LEAST_PROBABILITY = 1e-3
 
 
@@ -37,10 +37,10 @@ class Score(Protocol):
     """Score by which candidates are compared."""
 
     def outcome(self, model: Any, X: Any, y: Array) -> Outcome:
-        """Return what the score needs of a fitted candidate: its score, or its outputs."""
+        """Return what the score needs from a fitted candidate: its score, or its outputs."""
 
     def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
-        """Scores of shape (candidates, splits) from the outcomes of each on the test rows."""
+        """Scores of shape (candidates, splits) from each candidate's outcomes on the test rows."""
 
 
 def as_score(scoring: Any, classification: bool = False) -> Score:
@@ -53,7 +53,7 @@ def as_score(scoring: Any, classification: bool = False) -> Score:
 
 @dataclass(frozen=True)
 class Scorer:
-    """A scorer of scikit-learn, which scores every split by itself."""
+    """A scikit-learn scorer, which scores each split separately."""
 
     scorer: Any
 
@@ -77,7 +77,7 @@ class Scorer:
 
 @contextmanager
 def quiet_scores() -> Iterator[None]:
-    """Score many candidates: no checks, and no warnings about domains that lack classes."""
+    """Context for scoring many candidates, without checks or warnings about missing classes."""
     with (
         config_context(assume_finite=True, skip_parameter_validation=True),
         warnings.catch_warnings(),
@@ -94,8 +94,8 @@ def quiet_scores() -> Iterator[None]:
 def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> Array:
     """Log-probabilities or decision values of all classes, or values of a continuous target.
 
-    ``n_classes`` is 0 for the latter. ``codes`` are the places of the model's classes among all;
-    None if they are codes. One column for each class, or one.
+    There is one column for each class, or one for a continuous target (``n_classes`` is 0).
+    ``codes`` are the codes of the model's classes; None if ``classes_`` holds codes.
     """
     if not n_classes:
         values = np.asarray(model.predict(X), dtype=np.float64)
@@ -112,7 +112,7 @@ def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> A
 
 
 def log_probabilities(p: Array) -> Array:
-    """Logarithms of probabilities that are not too small."""
+    """Logarithms of probabilities, which are at least ``LEAST_PROBABILITY``."""
     return np.asarray(np.log(np.maximum(p, LEAST_PROBABILITY)))
 
 
@@ -123,7 +123,7 @@ def decision_outputs(values: Array, codes: Array, n_classes: int) -> Array:
 
 
 def _all_classes(values: Array, least: Array, codes: Array, n_classes: int) -> Array:
-    """Columns of all classes; those that were not seen have the least value."""
+    """Columns for all classes; classes that the model has not seen get the least value."""
     if values.shape[1] == n_classes:
         return values
     columns = np.repeat(least[:, None], n_classes, axis=1)
@@ -132,7 +132,7 @@ def _all_classes(values: Array, least: Array, codes: Array, n_classes: int) -> A
 
 
 def row_losses(values: Array, y: Array, domains: Array, n_classes: int) -> Array:
-    """Loss of each row of a held-out domain; y are codes of classes, or continuous targets."""
+    """Weighted loss of each held-out row; y holds class codes, or a continuous target."""
     if not n_classes:
         return np.asarray(equal_weights(domains) * (y - values[:, 0]) ** 2)
     weights = equal_weights(domains, y)
@@ -143,14 +143,14 @@ def row_losses(values: Array, y: Array, domains: Array, n_classes: int) -> Array
 
 @dataclass(frozen=True)
 class SmoothScore:
-    """The smooth score, for searches: they keep outputs, and have them scored together."""
+    """The smooth score for searches, which scores the outputs for all splits together."""
 
     y: Array  #: classes by name, or a continuous target, of all rows of the search
     domains: Array | None
     classes: Array | None  #: names of the classes; None for a continuous target
 
     def __call__(self, model: Any, X: Any, y: Array) -> float:
-        """Score of some rows by a curve of their own."""
+        """Score of these rows, by a curve that is fitted to them alone."""
         score = SmoothScore(np.asarray(y), None, self.classes)
         return float(score.scores([self.outputs(model, X)], [np.arange(len(y))])[0])
 
@@ -168,13 +168,13 @@ class SmoothScore:
             return outputs(model, X, 0)
         codes = codes_of(model.classes_, self.classes)
         columns = outputs(model, X, len(self.classes), codes)
-        # A model that knows all classes may have them in another order.
+        # A model with all classes may have them in another order.
         return columns if len(codes) < len(self.classes) else columns[:, np.argsort(codes)]
 
     def scores(self, values: Sequence[Any], tests: Sequence[Array]) -> Array:
-        """Scores of a candidate on the splits, whose mean is the score of all rows.
+        """Scores of a candidate on the splits; their mean is the score of all rows.
 
-        ``values`` are outputs for the test rows of each split, ``tests`` these rows.
+        ``values`` are outputs for the test rows of each split, ``tests`` the indices of these rows.
         """
         rows = np.concatenate(tests)
         domains = np.zeros(len(rows), int) if self.domains is None else self.domains[rows]

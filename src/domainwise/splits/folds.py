@@ -27,21 +27,21 @@ from domainwise.checks.inputs import check_sample_domain, count_rows
 
 @dataclass(eq=False, repr=False)
 class LeaveDomainsOut(BaseCrossValidator):
-    """Hold out whole domains: fit on the others, and score on them.
+    """Hold out whole domains: fit on the other domains, and score on the held-out ones.
 
     Parameters
     ----------
     n_test_domains : int, default=1
-        Domains in each test set.
+        Number of domains in each test set.
     n_repeats : int, default=None
         None tests each domain once, in ``ceil(T / n_test_domains)`` splits. A number draws that
         many test sets at random, without repetition inside a set.
     random_state : int, RandomState instance or None, default=None
-        Seed of the draws; None is a fixed one, so that every call of ``split`` gives the same
+        Seed of the draws; None uses a fixed seed, so that every call of ``split`` gives the same
         folds. With ``n_repeats=None`` and test sets of several domains, an int shuffles the domains
-        before they are dealt out; None keeps their sorted order.
+        before they are assigned to test sets; None keeps their sorted order.
     max_splits : int, default=None
-        Splits at most: where there would be more, more domains are left out together.
+        Largest number of splits: if there would be more, more domains are held out together.
 
     See Also
     --------
@@ -115,7 +115,7 @@ class LeaveDomainsOut(BaseCrossValidator):
 
     @property
     def shuffle(self) -> bool:
-        """Whether calls of :meth:`split` differ; searches that need the same folds ask for it."""
+        """Whether calls of :meth:`split` differ; searches check this to get the same folds."""
         return isinstance(self.random_state, np.random.RandomState)
 
     def _codes(self, groups: Any) -> tuple[Array, int]:
@@ -150,16 +150,16 @@ class LeaveDomainsOut(BaseCrossValidator):
 
 
 Split = tuple[Array, Array]  #: rows to train on, and rows to test on
-SplitParts = list[tuple[list[int], list[int]]]  #: the same as parts of the rows
+SplitParts = list[tuple[list[int], list[int]]]  #: parts to train on, and parts to test on
 
-#: Domains are held out one at a time up to this many, beyond that in as many groups.
+#: Up to this many domains are held out one at a time; more are held out in this many groups.
 MAX_FOLDS = 10
 #: Folds of rows, if there are no domains to hold out.
 ROW_FOLDS = 5
-#: Parts into which splits may divide the rows, per split; with more, as for repeated folds, every
-#: split makes its own pass.
+#: Largest number of parts, per split, into which splits may divide the rows; with more, as for
+#: repeated folds, there is one pass for each split.
 PARTS_PER_SPLIT = 4
-#: Rows drawn where there are more and ``max_rows`` is "auto".
+#: Largest number of rows if ``max_rows`` is "auto".
 AUTO_ROWS = 2000
 
 
@@ -244,8 +244,8 @@ def _row_numbers(part: Any, n: int, where: str) -> Array:
 def row_folds(
     y: Array, classification: bool, n_folds: int = ROW_FOLDS, random_state: int = 0
 ) -> list[Split]:
-    """Folds of rows, classes spread over them; none where there are too few rows."""
-    # As many as the largest class has rows; rarer classes miss some folds.
+    """Folds of rows, stratified by class; an empty list if there are too few rows."""
+    # At most as many as the largest class has rows; rarer classes are missing in some folds.
     most = int(np.unique(y, return_counts=True)[1].max()) if classification else len(y)
     if min(n_folds, most) < 2:
         return []
@@ -257,7 +257,7 @@ def row_folds(
 
 
 def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
-    """Part of each of n items, and the parts of each split of them."""
+    """Return the part of each of n items, and each split as parts; no split divides a part."""
     part_of = np.zeros(n, dtype=np.int64)
     for train, test in splits:
         state = np.zeros(n, dtype=np.int64)
@@ -271,14 +271,14 @@ def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
 
 
 def leaves_domains_out(cv: Any) -> bool:
-    """Whether a splitter looks at domains alone, so that it needs no rows."""
+    """Whether a splitter depends on domains alone, so that it needs no rows."""
     return cv is None or isinstance(cv, LeaveDomainsOut | LeaveOneGroupOut | LeavePGroupsOut)
 
 
 def split_domains(cv: Any, n_domains: int) -> tuple[Array, SplitParts]:
-    """Part of each domain, and the parts of each split.
+    """Return the part of each domain, and each split as parts.
 
-    Domains that all splits keep together make one part.
+    Domains that no split separates form one part.
     """
     splitter = LeaveDomainsOut(max_splits=MAX_FOLDS) if cv is None else cv
     domains = np.arange(n_domains)
@@ -286,18 +286,18 @@ def split_domains(cv: Any, n_domains: int) -> tuple[Array, SplitParts]:
 
 
 def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]]:
-    """Passes over n rows: the part of each row, and the splits that the pass serves."""
+    """Return passes over n rows, each as the part of each row and the splits it covers."""
     part_of, parts = split_parts(splits, n)
     if part_of.max() < PARTS_PER_SPLIT * len(splits):
         return [(part_of, parts)]
     return [split_parts([split], n) for split in splits]
 
 
-# Fewer rows, drawn so that domains count.
+# Samples of rows by domain.
 
 
 def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Array:
-    """Draw rows evenly from the domains: all rows of small ones, a sample of large ones."""
+    """Draw rows evenly from domains: all rows of small domains, a sample of large ones."""
     n = len(codes)
     check_arguments("evaluate", max_rows=max_rows)
     if isinstance(max_rows, str):
@@ -310,7 +310,7 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
             f"max_rows={max_rows} leaves fewer than two rows to each of {len(counts)} domains. "
             f"Use at least {2 * len(counts)}."
         )
-    # Domains are cut off at one size; the few rows that are left go to the largest, one to each.
+    # All domains are limited to one size; the few rows left over go to the largest, one to each.
     sizes = range(max_rows + 1)
     cut = bisect_right(sizes, max_rows, key=lambda size: int(np.minimum(counts, size).sum())) - 1
     share = np.minimum(counts, cut)
@@ -325,7 +325,7 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
 
 
 def spaced_rows(codes: Array, most: int) -> Array:
-    """Evenly spaced rows of each domain, domain by domain; ``most`` of each, at most."""
+    """Indices of evenly spaced rows, domain by domain; at most ``most`` rows of each."""
     groups = [np.flatnonzero(codes == code) for code in np.unique(codes)]
     places = [np.linspace(0, len(g) - 1, min(len(g), most)).astype(int) for g in groups]
     return np.concatenate([g[place] for g, place in zip(groups, places, strict=True)])
