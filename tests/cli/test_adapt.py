@@ -107,3 +107,14 @@ def test_a_model_that_cannot_be_adapted_says_which_can(site, tmp_path):
     done = run("adapt", tmp_path / "l.skops", site / "ten.csv", "-o", tmp_path / "site.skops")
     assert done.exit_code == 2
     assert "--method ensemble" in done.output
+
+
+def test_a_model_without_a_check_has_prediction_sets_once_it_is_adapted(site, tmp_path):
+    model, adapted, out = (tmp_path / name for name in ("m.skops", "s.skops", "p.csv"))
+    columns = ["--features", "a,b,c", "--domain", "site", "--target", "dose", "--no-check"]
+    fitted = run("fit", site / "known.csv", *columns, "--method", "invariantridge", "-o", model)
+    assert fitted.exit_code == 0, fitted.output
+    assert run("adapt", model, site / "ten.csv", "-o", adapted).exit_code == 0
+    done = run("predict", adapted, site / "rest.csv", "-o", out, "--coverage", "0.8")
+    assert done.exit_code == 0, done.output
+    assert {"low", "high"} <= set(pandas.read_csv(out))

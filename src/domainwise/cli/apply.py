@@ -153,8 +153,9 @@ def _apply(shared: ApplyOptions, *, project: bool, **arguments: Any) -> None:
             "rows were predicted one by one, but the score of this model on held-out domains is "
             "that of predictions with context: add --context, if the table holds whole domains"
         )
-    if coverage is not None:
-        calibration = model.info["check"]["calibration"]
+    # A model that was adapted to a site has prediction sets, even if it was fitted with --no-check.
+    calibration = (model.info["check"] or {}).get("calibration")
+    if coverage is not None and calibration is not None:
         notes.append(
             f"prediction sets are {calibration['promise']}: calibrated on "
             f"{calibration['n_domains']} held-out domains, they should contain the true value in "

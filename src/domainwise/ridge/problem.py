@@ -32,8 +32,6 @@ from domainwise.splits.folds import SplitParts
 
 #: Eigenvalues of domains below this share of the largest are treated as rounding errors.
 RANK_TOLERANCE = 1e-12
-#: The least weight of a row relative to the largest, because square roots of it are divided by.
-LEAST_WEIGHT = 1e-12
 #: Regression scores that follow from squared errors, variances and means of the targets.
 ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
 
