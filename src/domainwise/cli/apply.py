@@ -154,7 +154,7 @@ def _apply(shared: ApplyOptions, *, project: bool, **arguments: Any) -> None:
             "that of predictions with context: add --context, if the table holds whole domains"
         )
     # A model that was adapted to a site has prediction sets, even if it was fitted with --no-check.
-    calibration = (model.info["check"] or {}).get("calibration")
+    calibration = (model.info.get("check") or {}).get("calibration")
     if coverage is not None and calibration is not None:
         notes.append(
             f"prediction sets are {calibration['promise']}: calibrated on "
