@@ -39,16 +39,16 @@ def to_host(X: Any) -> Array:
     return np.asarray(X.cpu().numpy() if is_tensor(X) else X)
 
 
-def placed(values: Any, like: Any) -> Any:
+def to_device_of(values: Any, like: Any) -> Any:
     """Return a NumPy array as a tensor on the device of ``like``; unchanged if that is an array."""
     if not is_tensor(like):
         return values
     return namespace(like).from_numpy(np.array(values)).to(like.device)
 
 
-def beside(values: Any, X: Any) -> Any:
+def as_type_of(values: Any, X: Any) -> Any:
     """Return values as an array of the type, device and precision of X."""
-    return cast(placed(np.asarray(values), X), X.dtype)
+    return cast(to_device_of(np.asarray(values), X), X.dtype)
 
 
 def precision_name(X: Any) -> str:
@@ -81,7 +81,7 @@ def cholesky(A: Any) -> Callable[[Any], Any] | None:
     return lambda V: cho_solve(factored, V, check_finite=False)
 
 
-def side_by_side(parts: Sequence[Any]) -> Any:
+def concatenate_columns(parts: Sequence[Any]) -> Any:
     """Concatenate arrays along the last axis."""
     return namespace(parts[0]).concatenate(list(parts), axis=-1)
 

@@ -5,7 +5,7 @@ from typing import Any
 from domainwise.arrays import is_dask, is_tensor
 from domainwise.backends.base import Backend
 
-__all__ = ["Backend", "backend_of", "refuse_elsewhere"]
+__all__ = ["Backend", "backend_of", "refuse_tensors_and_dask"]
 
 
 def backend_of(X: Any) -> Backend:
@@ -21,7 +21,7 @@ def backend_of(X: Any) -> Backend:
     return Backend()
 
 
-def refuse_elsewhere(estimator: Any, X: Any, advice: str) -> None:
+def refuse_tensors_and_dask(estimator: Any, X: Any, advice: str) -> None:
     """Raise TypeError for tensors and Dask collections, instead of copying them silently."""
     if is_tensor(X) or is_dask(X):
         raise TypeError(

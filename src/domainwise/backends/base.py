@@ -60,7 +60,7 @@ class Backend:
         _refuse_distant(sample_domain, "sample_domain")
         return check_sample_domain(sample_domain, len(rows), kernel)
 
-    def check_same_place(self, coefficients: Any, rows: Any) -> None:
+    def check_same_device(self, coefficients: Any, rows: Any) -> None:
         """Raise an error if a fitted model and the rows to project are on different devices."""
         if is_tensor(coefficients):
             raise TypeError(
@@ -88,7 +88,7 @@ class Backend:
 
     # Fitted models
 
-    def copied_rows(self, rows: Any) -> Any:
+    def copy_rows(self, rows: Any) -> Any:
         """Return rows that do not change when the caller changes X."""
         return np.array(rows)
 
@@ -96,7 +96,7 @@ class Backend:
         """Return values, one per row, in the precision and the partitions of the rows."""
         return np.asarray(values, dtype=rows.dtype)
 
-    def settle(self, model: Any, X: Any) -> None:
+    def finish_fit(self, model: Any, X: Any) -> None:
         """Move the fitted arrays of a model to the device of X."""
 
     def cross_product(self, kernel: Basis, rows: Any, support: Any, dual: Any) -> Any:
@@ -120,7 +120,7 @@ class Backend:
         """Call a method of a fitted model on rows."""
         return getattr(model, method)(rows)
 
-    def explaining_memory(self, X: Any) -> AbstractContextManager[None]:
+    def explain_memory_errors(self, X: Any) -> AbstractContextManager[None]:
         """Raise an error that says what to change if memory runs out."""
         return nullcontext()
 

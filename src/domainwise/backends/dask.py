@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from domainwise.arrays import Array, is_dask
 from domainwise.backends import partitions
 from domainwise.backends.base import Backend
-from domainwise.backends.partitions import spread
+from domainwise.backends.partitions import evenly_spaced
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.checks.kernels import FUNCTION_ROWS, VALID_KERNELS, check_kernel
 from domainwise.gram.dask.graphs import call, constant, fetch, run, task
@@ -100,7 +100,7 @@ class DaskBackend(Backend):
                 variance = float(fetch(X.var(dtype=np.float64)))
                 gamma = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
             else:
-                rows = fetch(X[spread(len(X), MEDIAN_ROWS)])
+                rows = fetch(X[evenly_spaced(len(X), MEDIAN_ROWS)])
                 if not np.isfinite(rows).all():
                     raise ValueError("Input X contains NaN or infinity.")
                 gamma = make_kernel(kernel, rows, gamma=gamma, **arguments).gamma
@@ -108,7 +108,7 @@ class DaskBackend(Backend):
         if resolved.name not in ("rbf", "linear"):
             if resolved.name in VALID_KERNELS:
                 return resolved
-            return check_kernel(resolved, fetch(X[spread(len(X), FUNCTION_ROWS)]))
+            return check_kernel(resolved, fetch(X[evenly_spaced(len(X), FUNCTION_ROWS)]))
         origin, farthest = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype), 0.0
         if resolved.name == "rbf":
             farthest = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
@@ -145,7 +145,7 @@ class DaskBackend(Backend):
         columns = None if sample.ndim == 1 else list(range(sample.shape[1]))
         return _mapped(X, layout, model, method, sample, columns)
 
-    def copied_rows(self, rows: Any) -> Any:
+    def copy_rows(self, rows: Any) -> Any:
         """Return the rows themselves: a Dask collection does not change."""
         return rows
 
@@ -153,7 +153,7 @@ class DaskBackend(Backend):
         """Return values, one per row, as a Dask array with the chunks of the rows."""
         return da.from_array(values.astype(rows.dtype), chunks=(rows.chunks[0], values.shape[1]))
 
-    def settle(self, model: Any, X: Any) -> None:
+    def finish_fit(self, model: Any, X: Any) -> None:
         """Store the number of partitions in ``solver_info_``; coefficients stay on the client."""
         model.solver_info_["n_partitions"] = partitions.n_partitions(X)
 

@@ -45,14 +45,14 @@ def move(model: Any, device: Any) -> None:
     """Move the fitted arrays of a model to a torch device, or to NumPy for ``"numpy"``."""
     for name in FITTED_ARRAYS:
         if name in vars(model):
-            setattr(model, name, moved(getattr(model, name), device))
+            setattr(model, name, to_device(getattr(model, name), device))
     if "best_estimator_" in vars(model):
         move(model.best_estimator_, device)
     if hasattr(model, "expansions_"):
         model.expansions_ = [function.to(device) for function in model.expansions_]
 
 
-def moved(values: Any, device: Any) -> Any:
+def to_device(values: Any, device: Any) -> Any:
     """Return an array on a torch device, or as a NumPy array for ``"numpy"``."""
     if isinstance(device, str) and device == "numpy":
         values = values.cpu().numpy() if is_tensor(values) else values
@@ -80,7 +80,7 @@ def moved(values: Any, device: Any) -> Any:
     return torch.as_tensor(values).to(chosen)
 
 
-def portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dict[str, Any]:
+def to_portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dict[str, Any]:
     """Return the state of an object, with each tensor as an array and the name of its device."""
     return {
         name: {_MARK: str(value.device), "array": value.cpu().numpy()}
@@ -90,8 +90,8 @@ def portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dic
     }
 
 
-def restored(state: dict[str, Any]) -> dict[str, Any]:
-    """Undo :func:`portable`; a missing device is replaced by the CPU, with a warning."""
+def from_portable(state: dict[str, Any]) -> dict[str, Any]:
+    """Undo :func:`to_portable`; a missing device is replaced by the CPU, with a warning."""
     state = dict(state)
     for name, packed in state.items():
         if not isinstance(packed, dict) or _MARK not in packed:

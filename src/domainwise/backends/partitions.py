@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array, is_dask
-from domainwise.gram.dask.graphs import Task, Unread, calls, constant, received, run, task, tree
+from domainwise.gram.dask.graphs import Deferred, Task, calls, constant, received, run, task, tree
 from domainwise.gram.sums import NystromSums
 
 _NAMES = ("y", "sample_domain")
@@ -25,7 +25,7 @@ class KnownPartitions:
 
     lengths: tuple[int, ...]
     sources: tuple[str, ...]  #: name of each partition in error messages
-    unread: tuple[Unread, ...]  #: the partitions, for tasks that read them themselves
+    unread: tuple[Deferred, ...]  #: the partitions, for tasks that read them themselves
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def tasks_of(X: Any) -> list[Task]:
 
 
 @contextmanager
-def named(source: str) -> Iterator[None]:
+def source_in_errors(source: str) -> Iterator[None]:
     """Add the name of a partition to errors about its rows."""
     try:
         yield
@@ -302,7 +302,7 @@ def partial_sums(
 ) -> NystromSums | None:
     """Return the sums over one partition, or None if it is empty."""
     estimator, layout = sent
-    with named(source):
+    with source_in_errors(source):
         X, y, domain = layout.split(rows, y, domain)
         return estimator.sum_partition(X, y, domain) if len(X) else None
 
@@ -327,7 +327,7 @@ def first_look(parts: Partitions, n_needed: int) -> tuple[tuple[Array, Any, Any]
     layout = constant(parts.layout, "layout")
     looks: dict[int, tuple[int, Array, Any, Any]] = {}
     while unseen and sum(len(X) for _, X, _, _ in looks.values()) < max(LOOK_LEAST, n_needed):
-        chosen = [unseen[i] for i in spread(len(unseen), LOOK_PARTITIONS)]
+        chosen = [unseen[i] for i in evenly_spaced(len(unseen), LOOK_PARTITIONS)]
         # Rows of each partition: proportional to its length if that is known, else equal.
         total = max(LOOK_ROWS, 4 * n_needed)
         quotas = [-(-total // len(chosen))] * len(chosen)
@@ -356,13 +356,13 @@ def look_at(
     layout: Layout, rows: Any, y: Any, domain: Any, source: str, quota: int
 ) -> tuple[int, Array, Any, Any]:
     """Return the length of a partition and up to ``quota`` of its rows, evenly spaced."""
-    with named(source):
+    with source_in_errors(source):
         X, y, domain = layout.split(rows, y, domain)
-        chosen = spread(len(X), quota)
+        chosen = evenly_spaced(len(X), quota)
         y, domain = (None if labels is None else labels[chosen] for labels in (y, domain))
         return len(X), X[chosen], y, domain
 
 
-def spread(n: int, most: int) -> Array:
+def evenly_spaced(n: int, most: int) -> Array:
     """Return at most ``most`` of the indices 0 ... n - 1, evenly spaced."""
     return np.linspace(0, n - 1, min(n, most)).astype(int)

@@ -12,7 +12,7 @@ import torch
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import placed, precision_name, to_host
+from domainwise.arrays.namespace import precision_name, to_device_of, to_host
 from domainwise.backends.base import Backend
 from domainwise.backends.devices import move
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
@@ -111,7 +111,7 @@ class TorchBackend(Backend):
             return labels
         return _placed(check_sample_domain(to_host(domains), len(rows), kernel), rows)
 
-    def check_same_place(self, coefficients: Any, rows: Tensor) -> None:
+    def check_same_device(self, coefficients: Any, rows: Tensor) -> None:
         """Raise an error if the model is not on the device of the rows."""
         if not isinstance(coefficients, torch.Tensor):
             raise TypeError(
@@ -126,13 +126,13 @@ class TorchBackend(Backend):
 
     @staticmethod
     def check_dense_memory(n_samples: int, task: str) -> None:
-        """Do nothing: if an allocation fails, :meth:`explaining_memory` says what to do."""
+        """Do nothing: if an allocation fails, :meth:`explain_memory_errors` says what to do."""
 
     def label_rows(self, rows: Tensor, *features: Any, **options: Any) -> RowLabels:
         """Build the label space of the rows; the sizes of groups are counted on the device."""
         labels = label_rows(len(rows), *features, **options)
         dense = np.zeros((len(rows), 0)) if labels.dense is None else labels.dense
-        return replace(labels, dense=placed(dense, rows))
+        return replace(labels, dense=to_device_of(dense, rows))
 
     def cross_product(self, kernel: Basis, rows: Tensor, support: Tensor, dual: Tensor) -> Tensor:
         """Return ``k(rows, support) dual``, up to the kernel's constant."""
@@ -142,7 +142,7 @@ class TorchBackend(Backend):
         """Return rows that are copied to the host when they are indexed."""
         return HostRows(rows) if isinstance(rows, torch.Tensor) else np.asarray(rows)
 
-    def copied_rows(self, rows: Tensor) -> Tensor:
+    def copy_rows(self, rows: Tensor) -> Tensor:
         """Return a copy."""
         return rows.clone()
 
@@ -150,14 +150,14 @@ class TorchBackend(Backend):
         """Return values in the precision of the rows."""
         return values.to(rows.dtype)
 
-    def settle(self, model: Any, X: Tensor) -> None:
+    def finish_fit(self, model: Any, X: Tensor) -> None:
         """Move fitted arrays to the device of X, and convert coefficients to its precision."""
         move(model, X.device)
         if hasattr(model, "dual_coef_"):
             model.dual_coef_ = model.dual_coef_.to(X.dtype)
 
     @contextmanager
-    def explaining_memory(self, X: Tensor) -> Iterator[None]:
+    def explain_memory_errors(self, X: Tensor) -> Iterator[None]:
         """Raise MemoryError with advice if the memory of the device runs out."""
         try:
             yield
@@ -184,7 +184,7 @@ def _label_array(labels: Any, name: str, X: Tensor) -> Any:
 
 def _placed(labels: Labels, X: Tensor) -> Labels:
     """Move codes that were computed on the host to X's device."""
-    return labels if labels.codes is None else replace(labels, codes=placed(labels.codes, X))
+    return labels if labels.codes is None else replace(labels, codes=to_device_of(labels.codes, X))
 
 
 def check_tensor(X: Tensor, name: str) -> Tensor:

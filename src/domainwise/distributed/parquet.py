@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyarrow import types
 
 from domainwise.backends.partitions import KnownPartitions
-from domainwise.gram.dask.graphs import Unread
+from domainwise.gram.dask.graphs import Deferred
 from domainwise.tables.files import arrow_frame, folder_keys, index_columns, is_data_file
 
 #: Row groups of a file are read together, up to this many bytes of columns in memory.
@@ -86,7 +86,7 @@ def known_rows(
     meta = arrow_frame(schema.empty_table(), columns, footers[0].keys)
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
     lengths = tuple(piece.n_rows for piece in pieces)
-    unread = tuple(Unread(read_piece, piece, columns) for piece in pieces)
+    unread = tuple(Deferred(read_piece, piece, columns) for piece in pieces)
     return frame, KnownPartitions(lengths, tuple(piece.source for piece in pieces), unread)
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.adaptation.adapter import Adaptable
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring, Seed
-from domainwise.backends import refuse_elsewhere
+from domainwise.backends import refuse_tensors_and_dask
 from domainwise.calibration.conformal import PROMISES, calibration_split
 from domainwise.calibration.curves import equal_weights
 from domainwise.calibration.quantiles import HasThresholds
@@ -559,7 +559,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return clone(self).set_params(members=chosen, context=False, cv=2)
 
     def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-        refuse_elsewhere(self, X, "convert it to an array first")
+        refuse_tensors_and_dask(self, X, "convert it to an array first")
         y = y if y is None or isinstance(y, str) else label_array(y, "y")
         if getattr(getattr(y, "dtype", None), "kind", "") == "f":
             refuse_too_large(y, "y")

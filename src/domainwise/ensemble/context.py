@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Label, MaybeArray, is_dask, is_tensor
-from domainwise.arrays.namespace import beside, cast, namespace
+from domainwise.arrays.namespace import as_type_of, cast, namespace
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels, plain_array, refuse_too_large, validate_rows
 from domainwise.checks.signatures import arguments, batch_record, check_batch, with_shared_arguments
@@ -299,7 +299,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _standardised(self, X: Any) -> Any:
         """Rows in the units of the sources, in float64."""
         X = cast(X, namespace(X).float64)
-        return (X - beside(self.mean_, X)) / beside(self.scale_, X)
+        return (X - as_type_of(self.mean_, X)) / as_type_of(self.scale_, X)
 
     def _moments_of(self, Z: Any, domain: Labels) -> Moments:
         """Moments of each domain, of rows in the units of the sources."""
@@ -314,7 +314,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         mean, variance = self._shrunk(moments, with_domains=with_domains)
         parts = [Z]
         if self.relative:
-            share = beside(np.ones(Z.shape[1]), Z)
+            share = as_type_of(np.ones(Z.shape[1]), Z)
             share[chosen] = RELATIVE_SHARE
             parts = [Z * share, self._relative(Z, codes, mean, variance)]
         if self.summary:

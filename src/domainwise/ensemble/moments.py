@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from domainwise.arrays import Array, is_tensor
-from domainwise.arrays.namespace import beside, cast, namespace, to_host
+from domainwise.arrays.namespace import as_type_of, cast, namespace, to_host
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Levels:
 
 def no_moments(X: Any) -> Moments:
     """Moments of one group without rows, on the device of X."""
-    nothing = beside(np.zeros((1, X.shape[1])), X)
+    nothing = as_type_of(np.zeros((1, X.shape[1])), X)
     return Moments(nothing, nothing, nothing)
 
 
@@ -110,7 +110,7 @@ def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
 def rows_moments(X: Any) -> tuple[Moments, Levels]:
     """Moments of all rows together, on the host, and which features have more than two values."""
     xp = namespace(X)
-    codes = cast(beside(np.zeros(len(X)), X), xp.int64)
+    codes = cast(as_type_of(np.zeros(len(X)), X), xp.int64)
     on_device = Moments.of_rows(cast(X, xp.float64), codes, 1)
     moments = Moments(*(to_host(v) for v in (on_device.count, on_device.mean, on_device.squares)))
     return moments, Levels.of_rows(X)

@@ -15,7 +15,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
 
 from domainwise.arrays import CrossValidator, Estimator, KernelLike, Scoring
-from domainwise.backends import Backend, refuse_elsewhere
+from domainwise.backends import Backend, refuse_tensors_and_dask
 from domainwise.checks.inputs import quiet_about_domains, validate_rows
 from domainwise.checks.signatures import (
     ExactArguments,
@@ -137,7 +137,7 @@ class DCMSearch(driver.Searched, Projection):
 
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
         name, fast = self._estimator.__name__, self._fold is path.FastFold
-        refuse_elsewhere(
+        refuse_tensors_and_dask(
             self,
             X,
             f"search on some rows in memory, and pass best_params_ to {name}, which supports them;"

@@ -53,7 +53,7 @@ class KernelProjection(MethodProjection):
             values = values - self._offset
         self.__dict__.pop("X_fit_", None)  # from an earlier fit
         if kernel.name != "precomputed":
-            self.X_fit_ = backend.copied_rows(rows)
+            self.X_fit_ = backend.copy_rows(rows)
         self.embedding_ = backend.like_rows(values, rows)
         self.n_iter_ = int(solution.info.get("n_iterations", 1))
 
@@ -98,7 +98,7 @@ class KernelProjection(MethodProjection):
             refuse_unsound(kernel, len(rows))
             return backend.streamed_gram(rows, kernel, labels, **options), None, None
         indefinite = basis = None
-        matrix = backend.copied_rows(rows) if precomputed else backend.kernel_matrix(kernel, rows)
+        matrix = backend.copy_rows(rows) if precomputed else backend.kernel_matrix(kernel, rows)
         if not kernel.sound:
             indefinite = cast(matrix, namespace(matrix).float64)
             matrix, basis = positive_part(indefinite)

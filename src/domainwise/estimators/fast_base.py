@@ -119,7 +119,7 @@ class LandmarkProjection(Projection, OnePass):
         except BaseException:
             self.__dict__ = before  # a batch that cannot be added changes nothing
             raise
-        backend.settle(self, rows)
+        backend.finish_fit(self, rows)
         return self
 
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:

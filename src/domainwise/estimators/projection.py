@@ -14,9 +14,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, MaybeArray, is_dask, is_tensor
-from domainwise.arrays.namespace import placed, to_host
+from domainwise.arrays.namespace import to_device_of, to_host
 from domainwise.backends import Backend, backend_of
-from domainwise.backends.devices import Movable, moved, portable, restored
+from domainwise.backends.devices import Movable, from_portable, to_device, to_portable
 from domainwise.checks.inputs import Labels, count_rows, warn_about_domains
 from domainwise.gram import Gram
 from domainwise.gram.nystrom import NystromMap
@@ -56,8 +56,8 @@ class Expansion:
         """Express a function of the features by kernel values, on the coefficients' device."""
         dual = features.dual(to_host(coefficients))
         constant = features.kernel.constant * dual.sum(axis=0)
-        dual, constant = placed(dual, coefficients), placed(constant, coefficients)
-        landmarks = placed(features.landmarks, coefficients)
+        dual, constant = to_device_of(dual, coefficients), to_device_of(constant, coefficients)
+        landmarks = to_device_of(features.landmarks, coefficients)
         return cls(features.kernel, landmarks, dual, intercept + constant)
 
     def __call__(self, X: Any) -> Any:
@@ -69,13 +69,13 @@ class Expansion:
 
     def to(self, device: Any) -> Expansion:
         """Return the function on a torch device, or in memory for ``"numpy"``."""
-        return replace(self, **{name: moved(getattr(self, name), device) for name in _ARRAYS})
+        return replace(self, **{name: to_device(getattr(self, name), device) for name in _ARRAYS})
 
     def __getstate__(self) -> dict[str, Any]:
-        return portable(vars(self), _ARRAYS)
+        return to_portable(vars(self), _ARRAYS)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(restored(state))
+        self.__dict__.update(from_portable(state))
 
 
 class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -143,14 +143,14 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     ) -> Self:
         """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
-        with backend.explaining_memory(X), one_thread_for_few(X):
+        with backend.explain_memory_errors(X), one_thread_for_few(X):
             try:
                 self._fit(backend, X, y, sample_domain)
             except np.linalg.LinAlgError as error:
                 raise ValueError(
                     f"the problem is too badly scaled to be solved ({error}). Scale X"
                 ) from error
-            backend.settle(self, X)
+            backend.finish_fit(self, X)
         return self
 
     def fit_transform(
@@ -178,9 +178,9 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         check_is_fitted(self)
         backend = backend_of(X)
-        with backend.explaining_memory(X), one_thread_for_few(X):
+        with backend.explain_memory_errors(X), one_thread_for_few(X):
             rows = backend.check_rows(self, X, reset=False)
-            backend.check_same_place(self.dual_coef_, rows)
+            backend.check_same_device(self.dual_coef_, rows)
             return backend.transform(self, rows)
 
     @property
@@ -194,10 +194,10 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return hasattr(self, "dual_coef_")
 
     def __getstate__(self) -> dict[str, Any]:
-        return portable(super().__getstate__())
+        return to_portable(super().__getstate__())
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(restored(state))
+        super().__setstate__(from_portable(state))
 
     @abstractmethod
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:

@@ -151,7 +151,7 @@ class DenseGram(RowsGram):
             # Products with few columns are cheap here: grow by few if there is a preconditioner.
             options |= {"grow": k + 4} if options.get("precondition") else {}
             return super().ritz(images, k, depth=depth, start=start, **options)
-        whole = self.placed(np.eye(self.n_samples) - 1.0 / self.n_samples)
+        whole = self.to_device(np.eye(self.n_samples) - 1.0 / self.n_samples)
         return pairs_within(self, images, k, whole, self.K, self.K @ self.K if depth == 2 else None)
 
 

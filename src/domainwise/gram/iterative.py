@@ -201,7 +201,7 @@ class IterativeGram(RowsGram):
         result = conjugate_gradients(
             product,
             V if n == 1 else self.hstack([V] * n),
-            self.placed(np.repeat(np.asarray(shifts, dtype=np.float64), V.shape[1])),
+            self.to_device(np.repeat(np.asarray(shifts, dtype=np.float64), V.shape[1])),
             inverses[0] if n == 1 else precondition,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -265,7 +265,7 @@ class StreamedGram(IterativeGram):
 
     def _landmark_features(self) -> Array:
         """Return Nystrom features of the rows; float32 is enough for a preconditioner."""
-        compiled = tiles.worth_compiling(self.n_samples**2)
+        compiled = tiles.use_compiled(self.n_samples**2)
         most = COMPILED_RANK * self.n_samples**0.5 if compiled else float("inf")
         chosen = landmark_rows(self.n_samples, self.seed, most)
         left, right = self.prepared.left, self.prepared.right[chosen]

@@ -61,7 +61,7 @@ class RowsGram(Gram):
         """Return ``U'V``."""
         return to_host(U.T @ V)
 
-    def placed(self, A: Array) -> Matrix:
+    def to_device(self, A: Array) -> Matrix:
         """Return a small matrix on the device of the thin matrices."""
         return A if self.xp is np else self.xp.from_numpy(np.array(A)).to(self.device)
 
@@ -99,7 +99,7 @@ class RowsGram(Gram):
     def row_means(self) -> Matrix:
         """Mean of each row of the uncentred kernel matrix, up to the kernel's constant."""
         if self._row_means is None:
-            self.product(self.placed(np.zeros((self.n_samples, 0))))
+            self.product(self.to_device(np.zeros((self.n_samples, 0))))
         return self._row_means
 
     def offset(self, dual: Matrix) -> Matrix:

@@ -13,17 +13,17 @@ from scipy.linalg import solve_triangular
 
 from domainwise.arrays import Array, is_tensor
 from domainwise.arrays.namespace import (
-    beside,
+    as_type_of,
     cast,
     cross_distances,
     group_sums,
     namespace,
-    placed,
+    to_device_of,
     to_host,
 )
 from domainwise.gram.dense import available_memory
 from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
-from domainwise.gram.tiles import in_threads, panels, worth_compiling
+from domainwise.gram.tiles import in_threads, panels, use_compiled
 from domainwise.labels.factors import LabelSpace, category_space
 
 #: Rows summed at a time: their features take a few megabytes.
@@ -86,7 +86,7 @@ class NystromSums:
         n, m = features.shape
         xp, rows, dtype = namespace(features), features, features.dtype
         if dense is not None:
-            columns = dense if is_tensor(dense) else placed(dense, features)
+            columns = dense if is_tensor(dense) else to_device_of(dense, features)
             rows = xp.hstack([features, cast(columns, dtype)])
         mean = rows.mean(0, dtype=xp.float64)
         rows -= cast(mean, dtype)
@@ -103,9 +103,9 @@ class NystromSums:
         if len(present) == 1:
             sums = n * (mean + rounding)[None]
         else:
-            inside = placed(np.cumsum(counts > 0) - 1, rows)[codes]
+            inside = to_device_of(np.cumsum(counts > 0) - 1, rows)[codes]
             sums = group_sums(rows, inside, len(present))
-            sums += placed(counts[present], rows)[:, None] * mean
+            sums += to_device_of(counts[present], rows)[:, None] * mean
         groups = {keys[g]: (int(counts[g]), sums[i]) for i, g in enumerate(present.tolist())}
         return cls(n, mean + rounding, second, groups)
 
@@ -178,7 +178,7 @@ def sum_rows(
     :meth:`NystromSums.partial` for the other arguments. ``summands`` is for tensors.
     """
     cuts = panels(len(X), batch_rows or BATCH_ROWS)
-    compiled = worth_compiling(len(X) * nystrom.n_features)
+    compiled = use_compiled(len(X) * nystrom.n_features)
     summands = summands or partial(nystrom.summands, compiled=compiled)
 
     def work(thread: int, threads: int) -> NystromSums:
@@ -191,7 +191,7 @@ def sum_rows(
         )
         return reduce(NystromSums.merge, parts)
 
-    return reduce(NystromSums.merge, in_threads(len(cuts), work, alone=is_tensor(X)))
+    return reduce(NystromSums.merge, in_threads(len(cuts), work, sequential=is_tensor(X)))
 
 
 def _memory(maps: Sequence[NystromMap], X: Any) -> Array | None:
@@ -367,9 +367,9 @@ def sum_cells(
     """
     xp, tasks = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
     landmarks = common_landmarks(maps)
-    shared = None if landmarks is None else beside(landmarks, X)
+    shared = None if landmarks is None else as_type_of(landmarks, X)
     of_maps = summands or [
-        partial(m.summands, compiled=worth_compiling(len(X) * m.n_features)) for m in maps
+        partial(m.summands, compiled=use_compiled(len(X) * m.n_features)) for m in maps
     ]
 
     def work(thread: int, threads: int) -> CellSums:
@@ -388,7 +388,7 @@ def sum_cells(
                 cells[key] = cells[key].merge(part) if key in cells else part
         return CellSums(total)
 
-    total = reduce(CellSums.merge, in_threads(len(tasks), work, alone=is_tensor(X)))
+    total = reduce(CellSums.merge, in_threads(len(tasks), work, sequential=is_tensor(X)))
     plain_cells = [
         (cells, key, nystrom)
         for nystrom, cells in zip(maps, total.maps, strict=True)

@@ -102,12 +102,14 @@ def tile_values(
     return kernel.block(left, right, out, compiled=compiled)
 
 
-def in_threads(n_tasks: int, work: Callable[[int, int], Any], *, alone: bool = False) -> list[Any]:
+def in_threads(
+    n_tasks: int, work: Callable[[int, int], Any], *, sequential: bool = False
+) -> list[Any]:
     """Run ``work(thread, n_threads)`` for each thread and return the results in order.
 
-    ``alone`` uses one thread: for tensors, because torch runs its own threads.
+    ``sequential`` uses one thread, for tensors, because torch starts its own threads.
     """
-    threads = 1 if alone or n_tasks < 2 else min(n_threads(), n_tasks)
+    threads = 1 if sequential or n_tasks < 2 else min(n_threads(), n_tasks)
     if threads == 1:
         return [work(0, 1)]
     with single_blas_thread(), ThreadPoolExecutor(threads) as pool:
@@ -130,7 +132,7 @@ class FusedTiles:
         """Plan products of ``n_left`` rows; return None if NumPy evaluates the tiles."""
         if not isinstance(kernel, Kernel) or is_tensor(rows.right):
             return None
-        if not worth_compiling(n_left * len(rows.right)):
+        if not use_compiled(n_left * len(rows.right)):
             return None
         functions, degree = compiled_functions(), int(kernel.degree)
         differences = kernel.by_differences or kernel.name == "laplacian"
@@ -204,7 +206,7 @@ class FusedTiles:
         return total
 
 
-def worth_compiling(entries: int) -> bool:
+def use_compiled(entries: int) -> bool:
     """Whether compiled functions are available, and faster for a matrix of this size."""
     return entries >= COMPILED_ENTRIES and compiled_functions() is not None
 
@@ -217,7 +219,7 @@ def can_be_rough(kernel: Basis, rows: Prepared) -> bool:
     if kernel.name == "rbf" and not kernel.by_differences:
         # The second-to-last column holds half the squared norm: it bounds the exponent's error.
         return float(np.abs(rows.left[:, -2]).max()) * eps <= EXPONENT_ERROR["float32"]
-    if not worth_compiling(len(rows.left) ** 2):
+    if not use_compiled(len(rows.left) ** 2):
         return False
     if kernel.name == "poly":
         size = [float(squared_norms(side).max()) ** 0.5 for side in (rows.left, rows.right)]
@@ -262,7 +264,7 @@ def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, rough: bool = Fa
                 total[b] += tile.T @ V[a]
         return total
 
-    return sum(in_threads(len(tiles), work, alone=is_tensor(V))) * scale
+    return sum(in_threads(len(tiles), work, sequential=is_tensor(V))) * scale
 
 
 def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
@@ -290,7 +292,7 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
             for b in panels(len(rows.right), side):
                 total[a] += tile_values(kernel, left, rows.right[b], buffer) @ V[b]
 
-    in_threads(len(cuts), work, alone=is_tensor(V))
+    in_threads(len(cuts), work, sequential=is_tensor(V))
     return total * scale
 
 
@@ -309,7 +311,7 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
     K = xp.empty((n, n), dtype=xp.float64, device=X.device)
     most = None if kernel.function or is_tensor(X) else COPIED_TILE_BYTES
     tiles = upper_tiles(n, _side(X, rows.left.dtype, most))
-    compiled = worth_compiling(n * n)
+    compiled = use_compiled(n * n)
 
     def work(thread: int, threads: int) -> None:
         for a, b in tiles[thread::threads]:
@@ -318,7 +320,7 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
             if a != b:
                 K[b, a] = tile.T
 
-    in_threads(len(tiles), work, alone=is_tensor(X))
+    in_threads(len(tiles), work, sequential=is_tensor(X))
     return K
 
 

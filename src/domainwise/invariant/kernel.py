@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, MaybeArray
-from domainwise.backends import refuse_elsewhere
+from domainwise.backends import refuse_tensors_and_dask
 from domainwise.checks import inputs
 from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.checks.inputs import Labels
@@ -27,7 +27,7 @@ from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram import DenseGram, StreamedGram
 from domainwise.gram.dense import check_dense_memory
 from domainwise.gram.rows import RowsGram
-from domainwise.gram.tiles import in_threads, kernel_matrix, panels, tile_side, worth_compiling
+from domainwise.gram.tiles import in_threads, kernel_matrix, panels, tile_side, use_compiled
 from domainwise.kernels.functions import Kernel, make_kernel
 from domainwise.labels import factors
 from domainwise.labels.factors import LabelSpace, RowLabels
@@ -360,7 +360,7 @@ def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Arra
     shift = row_means - row_means.mean()
     side = tile_side(8)
     cuts = panels(len(X), max(1, side * side // max(1, len(row_means))))
-    compiled = worth_compiling(len(X) * len(row_means))
+    compiled = use_compiled(len(X) * len(row_means))
 
     def work(thread: int, threads: int) -> None:
         for a in cuts[thread::threads]:
@@ -377,7 +377,7 @@ def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Arra
 
 def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
     """Check X, or X and y. Tensors and Dask collections are refused, not copied silently."""
-    refuse_elsewhere(estimator, X, "InvariantFeatures follows X")
+    refuse_tensors_and_dask(estimator, X, "InvariantFeatures follows X")
     if y is not None and not isinstance(y, str):
         # Labels are not converted: NaN among strings would become the class "nan", and nullable
         # columns of whole numbers would become fractions.

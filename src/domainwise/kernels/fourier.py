@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import beside, cast, namespace
+from domainwise.arrays.namespace import as_type_of, cast, namespace
 from domainwise.kernels.functions import Kernel, Prepared
 
 FOURIER_KERNELS = ("rbf", "laplacian")
@@ -106,7 +106,7 @@ class FourierMap:
     def transform(self, X: Any) -> Any:
         """Return the features of the rows of X, an array or a tensor, in the precision of X."""
         rows = self.prepare(X).left
-        return cast(self.block(rows, beside(self.points, rows)), X.dtype)
+        return cast(self.block(rows, as_type_of(self.points, rows)), X.dtype)
 
     def prepare(self, X: Any) -> Prepared:
         """Return X in float64: with a column of ones as rows (left), unchanged as points (right).

@@ -22,7 +22,7 @@ from numpy.lib import introspect
 
 from domainwise.arrays import Array, is_tensor
 from domainwise.arrays.namespace import (
-    beside,
+    as_type_of,
     cast,
     cross_distances,
     median_distance,
@@ -183,7 +183,7 @@ class Kernel:
 
     def from_origin(self, X: Any) -> Any:
         """Return rows minus the kernel's origin."""
-        return X if self.origin is None else X - beside(self.origin, X)
+        return X if self.origin is None else X - as_type_of(self.origin, X)
 
     def prepare(self, X: Any) -> Prepared:
         """Convert rows to the left and right arguments of :meth:`block`."""

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import svd
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import namespace, placed, to_host
+from domainwise.arrays.namespace import namespace, to_device_of, to_host
 from domainwise.kernels.functions import Kernel, resolve_gamma
 
 #: A label kernel is factored until its residual trace is below this fraction of N * epsilon.
@@ -78,9 +78,9 @@ class RowLabels:
         """Return the sample-space vectors (N, r) of coordinates (s, r)."""
         if self.codes is not None:
             assert self.counts is not None
-            return placed(coordinates / np.sqrt(self.counts)[:, None], self.codes)[self.codes]
+            return to_device_of(coordinates / np.sqrt(self.counts)[:, None], self.codes)[self.codes]
         dense = np.zeros((self.space.n_samples, 0)) if self.dense is None else self.dense
-        return dense @ placed(coordinates, dense)
+        return dense @ to_device_of(coordinates, dense)
 
 
 @dataclass(frozen=True)

@@ -66,13 +66,13 @@ class Gram(ABC):
     def inner(self, U: Matrix, V: Matrix) -> Array:
         """Return ``U'V`` in float64."""
 
-    def placed(self, A: Array) -> Matrix:
+    def to_device(self, A: Array) -> Matrix:
         """Return a small matrix on the device of the thin matrices."""
         return A
 
     def combine(self, V: Matrix, A: Array) -> Matrix:
         """Return ``V A`` for a small matrix A."""
-        return V @ self.placed(A)
+        return V @ self.to_device(A)
 
     def hstack(self, matrices: list[Matrix]) -> Matrix:
         """Put thin matrices side by side."""

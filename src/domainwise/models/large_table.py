@@ -22,7 +22,7 @@ from domainwise.arrays import Array
 from domainwise.backends.partitions import Layout, Partitions
 from domainwise.distributed import parquet
 from domainwise.ensemble.moments import Moments
-from domainwise.gram.dask.graphs import Unread, calls, constant, run, task, tree
+from domainwise.gram.dask.graphs import Deferred, calls, constant, run, task, tree
 from domainwise.gram.dense import available_memory
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, describe_model, table_setting
@@ -180,7 +180,7 @@ class LargeTable:
         names = reader.names
         layout = Layout(tuple(names), len(names), np.dtype(np.float64), "y", "domain")
         empty = import_pandas().DataFrame(columns=names, dtype=np.float64)
-        unread = [Unread(reader.prepared, piece) for piece in self.pieces]
+        unread = [Deferred(reader.prepared, piece) for piece in self.pieces]
         files = tuple(piece.source for piece in self.pieces)
         parts = Partitions(layout, empty, unread, None, None, None, files)
         search = chosen.make(setting)

@@ -24,7 +24,7 @@ from domainwise.arrays import (
     is_dask,
     is_tensor,
 )
-from domainwise.arrays.namespace import placed, to_host
+from domainwise.arrays.namespace import to_device_of, to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.base import kinds_of_labels
 from domainwise.backends.devices import Movable
@@ -237,7 +237,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
             sums = self._sum_rows(backend, rows, target, domain)
             if not first:
                 like = next(iter(sums.maps[0].values())).mean
-                sums = self._sums.mapped(lambda part: placed(to_host(part), like)).merge(sums)
+                sums = self._sums.mapped(lambda part: to_device_of(to_host(part), like)).merge(sums)
         except BaseException:
             self.__dict__ = before  # a batch that cannot be added leaves no trace
             raise
@@ -251,7 +251,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     ) -> Self:
         """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
-        with backend.explaining_memory(X), one_thread_for_few(X):
+        with backend.explain_memory_errors(X), one_thread_for_few(X):
             partitions = backend.partitions(X, y, sample_domain)
             if partitions is None:
                 rows, y = self._check_rows(backend, X, y)
@@ -553,9 +553,9 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         """Check X, and call a method on all of its rows, or on each partition."""
         first = self.finalize().expansions_[0].dual
         backend = backend_of(X)
-        with backend.explaining_memory(X), one_thread_for_few(X):
+        with backend.explain_memory_errors(X), one_thread_for_few(X):
             rows = backend.check_rows(self, X, reset=False)
-            backend.check_same_place(first, rows)
+            backend.check_same_device(first, rows)
             return backend.predict(self, method, rows)
 
     def _values(self, X: Any) -> Any:
@@ -574,4 +574,4 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         if not hasattr(self, "corrections_"):
             return values
         corrected = self.priors_["plain"].apply(to_host(values), self.corrections_["plain"])
-        return placed(corrected, values)
+        return to_device_of(corrected, values)

@@ -11,7 +11,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray, is_tensor
-from domainwise.arrays.namespace import placed, to_host
+from domainwise.arrays.namespace import to_device_of, to_host
 from domainwise.backends import Backend
 from domainwise.calibration.curves import class_columns, equal_weights, fit_curve
 from domainwise.checks.inputs import Labels, check_class_weight, check_classes, plain_array
@@ -156,7 +156,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
 
     def _uncorrected(self, X: Any) -> Any:
         values = self._values(X)
-        return placed(self.curve_.probabilities(class_columns(to_host(values))), values)
+        return to_device_of(self.curve_.probabilities(class_columns(to_host(values))), values)
 
     def _probabilities(self, X: Any) -> Any:
         return self._corrected_rows(X)
@@ -176,7 +176,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
             return self._rule().decision_function(self._values(X))
         corrected = self._corrected_rows(X)
         logs = np.log(np.maximum(to_host(corrected), 1e-300))
-        return placed(logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs, corrected)
+        return to_device_of(logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs, corrected)
 
     def _predicted(self, X: Any) -> Any:
         if hasattr(self, "corrections_"):
@@ -185,7 +185,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         else:
             values = self._values(X)
             classes = self._rule().predict(to_host(values))
-        return placed(classes, values) if classes.dtype.kind in "biuf" else classes
+        return to_device_of(classes, values) if classes.dtype.kind in "biuf" else classes
 
 
 @with_shared_arguments

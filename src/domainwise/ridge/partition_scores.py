@@ -15,7 +15,7 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.backends.base import LabelRules
-from domainwise.backends.partitions import Layout, Partitions, named
+from domainwise.backends.partitions import Layout, Partitions, source_in_errors
 from domainwise.estimators.projection import Expansion
 from domainwise.gram.dask import graphs
 from domainwise.ridge.scores import CandidateScorer, Rows
@@ -44,7 +44,7 @@ class ScorePlan:
 @graphs.task
 def held_out_pieces(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str) -> list[Any]:
     """Compute the pieces of one partition, one per split; None if it has no held-out rows."""
-    with named(source):
+    with source_in_errors(source):
         X, y, domain = plan.layout.split(rows, y, domain)
         if not len(X):
             return [None] * len(plan.tested)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import placed, shifted_solve, side_by_side, to_host
+from domainwise.arrays.namespace import concatenate_columns, shifted_solve, to_device_of, to_host
 from domainwise.gram.sums import (
     Cells,
     NystromSums,
@@ -68,8 +68,8 @@ def weighted(
     any_mean = next(iter(cells.values())).mean
     means = {}
     for key, cell in cells.items():
-        targets = [] if columns.codes is None else [placed(columns.codes[key], any_mean)]
-        means[key] = side_by_side([cell.mean, *targets])
+        targets = [] if columns.codes is None else [to_device_of(columns.codes[key], any_mean)]
+        means[key] = concatenate_columns([cell.mean, *targets])
     mean = sum(masses[key] * means[key] for key in cells) / total
     width = len(any_mean)
     second: Any = mean[:, None] * mean * 0.0
@@ -112,7 +112,7 @@ class RidgeProblem:
         """
         c = self.cross.shape[1]
         names = [name for name in self.directions if any(w and k == name for w, k in kinds)]
-        right = side_by_side([self.cross, *(self.directions[name] for name in names)])
+        right = concatenate_columns([self.cross, *(self.directions[name] for name in names)])
         solutions: dict[tuple[int, int], Any] = {}
         for a, alpha in enumerate(alphas):
             solved = shifted_solve(self.second, alpha, right)
@@ -130,7 +130,7 @@ class RidgeProblem:
                         (inner + inner.T) / 2, 1.0 / (alpha * weight), D.T @ plain
                     )
         order = [(k, a) for k in range(len(kinds)) for a in range(len(alphas))]
-        return side_by_side([solutions[point] for point in order])
+        return concatenate_columns([solutions[point] for point in order])
 
     def squared_errors(self, coefficients: Any, moments: Weighted, columns: Columns) -> Any:
         """Weighted sums of squared errors on other rows, from the centred moments of these rows.
@@ -154,12 +154,12 @@ def span(parts: Iterable[tuple[Any, Array]], shift: float, m: int, like: Any) ->
 
     ``parts`` are ``Phi'G`` and ``G'G`` of mutually orthogonal sets of label features.
     """
-    columns = [placed(np.zeros((m, 0)), like)]
+    columns = [to_device_of(np.zeros((m, 0)), like)]
     for cross, gram in parts:
         values, V = np.linalg.eigh(gram)
         keep = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
-        columns.append(cross @ placed(V[:, keep] / np.sqrt(values[keep] + shift), like))
-    return side_by_side(columns)
+        columns.append(cross @ to_device_of(V[:, keep] / np.sqrt(values[keep] + shift), like))
+    return concatenate_columns(columns)
 
 
 def group_parts(
@@ -178,7 +178,7 @@ def group_parts(
             continue
         counts = np.array([n for n, _ in inside.values()], dtype=np.float64)
         mean = sum(total for _, total in inside.values()) / counts.sum()
-        cross = side_by_side([(total - n * mean)[:, None] for n, total in inside.values()])
+        cross = concatenate_columns([(total - n * mean)[:, None] for n, total in inside.values()])
         yield cross, np.diag(counts) - np.outer(counts, counts / counts.sum())
 
 

@@ -12,7 +12,7 @@ from sklearn.metrics import get_scorer
 from sklearn.utils.metaestimators import available_if
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import placed, to_host
+from domainwise.arrays.namespace import to_device_of, to_host
 from domainwise.calibration.curves import class_columns
 from domainwise.checks.inputs import Labels
 from domainwise.scoring.measures import check_task
@@ -100,7 +100,9 @@ class Rows:
         zeros = np.zeros(len(self.X), dtype=np.int64)
         labels = (self.target.codes, self.domain.codes)
         pair = [zeros if codes is None else codes for codes in labels]
-        classes, domains = (placed(c, self.X) if isinstance(c, np.ndarray) else c for c in pair)
+        classes, domains = (
+            to_device_of(c, self.X) if isinstance(c, np.ndarray) else c for c in pair
+        )
         return classes, domains
 
 

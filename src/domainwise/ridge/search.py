@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import placed, to_host
+from domainwise.arrays.namespace import to_device_of, to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.checks.inputs import Labels
 from domainwise.estimators.projection import Expansion
@@ -164,13 +164,13 @@ class RowSearch(RidgeSearch):
         few = len(rows.X) <= FEW_ROWS
         if leaves_domains_out(self.cv) and n_domains > 1 and not few:
             parts, splits = split_domains(self.cv, n_domains)
-            passes: list[Any] = [(placed(parts, domains)[domains], splits)]
+            passes: list[Any] = [(to_device_of(parts, domains)[domains], splits)]
         else:
             codes = None if rows.domain.codes is None else to_host(rows.domain.codes)
             classes = rows.target.codes is not None
             row_splits, _ = domain_folds(rows.y, codes, classification=classes, cv=self.cv)
             passes = [
-                (placed(part_of, domains), splits)
+                (to_device_of(part_of, domains), splits)
                 for part_of, splits in split_rows(row_splits, len(rows.X))
             ]
         self.splits = [split for _, splits in passes for split in splits]
@@ -240,7 +240,7 @@ class RowSearch(RidgeSearch):
             tested = np.isin(parts, splits[split][1])
             rows = np.flatnonzero(tested) if self.scorer else self.predicted[tested[self.predicted]]
             held_out = to_host(
-                expansion(nystrom, problem, solutions)(self.rows.X[placed(rows, part_of)])
+                expansion(nystrom, problem, solutions)(self.rows.X[to_device_of(rows, part_of)])
             )
             known = np.isin(rows, self.predicted)
             places = np.searchsorted(self.predicted, rows[known])

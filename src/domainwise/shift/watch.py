@@ -19,7 +19,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Frame, Label, MaybeArray
-from domainwise.backends import refuse_elsewhere
+from domainwise.backends import refuse_tensors_and_dask
 from domainwise.checks.inputs import check_sample_domain, validate_rows
 from domainwise.checks.signatures import with_domain_checks
 from domainwise.ensemble.moments import Moments, group_sums, rows_moments
@@ -161,7 +161,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         self : object
         """
-        refuse_elsewhere(self, X, "convert it to an array first")
+        refuse_tensors_and_dask(self, X, "convert it to an array first")
         rows = validate_rows(self, X, skip_check_array=hasattr(X, "iloc"), **_ANY_ROWS)
         if not len(rows):
             raise ValueError("X has 0 rows; a minimum of 1 is required")

@@ -78,7 +78,7 @@ def constant(value: Any, name: str) -> Task:
     return dask.delayed(Constant(value), name=f"{name}-{uuid4().hex}", traverse=False)
 
 
-class Unread:
+class Deferred:
     """Rows that a task reads itself, so that they are not sent between workers."""
 
     def __init__(self, read: Callable[..., Any], *arguments: Any) -> None:
@@ -107,7 +107,7 @@ def received(value: Any) -> Any:
     """
     if isinstance(value, Constant):
         return value.value
-    if isinstance(value, Unread):
+    if isinstance(value, Deferred):
         return value.read(*value.arguments)
     if isinstance(value, list | tuple):
         return type(value)(received(part) for part in value)

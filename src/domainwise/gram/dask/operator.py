@@ -201,7 +201,7 @@ def _pair(
     dtype = a.left.dtype
     V, W = V.astype(dtype, copy=False), W.astype(dtype, copy=False)
     up, down = up.copy(), down.copy()
-    side, compiled = tiles.tile_side(dtype.itemsize), tiles.worth_compiling(len(left) * len(right))
+    side, compiled = tiles.tile_side(dtype.itemsize), tiles.use_compiled(len(left) * len(right))
     buffer = np.empty(side * side, dtype=dtype)
     for i in tiles.panels(len(left), side):
         for j in tiles.panels(len(right), side):

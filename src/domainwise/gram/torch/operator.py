@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import placed, to_host
+from domainwise.arrays.namespace import to_device_of, to_host
 from domainwise.gram import sums, tiles
 from domainwise.gram.dense import DenseGram, available_memory, dense_fits
 from domainwise.gram.iterative import (
@@ -226,7 +226,7 @@ class _Features:
     """Features of batches of rows, or plain kernel values if the map is ``direct``."""
 
     def __init__(self, nystrom: NystromMap, X: Tensor, dtype: Any = None) -> None:
-        landmarks = placed(nystrom.landmarks, X)
+        landmarks = to_device_of(nystrom.landmarks, X)
         self.map = nystrom
         quick = X.is_cuda and torch.cuda.get_device_capability(X.device) in QUICK_DOUBLE
         # Features are computed in float64 on devices where that costs nothing.
@@ -236,7 +236,7 @@ class _Features:
         self.inverse = None
         if not nystrom.direct and nystrom.triangle is not None:
             eye = torch.eye(nystrom.n_features, dtype=torch.float64, device=X.device)
-            triangle = placed(nystrom.triangle, X)
+            triangle = to_device_of(nystrom.triangle, X)
             inverse = torch.linalg.solve_triangular(triangle, eye, upper=False)
             self.inverse = inverse.T.to(self.dtype).contiguous()
         self.batch_rows = max(256, BATCH_BYTES[X.device.type] // (8 * nystrom.n_features))
@@ -248,7 +248,9 @@ class _Features:
             values = kernel.block(kernel.prepare(X).left, self.right).to(self.dtype)
         else:
             assert isinstance(kernel, Kernel)
-            values = kernel.of_distances(distances[:, placed(self.map.chosen, X)]).to(self.dtype)
+            values = kernel.of_distances(distances[:, to_device_of(self.map.chosen, X)]).to(
+                self.dtype
+            )
         if self.inverse is None:
             return values
         return (values + kernel.constant) @ self.inverse
