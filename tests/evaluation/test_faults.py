@@ -232,7 +232,8 @@ def test_another_unit_at_one_site_is_named(column, change, words):
     )
     medians = [np.median(columns[column][site == d]) for d in range(6)]
     others = np.delete(medians, 2)
-    assert f"a median of {medians[2]:.4g} at site C" in fault.message
+    level = f"{float(f'{medians[2]:.4g}'):,.12g}"
+    assert f"a median of {level} at site C" in fault.message
     assert f"{others.min():.4g} to {others.max():.4g} in the other domains" in fault.message
     assert words in fault.message
 

@@ -1,8 +1,6 @@
-"""Differences between domains, and faults: leaks, units, fillers, missing columns, copies.
+"""Differences between domains, and faults in a table, such as leaks, units, fillers and copies.
 
-Every check uses all rows. Levels and signs are tested against the spread of the other domains, with
-a correction for the number of columns and domains, so that about one in ten tables without faults
-raises an alarm (theory 19).
+All checks use all rows. About one in ten tables without faults raises an alarm (theory 19).
 """
 
 from __future__ import annotations
@@ -16,28 +14,28 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.evaluation.leaks import LEAST_CLASS, LEAST_ROWS, Target, find_leaks, spaced
+from domainwise.evaluation.leaks import MIN_CLASS_ROWS, MIN_ROWS, Target, find_leaks, spaced
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results
-from domainwise.evaluation.units import find_shifts
+from domainwise.evaluation.units import find_anomalies
 from domainwise.scoring.statistics import in_words
 from domainwise.tables.errors import import_pandas
 from domainwise.tables.schema import identifier_reason
 from domainwise.tables.statistics import columns_of, describe_column
 
-#: Columns that are described: those that identify domains best.
+#: Maximum number of columns that are described: those that identify domains best.
 MAX_COLUMNS = 40
 #: A numeric column with more distinct values is a quantity.
-QUANTITY = 10
-#: A filler is one value with a share of at least FILLED in a domain, and of at most RARE elsewhere.
-#: For a value outside the range of all others, PARTLY and NOWHERE are enough.
-FILLED, RARE, PARTLY, NOWHERE = 0.95, 0.2, 0.2, 0.02
+MAX_CODES = 10
+#: A filler is a value whose share is at least the first number in a domain, and at most the second
+#: elsewhere. For a value outside the range of all others, OUTLIER_SHARES are enough.
+FILLER_SHARES, OUTLIER_SHARES = (0.95, 0.2), (0.2, 0.02)
 #: Minimum share of missing values in a domain that lacks a column, and maximum in one that has it.
-MISSING, PRESENT = 0.5, 0.1
-#: Minimum correlation of copied columns; minimum share of rows that two domains have in common.
-COPIED, SHARED = 0.9995, 0.05
-#: Domains with fewer rows are tiny; with more than MOST_DOMAINS, copied rows are not searched.
-TINY, MOST_DOMAINS = 10, 2000
+MISSING_SHARE, PRESENT_SHARE = 0.5, 0.1
+#: Minimum correlation of copied columns, and minimum share of rows that two domains have in common.
+COPY_CORRELATION, COPIED_ROWS = 0.9995, 0.05
+#: Domains with fewer rows are tiny. With more domains, copied rows are not searched.
+TINY_ROWS, MAX_DOMAINS = 10, 2000
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Fault:
 
     kind: str
     columns: list[str]
-    domains: list[str]  #: names in the table; empty if it concerns all
+    domains: list[str]  #: names of domains; empty if it concerns all of them
     rows: int  #: number of rows that it concerns
     severity: int  #: 3 if scores cannot be trusted, 2 if they may change, 1 for a remark
     message: str  #: what is wrong, and where
@@ -57,48 +55,50 @@ class Fault:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column, as the index of each row's value in ``labels``; -1 if it is missing."""
+    """A column, as distinct values and, for each row, the index of its value."""
 
     name: str
-    number: bool
-    levels: Array
-    labels: Array  #: distinct values, sorted if they are numbers
+    is_number: bool
+    index: Array  #: -1 if the value is missing
+    values: Array  #: distinct values, sorted if they are numbers
 
     @cached_property
     def numbers(self) -> Array:
         """Numeric values, or indices of text values; NaN if missing."""
-        labels = self.labels if self.number else np.arange(len(self.labels))
-        return np.append(labels.astype(np.float64), np.nan)[self.levels]
+        values = self.values if self.is_number else np.arange(len(self.values))
+        return np.append(values.astype(np.float64), np.nan)[self.index]
 
     @property
-    def quantity(self) -> bool:
+    def is_quantity(self) -> bool:
         """Whether the column is numeric, with many distinct values."""
-        return self.number and len(self.labels) > QUANTITY
+        return self.is_number and len(self.values) > MAX_CODES
 
-    def is_outlier(self, level: int, counts: Array) -> bool:
-        """Whether a value of a quantity is an outlier, given the ``counts`` of all values."""
-        if not self.quantity:
+    def is_outlier(self, i: int, counts: Array) -> bool:
+        """Whether value i of a quantity is an outlier, given the ``counts`` of all values."""
+        if not self.is_quantity:
             return False
-        value, labels = float(self.labels[level]), np.delete(self.labels, level)
-        shares = np.cumsum(np.delete(counts, level)) / max(counts.sum() - counts[level], 1)
-        places = np.searchsorted(shares, (0.01, 0.5, 0.99)).clip(0, len(shares) - 1)
-        low, middle, high = labels[places]
+        value, others = float(self.values[i]), np.delete(self.values, i)
+        shares = np.cumsum(np.delete(counts, i)) / max(counts.sum() - counts[i], 1)
+        at = np.searchsorted(shares, (0.01, 0.5, 0.99)).clip(0, len(shares) - 1)
+        low, median, high = others[at]
         if value == 0 and low > 0:
-            return bool(low >= 0.2 * middle)
+            return bool(low >= 0.2 * median)
         return bool(value > high + (high - low) or value < low - (high - low))
 
 
 @dataclass(frozen=True)
 class _Table:
+    """Columns, target and domains. Domains are given by their codes, the index of their name."""
+
     columns: list[_Column]
     target: Target
-    codes: Array
-    domains: list[str]
+    codes: Array  #: domain of each row
+    names: list[str]  #: of the domains
 
     @cached_property
     def sizes(self) -> Array:
         """Number of rows of each domain."""
-        return np.bincount(self.codes, minlength=len(self.domains))
+        return np.bincount(self.codes, minlength=len(self.names))
 
     @cached_property
     def rows(self) -> list[Array]:
@@ -107,17 +107,17 @@ class _Table:
 
     def counts(self, column: _Column) -> Array:
         """Number of rows of each domain in which a column has a value."""
-        return np.bincount(self.codes[column.levels >= 0], minlength=len(self.domains))
+        return np.bincount(self.codes[column.index >= 0], minlength=len(self.names))
 
-    def names(self, places: Any) -> list[str]:
-        """Names of domains by their codes."""
-        return [self.domains[d] for d in places]
+    def listed(self, domains: Any) -> str:
+        """Names of domains, for a sentence."""
+        return listed([self.names[d] for d in domains])
 
     @cached_property
     def copies(self) -> list[tuple[int, int]]:
         """Pairs of columns that are equal up to location and scale, or names of categories."""
         rows = spaced(np.arange(len(self.codes)), 20_000)
-        numbers = [i for i, c in enumerate(self.columns) if c.number and len(c.labels) > 2]
+        numbers = [i for i, c in enumerate(self.columns) if c.is_number and len(c.values) > 2]
         pairs = []
         if numbers:
             X = np.column_stack([self.columns[i].numbers[rows] for i in numbers])
@@ -125,27 +125,35 @@ class _Table:
             count = np.maximum(present.sum(axis=0), 1)
             Z = np.where(present, X - np.where(present, X, 0.0).sum(axis=0) / count, 0.0)
             Z /= np.maximum(np.sqrt((Z**2).sum(axis=0)), 1e-300)
-            same = np.triu(np.abs(Z.T @ Z) >= COPIED, 1)
+            same = np.triu(np.abs(Z.T @ Z) >= COPY_CORRELATION, 1)
             pairs = [(numbers[a], numbers[b]) for a, b in np.argwhere(same).tolist()]
         first_with: dict[bytes, int] = {}
         for i, column in enumerate(self.columns):
-            if not column.number and 2 < len(column.labels) < len(self.codes) / 2:
-                first = first_with.setdefault(column.levels.tobytes(), i)
+            if not column.is_number and 2 < len(column.values) < len(self.codes) / 2:
+                first = first_with.setdefault(column.index.tobytes(), i)
                 pairs += [(first, i)] if first != i else []
         return pairs
 
     def fault(
-        self, kind: str, severity: int, columns: list[str], places: Any, *texts: str, **more: Any
+        self,
+        kind: str,
+        severity: int,
+        columns: list[str],
+        domains: Any,
+        message: str,
+        action: str,
+        *,
+        rows: float | None = None,
+        leak: bool = False,
     ) -> Fault:
-        """Make a fault in the domains ``places``, or in all if empty, from a message and an action.
+        """Make a fault in some domains, or in all if there are none.
 
         It concerns all rows of these domains, unless the number of ``rows`` is given.
         """
-        places = np.asarray(places, dtype=np.intp)
-        rows = self.sizes[places].sum() if len(places) else len(self.codes)
-        rows = int(more.pop("rows", rows))
-        message, action = texts
-        return Fault(kind, columns, self.names(places), rows, severity, message, action, **more)
+        if rows is None:
+            rows = sum(self.sizes[d] for d in domains) if len(domains) else len(self.codes)
+        names = [self.names[d] for d in domains]
+        return Fault(kind, columns, names, int(rows), severity, message, action, leak)
 
 
 def describe_differences(problem: Problem) -> dict[str, Any]:
@@ -190,198 +198,212 @@ def find_faults(
         n_classes = len(classes)
     indexed = []
     for name, values in columns:
-        number = values.dtype.kind == "f"
-        if number:
-            levels, present = np.full(len(values), -1), np.isfinite(values)
-            labels, levels[present] = np.unique(values[present], return_inverse=True)
+        is_number = values.dtype.kind == "f"
+        if is_number:
+            index, present = np.full(len(values), -1), np.isfinite(values)
+            distinct, index[present] = np.unique(values[present], return_inverse=True)
         else:
-            levels, labels = import_pandas().factorize(values)
-        indexed.append(_Column(name, number, levels, labels))
+            index, distinct = import_pandas().factorize(values)
+        indexed.append(_Column(name, is_number, index, distinct))
     table = _Table(indexed, Target(y, n_classes), np.asarray(codes), list(domains))
     faults = [*_missing(table), *_fillers(table)]
-    faults += _shifted(table, faults)
+    faults += _anomalies(table, faults)
     for check in (_leaks, _identifiers, _copied_columns, _copied_rows, _small_domains):
         faults += check(table)
-    order = {kind: place for place, kind in enumerate(("unit", "sign", "filler", "missing"))}
+    order = {kind: i for i, kind in enumerate(("unit", "sign", "filler", "missing"))}
     return sorted(faults, key=lambda f: (-f.severity, order.get(f.kind, len(order)), -f.rows))
 
 
-def listed(names: Sequence[str], most: int = 4) -> str:
+def listed(names: Sequence[str], max_names: int = 4) -> str:
     """Join names for a sentence.
 
     >>> listed(["a", "b", "c"])
     'a, b and c'
-    >>> listed(["a", "b", "c"], most=1)
+    >>> listed(["a", "b", "c"], max_names=1)
     'a and 2 others'
     """
-    parts, more = list(names[:most]), len(names[most:])
-    parts += [f"{more} other{'s' * (more > 1)}"] if more else []
-    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+    shown, hidden = list(names[:max_names]), len(names[max_names:])
+    shown += [f"{hidden} other{'s' * (hidden > 1)}"] if hidden else []
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
 
 def _drop(columns: Sequence[str]) -> str:
+    """The option that drops columns."""
     return f"--drop {shlex.quote(','.join(columns))}"
 
 
+def _rounded(value: float) -> str:
+    """A number with four digits, and without an exponent unless it is very large or small."""
+    return f"{float(f'{value:.4g}'):,.12g}"
+
+
 def _leaks(table: _Table) -> Iterator[Fault]:
-    """Columns that leak the target, or that alone predict it as well as all others together."""
+    """Columns that leak the target, or that predict it as well as all others together."""
     X = np.column_stack([column.numbers for column in table.columns])
-    text = {j for j, column in enumerate(table.columns) if not column.number}
+    categorical = {j for j, column in enumerate(table.columns) if not column.is_number}
     metric = "AUC" if table.target.n_classes else "rank correlation"
     neutral: dict[str, float] = {}
-    for leak in find_leaks(X, text, table.target, table.rows, table.copies):
+    for leak in find_leaks(X, categorical, table.target, table.rows, table.copies):
         name = table.columns[leak.column].name
         if leak.neutral:
             neutral[name] = max(leak.scores.values())
             continue
-        places = [] if leak.everywhere else list(leak.scores)
+        domains = [] if leak.everywhere else list(leak.scores)
         message = (
             f"{f'Whether {name} is missing' if leak.by_missing else name} predicts the target "
-            f"almost perfectly{f' at {listed(table.names(places))}' if places else ''} ({metric} "
-            f"{min(leak.scores.values()):.2f} alone, {leak.rest:.2f} with all other columns): it "
-            "may contain the answer."
+            f"almost perfectly{f' at {table.listed(domains)}' if domains else ''} ({metric} "
+            f"{min(leak.scores.values()):.2f} alone, {leak.others_score:.2f} with all other "
+            "columns): it may contain the answer."
         )
         action = f"If it is not known when a prediction is made, leave it out: {_drop([name])}."
-        yield table.fault("leak", 3, [name], places, message, action, leak=True)
+        yield table.fault("leak", 3, [name], domains, message, action, leak=True)
     if neutral:
-        names, score = list(neutral), f"{max(neutral.values()):.2f} ({metric})"
-        verb, they = ("reaches", "it is") if len(names) == 1 else ("reach", "they are")
-        message = f"{listed(names)} alone {verb} {score}, as do all others together."
+        names, score = list(neutral), max(neutral.values())
+        each, they = ("", "it is") if len(names) == 1 else ("each of ", "they are")
+        message = (
+            f"A model of all other columns predicts the target as well as {each}{listed(names)} "
+            f"alone ({metric} {score:.2f})."
+        )
         action = f"Check that {they} known when a prediction is made."
         yield table.fault("strong column", 1, names, [], message, action)
 
 
 def _missing(table: _Table) -> Iterator[Fault]:
     """Columns that are missing in some domains only, one fault for each set of domains."""
-    large = table.sizes >= LEAST_ROWS
+    large = table.sizes >= MIN_ROWS
     groups: dict[tuple[int, ...], dict[str, Array]] = {}
     for column in table.columns:
         shares = 1 - table.counts(column) / table.sizes
-        lacking = large & (shares >= MISSING)
-        if lacking.any() and (large & (shares <= PRESENT)).any():
+        lacking = large & (shares >= MISSING_SHARE)
+        if lacking.any() and (large & (shares <= PRESENT_SHARE)).any():
             groups.setdefault(tuple(np.flatnonzero(lacking)), {})[column.name] = shares
-    for places, by_column in groups.items():
-        names, missing = list(by_column), np.array(list(by_column.values()))
-        low, high = np.floor(100 * np.quantile(missing[:, places], (0, 1)))
+    for domains, shares_of in groups.items():
+        names, missing = list(shares_of), np.array(list(shares_of.values()))
+        low, high = np.floor(100 * np.quantile(missing[:, domains], (0, 1)))
         share = f"{low:.0f} %" if low == high else f"{low:.0f} to {high:.0f} %"
-        most = np.where(large, missing, np.inf).max(axis=0)
-        best = int(np.argmin(most))
-        rest = f"only in {100 * most[best]:.0f} %"
-        if most[best] < 0.01:
-            rest = "in less than 1 %" if most[best] > 0 else "in none"
+        highest = np.where(large, missing, np.inf).max(axis=0)
+        best = int(np.argmin(highest))
+        contrast = f"only in {100 * highest[best]:.0f} %"
+        if highest[best] < 0.01:
+            contrast = "in less than 1 %" if highest[best] > 0 else "in none"
         message = (
             f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing in "
             f"{'all rows' if low == 100 else f'{share} of the rows'} of "
-            f"{listed(table.names(places))}, but {rest} at {table.domains[best]}."
+            f"{table.listed(domains)}, but {contrast} at {table.names[best]}."
         )
         action = (
             f"Check whether the values exist there; if not, evaluate again with {_drop(names)}."
         )
-        yield table.fault("missing", 2, names, places, message, action)
+        yield table.fault("missing", 2, names, domains, message, action)
 
 
 def _fillers(table: _Table) -> Iterator[Fault]:
     """Codes for missing values: a value that is frequent in some domains and rare elsewhere."""
     for column in table.columns:
-        name, size, has_value = column.name, len(column.labels), column.levels >= 0
+        name, size, has_value = column.name, len(column.values), column.index >= 0
         present = table.counts(column)
-        large = present >= LEAST_ROWS
-        cells = table.codes[has_value].astype(np.int64) * size + column.levels[has_value]
+        large = present >= MIN_ROWS
+        cells = table.codes[has_value].astype(np.int64) * size + column.index[has_value]
         cells, counts = np.unique(cells, return_counts=True)
-        place, level = np.divmod(cells, max(size, 1))
-        often = large[place] & (counts >= np.maximum(PARTLY * present[place], LEAST_CLASS))
-        constant = np.unique(place[often & (counts >= FILLED * present[place])])
+        domain, value = np.divmod(cells, max(size, 1))
+        min_counts = np.maximum(OUTLIER_SHARES[0] * present[domain], MIN_CLASS_ROWS)
+        frequent = large[domain] & (counts >= min_counts)
+        constant = np.unique(domain[frequent & (counts >= FILLER_SHARES[0] * present[domain])])
         if 2 * len(constant) > large.sum():  # the column describes domains
             continue
-        for value in np.unique(level[often]).tolist():
-            same = level == value
-            rows = np.bincount(place[same], counts[same], len(table.domains))
-            outlier = column.is_outlier(value, np.bincount(level, counts, size))
+        for i in np.unique(value[frequent]).tolist():
+            same = value == i
+            rows = np.bincount(domain[same], counts[same], len(table.names))
+            outlier = column.is_outlier(i, np.bincount(value, counts, size))
+            # The lowest and the highest value may be the limits of a scale.
+            limit = column.is_quantity and i in (0, size - 1) and not outlier
+            share, share_elsewhere = FILLER_SHARES
+            rules = [(share, OUTLIER_SHARES[1] if limit else share_elsewhere)]
             filled = np.zeros(len(rows), dtype=bool)
-            end = column.quantity and value in (0, size - 1)  # where a scale ends, values pile up
-            elsewhere = NOWHERE if end and not outlier else RARE
-            for least, most in ((FILLED, elsewhere), *[(PARTLY, NOWHERE)] * outlier):
-                marked = large & (rows >= np.maximum(least * present, LEAST_CLASS))
-                few = outlier or 3 * marked.sum() <= large.sum()
-                if few and 0 < marked.sum() < len(rows):
-                    rare = rows[~marked].sum() <= most * present[~marked].sum()
+            for min_share, max_elsewhere in [*rules, *[OUTLIER_SHARES] * outlier]:
+                marked = large & (rows >= np.maximum(min_share * present, MIN_CLASS_ROWS))
+                is_exception = outlier or 3 * marked.sum() <= large.sum()
+                if is_exception and 0 < marked.sum() < len(rows):
+                    rare = rows[~marked].sum() <= max_elsewhere * present[~marked].sum()
                     filled = marked if rare else filled
-            places = np.flatnonzero(filled)
-            if not len(places):
+            domains = np.flatnonzero(filled)
+            if not len(domains):
                 continue
-            shown = column.labels[value]
-            shown = f"{shown:g}" if column.number else repr(str(shown))
-            parts = [
+            text = f"{column.values[i]:g}" if column.is_number else repr(str(column.values[i]))
+            cells_by_domain = [
                 ("all " if rows[d] == present[d] else f"{rows[d]:,.0f} of ")
-                + f"{present[d]:,.0f} rows of {table.domains[d]}"
-                for d in places
+                + f"{present[d]:,.0f} rows of {table.names[d]}"
+                for d in domains
             ]
             message = (
-                f"{name} is {shown} in {listed(parts, 3)}, and hardly anywhere else: it looks like "
-                "a code for a missing value."
+                f"{name} is {text} in {listed(cells_by_domain, 3)}, and hardly anywhere else: this "
+                "looks like a code for missing values."
             )
             action = f"Leave these cells empty, or evaluate again with {_drop([name])}."
-            n_filled = rows[places].sum()
-            yield table.fault("filler", 2, [name], places, message, action, rows=n_filled)
+            n_filled = rows[domains].sum()
+            yield table.fault("filler", 2, [name], domains, message, action, rows=n_filled)
 
 
-def _shifted(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
+def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
     """Columns with another unit, the opposite sign, or very different values in some domains.
 
     Columns are not compared in the domains where they already have one of the ``faults``.
     """
     names = [column.name for column in table.columns]
-    quantities = {i: c.numbers for i, c in enumerate(table.columns) if c.quantity}
-    places = {name: d for d, name in enumerate(table.domains)}
-    excluded = {(names.index(c), places[d]) for f in faults for c in f.columns for d in f.domains}
+    quantities = {i: c.numbers for i, c in enumerate(table.columns) if c.is_quantity}
+    codes = {name: d for d, name in enumerate(table.names)}
+    excluded = {(names.index(c), codes[d]) for f in faults for c in f.columns for d in f.domains}
     target = table.target.y if table.target.n_classes <= 2 else None
-    far_columns: dict[tuple[int, ...], list[str]] = {}
-    for shift in find_shifts(names, quantities, target, table.codes, excluded):
-        name, where = names[shift.column], listed(table.names(shift.domains))
-        if shift.kind == "level":
-            far_columns.setdefault(tuple(shift.domains), []).append(name)
+    distant: dict[tuple[int, ...], list[str]] = {}
+    for anomaly in find_anomalies(names, quantities, target, table.codes, excluded):
+        name, domains = names[anomaly.column], anomaly.domains
+        if anomaly.kind == "level":
+            distant.setdefault(tuple(domains), []).append(name)
             continue
         here, elsewhere = (
-            " to ".join(dict.fromkeys(f"{end:.4g}" for end in (values.min(), values.max())))
-            for values in (shift.here, shift.elsewhere)
+            " to ".join(dict.fromkeys(map(_rounded, (values.min(), values.max()))))
+            for values in (anomaly.values, anomaly.other_values)
         )
-        statistic = "a standard deviation" if shift.by_spread else "a median"
-        if shift.partner is not None:
-            partner = "the target" if shift.partner < 0 else names[shift.partner]
+        statistic = "a standard deviation" if anomaly.by_spread else "a median"
+        if anomaly.partner is not None:
+            partner = "the target" if anomaly.partner < 0 else names[anomaly.partner]
             statistic = f"a rank correlation with {partner}"
-        reason = "it looks like another unit" if shift.kind == "unit" else "its sign looks swapped"
+        reason = "its sign may be reversed"
+        if anomaly.kind == "unit":
+            reason = f"it may be in another unit ({anomaly.units} would fit)"
         message = (
-            f"{name} has {statistic} of {here} at {where} ({table.sizes[shift.domains].sum():,} "
-            f"rows) and of {elsewhere} in the other domains: {reason}"
-            f"{f' ({shift.units} would fit)' if shift.units else ''}."
+            f"{name} has {statistic} of {here} at {table.listed(domains)} "
+            f"({table.sizes[domains].sum():,} rows) and of {elsewhere} in the other domains: "
+            f"{reason}."
         )
-        action = f"Correct it there, or evaluate again with {_drop([name])}."
-        yield table.fault(shift.kind, 2, [name], shift.domains, message, action)
-    for group, columns in far_columns.items():
-        verb, where = "is" if len(group) == 1 else "are", listed(table.names(group))
-        message = f"{where} {verb} far from all other domains in {listed(columns)}."
-        action = "Check that these columns are recorded there as they are elsewhere."
+        action = f"Correct these values, or evaluate again with {_drop([name])}."
+        yield table.fault(anomaly.kind, 2, [name], domains, message, action)
+    for group, columns in distant.items():
+        verb = "differs" if len(group) == 1 else "differ"
+        message = f"{table.listed(group)} {verb} strongly from all other domains in "
+        message += f"{listed(columns)}."
+        action = "Check that all domains record these columns in the same way."
         yield table.fault("level", 1, columns, group, message, action)
 
 
 def _identifiers(table: _Table) -> Iterator[Fault]:
-    """Columns that number the rows, or repeat the domain."""
-    n, n_domains = len(table.codes), len(table.domains)
+    """Columns that number the rows, or identify the domain."""
+    n, n_domains = len(table.codes), len(table.names)
     for column in table.columns:
-        name, size, has_value = column.name, len(column.labels), column.levels >= 0
+        name, size, has_value = column.name, len(column.values), column.index >= 0
         action = f"Leave it out unless it has the same meaning in new domains: {_drop([name])}."
-        reason = identifier_reason(column.numbers, table.rows) if column.number else ""
-        if not column.number and n >= LEAST_ROWS and size >= 0.95 * n:
+        reason = identifier_reason(column.numbers, table.rows) if column.is_number else ""
+        if not column.is_number and n >= MIN_ROWS and size >= 0.95 * n:
             reason = "is a different text in almost every row"
         if reason:
-            message = f"{name} {reason}: it looks like an identifier or a clock."
+            message = f"{name} {reason}: it looks like an identifier or a time stamp."
             yield table.fault("identifier", 1, [name], [], message, action)
         elif 3 <= n_domains <= size <= 2 * n_domains:
-            cells = table.codes[has_value] * size + column.levels[has_value]
+            cells = table.codes[has_value] * size + column.index[has_value]
             counts = np.bincount(cells, minlength=n_domains * size).reshape(n_domains, size)
             distinct = len(np.unique(counts.argmax(axis=1)))
             if counts.max(axis=1).sum() >= 0.98 * n and distinct == n_domains:
-                message = f"{name} has one value in each domain, a different one in every domain."
+                message = f"{name} identifies the domain: it has a different value in each domain."
                 yield table.fault("copy of the domain", 1, [name], [], message, action)
 
 
@@ -397,55 +419,56 @@ def _copied_columns(table: _Table) -> Iterator[Fault]:
 
 def _copied_rows(table: _Table) -> Iterator[Fault]:
     """Pairs of domains that have more rows in common than other pairs of domains."""
-    n, sizes = len(table.domains), table.sizes
-    if n > MOST_DOMAINS:
+    n, sizes = len(table.names), table.sizes
+    if n > MAX_DOMAINS:
         return
     rng = np.random.default_rng(0)
-    key = np.zeros(len(table.codes), dtype=np.uint64)
-    target_levels = np.unique(table.target.y, return_inverse=True)[1]
-    for levels in (*(column.levels for column in table.columns), target_levels):
-        marks = rng.integers(1, 2**63, size=int(levels.max(initial=0)) + 2, dtype=np.uint64)
-        key += marks[levels]
-    _, group, group_sizes = np.unique(key, return_inverse=True, return_counts=True)
-    several = group_sizes[group] > 1
-    cells = np.unique(group[several].astype(np.int64) * n + table.codes[several])
+    hashes = np.zeros(len(table.codes), dtype=np.uint64)
+    target_index = np.unique(table.target.y, return_inverse=True)[1]
+    for index in (*(column.index for column in table.columns), target_index):
+        random_keys = rng.integers(1, 2**63, size=int(index.max(initial=0)) + 2, dtype=np.uint64)
+        hashes += random_keys[index]
+    _, group, group_sizes = np.unique(hashes, return_inverse=True, return_counts=True)
+    repeated = group_sizes[group] > 1
+    cells = np.unique(group[repeated].astype(np.int64) * n + table.codes[repeated])
     shared = np.zeros((n, n))
-    for places in np.split(cells % n, np.flatnonzero(np.diff(cells // n)) + 1):
-        if len(places) > 1:
-            shared[np.ix_(places, places)] += 1
+    for domains in np.split(cells % n, np.flatnonzero(np.diff(cells // n)) + 1):
+        if len(domains) > 1:
+            shared[np.ix_(domains, domains)] += 1
     np.fill_diagonal(shared, 0)
     share = shared / np.maximum(np.minimum.outer(sizes, sizes), 1)
     usual = np.median(share[~np.eye(n, dtype=bool)]) if n > 2 else 0.0
-    inside = 1 - len(np.unique(np.stack([group, table.codes]), axis=1).T) / len(table.codes)
-    limit = max(SHARED, 5 * usual, 2 * inside)
-    pairs = np.argwhere(np.triu((share >= limit) & (shared >= LEAST_CLASS)))
+    within = 1 - len(np.unique(np.stack([group, table.codes]), axis=1).T) / len(table.codes)
+    min_share = max(COPIED_ROWS, 5 * usual, 2 * within)
+    pairs = np.argwhere(np.triu((share >= min_share) & (shared >= MIN_CLASS_ROWS)))
     if not len(pairs):
         return
     rows = shared[tuple(pairs.T)]
     first, second = pairs[np.argmax(rows)]
-    others = f", and others in {len(pairs) - 1} more pairs of domains" * (len(pairs) > 1)
     message = (
-        f"{rows.max():,.0f} rows occur both in {table.domains[first]} ({sizes[first]:,} rows) and "
-        f"in {table.domains[second]} ({sizes[second]:,} rows){others}: they are not independent."
+        f"{rows.max():,.0f} rows occur both in {table.names[first]} ({sizes[first]:,} rows) and in "
+        f"{table.names[second]} ({sizes[second]:,} rows): these domains are not independent."
     )
-    action = "Remove the copies, or give these domains one name."
+    if more := len(pairs) - 1:
+        message += f" {more} more {'pair shares' if more == 1 else 'pairs share'} rows."
+    action = "Remove the copies, or give these domains the same name."
     yield table.fault("copied rows", 2, [], np.unique(pairs), message, action, rows=rows.sum())
 
 
 def _small_domains(table: _Table) -> Iterator[Fault]:
-    tiny, single = table.sizes < TINY, np.zeros(len(table.domains), dtype=bool)
+    tiny, single = table.sizes < TINY_ROWS, np.zeros(len(table.names), dtype=bool)
     if table.target.n_classes:
         single = np.array([len(np.unique(table.target.y[rows])) == 1 for rows in table.rows])
-    unscored = "Their rows are used for training, but are not scored."
+    few_rows = f"fewer than {TINY_ROWS} rows"
     for kind, marked, reason, consequence in (
-        ("tiny domain", tiny, f"fewer than {TINY} rows", "Scores on so few rows are uncertain."),
-        ("one class", single & ~tiny, "only one class", unscored),
+        ("tiny domain", tiny, few_rows, "Scores on so few rows are uncertain."),
+        ("one class", single & ~tiny, "only one class", "These rows are used for training only."),
     ):
         if marked.any():
-            places, rows = np.flatnonzero(marked), table.sizes[marked].sum()
-            verb = "has" if len(places) == 1 else "have"
-            message = f"{listed(table.names(places))} {verb} {reason} ({rows:,} rows together)."
-            yield table.fault(kind, 1, [], places, message, consequence)
+            domains, rows = np.flatnonzero(marked), table.sizes[marked].sum()
+            verb = "has" if len(domains) == 1 else "have"
+            message = f"{table.listed(domains)} {verb} {reason} ({rows:,} rows in total)."
+            yield table.fault(kind, 1, [], domains, message, consequence)
 
 
 # After the evaluation -----------------------------------------------------------------------------
@@ -453,10 +476,10 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
 
 def stored_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a fault from a file of this or an earlier version to the current form."""
-    if "words" in fault:
-        where = [fault["column"]], [fault["domain"]]
-        return asdict(Fault(fault["kind"], *where, 0, 2, f"{fault['words']}.", ""))
-    return dict(fault)
+    if "words" not in fault:
+        return dict(fault)
+    columns, domains = [fault["column"]], [fault["domain"]]
+    return asdict(Fault(fault["kind"], columns, domains, 0, 2, f"{fault['words']}.", ""))
 
 
 def leaking_columns(faults: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -472,10 +495,10 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
     """
     constant = next((result.known for result in results.results if result.trivial), {})
     methods = [result for result in results.results if not result.trivial]
-    gains = {
-        result.label: {str(d): s - constant[d] for d, s in result.known.items() if d in constant}
+    gains = [
+        {str(d): s - constant[d] for d, s in result.known.items() if d in constant}
         for result in methods
-    }
+    ]
     with_effect, reported = [], set()
     for fault in faults:
         domain, effect = _effect(fault, gains)
@@ -495,26 +518,26 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
             f"{results.measure.label} is {results.show(best.mean)} on held-out domains, which is "
             "too good for most tasks: a column may contain the answer."
         )
-        action = f"Check the columns that matter most: {listed(columns)}."
+        action = f"Check the most important columns: {listed(columns)}."
         action = action if columns else "Check how the columns were obtained."
         rows = int(results.facts["rows"])
         with_effect.insert(0, asdict(Fault("score", columns, [], rows, 3, message, action)))
     return with_effect
 
 
-def _effect(fault: Mapping[str, Any], gains: Mapping[str, Mapping[str, float]]) -> tuple[str, str]:
+def _effect(fault: Mapping[str, Any], gains: Sequence[Mapping[str, float]]) -> tuple[str, str]:
     """The domain of a fault on which most methods fail, and a sentence about it."""
-    failing: dict[str, int] = {}
-    for by_domain in gains.values():
+    failures: dict[str, int] = {}
+    for by_domain in gains:
         others = [gain for d, gain in by_domain.items() if d not in fault["domains"]]
         usual = float(np.median(others)) if others else 0.0
         for d in fault["domains"] if usual > 0 else ():
-            failing[d] = failing.get(d, 0) + (by_domain.get(d, np.inf) < usual / 2)
-    worst = max(failing, key=lambda d: failing[d], default="")
-    if fault["severity"] != 2 or not worst or 2 * failing[worst] <= len(gains):
+            failures[d] = failures.get(d, 0) + (by_domain.get(d, np.inf) < usual / 2)
+    worst = max(failures, key=lambda d: failures[d], default="")
+    if fault["severity"] != 2 or not worst or 2 * failures[worst] <= len(gains):
         return "", ""
     return worst, (
-        f"{in_words(failing[worst]).capitalize()} of {in_words(len(gains))} methods "
-        f"fail{'s' * (len(gains) == 1)} at {worst}: less than half of the usual gain over a "
-        "constant prediction."
+        f"{in_words(failures[worst]).capitalize()} of {in_words(len(gains))} methods "
+        f"fail{'s' * (len(gains) == 1)} at {worst}: their gain over a constant prediction is less "
+        "than half of the usual gain."
     )
