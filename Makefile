@@ -1,4 +1,4 @@
-# Every target installs what it needs. `make` without a target lists them.
+# Every target installs what it needs. `make` without a target lists the targets.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -27,7 +27,7 @@ PYTEST := $(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --maxprocesses=8 --dist=wo
 .DEFAULT_GOAL := help
 .PHONY: help demo docs test fuzz defects test-torch test-dask test-fast test-browser lint format release-check types bench constraints clean distclean
 
-help: ## list the targets
+help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 # In a new, empty folder, so that results of an older version are never reused.
@@ -38,18 +38,18 @@ demo: $(VENV)/.demo ## evaluate four hospitals, then run a small version of the 
 	@printf '%s\n' "Data from four hospitals: which model should be used at a fifth one, and what score can be expected there?" ""
 	@$(ONE_THREAD) $(PY) -m domainwise evaluate $(HEART) --target label --domain domain --quick --jobs -1 --out $(DEMO)/hospitals
 	@printf '%s\n' "" \
-	  "Each hospital was held out in turn and predicted by methods fitted to the others. 'Recommended' is the method for a" \
-	  "fifth hospital, and 'Expect' is the range of its score there. The page shows both, and how the hospitals differ." \
-	  "" "Now the paper's first table: ten synthetic domains, seven source domains and three unseen domains." ""
+	  "Each hospital was held out in turn and predicted by methods fitted to the other hospitals. 'Recommended' is the method" \
+	  "for a fifth hospital, and 'Expect' is the range of its score there. The page also shows how the hospitals differ." \
+	  "" "Now the paper's first table: ten synthetic domains, of which seven are source domains and three are unseen." ""
 	@$(ONE_THREAD) $(PY) -m domainwise reproduce synthetic --quick --no-timing --jobs -1 --out $(DEMO)/synthetic
 	@printf '%s\n' "" \
 	  "Each row shows our accuracy and the paper's; ✓ means within one standard deviation of the paper's mean. With" \
 	  "three repeats, most differences are due to chance. 'domainwise reproduce synthetic' runs all repeats." \
-	  "" "Pages to open in a browser:" "  $(CURDIR)/$(DEMO)/hospitals/report.html" "  $(CURDIR)/$(DEMO)/synthetic/report.html" \
+	  "" "Open these pages in a browser:" "  $(CURDIR)/$(DEMO)/hospitals/report.html" "  $(CURDIR)/$(DEMO)/synthetic/report.html" \
 	  "To evaluate your own table:" "  $(VENV)/bin/domainwise evaluate TABLE.csv --target COLUMN --domain COLUMN"
 
 # Warnings are errors. The documentation can be built and read offline.
-docs: $(VENV)/.docs ## build the documentation, run its gallery and check both (minutes)
+docs: $(VENV)/.docs ## build the documentation, run the gallery and check links (minutes)
 	@$(ONE_THREAD) $(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@$(ONE_THREAD) $(PY) -m pytest -q -m docs tests/docs $(ARGS)
 	@echo "Open $(CURDIR)/docs/_build/html/index.html in a browser."
@@ -57,13 +57,13 @@ docs: $(VENV)/.docs ## build the documentation, run its gallery and check both (
 test: $(VENV)/.test ## run the tests and the docstring examples
 	@$(PYTEST) $(ARGS)
 
-# $(call suite,marker,stamp): run the tests with that marker; if no file has it, print a message and succeed.
-# The extra is installed by the recursive make, so that nothing is installed if there are no such tests.
+# $(call suite,marker,stamp): run the tests with that marker; if there are none, print a message and succeed.
+# The recursive make installs the extra, so that nothing is installed if there are no such tests.
 define suite
 	@if grep -rqw --include='*.py' 'mark\.$(1)' tests; then \
 	  $(MAKE) --no-print-directory $(VENV)/.$(2) && $(PYTEST) -m $(1) $(ARGS); \
 	else \
-	  echo "no test is marked '$(1)': nothing to run"; \
+	  	  echo "No test is marked '$(1)'; there is nothing to run."; \
 	fi
 endef
 
@@ -79,10 +79,10 @@ test-fast: ## run the tests marked fast (installs the fast extra: Numba)
 test-browser: ## run the tests marked browser (needs Chromium)
 	$(call suite,browser,test)
 
-# make fuzz COUNT=300 FIRST=5000: 300 changes, starting with number 5000
+# make fuzz COUNT=300 FIRST=5000: changes number 5000 to 5299
 COUNT ?= 5000
 FIRST ?= 0
-fuzz: $(VENV)/.test ## make random changes to model files, tables, results folders and site files, and read them (minutes)
+fuzz: $(VENV)/.test ## read model files, tables, results folders and site files after random changes (minutes)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_models.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_tables.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_folders.py --count $(COUNT) --first $(FIRST)
@@ -90,7 +90,7 @@ fuzz: $(VENV)/.test ## make random changes to model files, tables, results folde
 
 # make defects WORDS="digest leak": only defects whose names contain one of the words
 WORDS ?=
-defects: $(VENV)/.test ## insert deliberate defects into copies of the sources, and check that tests fail (minutes)
+defects: $(VENV)/.test ## insert deliberate defects into copies of the sources, and check that the tests fail (minutes)
 	@$(ONE_THREAD) $(PY) tests/defects/run.py -n $(WORKERS) $(WORDS)
 
 lint: $(VENV)/.test ## check style and formatting
@@ -101,36 +101,36 @@ format: $(VENV)/.test ## format the code and apply automatic fixes
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-# make release-check KINDS=lowest: with one of the two sets of versions only
+# make release-check KINDS=lowest: only one of the two sets of versions
 KINDS ?= pinned lowest
 release-check: $(VENV)/.test ## build wheel and sdist, and test them in fresh environments
 	@$(ONE_THREAD) $(PY) .ci/release_check.py $(KINDS)
 
-types: $(VENV)/.test ## check the types
+types: $(VENV)/.test ## check types
 	@$(PY) -m mypy
 
 bench: $(VENV)/.fast ## measure time and memory of exact DCM (minutes)
 	@$(PY) benchmarks/exact_core.py
 
-constraints: $(PY) ## choose new versions for constraints.txt
+constraints: $(PY) ## update the versions in constraints.txt
 	@$(PY) -m pip install -qq --disable-pip-version-check uv
-	@echo "# Versions the tests run with. Written by 'make constraints'; torch is pinned in the Makefile." > constraints.tmp
+	@echo "# Versions that the tests use. Written by 'make constraints'; torch is pinned in the Makefile." > constraints.tmp
 	@$(PY) -m uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
 	  --fork-strategy fewest --no-header --no-annotate \
 	  --extra boosting --extra cli --extra report --extra dask --extra data --extra fast --extra docs --extra test >> constraints.tmp
 	@mv constraints.tmp constraints.txt
 
-clean: ## remove caches and build output
+clean: ## remove caches and build outputs
 	@rm -rf build dist docs/_build docs/benchmarks docs/gallery docs/reference
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis constraints.tmp
 	@find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-distclean: clean ## remove the virtual environment too
+distclean: clean ## also remove the virtual environment
 	@rm -rf $(VENV)
 
 $(PY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "domainwise needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)"; \
+	  echo "domainwise needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."; \
 	  echo "Choose another interpreter: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "setting up $(VENV) (once)"
 	@$(PYTHON) -m venv $(VENV) || { rm -f $(PY); exit 1; }
@@ -151,7 +151,7 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(PY)
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(PY)
-	@echo "installing domainwise and what its site is built with"
+	@echo "installing domainwise and its documentation tools"
 	@$(PIP) -e ".[docs]"
 	@touch $@
 

@@ -1,7 +1,7 @@
-"""The description of the package: README, without links to files that only a clone has.
+"""Build hook for the package description: README.md without relative links and images.
 
-An index such as PyPI shows README away from the repository, where relative links and pictures lead
-nowhere. There the words of a link stay, and a picture is left out.
+A package index shows README outside the repository, where relative links do not work. Links are
+replaced by their text, and images are removed.
 """
 
 import re
@@ -9,15 +9,15 @@ from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-PICTURE = re.compile(r"^!\[[^\]]*\]\((?!https?:)[^)]*\)\n+", flags=re.MULTILINE)
+IMAGE = re.compile(r"^!\[[^\]]*\]\((?!https?:)[^)]*\)\n+", flags=re.MULTILINE)
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]*\)")
 
 
 class DescriptionHook(MetadataHookInterface):
-    """Fills in ``readme``."""
+    """Set ``readme`` in the project metadata."""
 
     def update(self, metadata: dict) -> None:
-        """Read README and drop what needs a clone."""
+        """Read README.md, and remove relative links and images."""
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
-        text = LINK.sub(r"\1", PICTURE.sub("", text))
+        text = LINK.sub(r"\1", IMAGE.sub("", text))
         metadata["readme"] = {"content-type": "text/markdown", "text": text}

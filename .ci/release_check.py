@@ -1,10 +1,10 @@
-"""Build what would be released, install it into fresh environments, and test it there.
+"""Build wheel and sdist, install the wheel into fresh environments, and test it there.
 
     python .ci/release_check.py [pinned lowest]
 
-Once with the versions of constraints.txt and once with those of lowest.txt: an environment of its
-own, the wheel (never the sources), and the tests of the unpacked sdist. A twelfth of the tests of
-every file runs, different ones before further cases of one; `make test` runs them all.
+There is one environment with the versions of constraints.txt and one with those of lowest.txt. In
+each, the tests of the unpacked sdist run with the installed wheel. One in twelve tests of each file
+runs, different tests before further cases of the same test; `make test` runs all of them.
 """
 
 import subprocess
@@ -20,14 +20,14 @@ EVERY = 12
 
 
 def run(*command: object, **options: object) -> None:
-    """Run a command, and end with its exit code if it fails."""
-    done = subprocess.run([str(part) for part in command], **options)
-    if done.returncode:
-        sys.exit(f"failed: {' '.join(str(part) for part in command)}")
+    """Run a command, and exit with a message if it fails."""
+    arguments = [str(argument) for argument in command]
+    if subprocess.run(arguments, **options).returncode:
+        sys.exit(f"This command failed: {' '.join(arguments)}")
 
 
 def main(kinds: list[str]) -> None:
-    """Build, then check each kind of versions."""
+    """Build wheel and sdist, and test them with each set of versions."""
     run("rm", "-rf", WORK / "dist", WORK / "sources")
     run(sys.executable, "-m", "build", "--no-isolation", "-o", WORK / "dist", ROOT)
     (wheel,) = (WORK / "dist").glob("*.whl")
@@ -37,7 +37,7 @@ def main(kinds: list[str]) -> None:
     (sources,) = (WORK / "sources").iterdir()
     for kind in kinds:
         folder = WORK / kind
-        print(f"== {kind}: a fresh environment with {VERSIONS[kind]}", flush=True)
+        print(f"== {kind}: testing in a fresh environment with {VERSIONS[kind]}", flush=True)
         venv.create(folder, clear=True, with_pip=True)
         python = folder / "bin" / "python"
         pip = (python, "-m", "pip", "install", "-qq", "--disable-pip-version-check")
