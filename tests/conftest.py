@@ -163,7 +163,11 @@ def hostile_rows() -> dict[str, tuple[Any, str, bool]]:
         "frame with dates": (days, named, True),
         "polars with dates": (polars.from_pandas(days), named, True),
         "Arrow with dates": (arrow.table(days), named, True),
-        "text in a cell": (frame.assign(a="x"), "X must hold numbers.*'x'", True),
+        "text in a cell": (
+            frame.assign(a="x"),
+            "X must contain one number in each cell.*'x'",
+            True,
+        ),
         "sparse matrix": (scipy.sparse.csr_array(X), "[Ss]parse", True),
         "sparse columns": (frame.astype(pandas.SparseDtype(float)), "sparse columns", True),
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import domainwise
-from domainwise.checks.signatures import PLACE
+from domainwise.checks.signatures import PLACEHOLDERS
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(
@@ -131,7 +131,7 @@ def test_no_place_for_a_shared_text_is_left_in_a_docstring():
         f"{cls.__name__}.{name}": inspect.getdoc(inspect.getattr_static(cls, name)) or ""
         for cls, name in public_methods()
     }
-    assert [name for name, text in texts.items() if PLACE.search(text)] == []
+    assert [name for name, text in texts.items() if PLACEHOLDERS.search(text)] == []
     assert "kernel values between new rows and training rows" in texts["DCM.transform"]
     assert "(n_rows, n_features)" in texts["InvariantSVC.predict_proba"]
 

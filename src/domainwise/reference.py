@@ -1,26 +1,26 @@
-r"""The paper's algorithms as published, on precomputed kernel matrices: slow and dense.
+r"""The paper's algorithms as published, with dense computations on precomputed kernel matrices.
 
-They serve to test the estimators and to reproduce the paper's tables. Nothing here shares code with
-the estimators.
+They are slow. The tests compare the estimators with them, and the paper's tables are reproduced
+with them. They share no code with the estimators.
 
 Matrices are laid out as in the paper: ``K_x[i, j] = k(x_i, x_j)``, and a kernel between training
-points and new ones has the **training points as rows**, ``K_z[i, j] = k(x_i, z_j)``. Projected
-points are returned one per row. Kernels are passed uncentred; every function centres them with the
-training means, since the paper assumes feature maps of zero mean. ``K_x``, ``K_y`` and ``K_d`` are
-the kernels of points, targets and domains, ``epsilon`` is the positive regulariser of the label
-kernels, and ``domain_weight`` is the factor w of the domain term: 1 in the paper, 0 for COIR.
-Eigenvalues are real in exact arithmetic. If rounding makes one complex (by more than 1e-8
-relative), its real part is used, with a RuntimeWarning.
+points and new points has the **training points as rows**, ``K_z[i, j] = k(x_i, z_j)``. Projected
+points are returned as rows. Pass kernels without centring: every function centres them with the
+training means, because the paper assumes feature maps of zero mean. ``K_x``, ``K_y`` and ``K_d``
+are the kernels of points, targets and domains, ``epsilon`` is the positive regularization of the
+label kernels, and ``domain_weight`` is the factor w of the domain term: 1 in the paper, 0 for COIR.
+Eigenvalues are real in exact arithmetic. If rounding makes one complex (relative imaginary part
+above 1e-8), its real part is used, with a RuntimeWarning.
 
-Where the paper's text cannot be run as printed (theory 10.1):
+Differences from the paper, where its text cannot be run as printed (theory 10.1):
 
-* Algorithm 1's pencil is singular once K_x is centred, and LAPACK's QZ then returns spurious
-  leading values; it is restricted to the range of K_x.
-* Algorithm 2 inverts W_y and W_d, which are singular for delta kernels: pseudo-inverses are used.
-* Its step 6 multiplies an m x N by an M x N_T matrix. The Nystroem extension of a new point is
-  :math:`\tilde B^\top C_x \tilde W_x K_z`.
-* It adds :math:`N\epsilon I` on the right side, which Algorithm 1 does not have, so with M = N the
-  two differ; directions with eigenvalue 1 become ordered by variance.
+* Algorithm 1's pencil is singular if K_x is centred, and LAPACK's QZ then returns spurious
+  leading eigenvalues. The pencil is restricted to the range of K_x.
+* Algorithm 2 inverts W_y and W_d, which are singular for delta kernels. Pseudo-inverses are used.
+* Step 6 of Algorithm 2 multiplies an m x N by an M x N_T matrix. The Nystroem extension of a new
+  point, :math:`\tilde B^\top C_x \tilde W_x K_z`, is used instead.
+* Algorithm 2 adds :math:`N\epsilon I` on the right side, which Algorithm 1 does not, so the two
+  differ even if M = N: directions with eigenvalue 1 are ordered by variance.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class ReferenceResult:
     """Solution of one of the reference algorithms, with one column per component."""
 
     eigenvalues: Matrix  #: real parts, largest first
-    coefficients: Matrix  #: the paper's B: a point projects to B' times its centred kernel values
-    projected: Matrix  #: training points, the paper's K_x tilde, transposed
-    projected_new: Matrix | None = None  #: new points, if ``K_z`` was passed
+    coefficients: Matrix  #: the paper's B: a point is projected to B'k, k its centred kernel values
+    projected: Matrix  #: projected training points: the paper's K_x tilde, transposed
+    projected_new: Matrix | None = None  #: projected new points, if ``K_z`` was passed
 
 
 def leading(
@@ -61,19 +61,19 @@ def leading(
 ) -> tuple[Matrix, Matrix]:
     """Select the eigenvalues with the largest real parts; warn if any of them is complex."""
     order = np.argsort(-gammas.real, kind="stable")[:n_components]
-    chosen = gammas[order]
-    imaginary = np.abs(np.imag(chosen)) > 1e-8 * np.abs(chosen)
-    if imaginary.any():
+    selected = gammas[order]
+    n_complex = int((np.abs(np.imag(selected)) > 1e-8 * np.abs(selected)).sum())
+    if n_complex:
         warn_caller(
-            f"{imaginary.sum()} of the {len(chosen)} leading eigenvalues are complex because of"
-            " rounding; only their real parts are used",
+            f"{n_complex} of the {len(selected)} leading eigenvalues are complex because of "
+            "rounding errors. Only their real parts are used",
             RuntimeWarning,
         )
-    return chosen.real, vectors[:, order].real
+    return selected.real, vectors[:, order].real
 
 
 def unit_variance(projected: Matrix) -> Matrix:
-    """Factors that give centred columns variance 1; 1 where a column is zero up to rounding."""
+    """Return factors that scale centred columns to variance 1; 1 for columns that are zero."""
     deviation = np.sqrt(np.mean(projected**2, axis=0))
     return np.asarray(1.0 / np.where(deviation <= 1e-12 * deviation.max(), 1.0, deviation))
 
@@ -88,36 +88,41 @@ def matrix(values: ArrayLike, name: str) -> Matrix:
     """Check a matrix of finite numbers."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"{name} must be a non-empty matrix, got shape {array.shape}")
+        raise ValueError(
+            f"{name} must be a non-empty 2-D array of kernel values; got shape {array.shape}"
+        )
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} contains NaN or infinite values")
+        raise ValueError(f"{name} contains NaN or infinity. Remove these points, or fix the kernel")
     return array
 
 
 def square(values: ArrayLike, name: str, size: int | None = None) -> Matrix:
-    """Check a square matrix."""
+    """Check a symmetric matrix, and its size."""
     array = matrix(values, name)
     expected = len(array) if size is None else size
     if array.shape != (expected, expected):
-        raise ValueError(f"{name} must have shape {(expected, expected)}, got {array.shape}")
+        raise ValueError(
+            f"{name} must have shape {(expected, expected)}; got {array.shape}. Pass the kernel "
+            "values between all pairs of points"
+        )
     if not np.allclose(array, array.T, rtol=1e-8, atol=1e-10 * np.abs(array).max()):
-        raise ValueError(f"{name} must be symmetric")
+        raise ValueError(f"{name} must be symmetric. Pass the values of a kernel function")
     return (array + array.T) / 2
 
 
 def positive(value: float, name: str, *, zero: bool = False) -> float:
-    """Check that a number is positive; with ``zero``, 0 is allowed."""
+    """Check that a number is finite and positive, or 0 if ``zero`` is True."""
     if not np.isfinite(value) or value < 0 or (value == 0 and not zero):
-        kind = "number of at least 0" if zero else "positive number"
-        raise ValueError(f"{name} must be a {kind}, got {value!r}")
+        kind = "non-negative" if zero else "positive"
+        raise ValueError(f"{name} must be a finite {kind} number; got {value!r}")
     return float(value)
 
 
-def check_components(n_components: int, most: int, meaning: str) -> None:
-    """Check n_components."""
-    if not 1 <= n_components <= most:
+def check_components(n_components: int, maximum: int, meaning: str) -> None:
+    """Check that n_components is between 1 and a maximum."""
+    if not 1 <= n_components <= maximum:
         raise ValueError(
-            f"n_components must be between 1 and {most} ({meaning}), got {n_components}"
+            f"n_components must be between 1 and {maximum} ({meaning}); got {n_components}"
         )
 
 
@@ -139,11 +144,11 @@ def algorithm1(
     .. math:: (P_y K_x^2 + K_x) B = (w P_d K_x^2 + K_x) B \Gamma, \qquad
         P_\alpha = K_\alpha (K_\alpha + N \epsilon I)^{-1}
 
-    With :math:`K_x = U \Lambda U^\top` (eigenvalues above N eps relative), :math:`\beta = U
-    \Lambda^{-1} a` turns it into :math:`(U^\top P_y U \Lambda + I) a = \gamma (w U^\top P_d U
-    \Lambda + I) a`, which QZ solves. All but rank(K_y) + rank(K_d) eigenvalues equal 1, and their
-    eigenvectors are arbitrary. ``n_components`` is at most the rank of the centred K_x, and the
-    projected training points have unit variance.
+    With :math:`K_x = U \Lambda U^\top` (relative eigenvalues above N times machine precision),
+    :math:`\beta = U \Lambda^{-1} a` turns it into :math:`(U^\top P_y U \Lambda + I) a = \gamma
+    (w U^\top P_d U \Lambda + I) a`, which QZ solves. All but rank(K_y) + rank(K_d) eigenvalues
+    equal 1, and their eigenvectors are arbitrary. ``n_components`` is at most the rank of the
+    centred K_x, and the projected training points have unit variance.
 
     Returns
     -------
@@ -232,8 +237,8 @@ def dica_original(
     domains = np.asarray(sample_domain)
     if domains.shape != (n_samples,):
         raise ValueError(
-            f"sample_domain has shape {domains.shape}, but K_x has {n_samples} rows. Pass one"
-            " domain per row"
+            f"sample_domain has shape {domains.shape}, but K_x has {n_samples} rows. Pass one "
+            "domain per row"
         )
     _, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
     n_domains, size = len(counts), counts[codes].astype(np.float64)
@@ -243,19 +248,20 @@ def dica_original(
     usable = (np.abs(gammas.imag) <= 1e-8 * size) & (gammas.real > 1e-10 * size.max())
     if usable.sum() < n_components:
         warn_caller(
-            f"n_components={n_components}, but DICA has {usable.sum()} real positive eigenvalues;"
-            " only their components are returned",
+            f"n_components={n_components}, but DICA has {usable.sum()} real positive eigenvalues. "
+            "Only their components are returned",
             RuntimeWarning,
         )
-    chosen = min(n_components, int(usable.sum()))
-    gammas, B = leading(gammas[usable], vectors[:, usable], chosen)
+    gammas, B = leading(gammas[usable], vectors[:, usable], n_components)
     B = B / (np.linalg.norm(B, axis=0) * np.sqrt(gammas))
     new = None if K_z is None else project(K_raw, K_z, B)
     return ReferenceResult(gammas, B, K @ B, new)
 
 
 def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[np.float64]:
-    """Project new points, each independently, by the ``coefficients`` of a result on ``K_x``.
+    """Project new points with the ``coefficients`` of a result for ``K_x``.
+
+    The projection of a point does not depend on the other new points.
 
     Returns
     -------
@@ -276,7 +282,10 @@ def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[
     B = matrix(coefficients, "coefficients")
     for name, values in (("K_z", new), ("coefficients", B)):
         if len(values) != len(K):
-            raise ValueError(f"{name} has {len(values)} rows but K_x has {len(K)}")
+            raise ValueError(
+                f"{name} has {len(values)} rows but K_x has {len(K)}. Pass one row per training "
+                "point"
+            )
     means = K.mean(axis=1)
     return np.asarray((new - new.mean(axis=0) - means[:, None] + means.mean()).T @ B)
 
@@ -309,9 +318,9 @@ def algorithm2(
 
     The columns of every C are centred, which centres the kernels :math:`C W^+ C^\top`.
     With :math:`S_{\alpha\beta} = C_\alpha^\top C_\beta`, eq. (omega) gives an M x M matrix
-    :math:`\Omega`; V holds the eigenvectors of :math:`S_{xx}`, :math:`\Theta` those of
-    :math:`V^\top \Omega V V^\top S_{xx} V`, and :math:`\tilde B = C_x V \Theta`. (V cancels: it
-    is kept because the paper has it.) It solves, for the approximate kernels,
+    :math:`\Omega`; V contains the eigenvectors of :math:`S_{xx}`, :math:`\Theta` those of
+    :math:`V^\top \Omega V V^\top S_{xx} V`, and :math:`\tilde B = C_x V \Theta`. (V cancels; it
+    is computed because the paper does.) The algorithm solves, for the approximate kernels,
 
     .. math:: K_x (P_y K_x^2 + K_x) B = \left(K_x (w P_d K_x^2 + K_x) + N \epsilon I\right) B
         \Gamma
@@ -320,9 +329,9 @@ def algorithm2(
     :func:`algorithm2_stable` does not.
 
     Each C is the uncentred kernel between all points (rows) and landmarks, each W the kernel among
-    landmarks, and ``K_z`` the kernel between landmarks (rows) and new points. Targets and domains
-    may have other landmarks. ``n_components`` is at most the number of landmarks, and the projected
-    training points have unit variance.
+    landmarks, and ``K_z`` the kernel between landmarks (rows) and new points. The landmarks of
+    targets and domains may differ from those of points. ``n_components`` is at most the number of
+    landmarks, and the projected training points have unit variance.
 
     Returns
     -------
@@ -387,10 +396,10 @@ def algorithm2_stable(
 
     .. math:: (S A_y S + S^2) b = \gamma (w S A_d S + S^2 + N \epsilon I) b
 
-    has the eigenvalues of Algorithm 2; the training points project to :math:`\Phi b` and the
-    coefficients are :math:`\Phi S^+ b`. Eigenvalues of W_x below M eps relative are dropped, and
-    ``n_components`` is at most its rank. The projections are not computed from the coefficients,
-    so only the coefficients are inaccurate if S is badly conditioned.
+    has the eigenvalues of Algorithm 2. The training points are projected to :math:`\Phi b`, and the
+    coefficients are :math:`\Phi S^+ b`. Relative eigenvalues of W_x below M times machine precision
+    are dropped, and ``n_components`` is at most its rank. Projections are not computed from the
+    coefficients, so only the coefficients are inaccurate if S is badly conditioned.
 
     Returns
     -------
@@ -435,7 +444,10 @@ def _nystroem_result(
     if K_z is not None:
         values = matrix(K_z, "K_z")
         if len(values) != C.shape[1]:
-            raise ValueError(f"K_z has {len(values)} rows but C_x has {C.shape[1]} columns")
+            raise ValueError(
+                f"K_z has {len(values)} rows but C_x has {C.shape[1]} columns. Pass one row per "
+                "landmark"
+            )
         new = (values.T - column_means) @ extension
     return ReferenceResult(gammas, B, C @ extension, new)
 
@@ -450,8 +462,11 @@ def _root_inverse(W: Matrix) -> Matrix:
 def _landmark_kernel(
     C: ArrayLike, W: ArrayLike, letter: str, n_samples: int | None = None
 ) -> tuple[Matrix, Matrix, Matrix]:
-    columns = matrix(C, f"C_{letter}")
-    if n_samples is not None and len(columns) != n_samples:
-        raise ValueError(f"C_{letter} has {len(columns)} rows but C_x has {n_samples}")
-    means: Matrix = columns.mean(axis=0)
-    return columns - means, square(W, f"W_{letter}", columns.shape[1]), means
+    """Check C and W of points (x), targets (y) or domains (d); return C centred, W and means."""
+    values = matrix(C, f"C_{letter}")
+    if n_samples is not None and len(values) != n_samples:
+        raise ValueError(
+            f"C_{letter} has {len(values)} rows but C_x has {n_samples}. Pass one row per point"
+        )
+    means: Matrix = values.mean(axis=0)
+    return values - means, square(W, f"W_{letter}", values.shape[1]), means

@@ -6,7 +6,7 @@ That estimators use the check is in ``tests/test_common.py``.
 import pytest
 from sklearn.base import BaseEstimator
 
-from domainwise.checks.inputs import refuse_no_rows, validate_rows
+from domainwise.checks.inputs import check_is_table, validate_rows
 
 
 def test_what_is_not_a_table_of_numbers_is_refused(hostile_rows):
@@ -18,7 +18,7 @@ def test_what_is_not_a_table_of_numbers_is_refused(hostile_rows):
 def test_inputs_without_rows_are_refused(hostile_rows):
     for case, (rows, words, may_mean_something) in hostile_rows.items():
         if may_mean_something or case == "number":
-            refuse_no_rows(rows)
+            check_is_table(rows)
         else:
             with pytest.raises((ValueError, TypeError), match=words):
-                refuse_no_rows(rows)
+                check_is_table(rows)

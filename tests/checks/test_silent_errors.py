@@ -58,19 +58,19 @@ def test_honest_negative_numbers_are_accepted(y, domain):
 
 def test_lists_and_whole_floats_hide_labels_as_well():
     for y, domain in ((MASKED.tolist(), DOMAIN.tolist()), (MASKED.astype(float), DOMAIN * 1.0)):
-        with pytest.raises(ValueError, match="skada hides labels"):
+        with pytest.raises(ValueError, match="skada masks labels"):
             refuse_masked_targets(y, domain)
 
 
 def test_hidden_labels_in_a_batch_of_their_own_are_refused():
     source = DOMAIN > 0
     model = dw.FastDCM(n_landmarks=10).partial_fit(X[source], Y[source], DOMAIN[source])
-    with pytest.raises(ValueError, match="skada hides labels"):
+    with pytest.raises(ValueError, match="skada masks labels"):
         model.partial_fit(X[~source], MASKED[~source], DOMAIN[~source])
     ridge = dw.InvariantRidgeClassifierCV(n_landmarks=10)
     for rows in (source, ~source):
         ridge.partial_fit(X[rows], MASKED[rows], DOMAIN[rows])
-    with pytest.raises(ValueError, match="skada hides labels"):
+    with pytest.raises(ValueError, match="skada masks labels"):
         ridge.finalize()
 
 
@@ -109,14 +109,14 @@ def test_a_transformer_with_missing_values_names_the_imputer_only():
 )
 def test_weights_of_classes_that_do_not_exist_are_refused(estimator):
     model = clone(estimator).set_params(class_weight={0: 1.0, 1: 2.0, 5: 3.0})
-    with pytest.raises(ValueError, match="class_weight holds 5, which is not a class of y"):
+    with pytest.raises(ValueError, match="class_weight contains 5, which is not a class of y"):
         model.fit(X, Y, sample_domain=DOMAIN)
 
 
 def test_weights_of_classes_that_no_batch_had_are_refused_before_the_search():
     model = dw.InvariantRidgeClassifierCV(class_weight={0: 1.0, 5: 2.0}, n_landmarks=10)
     model.partial_fit(X, Y, sample_domain=DOMAIN)
-    with pytest.raises(ValueError, match="class_weight holds 5, which is not a class of y"):
+    with pytest.raises(ValueError, match="class_weight contains 5, which is not a class of y"):
         model.predict(X)
 
 

@@ -123,17 +123,17 @@ def test_missing_values_in_y(model):
 @SUPERVISED
 def test_class_labels_where_numbers_are_needed(model):
     with pytest.raises(
-        ValueError, match='y holds .* labels, but its kernel needs numbers.*"delta"'
+        ValueError, match='y contains labels .*, but its kernel requires numbers.*"delta"'
     ):
         fit(clone(model).set_params(target_kernel="rbf"), y=np.array(["a", "b"])[Y])
-    with pytest.raises(ValueError, match=r'target_kernel="delta" needs one column.*\(30, 2\)'):
+    with pytest.raises(ValueError, match=r'target_kernel="delta" requires one column.*\(30, 2\)'):
         fit(clone(model).set_params(target_kernel="delta"), y=X[:, :2])
 
 
 def test_domain_labels_where_numbers_are_needed():
-    with pytest.raises(ValueError, match="sample_domain holds .* its kernel needs numbers"):
+    with pytest.raises(ValueError, match="sample_domain contains .* its kernel requires numbers"):
         fit(DCM(domain_kernel="rbf"), sample_domain=np.array(["a", "b", "c"])[D])
-    with pytest.raises(ValueError, match=r'domain_kernel="delta" needs one column.*\(30, 2\)'):
+    with pytest.raises(ValueError, match=r'domain_kernel="delta" requires one column.*\(30, 2\)'):
         fit(DCM(domain_kernel="delta"), sample_domain=X[:, :2])
 
 
@@ -151,7 +151,7 @@ def test_conditional_with_a_continuous_or_missing_y():
 
 @each_model
 def test_more_components_than_centred_rows_can_have(model):
-    with pytest.raises(ValueError, match="n_components=30 must be at most n_samples - 1 = 29"):
+    with pytest.raises(ValueError, match="n_components must be at most n_samples - 1 = 29; got 30"):
         fit(clone(model).set_params(n_components=30))
 
 
@@ -175,7 +175,7 @@ def test_a_precomputed_kernel_that_is_not_square_or_not_symmetric(model):
     model = clone(model).set_params(kernel="precomputed")
     K = rbf_kernel(X)
     with pytest.raises(
-        ValueError, match=r"square kernel matrix in fit, got shape \(30, 20\)|Kernel matrix"
+        ValueError, match=r"square matrix in fit; got shape \(30, 20\)|Kernel matrix"
     ):
         fit(model, X=K[:, :20])
     K[3, 5] += 0.1

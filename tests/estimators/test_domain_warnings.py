@@ -75,7 +75,7 @@ def test_a_search_warns_once_whatever_it_fits_inside(search, kind):
 
 def test_scikit_learns_scores_drop_domains_and_are_told_so_and_ours_do_not():
     pipe = make_pipeline(DCM(), SVC())
-    with pytest.warns(UserWarning, match="sample_domain is missing; pass it to fit"):
+    with pytest.warns(UserWarning, match="sample_domain is missing. Pass it to fit"):
         cross_val_score(pipe, X, Y, groups=DOMAINS, cv=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

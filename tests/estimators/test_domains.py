@@ -120,7 +120,7 @@ DESCRIPTORS = [CODES + 0.25 * X[:, 0], X[:, :2], pd.DataFrame(X[:, :2])]
 def test_fractional_floats_and_several_columns_are_descriptors_not_labels(descriptors):
     for model in (DCM(), COIR(), KPCA()):
         assert fitted(model, descriptors).domains_ is None
-    with pytest.raises(ValueError, match="sample_domain has to hold labels.*descriptors"):
+    with pytest.raises(ValueError, match="sample_domain must contain labels.*descriptors"):
         fitted(DICA(), descriptors)
 
 
@@ -178,7 +178,7 @@ def test_labels_of_mixed_types_are_an_error_that_names_them(mixed):
 
 
 def test_objects_and_complex_numbers_are_no_domain_labels():
-    with pytest.raises(ValueError, match="sample_domain holds object objects"):
+    with pytest.raises(ValueError, match="sample_domain contains object objects"):
         fitted(DCM(), np.array([object() for _ in range(N)]))
     with pytest.raises(ValueError, match="sample_domain.*complex"):
         fitted(DCM(), CODES.astype(complex))
@@ -187,7 +187,7 @@ def test_objects_and_complex_numbers_are_no_domain_labels():
 def test_dates_are_refused_with_what_to_do_instead():
     days = np.datetime64("2024-01-01") + CODES.astype("timedelta64[D]")
     for dates in (days, pd.Series(days), pl.Series(days.tolist())):
-        with pytest.raises(ValueError, match="sample_domain holds dates or durations: pass"):
+        with pytest.raises(ValueError, match="sample_domain contains dates or durations. Convert"):
             fitted(DCM(), dates)
 
 

@@ -96,7 +96,7 @@ def test_numbers_that_cannot_be_worked_with_are_refused_in_words(case):
 
 
 def test_targets_whose_squares_overflow_are_refused():
-    with pytest.raises(ValueError, match="y holds values beyond"):
+    with pytest.raises(ValueError, match="y contains values beyond"):
         dw.DomainEnsembleRegressor(members=["linear"]).fit(X, X[:, 0] * 1e200, sample_domain=D)
 
 

@@ -345,13 +345,13 @@ def test_algorithm2_takes_duplicated_landmarks():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"K_x": np.ones((3, 4))}, r"K_x must have shape \(3, 3\), got \(3, 4\)"),
-        ({"K_y": np.eye(7)}, r"K_y must have shape \(40, 40\), got \(7, 7\)"),
+        ({"K_x": np.ones((3, 4))}, r"K_x must have shape \(3, 3\); got \(3, 4\)"),
+        ({"K_y": np.eye(7)}, r"K_y must have shape \(40, 40\); got \(7, 7\)"),
         ({"K_d": np.triu(np.ones((40, 40)))}, "K_d must be symmetric"),
         ({"K_x": np.full((40, 40), np.nan)}, "K_x contains NaN"),
         ({"K_z": np.ones((7, 2))}, "K_z has 7 rows but K_x has 40"),
-        ({"epsilon": 0}, "epsilon must be a positive number, got 0"),
-        ({"domain_weight": -1}, "domain_weight must be a number of at least 0, got -1"),
+        ({"epsilon": 0}, "epsilon must be a finite positive number; got 0"),
+        ({"domain_weight": -1}, "domain_weight must be a finite non-negative number; got -1"),
         ({"n_components": 0}, "n_components must be between 1 and 39"),
     ],
 )
@@ -364,7 +364,7 @@ def test_algorithm1_names_the_bad_argument(change, message):
 
 def test_dica_names_the_bad_argument():
     p = Problem()
-    with pytest.raises(ValueError, match="lam must be a positive number, got 0"):
+    with pytest.raises(ValueError, match="lam must be a finite positive number; got 0"):
         dica_original(p.K_x, p.K_y, p.d, epsilon=1e-3, lam=0, n_components=1)
     with pytest.raises(ValueError, match=r"sample_domain has shape \(3,\), but K_x has 40 rows"):
         dica_original(p.K_x, p.K_y, p.d[:3], epsilon=1e-3, lam=1, n_components=1)

@@ -280,7 +280,7 @@ def test_class_weights_are_factors_of_errors_as_those_of_svc():
 def test_weights_of_classes_that_do_not_exist_are_refused():
     X, y, _, d = make_rows()
     model = InvariantRidgeClassifierCV(class_weight={"z": 2.0}, **GRID)
-    with pytest.raises(ValueError, match="class_weight holds 'z', which is not a class of y"):
+    with pytest.raises(ValueError, match="class_weight contains 'z', which is not a class of y"):
         model.fit(X, y, sample_domain=d)
 
 

@@ -50,10 +50,10 @@ class Backend:
         options = {"reset": reset, "ensure_min_samples": ensure_min_samples}
         return np.asarray(validate_rows(estimator, X, dtype=(np.float64, np.float32), **options))
 
-    def check_target(self, y: Any, rows: Any, kernel: Any, *, least_classes: int = 2) -> Labels:
+    def check_target(self, y: Any, rows: Any, kernel: Any, *, min_classes: int = 2) -> Labels:
         """Check y against the rows."""
         _refuse_distant(y, "y")
-        return check_target(y, len(rows), kernel, least_classes=least_classes)
+        return check_target(y, len(rows), kernel, min_classes=min_classes)
 
     def check_sample_domain(self, sample_domain: Any, rows: Any, kernel: Any) -> Labels:
         """Check sample_domain against the rows."""
@@ -151,7 +151,7 @@ class LabelRules:
         target = None
         if y is not None and self.target_kernel is not None:
             kernel = self._kernel(y, self.kinds[0], "y", "target_kernel")
-            target = check_target(y, n, kernel, least_classes=1)
+            target = check_target(y, n, kernel, min_classes=1)
         if domain is None or self.domain_kernel is None:
             return target, check_sample_domain(None, n)
         kernel = self._kernel(domain, self.kinds[1], "sample_domain", "domain_kernel")

@@ -72,10 +72,10 @@ class DaskBackend(Backend):
             )
         return X
 
-    def check_target(self, y: Any, rows: Any, kernel: Any, *, least_classes: int = 2) -> Labels:
+    def check_target(self, y: Any, rows: Any, kernel: Any, *, min_classes: int = 2) -> Labels:
         """Check y after computing it: one label per row fits into memory."""
         y = _gathered(y, rows, "y")
-        return check_target(y, len(rows), kernel, least_classes=least_classes)
+        return check_target(y, len(rows), kernel, min_classes=min_classes)
 
     def check_sample_domain(self, sample_domain: Any, rows: Any, kernel: Any) -> Labels:
         """Check sample_domain after computing it."""

@@ -87,7 +87,7 @@ class TorchBackend(Backend):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         return X.contiguous()
 
-    def check_target(self, y: Any, rows: Tensor, kernel: Any, *, least_classes: int = 2) -> Labels:
+    def check_target(self, y: Any, rows: Tensor, kernel: Any, *, min_classes: int = 2) -> Labels:
         """Check y; whole-number labels are encoded on the device, other labels on the host."""
         y = _label_array(y, "y", rows)
         if isinstance(y, torch.Tensor) and y.ndim == 2 and y.shape[1] == 1:
@@ -95,9 +95,9 @@ class TorchBackend(Backend):
         labels = _counted(y, len(rows), kernel, "y")
         if labels is None:
             y = to_host(y)
-            return _placed(check_target(y, len(rows), kernel, least_classes=least_classes), rows)
+            return _placed(check_target(y, len(rows), kernel, min_classes=min_classes), rows)
         # Checking the class names on the host gives the same errors as checking all of y.
-        check_target(labels.names, labels.n_categories, "delta", least_classes=least_classes)
+        check_target(labels.names, labels.n_categories, "delta", min_classes=min_classes)
         return labels
 
     def check_sample_domain(self, sample_domain: Any, rows: Tensor, kernel: Any) -> Labels:

@@ -77,7 +77,7 @@ class AroundPredictor(PredictionSets, PredictionIntervals, AroundEstimator):
         classification = is_classifier(self.estimator)
         if not classification and not is_regressor(self.estimator):
             raise ValueError(f"estimator={self.estimator!r} must be a classifier or a regressor")
-        inputs.refuse_no_rows(X)
+        inputs.check_is_table(X)
         (X,) = indexable(X)
         n = inputs.count_rows(X)
         if n < 2:
@@ -89,7 +89,7 @@ class AroundPredictor(PredictionSets, PredictionIntervals, AroundEstimator):
             target = inputs.check_classes(y, n)
             self.classes_ = target.names
             return X, target.names[target.codes], target, domain
-        target = inputs.check_target(y, n, "rbf", least_classes=1)
+        target = inputs.check_target(y, n, "rbf", min_classes=1)
         if target.values.shape[1] > 1:
             raise ValueError(f"y has several columns. Fit one {type(self).__name__} per column.")
         return X, target.values[:, 0], target, domain
@@ -108,7 +108,7 @@ class AroundPredictor(PredictionSets, PredictionIntervals, AroundEstimator):
     def _predictions(self, X: Any, sample_domain: Any) -> Predictions:
         """Predict with the fitted estimator; domains are passed only if it uses them."""
         check_is_fitted(self)
-        inputs.refuse_no_rows(X)
+        inputs.check_is_table(X)
         domains = sample_domain if "context" in self._quantiles else None
         return Predictions(self.estimator_, X, getattr(self, "classes_", None), domains)
 

@@ -12,21 +12,23 @@ from pathlib import Path
 import joblib
 import sklearn
 
-_OTHERS = [Path(library.__file__).parent for library in (sklearn, joblib)]
-#: Folders whose code calls ours on behalf of a user: this package, scikit-learn and joblib.
-LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], *_OTHERS))
+#: Folders of the code that may be between a user's call and a warning.
+LIBRARIES = tuple(
+    f"{folder}{os.sep}"
+    for folder in (Path(__file__).parents[1], *(Path(m.__file__).parent for m in (sklearn, joblib)))
+)
 
 
 class NotAKernelWarning(UserWarning):
-    """A matrix or function given as a kernel is not one."""
+    """A matrix or function that was passed as a kernel is not a kernel."""
 
 
 class NoDomainsWarning(UserWarning):
-    """A model that compares domains learns nothing about them from ``sample_domain``."""
+    """``sample_domain`` is missing, or contains no domains that a model can compare."""
 
 
 class RowFoldsWarning(UserWarning):
-    """Rows are held out where domains should be."""
+    """Rows are held out instead of domains."""
 
 
 class ContextWarning(UserWarning):
@@ -44,7 +46,7 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ImportError(
-            f'{purpose} needs {error.name}: pip install "domainwise[{extra}]"'
+            f'{purpose} requires {error.name}. Install it: pip install "domainwise[{extra}]"'
         ) from None
 
 

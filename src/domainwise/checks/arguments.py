@@ -1,6 +1,6 @@
 """Constraints on arguments of estimators, splitters and functions, in scikit-learn's notation.
 
-Booleans are not numbers here, strings are not booleans, and NaN is not a count.
+Unlike in scikit-learn, booleans are not accepted as numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Number(Interval):
 
 
 class SequenceOf(HasMethods):
-    """A sequence, or a dict, with at least one value, all of which satisfy one constraint."""
+    """A non-empty sequence or dict whose values all satisfy one constraint."""
 
     def __init__(self, constraint: Any, *, of_dict: bool = False) -> None:
         super().__init__("__iter__")
@@ -47,7 +47,7 @@ class SequenceOf(HasMethods):
         return bool(values) and all(self.constraint.is_satisfied_by(value) for value in values)
 
     def __str__(self) -> str:
-        return f"a {'dict' if self.of_dict else 'sequence'} whose values are each {self.constraint}"
+        return f"a {'dict' if self.of_dict else 'sequence'} with values that are {self.constraint}"
 
 
 class ArrayOrSequence(HasMethods):
@@ -77,21 +77,21 @@ _LABEL_KERNEL = StrOptions(set(LABEL_KERNELS))
 _AUTO = StrOptions({"auto"})
 
 
-def _same(names: str, *accepted: Any) -> dict[str, list[Any]]:
+def _each(names: str, *accepted: Any) -> dict[str, list[Any]]:
     """The same constraint for several arguments."""
     return {name: list(accepted) for name in names.split()}
 
 
 #: An argument has the same meaning, and accepts the same values, in all estimators.
 CONSTRAINTS: dict[str, list[Any]] = {
-    **_same("conditional probability relative summary prepare quick force", "boolean"),
-    **_same("greater_is_better normalize as_frame", "boolean"),
-    **_same("degree domain_epsilon domain_weight epsilon within_weight shrinkage", NON_NEGATIVE),
-    **_same("lam tol C clip", POSITIVE),
-    **_same("max_iter n_average n_test_domains block_size", COUNT),
-    **_same("n_components n_repeats max_splits", COUNT, None),
-    **_same("gamma target_gamma domain_gamma", StrOptions({"median", "scale"}), POSITIVE),
-    **_same("target_kernel domain_kernel", _LABEL_KERNEL, callable),
+    **_each("conditional probability relative summary prepare quick force", "boolean"),
+    **_each("greater_is_better normalize as_frame", "boolean"),
+    **_each("degree domain_epsilon domain_weight epsilon within_weight shrinkage", NON_NEGATIVE),
+    **_each("lam tol C clip", POSITIVE),
+    **_each("max_iter n_average n_test_domains block_size", COUNT),
+    **_each("n_components n_repeats max_splits", COUNT, None),
+    **_each("gamma target_gamma domain_gamma", StrOptions({"median", "scale"}), POSITIVE),
+    **_each("target_kernel domain_kernel", _LABEL_KERNEL, callable),
     "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
     "coef0": [Number(Real, None, None, closed="neither")],
     "kernel_params": [dict, None],
@@ -106,7 +106,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "feature_map": [StrOptions({"nystroem", "fourier"})],
     "target_landmarks": [ArrayOrSequence(), None],
     # Searches.
-    **_same("gammas alphas", _AUTO, SequenceOf(POSITIVE)),
+    **_each("gammas alphas", _AUTO, SequenceOf(POSITIVE)),
     "ridges": [_AUTO, SequenceOf(NON_NEGATIVE_OR_INF)],
     "domain_weights": [_AUTO, SequenceOf(NON_NEGATIVE)],
     "kernels": [SequenceOf(StrOptions(set(KERNEL_NAMES) - {"precomputed"}))],
@@ -136,10 +136,10 @@ MACHINE_CONSTRAINTS: dict[str, list[Any]] = {
     **INVARIANCE_CONSTRAINTS,
     "solver": [StrOptions({"auto", "exact", "fast"})],
 }
-#: For the measures in ``metrics``.
+#: For functions of ``metrics``.
 MEASURE_CONSTRAINTS: dict[str, list[Any]] = {
-    **_same("kernel_a kernel_b", _LABEL_KERNEL),
-    **_same("gamma_a gamma_b gamma target_gamma", StrOptions({"median"}), POSITIVE),
+    **_each("kernel_a kernel_b", _LABEL_KERNEL),
+    **_each("gamma_a gamma_b gamma target_gamma", StrOptions({"median"}), POSITIVE),
 }
 
 

@@ -26,7 +26,7 @@ LARGEST_NUMBER = 1e150
 #: Whole numbers up to this one are exact as floats.
 EXACT_FLOATS = 2.0**53
 
-#: Rows of an array or data frame of any kind, and their number.
+#: Functions that return rows of any array or data frame, and their number.
 take_rows, count_rows = _safe_indexing, _num_samples
 
 #: Whole numbers with more distinct values than this are quantities, not classes.
@@ -49,17 +49,17 @@ class Labels:
 
     def take(self, rows: Array) -> Labels:
         """Return the labels of some rows, with all categories, even those that do not occur."""
-        codes, values = (part if part is None else part[rows] for part in (self.codes, self.values))
-        return Labels(codes, self.names, values)
+        codes = None if self.codes is None else self.codes[rows]
+        return Labels(codes, self.names, None if self.values is None else self.values[rows])
 
 
 def check_target(
-    y: Any, n_samples: int, kernel: str | Callable[..., Array], *, least_classes: int = 2
+    y: Any, n_samples: int, kernel: str | Callable[..., Array], *, min_classes: int = 2
 ) -> Labels:
-    """Check y and decide whether it holds classes or continuous values.
+    """Check y and decide whether it contains classes or continuous values.
 
-    ``"auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels
-    holds classes; anything continuous or with several columns holds values.
+    ``"auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels is
+    classes; numbers with fractions and several columns are continuous values.
     """
     y = _one_per_row(plain_array(y, "y"), "y", n_samples)
     if y.ndim == 2 and y.shape[1] == 1:
@@ -68,15 +68,15 @@ def check_target(
         kind = type_of_target(sortable(y, "y") if y.ndim == 1 else y, input_name="y")
         kernel = "delta" if kind in ("binary", "multiclass") else "rbf"
     labels = _categories(y, "y", "target") if kernel == "delta" else Labels(values=_numeric(y, "y"))
-    if labels.names is not None and len(labels.names) < least_classes:
+    if labels.names is not None and len(labels.names) < min_classes:
         raise ValueError(
-            f"y has only one class ({labels.names[0]}); the classifier needs at least 2 classes. "
-            "Add rows of another class"
+            f"y has only one class ({labels.names[0]}), but at least 2 classes are required. Add "
+            "rows of another class"
         )
     constant = labels.values is not None and not np.ptp(labels.values, axis=0).any()
-    if constant and least_classes > 1:
+    if constant and min_classes > 1:
         raise ValueError(
-            f"y is constant (every row is {y[0]}): there is nothing to learn; leave y out to fit "
+            f"y is constant (every row is {y[0]}), so there is nothing to learn. Omit y to fit "
             "without a target"
         )
     return labels
@@ -88,23 +88,27 @@ def _one_per_row(labels: Array, name: str, n_samples: int) -> Array:
         length = f"{len(labels)} entries" if labels.ndim else "no length"
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: {name} has {length} but "
-            f"X has {n_samples} rows"
+            f"X has {n_samples} rows. Pass one entry per row"
         )
     if labels.ndim > 2:
-        raise ValueError(f"{name} must have one or two dimensions, got shape {labels.shape}")
+        raise ValueError(
+            f"{name} must have one or two dimensions, got shape {labels.shape}. Pass one entry, or "
+            "one vector, per row"
+        )
     if labels.dtype.kind == "c":
         raise ValueError(
             f"Complex data not supported: {name} is complex. Pass labels or real numbers"
         )
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError(f"Input {name} contains NaN or infinity.")
+        raise ValueError(f"Input {name} contains NaN or infinity. Remove these rows")
     return labels
 
 
 def _categories(labels: Array, name: str, role: str) -> Labels:
     if labels.ndim != 1:
         raise ValueError(
-            f'{name}: {role}_kernel="delta" needs one column of labels, got shape {labels.shape}'
+            f'{role}_kernel="delta" requires one column of labels, but {name} has shape '
+            f"{labels.shape}. Pass one label per row, or choose another {role}_kernel"
         )
     names, codes = np.unique(sortable(labels, name), return_inverse=True)
     return Labels(codes=codes, names=names)
@@ -119,10 +123,10 @@ def is_quantity(values: Array) -> bool:
     return bool(np.any(values != np.round(values))) or len(np.unique(values)) > MAX_CLASSES
 
 
-def check_classes(y: Any, n_samples: int, *, least_classes: int = 2) -> Labels:
-    """Check that y holds enough classes, without missing labels or continuous values."""
+def check_classes(y: Any, n_samples: int, *, min_classes: int = 2) -> Labels:
+    """Check that y contains enough classes, and no missing labels or continuous values."""
     check_classification_targets(label_array(y, "y"))
-    return check_target(y, n_samples, "delta", least_classes=least_classes)
+    return check_target(y, n_samples, "delta", min_classes=min_classes)
 
 
 def check_class_weight(class_weight: Any, classes: Array) -> None:
@@ -133,24 +137,25 @@ def check_class_weight(class_weight: Any, classes: Array) -> None:
     unknown = [name for name in class_weight if name not in names]
     if unknown:
         raise ValueError(
-            f"class_weight holds {unknown[0]!r}, which is not a class of y; classes are "
-            f"{', '.join(map(repr, names))}"
+            f"class_weight contains {unknown[0]!r}, which is not a class of y. Use only the "
+            f"classes {', '.join(map(repr, names))}"
         )
     if not any(class_weight.get(name, 1.0) for name in names):
-        raise ValueError(f"class_weight={class_weight!r} is 0 for all classes; one must be above 0")
+        raise ValueError(
+            f"class_weight={class_weight!r} is 0 for all classes. Make at least one weight positive"
+        )
 
 
-#: Class weights matter from these values on: the mean distance between a domain's class shares and
-#: the mean shares, beyond chance, and the ratio of the most frequent to the rarest class.
-OTHER_SHARES, UNEQUAL_CLASSES = 0.1, 3.0
+#: Below these limits, class weights would change little: the distance that
+#: :func:`warn_about_shares` computes, and the ratio of the most frequent to the rarest class.
+MIN_SHARE_DISTANCE, MIN_CLASS_RATIO = 0.1, 3.0
 
 
 def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None:
     """Warn if class shares differ strongly between domains, and classes have no weights.
 
-    The limits are a mean distance of 0.1 between a domain's class shares and the mean shares (total
-    variation, minus its expected value by chance), and one class that is three times as frequent as
-    another. Weights would change little otherwise.
+    The distance between a domain's class shares and the mean shares is their total variation, minus
+    its expected value if all domains had the same shares; it is averaged over domains.
     """
     if class_weight is not None or target.codes is None or domain.codes is None:
         return
@@ -164,15 +169,15 @@ def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None
     counts, total = table.sum(axis=1, keepdims=True), table.sum(axis=0)
     shares = (table / counts).mean(axis=0)
     chance = np.sqrt(2.0 / np.pi * shares * (1.0 - shares) / counts)
-    beyond = 0.5 * (np.abs(table / counts - shares) - chance).sum(axis=1).mean()
-    if beyond < OTHER_SHARES or total.max() < UNEQUAL_CLASSES * total.min():
+    distance = 0.5 * (np.abs(table / counts - shares) - chance).sum(axis=1).mean()
+    if distance < MIN_SHARE_DISTANCE or total.max() < MIN_CLASS_RATIO * total.min():
         return
     varying = int((table / counts).std(axis=0).argmax())
-    least, most = (table / counts)[:, varying].min(), (table / counts)[:, varying].max()
+    low, high = (table / counts)[:, varying].min(), (table / counts)[:, varying].max()
     warn_caller(
-        f"class shares differ between source domains (class {target.names[varying]!s}: {least:.0%} "
-        f"to {most:.0%}), and class_weight is None: rare classes are predicted badly in a domain "
-        'that has more of them. Pass class_weight="balanced" if classes are equally important',
+        f"class shares differ between source domains (class {target.names[varying]!s}: {low:.0%} "
+        f"to {high:.0%}), and class_weight is None. Rare classes are predicted badly in domains "
+        'where they are frequent. Pass class_weight="balanced" if classes are equally important',
         ClassShareWarning,
     )
 
@@ -200,26 +205,26 @@ def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
     """Refuse labels that skada has masked: y is -1 exactly where the domain is negative.
 
     Negative domains with other labels, and a class -1 in other domains, are accepted. Arguments
-    that do not hold one number per row are left to other checks.
+    that are not one number per row are left to other checks.
     """
     if y is None or sample_domain is None or is_dask(y) or is_dask(sample_domain):
         return
     try:
         targets, domains = (
-            np.asarray(to_host(part)) if is_tensor(part) else plain_array(part)
-            for part in (y, sample_domain)
+            np.asarray(to_host(labels)) if is_tensor(labels) else plain_array(labels)
+            for labels in (y, sample_domain)
         )
     except (ValueError, TypeError, NotImplementedError):  # other checks refuse these
         return
-    numbers = targets.dtype.kind in "if" and domains.dtype.kind in "if"
-    if not numbers or targets.ndim != 1 or targets.shape != domains.shape:
+    numeric = targets.dtype.kind in "if" and domains.dtype.kind in "if"
+    if not numeric or targets.ndim != 1 or targets.shape != domains.shape:
         return
-    hidden = domains < 0
-    if hidden.any() and not hidden.all() and np.array_equal(targets == -1, hidden):
+    masked = domains < 0
+    if masked.any() and not masked.all() and np.array_equal(targets == -1, masked):
         raise ValueError(
-            f"y is -1 exactly where sample_domain is negative, in {int(hidden.sum())} of "
-            f"{len(hidden)} rows: skada hides labels of target rows in this way, and -1 would be "
-            "learnt as a class. Drop these rows (keep = sample_domain >= 0; fit(X[keep], y[keep], "
+            f"y is -1 exactly where sample_domain is negative, in {int(masked.sum())} of "
+            f"{len(masked)} rows. skada masks labels of target rows in this way, and -1 would be "
+            "learned as a class. Drop these rows (keep = sample_domain >= 0; fit(X[keep], y[keep], "
             "sample_domain=sample_domain[keep])), or pass their true labels"
         )
 
@@ -228,13 +233,13 @@ def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_row
     """Warn if there are no domains, only one, or one per row; continuous descriptors are fine."""
     if sample_domain is None:
         reason = (
-            "sample_domain is missing; pass it to fit (cross_val_score does not pass groups on: "
-            "see domain_cross_validate)"
+            "sample_domain is missing. Pass it to fit (cross_val_score does not pass groups to "
+            "fit: use domain_cross_validate)"
         )
     elif domain.codes is not None and domain.n_categories == 1:
-        reason = "sample_domain names only one domain"
+        reason = "sample_domain contains only one domain. Add rows of other domains"
     elif domain.codes is not None and 2 < n_rows == domain.n_categories:
-        reason = "sample_domain is different in every row"
+        reason = "sample_domain is different in every row. Pass the same label for rows of a domain"
     else:
         return
     name = type(estimator).__name__
@@ -250,24 +255,24 @@ def quiet_about_domains() -> Iterator[None]:
 
 
 def check_n_components(n_components: int | None, n_samples: int) -> None:
-    """Refuse more components than the N - 1 that centred rows can have."""
+    """Refuse more than N - 1 components, the largest rank of centred rows."""
     if n_components is not None and n_components > n_samples - 1:
         raise ValueError(
-            f"n_components={n_components} must be at most n_samples - 1 = {n_samples - 1}"
+            f"n_components must be at most n_samples - 1 = {n_samples - 1}; got {n_components}"
         )
 
 
 def plain_array(values: Any, name: str = "an array of labels") -> Array:
     """Convert lists, data frames, series, categoricals and nullable columns to a NumPy array."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(f"{name} contains missing values: some are masked")
+        raise ValueError(f"{name} contains missing values (masked entries). Remove these rows")
     if hasattr(values, "to_numpy") and not type(values).__module__.startswith("pyarrow"):
         one_column = hasattr(values, "columns") and values.shape[1] == 1
         values = values.to_numpy()[:, 0] if one_column else values.to_numpy()
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise ValueError(f"{name} must hold one value for each row: {error}") from None
+        raise ValueError(f"{name} must contain one value for each row: {error}") from None
     if isinstance(values, np.ndarray):
         return array.astype(object) if array.dtype.kind == "T" else array
     # NumPy has converted NaN and numbers in a list of strings to strings, and has rounded whole
@@ -286,28 +291,30 @@ def sortable(values: Array, name: str) -> Array:
     if values.dtype.kind in "mMV":
         kind = "records" if values.dtype.kind == "V" else "dates or durations"
         raise ValueError(
-            f"{name} holds {kind}: pass numbers (say, days) to use them as quantities, or strings "
-            "to use them as labels"
+            f"{name} contains {kind}. Convert them to numbers (such as days) to use them as "
+            "quantities, or to strings to use them as labels"
         )
     if values.dtype.kind != "O":
         return values
     for value in values.flat:
         if is_missing(value):
-            raise ValueError(f"{name} contains missing values ({value!r})")
+            raise ValueError(f"{name} contains missing values ({value!r}). Remove these rows")
     types = {kind_of_label(value) for value in values.flat}
     if len(types) > 1:
         raise ValueError(
-            f"{name} mixes labels of different types ({', '.join(sorted(types))}); "
-            "use one type, such as strings"
+            f"{name} mixes labels of different types ({', '.join(sorted(types))}). Use one type, "
+            "such as strings"
         )
     if types <= {"string", "bytes"}:
         if any(value[-1:] in ("\0", b"\0") for value in values.flat):
-            raise ValueError(f"{name} holds labels that end in a zero byte, which NumPy drops")
+            raise ValueError(
+                f"{name} contains labels that end in a zero byte, which NumPy drops. Remove it"
+            )
         return values.astype(str if types == {"string"} else bytes)
     if types <= {"number"}:
         return _numbers(values, name)
     raise ValueError(
-        f"unknown label type: {name} holds {types.pop()} objects; use strings or numbers"
+        f"unknown label type: {name} contains {types.pop()} objects. Use strings or numbers"
     )
 
 
@@ -319,8 +326,8 @@ def _numbers(values: Array, name: str) -> Array:
     if len(integers) < values.size:
         if any(abs(value) > EXACT_FLOATS and int(float(value)) != value for value in integers):
             raise ValueError(
-                f"{name} holds fractions and whole numbers of more than 53 bits, which would be "
-                "rounded; use strings for such labels"
+                f"{name} contains fractions and whole numbers of more than 53 bits, which would be "
+                "rounded. Use strings for such labels"
             )
         numeric = values.astype(np.float64)
         exact = (numeric == np.round(numeric)) & (np.abs(numeric) <= EXACT_FLOATS)
@@ -330,7 +337,7 @@ def _numbers(values: Array, name: str) -> Array:
         if all(limits.min <= value <= limits.max for value in integers):
             return values.astype(dtype)
     raise ValueError(
-        f"{name} holds whole numbers of more than 64 bits; use strings for such labels"
+        f"{name} contains whole numbers of more than 64 bits. Use strings for such labels"
     )
 
 
@@ -363,7 +370,10 @@ def too_large(values: Array) -> bool:
 def refuse_too_large(values: Array, name: str) -> None:
     """Refuse numbers whose squares overflow."""
     if too_large(values):
-        raise ValueError(f"{name} holds values beyond {LARGEST_NUMBER:.0e}: scale it")
+        raise ValueError(
+            f"{name} contains values beyond {LARGEST_NUMBER:.0e}, whose squares overflow. Rescale "
+            f"{name}"
+        )
 
 
 def _numeric(values: Array, name: str) -> Array:
@@ -372,8 +382,8 @@ def _numeric(values: Array, name: str) -> Array:
         values = sortable(values, name)
     if values.dtype.kind not in "biuf":
         raise ValueError(
-            f"{name} holds {values.dtype} labels, but its kernel needs numbers; "
-            'use "auto" or "delta" for labels'
+            f"{name} contains labels ({values.dtype}), but its kernel requires numbers. "
+            'Use the kernel "auto" or "delta" for labels'
         )
     values = values[:, None] if values.ndim == 1 else values
     values = np.asarray(check_array(values, dtype=np.float64, input_name=name))
@@ -381,22 +391,22 @@ def _numeric(values: Array, name: str) -> Array:
     return values
 
 
-#: Prefixes of the types of columns that are not numbers, and advice for each.
+#: Prefixes of the types of columns that are not accepted, what they contain, and advice.
 _NOT_NUMBERS = {
-    ("date", "time", "duration", "period"): "dates or times: convert them to numbers first",
-    ("sparse",): "sparse columns: call X.sparse.to_dense()",
+    ("date", "time", "duration", "period"): ("dates or times", "Convert them to numbers"),
+    ("sparse",): ("sparse columns", "Call X.sparse.to_dense()"),
 }
 
 
 def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Check X, or X and y, by ``validate_data``; ``numbers`` is for :func:`refuse_no_rows`."""
-    refuse_no_rows(X, numbers=options.pop("numbers", True))
+    """Check X, or X and y, by ``validate_data``; ``numbers`` is for :func:`check_is_table`."""
+    check_is_table(X, numbers=options.pop("numbers", True))
     try:
         return validate_data(estimator, X, y, **options)
     except (TypeError, ValueError) as error:
         if str(error).startswith("Input X contains NaN"):
             name = type(estimator).__name__
-            advice = f"Add a step that imputes them: make_pipeline(SimpleImputer(), {name}())"
+            advice = f"Impute them first: make_pipeline(SimpleImputer(), {name}())"
             if is_classifier(estimator) or is_regressor(estimator):
                 kind = "Classifier" if is_classifier(estimator) else "Regressor"
                 advice += f", or use DomainEnsemble{kind}, which accepts them"
@@ -405,25 +415,29 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
             ) from error
         # NumPy's messages about cells that are not numbers.
         if str(error).startswith(("could not convert", "float() argument", "setting an array")):
-            raise type(error)(f"X must hold numbers, one in each cell: {error}") from error
+            raise type(error)(
+                f"X must contain one number in each cell: {error}. Encode or drop other columns"
+            ) from error
         raise
 
 
-def refuse_no_rows(X: Any, *, numbers: bool = False) -> None:
-    """Refuse X that has no rows and columns, or whose values would silently be misread."""
+def check_is_table(X: Any, *, numbers: bool = False) -> None:
+    """Refuse X that is not an array or data frame, or whose values would silently be misread."""
     sequence = hasattr(X, "__len__") and not isinstance(X, str | bytes | dict | set | frozenset)
     if not sequence and not hasattr(X, "__array__") and not hasattr(X, "shape"):
-        raise TypeError(f"X must be an array or a data frame of rows, got {type(X).__name__}")
+        raise TypeError(f"X must be an array or a data frame; got {type(X).__name__}")
     if hasattr(X, "iloc") and X.ndim != 2:
-        raise ValueError("X must be 2-dimensional, got a Series: pass X.to_frame()")
+        raise ValueError("X must be 2-dimensional; got a Series. Pass X.to_frame()")
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise ValueError("X is masked, and its mask would be ignored: call X.filled(numpy.nan)")
+        raise ValueError(
+            "X is a masked array, whose mask would be ignored. Pass X.filled(numpy.nan)"
+        )
     if isinstance(X, np.ndarray) and X.dtype.names:
-        raise TypeError("X is a structured array: convert it to a data frame")
-    for prefixes, advice in _NOT_NUMBERS.items() if numbers else ():
+        raise TypeError("X is a structured array. Convert it to a data frame")
+    for prefixes, (contents, advice) in _NOT_NUMBERS.items() if numbers else ():
         columns = [name for name, dtype in _columns(X) if dtype.lower().startswith(prefixes)]
         if columns:
-            raise TypeError(f"X holds {advice} ({', '.join(map(str, columns[:5]))})")
+            raise TypeError(f"X contains {contents} ({', '.join(map(str, columns[:5]))}). {advice}")
 
 
 def _columns(X: Any) -> list[tuple[Any, str]]:
@@ -439,9 +453,9 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
     """Return labels as a 1-D array; refuse missing entries."""
     array = plain_array(values, name)
     if array.ndim != 1:
-        raise ValueError(f"{name} must be 1-D, got shape {array.shape}")
+        raise ValueError(f"{name} must be 1-D, got shape {array.shape}. Pass one label per row")
     if len(array) == 0:
-        raise ValueError(f"{name} is empty: at least one row is needed")
+        raise ValueError(f"{name} is empty. Pass at least one row")
     if array.dtype.kind in "fc":
         missing = ~np.isfinite(array)
     else:
@@ -449,8 +463,8 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
         missing = np.array([is_missing(value) for value in objects], dtype=bool)
     if missing.any():
         raise ValueError(
-            f"{name} has {missing.sum()} missing or infinite entries, the first in row"
-            f" {int(np.argmax(missing))}; every row needs a value"
+            f"{name} has {missing.sum()} missing or infinite entries, the first in row "
+            f"{int(np.argmax(missing))}. Remove these rows"
         )
     return sortable(array, name)
 
@@ -466,5 +480,6 @@ def same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> N
     if a.ndim == 0 or b.ndim == 0 or len(a) != len(b):
         sizes = [array.shape[0] if array.ndim else "no" for array in (a, b)]
         raise ValueError(
-            f"{a_name} has {sizes[0]} entries but {b_name} has {sizes[1]}. Pass the same rows"
+            f"{a_name} has {sizes[0]} entries but {b_name} has {sizes[1]}. Pass one entry per row "
+            "in both"
         )

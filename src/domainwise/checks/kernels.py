@@ -1,7 +1,7 @@
 """Detect matrices and functions that are not kernels, and compute their positive part.
 
-All methods centre their kernel: a matrix is a kernel if it has no negative eigenvalues after
-centring. Distances have negative eigenvalues, and so has a kernel times -1.
+All methods centre their kernel, so a matrix is a kernel if it has no negative eigenvalues after
+centring. Matrices of distances and negated kernels have negative eigenvalues.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ VALID_KERNELS = ("rbf", "laplacian", "linear", "cosine", "precomputed")
 
 
 def check_precomputed(K: Any) -> bool:
-    """Refuse a training matrix that is not square, and warn of one that is not a kernel.
+    """Refuse a training matrix that is not square, and warn if it is not a kernel.
 
     Returns whether it is a kernel matrix, as far as a sample of its rows shows.
     """
     if K.shape[0] != K.shape[1]:
         raise ValueError(
-            f'kernel="precomputed" needs a square kernel matrix in fit, got shape {tuple(K.shape)}'
+            f'kernel="precomputed" requires a square matrix in fit; got shape {tuple(K.shape)}. '
+            "Pass the kernel values between all training rows"
         )
     rows = np.linspace(0, len(K) - 1, min(len(K), MATRIX_ROWS)).astype(int)
     sample = to_host(K[rows][:, rows]).astype(np.float64)
@@ -38,7 +39,7 @@ def check_precomputed(K: Any) -> bool:
 
 
 def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
-    """Warn of a function that is not a kernel; an asymmetric one is averaged with its transpose."""
+    """Warn if a function is not a kernel; one that is not symmetric is symmetrised."""
     if kernel.name in VALID_KERNELS or len(rows) < 2:
         return kernel
     sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), FUNCTION_ROWS)).astype(int)]
@@ -53,9 +54,9 @@ def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
     """Refuse a function that is not a kernel where its matrix is never formed."""
     if not kernel.sound:
         raise ValueError(
-            f"the function passed as kernel is not a kernel, and with {n_rows} rows its matrix is "
-            "not formed, so that its positive part cannot be used. Pass the matrix with "
-            'kernel="precomputed", use solver="dense" if there is one, or a Fast form'
+            f"the function passed as kernel is not positive semi-definite. With {n_rows} rows, its "
+            "matrix is not stored, so its positive part cannot be computed. Pass the matrix with "
+            'kernel="precomputed", or use solver="dense" or an estimator with landmarks'
         )
 
 
@@ -69,8 +70,8 @@ def positive_part(K: Any) -> tuple[Any, Any]:
     positive = values > 1e-10 * abs(values).max()
     if not bool(positive.any()):
         raise ValueError(
-            "the kernel has no positive eigenvalue, so there is nothing to learn from. If it is a "
-            "kernel times -1, or distances, pass a kernel instead"
+            "the kernel matrix has no positive eigenvalue after centring. If it contains distances "
+            "or a negated kernel, pass a kernel instead"
         )
     basis = vectors[:, positive]
     return (basis * values[positive]) @ basis.T, basis
@@ -81,13 +82,13 @@ def _warn(K: Any, rounding: float, values: str) -> str:
     limit = rounding * max(float(np.linalg.norm(K)), np.finfo(np.float64).tiny)
     faults = []
     if float(np.abs(K - K.T).max()) > limit:
-        faults.append("not symmetric; the mean of it and its transpose is used")
+        faults.append("not symmetric (the mean of the matrix and its transpose is used)")
     try:
         np.linalg.cholesky(_centred((K + K.T) / 2) + limit * np.eye(len(K)))
     except np.linalg.LinAlgError:
         faults.append(
-            "not positive semi-definite (are they distances, or a kernel times -1?); only their "
-            "positive part is used"
+            "not positive semi-definite (only the positive part is used; check whether you passed "
+            "distances or a negated kernel)"
         )
     if faults:
         warn_caller(f"{values} are not a kernel: {', and '.join(faults)}", NotAKernelWarning)

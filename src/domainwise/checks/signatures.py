@@ -3,11 +3,11 @@
 Descriptions are in ``arguments.toml``. A line of a docstring refers to them by names in braces,
 such as ``{kernel} {target}``, and :func:`with_shared_arguments` inserts the texts there with the
 right indentation. Descriptions and docstrings of methods may contain such lines, too. In the
-docstring of a class ``{class}`` is its name, and ``{exact_class}`` the name of its exact form.
+docstring of a class, ``{class}`` is its name, and ``{exact_class}`` the name of its exact form.
 
-All batches of partial_fit need the same arguments, and domains in all of them or in none. Values
-that the first batch determines (landmarks, gamma, the domain of each row) are not computed again: a
-later change would be ignored, or applied to some of the rows only.
+All batches of partial_fit need the same arguments, and domains in all of them or in none. Landmarks
+and gamma are computed from the first batch only, so a later change would be ignored, or would apply
+to some of the rows only.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ FITTING = ("fit", "partial_fit", "fit_transform")
 #: Names of the argument for domains in other libraries.
 OTHER_NAMES = ("groups", "group", "domains", "domain")
 
-#: A line that names groups of arguments.
-PLACE = re.compile(r"(?m)^( *)(\{\w+\}(?: \{\w+\})*)$")
+#: A line that names shared descriptions.
+PLACEHOLDERS = re.compile(r"(?m)^( *)(\{\w+\}(?: \{\w+\})*)$")
 
 _TEXT = (files("domainwise.checks") / "arguments.toml").read_text(encoding="utf-8")
 SHARED: dict[str, str] = tomllib.loads(_TEXT)
@@ -49,7 +49,7 @@ def with_shared_arguments(cls: T) -> T:
 
     Its arguments get the shared constraints; ``_parameter_constraints`` of a class override them.
     """
-    doc, name = PLACE.sub(_texts, cls.__doc__ or ""), cls.__name__
+    doc, name = PLACEHOLDERS.sub(_texts, cls.__doc__ or ""), cls.__name__
     doc = doc.replace("{exact_class}", name.removeprefix("Fast")).replace("{class}", name)
     cls.__doc__ = doc
     ours = [base for base in cls.__mro__ if base.__module__.startswith("domainwise.")]
@@ -65,14 +65,14 @@ def with_shared_arguments(cls: T) -> T:
 def _fill(method: Any) -> None:
     """Insert the shared texts into the docstring of a method, once."""
     doc = getattr(method, "__doc__", None)
-    if isinstance(doc, str) and not isinstance(method, type) and PLACE.search(doc):
-        method.__doc__ = PLACE.sub(_texts, doc)
+    if isinstance(doc, str) and not isinstance(method, type) and PLACEHOLDERS.search(doc):
+        method.__doc__ = PLACEHOLDERS.sub(_texts, doc)
 
 
-def _texts(place: re.Match[str]) -> str:
-    """Return the texts of the groups that a line names, with the line's indentation."""
-    indent, groups = place.groups()
-    texts = [PLACE.sub(_texts, SHARED[name]) for name in re.findall(r"\w+", groups)]
+def _texts(line: re.Match[str]) -> str:
+    """Return the descriptions that a line names, with the line's indentation."""
+    indent, names = line.groups()
+    texts = [PLACEHOLDERS.sub(_texts, SHARED[name]) for name in re.findall(r"\w+", names)]
     lines = "\n".join(texts).splitlines()
     return "\n".join(indent + line if line else line for line in lines)
 
@@ -222,14 +222,14 @@ def check_same_arguments(
         checked = name != _DOMAINS and (names is None or name in names)
         if checked and current.get(name) != before:
             raise ValueError(
-                f"{type(estimator).__name__} was given {name}={current.get(name)} after a batch "
-                f"with {name}={before}. All batches need the same arguments: set {name} back, or "
-                "start again with fit, or with a clone, for the new value"
+                f"{type(estimator).__name__} now has {name}={current.get(name)}, but the first "
+                f"batch was fitted with {name}={before}. All batches need the same arguments: "
+                f"restore {name}, or start again with fit or a clone"
             )
 
 
 def _described(value: Any) -> str:
-    """Describe an argument: the same for equal values, and after saving and loading a model."""
+    """Describe an argument; equal values, also those of a loaded model, have one description."""
     if callable(value) and hasattr(value, "__qualname__"):
         return str(value.__qualname__)
     if isinstance(value, np.random.RandomState):  # its state changes as numbers are drawn

@@ -278,7 +278,7 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
     def _learn(self, X: Array, y: Any, sample_domain: Any, learn_from: Any) -> None:
         y = np.asarray(y, dtype=np.float64)
         self._mean, self._deviation = float(y.mean()), float(y.std()) or 1.0
-        target = check_target(self._known(y), len(X), "rbf", least_classes=1)
+        target = check_target(self._known(y), len(X), "rbf", min_classes=1)
         self._fit(X, target.values[:, 0], target, sample_domain, learn_from)
 
     def _known(self, y: Array) -> Array:

@@ -47,7 +47,7 @@ class OnePass:
         """Fix landmarks and label kinds from these rows, which are a part of all ``n_rows``."""
         vars(self).pop("_sums", None)  # from an earlier fit
         backend = Backend()
-        labels = self._check_labels(backend, y, sample_domain, X, least_classes=1)
+        labels = self._check_labels(backend, y, sample_domain, X, min_classes=1)
         self._begin(backend, X, *labels, n_rows=n_rows)
 
     def sum_partition(
@@ -105,7 +105,7 @@ class LandmarkProjection(Projection, OnePass):
         self._validate_params()
         backend, first = backend_of(X), not hasattr(self, "_sums")
         rows = backend.check_rows(self, X, reset=first)
-        target, domain = self._check_labels(backend, y, sample_domain, rows, least_classes=1)
+        target, domain = self._check_labels(backend, y, sample_domain, rows, min_classes=1)
         before = dict(vars(self))
         try:
             if first:

@@ -204,7 +204,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """Check X and labels, and store the fitted attributes."""
 
     def _check_labels(
-        self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, least_classes: int = 2
+        self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, min_classes: int = 2
     ) -> tuple[Labels | None, Labels]:
         if y is None and self._needs_target:
             raise ValueError(
@@ -212,7 +212,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             )
         target = None
         if y is not None and self._uses_target:
-            target = backend.check_target(y, rows, self.target_kernel, least_classes=least_classes)
+            target = backend.check_target(y, rows, self.target_kernel, min_classes=min_classes)
             if self._needs_classes and target.codes is None:
                 raise ValueError(
                     f"{type(self).__name__} compares the means of classes: y has to hold class "

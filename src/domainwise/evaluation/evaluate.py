@@ -14,7 +14,7 @@ import numpy as np
 
 from domainwise.arrays import ArrayLike, CrossValidator, Label, Scoring
 from domainwise.checks.arguments import CONSTRAINTS, SEED, check_arguments
-from domainwise.checks.inputs import refuse_no_rows
+from domainwise.checks.inputs import check_is_table
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import describe_differences, leaking_columns, with_effects
 from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
@@ -251,7 +251,7 @@ def _evaluated(
 
 def _columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
     """Separate the target and the domains from X where they are names of its columns."""
-    refuse_no_rows(X)
+    check_is_table(X)
     arguments = {"y": y, "sample_domain": sample_domain}
     names = {argument: name for argument, name in arguments.items() if np.isscalar(name)}
     if not names:

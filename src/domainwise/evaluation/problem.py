@@ -234,7 +234,7 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
             f"task={task!r} is not supported; use 'auto', 'classification' or 'regression'"
         )
     if task == "auto":
-        names = inputs.check_target(y, n, "auto", least_classes=1).names
+        names = inputs.check_target(y, n, "auto", min_classes=1).names
         quantity = names is None or (names.dtype.kind in "iuf" and inputs.is_quantity(names))
         task = "regression" if quantity else "classification"
     if task == "classification":
@@ -307,7 +307,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     Missing numbers become the median of the sources, numbers are standardised, categories become
     one column each; see :func:`domainwise.tables.schema.make_preprocessor`.
     """
-    inputs.refuse_no_rows(X)
+    inputs.check_is_table(X)
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
     if issparse(X):

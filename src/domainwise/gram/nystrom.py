@@ -83,8 +83,8 @@ class NystromMap:
         triangle, pivots, others = np.tril(factor[:rank, :rank]), order[:rank] - 1, order[rank:] - 1
         if scale <= 0 or not np.isfinite(triangle).all():
             raise ValueError(
-                "the kernel has a negative or non-finite diagonal, so it is not a kernel. If it is "
-                "a kernel times -1, or distances, pass a kernel instead"
+                "the diagonal of the kernel matrix is not positive and finite. If it contains "
+                "distances or a negated kernel, pass a kernel instead"
             )
         # A function known to be indefinite (not sound) is positive definite on the pivots.
         residual = W[others, others] - np.square(factor[rank:, :rank]).sum(axis=1)

@@ -308,7 +308,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     def _check_labels(self, *arguments: Any, **options: Any) -> Any:
         """Check labels; one class is enough."""
-        return super()._check_labels(*arguments, **options | {"least_classes": 1})
+        return super()._check_labels(*arguments, **options | {"min_classes": 1})
 
     def _finish(self) -> None:
         """Shorten the features along the directions in which domains differ."""
@@ -397,7 +397,7 @@ def check_invariance_labels(
             "conditional=True compares domains inside classes: "
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         )
-    target = inputs.check_target(y, n_samples, "auto", least_classes=1)
+    target = inputs.check_target(y, n_samples, "auto", min_classes=1)
     if target.codes is None:
         raise ValueError(
             "conditional=True compares domains inside classes, but y is continuous. Use "

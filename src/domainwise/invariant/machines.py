@@ -308,7 +308,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
                 "is continuous; use conditional=False"
             )
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)
-        inputs.check_target(y, len(X), "rbf", least_classes=1)  # numbers that libsvm can hold
+        inputs.check_target(y, len(X), "rbf", min_classes=1)  # numbers that libsvm can hold
         # The intercept of a linear machine is penalised: it should be small.
         exact = self._is_exact(len(X))
         self._target_mean = 0.0 if exact else float(np.mean(y, dtype=np.float64))

@@ -1,4 +1,4 @@
-"""Solutions of the methods, with their scale and sign (theory 11.3)."""
+"""Solutions of the methods: number, scale and signs of components (theory 11.3)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ from domainwise.methods.contract import Gram, Matrix, RitzPairs
 CONTINUOUS_CUT = 1e-2
 #: Default number of components of an unsupervised method.
 UNSUPERVISED_COMPONENTS = 10
-CONSTANT = (
-    "the projection is constant: for this kernel the rows of X do not differ. Check gamma, and the "
+#: Ends of error messages.
+CONSTANT_PROJECTION = (
+    "the projection is constant: all rows of X are equal for this kernel. Check gamma and the "
     "scale of the features"
+)
+NEEDS_DOMAIN_LABELS = (
+    "compares domain means, so sample_domain must contain labels; got continuous descriptors. Pass "
+    "one label per row, such as the name of its domain"
 )
 
 
@@ -32,7 +37,7 @@ class Components:
     eigenvalues: Array
     n_informative: int  #: number of eigenvalues whose directions separate targets
     info: dict[str, Any] = field(default_factory=dict)
-    floor: float | Array = 0.0  #: standard deviation up to which a component is rounding
+    floor: float | Array = 0.0  #: largest standard deviation that is only rounding error
 
 
 def standardise(
@@ -42,16 +47,16 @@ def standardise(
 
     ``warn``: warn about dropped components, for callers that requested a number of components.
     """
-    size = norms(gram, components.values) / np.sqrt(gram.n_samples)
-    alive = size > components.floor
-    if not alive.any():
-        raise ValueError(CONSTANT)
-    if warn and not alive.all():
+    deviations = norms(gram, components.values) / np.sqrt(gram.n_samples)
+    varies = deviations > components.floor
+    if not varies.any():
+        raise ValueError(CONSTANT_PROJECTION)
+    if warn and not varies.all():
         warn_caller(
-            f"{int((~alive).sum())} of {len(alive)} components have no variance (the kernel matrix "
-            "has too low a rank) and were dropped"
+            f"{int((~varies).sum())} of {len(varies)} components were dropped, because they have "
+            "no variance: the rank of the kernel matrix is too low. Reduce n_components"
         )
-    scale = np.eye(len(size))[:, alive] / np.where(alive, size, 1.0)[alive]
+    scale = np.eye(len(deviations))[:, varies] / deviations[varies]
     dual, values = gram.combine(components.dual, scale), gram.combine(components.values, scale)
     anchors = gram.anchors(dual, values)
     signs = np.sign(anchors[np.abs(anchors).argmax(axis=0), np.arange(anchors.shape[1])])
@@ -61,7 +66,7 @@ def standardise(
         signs = np.where(np.abs(correlation) >= 1e-6, np.sign(correlation), signs)
     flip = np.diag(np.where(signs == 0, 1.0, signs))
     dual, values = gram.combine(dual, flip), gram.combine(values, flip)
-    return replace(components, dual=dual, values=values, eigenvalues=components.eigenvalues[alive])
+    return replace(components, dual=dual, values=values, eigenvalues=components.eigenvalues[varies])
 
 
 def norms(gram: Gram, V: Matrix) -> Array:
@@ -97,7 +102,8 @@ def with_extras(
         return components
     warn_caller(
         f"only {components.values.shape[1]} components are informative about the target; the other "
-        f"{extra} are principal directions that neither target nor domain explains"
+        f"{extra} are principal directions that neither target nor domain explains. Reduce "
+        "n_components to omit them"
     )
     d, U = np.linalg.eigh((G + G.T) / 2)
     keep = d > gram.tolerance * max(float(d[-1]), 0.0)
@@ -128,8 +134,8 @@ def component_count(
     """Return the number of components of the problem and of extra directions (theory 4)."""
     if not n_informative:
         warn_caller(
-            "the target cannot be separated from the domain: no direction separates targets "
-            "without separating domains at least as well. Check whether classes occur in several "
+            "the target cannot be separated from the domain: every direction that separates "
+            "targets separates domains at least as well. Check that each class occurs in several "
             "domains"
         )
     if n_components is None:
@@ -148,7 +154,8 @@ def warn_stopped(residual: float, n_iterations: int, tol: float) -> None:
     """Warn that conjugate gradients stopped before convergence."""
     warn_caller(
         f"conjugate gradients stopped at a relative residual of {residual:.1e} after "
-        f"{n_iterations} iterations (tol={tol:g}): raise max_iter, tol, or the ridge",
+        f"{n_iterations} iterations, before convergence (tol={tol:g}). Increase max_iter, tol or "
+        "the ridge",
         ConvergenceWarning,
     )
 
@@ -157,7 +164,8 @@ def warn_unconverged(pairs: RitzPairs) -> None:
     """Warn if an iteration for eigenvectors stopped before convergence."""
     if not pairs.info.get("converged", True):
         warn_caller(
-            f"eigenvectors reached a residual of {pairs.info['residual']:.1e} after "
-            f"{pairs.info['n_iterations']} blocks: raise max_iter or tol",
+            f"the eigensolver stopped at a residual of {pairs.info['residual']:.1e} after "
+            f"{pairs.info['n_iterations']} iterations, before convergence. Increase max_iter or "
+            "tol",
             ConvergenceWarning,
         )

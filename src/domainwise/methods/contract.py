@@ -114,8 +114,8 @@ class Gram(ABC):
         """Return the k leading eigenpairs of a problem made of products with K.
 
         ``depth`` is 2 if ``images`` (see :data:`Images`) also needs K K X. The search space must
-        contain ``start``. An iteration applies ``precondition``, a rough inverse of the right side,
-        to ``start`` and to residuals.
+        contain ``start``. Iterative solvers apply ``precondition``, a rough inverse of the right
+        side, to ``start`` and to residuals.
         """
 
     @abstractmethod

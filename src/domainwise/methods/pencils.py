@@ -16,7 +16,8 @@ from domainwise.arrays import Array
 from domainwise.checks import warn_caller
 from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
 from domainwise.methods.components import (
-    CONSTANT,
+    CONSTANT_PROJECTION,
+    NEEDS_DOMAIN_LABELS,
     Components,
     component_count,
     from_pairs,
@@ -96,12 +97,12 @@ def dcm_scores(
         return mu[:n_informative], a, n_informative
     # No direction separates targets better than domains. Directions outside the range of the
     # kernel have mu = 0 and would come first; they are excluded.
-    has = d > tolerance * max(float(d.max(initial=0.0)), 0.0)
-    if not has.any():
-        raise ValueError(CONSTANT)
-    if not has.all():
-        U = U[:, has]
-        mu, a, n_informative = dcm_scores(np.diag(d[has]), U.T @ Y, U.T @ D, weight, tolerance)
+    in_range = d > tolerance * max(float(d.max(initial=0.0)), 0.0)
+    if not in_range.any():
+        raise ValueError(CONSTANT_PROJECTION)
+    if not in_range.all():
+        U, G = U[:, in_range], np.diag(d[in_range])
+        mu, a, n_informative = dcm_scores(G, U.T @ Y, U.T @ D, weight, tolerance)
         return mu, U @ a, n_informative
     # Among the directions of largest mu, take the most informative about the target; z = L'a.
     best = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
@@ -171,10 +172,7 @@ def dica(
     of ``F'K^2 R^-1 F``, and Woodbury leaves only ``(K + lam I)^-1 [F, Z]`` to solve.
     """
     if labels.domain is not None and labels.domain_means is None:
-        raise ValueError(
-            "DICA compares the means of domains: sample_domain has to hold labels; got "
-            "continuous descriptors"
-        )
+        raise ValueError(f"DICA {NEEDS_DOMAIN_LABELS}")
     # Domain means minus their unweighted mean, divided by the root of their number.
     means = np.zeros((labels.size, 0)) if labels.domain_means is None else labels.domain_means
     if means.shape[1]:
@@ -239,13 +237,13 @@ def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
     usable = nonzero & (np.abs(values.imag) <= 1e-8 * np.abs(values)) & (values.real > 0)
     if n_dropped := int((nonzero & ~usable).sum()):
         warn_caller(
-            f"{n_dropped} of DICA's eigenvalues are complex or negative, which a badly scaled "
-            "kernel can cause, and were dropped"
+            f"{n_dropped} of DICA's eigenvalues were dropped, because they are complex or "
+            "negative. A badly scaled kernel can cause this: check gamma and the scale of X"
         )
     if not usable.any():
         raise ValueError(
             "DICA has no real positive eigenvalue for this kernel: the features do not separate "
-            "the targets, or lam is too small for the kernel's scale. Scale X, or raise lam"
+            "the targets, or lam is too small for the kernel's scale. Scale X, or increase lam"
         )
     order = np.flatnonzero(usable)[np.argsort(-values[usable].real, kind="stable")]
     return values[order].real, C[:, order].real
@@ -296,14 +294,15 @@ def mida(
     m = int(positive.sum())
     if not m:
         raise ValueError(
-            f"domain_weight={domain_weight:g} leaves no direction: in all of them, the penalty on "
-            "differences between domains is larger than the variance of the rows; try weights "
-            "around 1 / n_samples"
+            f"domain_weight={domain_weight:g} is too large: in all directions, the penalty on "
+            "differences between domains exceeds the variance of the rows. Try weights around "
+            "1 / n_samples"
         )
     if m < min(k, len(pairs.values)) and n_components is not None:
         warn_caller(
-            f"only {m} of {n_components} components are left: the others have no variance, or less "
-            "than their penalty on differences between domains. Lower domain_weight to keep more"
+            f"only {m} of {n_components} components are returned: the others have no variance, or "
+            "less than their penalty on differences between domains. Reduce domain_weight to get "
+            "more components"
         )
     return from_pairs(
         gram, RitzPairs(pairs.values[:m], pairs.X[:, :m], pairs.KX[:, :m], pairs.info)

@@ -27,14 +27,14 @@ from domainwise.methods.contract import Gram, Matrix, Solution
 #: If ``4 c delta`` is at least this, the roots of A are complex or too close to each other.
 CLOSE_ROOTS = 0.99
 #: Relative residual to which rough inverses are refined.
-REFINED = 1e-12
+REFINED_RESIDUAL = 1e-12
 
 
 @dataclass(frozen=True)
 class Scatters:
     """Factors of a method's scatters, in coordinates of label space."""
 
-    between: Array  #: factor of the scatter to maximise
+    between: Array  #: factor of the scatter to maximize
     domain: Array  #: factor of the scatter of domains
     within_added: Array  #: factor F of the within-class scatter, added to ``I / N``
     within_removed: Array  #: factor E of the within-class scatter, subtracted
@@ -66,35 +66,33 @@ def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
     n_domains, n_pairs = len(domain_names), len(class_names) * len(domain_names)
     if n_cells < n_pairs:
         warn_caller(
-            f"{n_pairs - n_cells} of {n_pairs} pairs of a class and a domain have no rows; they "
-            "are omitted from the scatter of domains and from the count it is divided by"
+            f"{n_pairs - n_cells} of {n_pairs} pairs of a class and a domain have no rows, and are "
+            "omitted from the scatter of domains"
         )
     share = counts / np.bincount(domains, weights=counts)[domains]
     of_class = np.eye(len(class_names))[classes]
-    weight, present = share @ of_class, of_class.sum(axis=0)
+    weight, domains_of_class = share @ of_class, of_class.sum(axis=0)
     cell_means, _ = _group_means(counts, np.arange(n_cells))
     class_means, shares = _group_means(counts, classes)
     u = cell_means @ (of_class * share[:, None]) / weight
     overall = u @ weight[:, None] / n_domains
     pairs = (u - u.mean(axis=1, keepdims=True)) * np.sqrt(2.0 / (u.shape[1] - 1))
-    about = (u - overall) * np.sqrt(shares)
-    left = np.hstack([np.sqrt(between) * pairs, np.sqrt(1.0 - between) * about])
+    deviations = (u - overall) * np.sqrt(shares)
+    left = np.hstack([np.sqrt(between) * pairs, np.sqrt(1.0 - between) * deviations])
     # The mean of (e_sj - e_tj)(e_sj - e_tj)' over classes j and pairs of domains: the squared
     # differences of all pairs of n points add up to n times the squares about their mean.
-    domain, n_compared = cell_means[:, :0], float((present * (present - 1)).sum() / 2)
+    n_compared = float((domains_of_class * (domains_of_class - 1)).sum() / 2)
+    domain = cell_means[:, :0]
     if n_compared:
-        about = cell_means - (cell_means @ of_class / present) @ of_class.T
-        domain = about * np.sqrt(of_class @ present / n_compared)
+        deviations = cell_means - (cell_means @ of_class / domains_of_class) @ of_class.T
+        domain = deviations * np.sqrt(of_class @ domains_of_class / n_compared)
     added = (u - class_means) * np.sqrt(shares)
     return Scatters(left, domain, added, class_means * np.sqrt(shares))
 
 
 def _cells(labels: LabelSpace, method: str) -> Cells:
     if labels.cells is None:
-        raise ValueError(
-            f"{method} compares the means of domains: sample_domain has to hold labels; got "
-            "continuous descriptors"
-        )
+        raise ValueError(f"{method} {components.NEEDS_DOMAIN_LABELS}")
     return labels.cells
 
 
@@ -121,18 +119,18 @@ def _problem(
     Returns Q, K Q, J of the left side ``K Q J J' Q' K``, M of the right side, and A.
     """
     within = [scatters.within_added, scatters.within_removed]
-    parts = [scatters.between]
-    parts += [scatters.domain] if domain_weight else []
-    parts += [np.hstack(within)] if within_weight else []
-    basis = joint_basis(*(label_factor(part, 1, 0.0) for part in parts))
-    all_parts = (scatters.between, scatters.domain, *within)
-    left, domain, added, removed = (basis.T @ part for part in all_parts)
+    used = [scatters.between]
+    used += [scatters.domain] if domain_weight else []
+    used += [np.hstack(within)] if within_weight else []
+    basis = joint_basis(*(label_factor(factor, 1, 0.0) for factor in used))
+    factors = (scatters.between, scatters.domain, *within)
+    left, domain, added, removed = (basis.T @ factor for factor in factors)
     right = domain_weight * domain @ domain.T
     right = right + within_weight * (added @ added.T - removed @ removed.T)
     n, Q = gram.n_samples, gram.lift(basis)
     KQ = gram.product(Q)
     if not gram.inner(KQ, KQ).any():
-        raise ValueError(components.CONSTANT)
+        raise ValueError(components.CONSTANT_PROJECTION)
     return Q, KQ, left, right, Quadratic(gram, within_weight / n, n * ridge)
 
 
@@ -174,12 +172,9 @@ def sca(
     share = (1.0 - between) / gram.n_samples
 
     def images(X: Matrix, KX: Matrix, KKX: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-        inside = gram.inner(Q, KX)
-        return (
-            X,
-            gram.combine(KQ, left @ inside) + share * KKX,
-            gram.combine(KQ, right @ inside) + A.image(X, KX, KKX),
-        )
+        QKX = gram.inner(Q, KX)
+        AX = gram.combine(KQ, left @ QKX) + share * KKX
+        return X, AX, gram.combine(KQ, right @ QKX) + A.image(X, KX, KKX)
 
     pairs = gram.ritz(images, k, depth=2, start=KQ, precondition=A.precondition)
     result = components.from_pairs(gram, pairs)
@@ -262,10 +257,10 @@ class Quadratic:
             Y = (V - small * inverses[0](V) - inverses[1](KV)) / root
             return Solution(Y, gram.product(Y), rough=True)
         else:
-            near, far = gram.solve_shifts(V, shifts)
-            info = near.info
-            Y = (near.image - far.image) / root
-            KY = (large * far.image - small * near.image) / root
+            with_small, with_large = gram.solve_shifts(V, shifts)
+            info = with_small.info
+            Y = (with_small.image - with_large.image) / root
+            KY = (large * with_large.image - small * with_small.image) / root
         if (components.norms(gram, KY) < 1e-4 * components.norms(gram, KV)).any():
             KY = gram.product(Y)  # the difference cancels where the kernel is small
         return Solution(Y, KY, dict(info))
@@ -297,7 +292,7 @@ class Quadratic:
 
     def by_conjugate_gradients(self, V: Matrix, start: Solution | None = None) -> Solution:
         """Solve ``A Y = V``; a rough solution ``start`` is refined to rounding error."""
-        gram, goal = self.gram, 1e-2 * self.gram.tol if start is None else REFINED
+        gram, goal = self.gram, 1e-2 * self.gram.tol if start is None else REFINED_RESIDUAL
         scale = components.norms(gram, V)
         scale = np.where(scale > 0, scale, 1.0)
         X, KX, R = 0.0 * V, 0.0 * V, V
@@ -312,16 +307,16 @@ class Quadratic:
             AP = self.image(P, KP, gram.product(KP))
             step = np.diag(_ratio(rz, _dots(gram, P, AP)))
             X, KX = X + gram.combine(P, step), KX + gram.combine(KP, step)
-            before, R = R, R - gram.combine(AP, step)
+            R_before, R = R, R - gram.combine(AP, step)
             history.append(float((components.norms(gram, R) / scale).max(initial=0.0)))
             stalled = len(history) > 8 and history[-1] > 0.5 * min(history[:-8])
             if history[-1] <= goal or stalled:
                 break
             Z = self.precondition(R)
             # Polak-Ribiere, because rounding makes the preconditioner inexact.
-            after = _dots(gram, R, Z)
-            turn = _ratio(after - _dots(gram, before, Z), rz)
-            P, rz = Z + gram.combine(P, np.diag(turn)), after
+            rz_before, rz = rz, _dots(gram, R, Z)
+            beta = _ratio(rz - _dots(gram, R_before, Z), rz_before)
+            P = Z + gram.combine(P, np.diag(beta))
         if history[-1] > gram.tol:
             components.warn_stopped(history[-1], len(history), gram.tol)
         info = {"linear_solver": "pcg on the quadratic", "residual": history[-1]}

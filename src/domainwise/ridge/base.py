@@ -228,7 +228,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         before = dict(vars(self))
         try:
             rows, y = self._check_rows(backend, X, y, reset=first)
-            target, domain = self._check_labels(backend, y, sample_domain, rows, least_classes=1)
+            target, domain = self._check_labels(backend, y, sample_domain, rows, min_classes=1)
             if first:
                 self._first_batch = batch_record(self, sample_domain)
                 self._begin(backend, rows, target, domain)
@@ -512,13 +512,13 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         return validate_rows(self, X, y, dtype=(np.float64, np.float32), reset=reset, **of_numbers)
 
     def _check_labels(
-        self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, least_classes: int = 2
+        self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, min_classes: int = 2
     ) -> tuple[Labels, Labels]:
-        target = self._check_target(backend, y, rows, least_classes)
+        target = self._check_target(backend, y, rows, min_classes)
         return target, backend.check_sample_domain(sample_domain, rows, self.domain_kernel)
 
     @abstractmethod
-    def _check_target(self, backend: Backend, y: Any, rows: Any, least_classes: int) -> Labels:
+    def _check_target(self, backend: Backend, y: Any, rows: Any, min_classes: int) -> Labels:
         """Check targets."""
 
     def _record_labels(self, classes: Array | None, domains: Array | None) -> None:

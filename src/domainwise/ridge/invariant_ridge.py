@@ -42,7 +42,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     {ridge_search}
     conditionals : sequence of bool, default=(False, True)
         Whether domains are compared over all rows (False), inside each class (True), or both.
-    {ridge_rest}
+    {ridge_options}
     class_weight : dict or "balanced", default=None
         Weights of the classes' errors, the :math:`s_i` above, as in :class:`sklearn.svm.SVC`: a
         dict holds the weight of each class, 1 for classes that it does not name; "balanced" is
@@ -112,12 +112,12 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
                 )
         return super().partial_fit(X, y, sample_domain)
 
-    def _check_target(self, backend: Backend, y: Any, rows: Any, least_classes: int) -> Labels:
+    def _check_target(self, backend: Backend, y: Any, rows: Any, min_classes: int) -> Labels:
         if is_tensor(rows):
-            target = backend.check_target(y, rows, "delta", least_classes=least_classes)
+            target = backend.check_target(y, rows, "delta", min_classes=min_classes)
         else:
-            target = check_classes(y, len(rows), least_classes=least_classes)
-        if least_classes > 1:
+            target = check_classes(y, len(rows), min_classes=min_classes)
+        if min_classes > 1:
             check_class_weight(self.class_weight, target.names)
         return target
 
@@ -200,7 +200,7 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
 
     Parameters
     ----------
-    {ridge_search} {ridge_rest}
+    {ridge_search} {ridge_options}
 
     Attributes
     ----------
@@ -227,9 +227,9 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
 
     target_kernel = "rbf"
 
-    def _check_target(self, backend: Backend, y: Any, rows: Any, least_classes: int) -> Labels:
+    def _check_target(self, backend: Backend, y: Any, rows: Any, min_classes: int) -> Labels:
         self._flat = len(np.shape(y)) == 1
-        return backend.check_target(y, rows, "rbf", least_classes=1)
+        return backend.check_target(y, rows, "rbf", min_classes=1)
 
     def _record_held_out(self, rows: Rows, values: Array, drawn: Array) -> None:
         domains = to_host(rows.codes()[1])[drawn]

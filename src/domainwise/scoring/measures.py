@@ -18,7 +18,7 @@ from sklearn.model_selection import cross_validate
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Label, Scoring
 from domainwise.checks import warn_caller
 from domainwise.checks.arguments import check_arguments
-from domainwise.checks.inputs import check_sample_domain, count_rows, refuse_no_rows, take_rows
+from domainwise.checks.inputs import check_is_table, check_sample_domain, count_rows, take_rows
 from domainwise.scoring.predictions import NamedScorer, Predictions
 from domainwise.splits.folds import LeaveDomainsOut
 
@@ -309,7 +309,7 @@ def domain_cross_validate(
     """
     check_arguments("domain_cross_validate", n_jobs=n_jobs)
     check_task(scoring, is_classifier(estimator))
-    refuse_no_rows(X)
+    check_is_table(X)
     domains = check_sample_domain(sample_domain, count_rows(X), "delta")
     with config_context(enable_metadata_routing=True):
         results = cross_validate(
