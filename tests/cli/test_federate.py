@@ -201,7 +201,7 @@ def test_numbers_out_of_range_are_refused_by_their_option(folder, tmp_path, opti
 def test_memory_that_does_not_suffice_is_said_with_what_the_plan_can_change(
     folder, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("domainwise.gram.sums.available_memory", lambda: 1000)
+    monkeypatch.setattr("domainwise.gram.sums.available_memory", lambda *_: 1000)
     result = run("federate", "moments", folder[0] / "east.csv", "--plan", folder[0] / "merged.json",
                 "--site", "east", "-o", tmp_path / "a.npz")  # fmt: skip
     assert result.exit_code == 1

@@ -219,7 +219,7 @@ def test_two_rows_are_enough():
     ("params", "what"), [({"solver": "dense"}, 'solver="dense"'), ({"ridge": 0}, "ridge=0")]
 )
 def test_a_dense_fit_that_does_not_fit_memory_says_how_much_it_needs(params, what, monkeypatch):
-    monkeypatch.setattr(dense_module, "available_memory", lambda: 16_000)
+    monkeypatch.setattr(dense_module, "available_memory", lambda *_: 16_000)
     with pytest.raises(MemoryError) as caught:
         fit(DCM(**params))
     message = str(caught.value)
@@ -229,7 +229,7 @@ def test_a_dense_fit_that_does_not_fit_memory_says_how_much_it_needs(params, wha
 
 
 def test_memory_needed_is_that_of_four_matrices(monkeypatch):
-    monkeypatch.setattr(dense_module, "available_memory", lambda: 10 * 2**30)
+    monkeypatch.setattr(dense_module, "available_memory", lambda *_: 10 * 2**30)
     with pytest.raises(MemoryError, match=r"needs about 29.8 GiB, but 10.0 GiB are free"):
         dense_module.check_dense_memory(31_623, 'solver="dense"')
     dense_module.check_dense_memory(18_000, 'solver="dense"')

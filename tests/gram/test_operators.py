@@ -218,7 +218,7 @@ def test_a_stalled_iteration_is_finished_by_cholesky_where_memory_allows():
 
 
 def test_a_stalled_iteration_warns_where_memory_does_not_allow_cholesky(monkeypatch):
-    monkeypatch.setattr(streamed_module, "available_memory", lambda: 1000)
+    monkeypatch.setattr(streamed_module, "available_memory", lambda *_: 1000)
     monkeypatch.setattr("domainwise.gram.iterative.PRECONDITIONER_RANK", 5)
     p = Problem()
     with pytest.warns(ConvergenceWarning, match="relative residual of .* after 2 iterations"):

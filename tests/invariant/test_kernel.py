@@ -327,6 +327,6 @@ def test_bad_input_is_named(arguments, labels, message):
 
 def test_a_gram_matrix_beyond_memory_is_refused(monkeypatch):
     X, _, d = problem()
-    monkeypatch.setattr("domainwise.gram.dense.available_memory", lambda: 1000)
+    monkeypatch.setattr("domainwise.gram.dense.available_memory", lambda *_: 1000)
     with pytest.raises(MemoryError, match="use InvariantFeatures"):
         InvariantKernel().fit_transform(X, sample_domain=d)

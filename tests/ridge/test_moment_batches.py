@@ -200,7 +200,7 @@ def test_a_saved_model_predicts_and_goes_on(rows, tmp_path):
 
 def test_moments_that_do_not_fit_are_refused_with_advice(rows, monkeypatch):
     X, y, _, d = rows
-    monkeypatch.setattr("domainwise.gram.sums.available_memory", lambda: 10_000)
+    monkeypatch.setattr("domainwise.gram.sums.available_memory", lambda *_: 10_000)
     model = InvariantRidgeClassifierCV(n_landmarks=50, **GRID)
     for fit in (model.fit, model.partial_fit):
         with pytest.raises(MemoryError, match="cells and . kernel.*fewer n_landmarks"):

@@ -7,7 +7,8 @@ and that kernels and operators need, are defined here.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,24 @@ def as_type_of(values: Any, X: Any) -> Any:
 def precision_name(X: Any) -> str:
     """Return ``"float32"`` or ``"float64"``."""
     return str(X.dtype).removeprefix("torch.")
+
+
+@contextmanager
+def full_precision(X: Any, *, tf32: bool = False) -> Iterator[None]:
+    """Prevent torch from rounding products of float32 tensors to TF32, whatever its setting is.
+
+    ``tf32=True`` allows the rounding instead. Products of arrays are not affected.
+    """
+    torch, setting = namespace(X), "high" if tf32 else "highest"
+    before = setting if torch is np else torch.get_float32_matmul_precision()
+    if before == setting:
+        yield
+        return
+    torch.set_float32_matmul_precision(setting)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def squared_norms(X: Any) -> Any:

@@ -19,7 +19,6 @@ from domainwise.checks.inputs import Labels, check_sample_domain, check_target, 
 from domainwise.gram.torch.operator import (
     TorchDenseGram,
     TorchStreamedGram,
-    kernel_matrix,
     kernel_product,
     sum_cells,
     sum_rows,
@@ -54,7 +53,6 @@ class TorchBackend(Backend):
 
     dense_gram = TorchDenseGram
     streamed_gram = TorchStreamedGram
-    kernel_matrix = staticmethod(kernel_matrix)
     sum_rows = staticmethod(sum_rows)
     sum_cells = staticmethod(sum_cells)
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, eigsh
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, is_tensor
 from domainwise.arrays.namespace import cast, cholesky, column_norms, namespace
 from domainwise.checks import warn_caller
 from domainwise.gram.rows import RowsGram
@@ -170,8 +170,12 @@ def check_dense_memory(
         )
 
 
-def available_memory() -> int | None:
-    """Return the number of free bytes of memory, or None if the system does not report it."""
+def available_memory(X: Any = None) -> int | None:
+    """Return the free bytes of memory, or of the GPU of a tensor X; None if they are not known."""
+    if is_tensor(X) and X.device.type == "cuda":
+        cuda = namespace(X).cuda
+        unused = cuda.memory_reserved(X.device) - cuda.memory_allocated(X.device)
+        return int(cuda.mem_get_info(X.device)[0] + unused)
     with suppress(OSError), open("/proc/meminfo") as lines:
         for line in lines:
             if line.startswith("MemAvailable:"):

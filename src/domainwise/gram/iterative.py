@@ -1,20 +1,20 @@
-"""Operators known only by products: linear systems by preconditioned conjugate gradients.
+"""Operators that do not store K, and solve linear systems by preconditioned conjugate gradients.
 
-:class:`StreamedGram` evaluates K in tiles that are not stored, in O(N (p + r)) memory.
-Preconditioners are made of the leading part of K, approximated from a few landmarks (theory 8.2).
+:class:`StreamedGram` evaluates K in tiles, in O(N (p + r)) memory. Preconditioners use the leading
+eigenvectors of K, approximated from a few landmarks (theory 8.2).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from domainwise.arrays import Array
-from domainwise.arrays.namespace import namespace
+from domainwise.arrays import Array, is_dask, is_tensor
+from domainwise.arrays.namespace import cast, namespace
 from domainwise.gram import tiles
 from domainwise.gram.dense import DenseGram, available_memory, dense_fits, largest_residual
 from domainwise.gram.rows import RowsGram
@@ -27,9 +27,11 @@ from domainwise.methods.contract import Matrix, Solution
 FLOAT32_TOLERANCE = 1e-5
 #: Factor by which products in float32 reduce a residual before it is recomputed.
 ROUGH_STEP = 2e-7
-#: Number of landmarks: cheap compared with one product, and enough for default ridges. Where
-#: products are compiled, at most the second number times the square root of the number of rows.
+#: Number of landmarks of a preconditioner: cheap compared with one product, and enough for default
+#: ridges. With compiled products, at most the second number times the square root of N.
 PRECONDITIONER_RANK, COMPILED_RANK = 500, 2.5
+#: Number of rows whose features are evaluated at a time, on a CPU and for tensors.
+PANEL_ROWS, TENSOR_PANEL_ROWS = 4096, 32768
 
 Product = Callable[[Matrix], Matrix]
 
@@ -47,15 +49,15 @@ def conjugate_gradients(
 ) -> Solution:
     """Solve ``(K + shift I) X = V`` column by column, sharing each product with K.
 
-    V is a NumPy array or a torch tensor. The residual of the recursion drifts from the true
-    residual. The true residual is therefore computed at the end, and the iteration is restarted
-    from there as long as it is above ``tol`` and each restart at least halves it.
+    V is a NumPy array or a torch tensor. Rounding makes the residual of the recursion differ from
+    the true residual, which is therefore computed at the end. The iteration restarts from there as
+    long as the true residual is above ``tol`` and each restart at least halves it.
 
     ``shift`` is a number, or one number per column; ``precondition`` is a symmetric positive
     definite approximation of the inverse; ``max_iter`` includes the products of restarts.
     ``monitor`` is called with the iteration and the largest relative residual. If ``product`` is
-    fast but rough, ``accurate_product`` computes the true residual, and it replaces ``product``
-    when a restart no longer halves the residual.
+    fast but less precise, ``accurate_product`` computes the true residual, and replaces
+    ``product`` when a restart does not halve the residual.
     """
     rough = accurate_product is not None
     X, R = V * 0, V
@@ -95,9 +97,9 @@ def conjugate_gradients(
         done += 1
 
 
-def landmark_rows(n_samples: int, seed: int, most: float = float("inf")) -> Array:
+def landmark_rows(n_samples: int, seed: int, max_rows: float = float("inf")) -> Array:
     """Return the indices of the landmark rows, in ascending order."""
-    m = int(min(PRECONDITIONER_RANK, n_samples, most))
+    m = int(min(PRECONDITIONER_RANK, n_samples, max_rows))
     return np.sort(np.random.default_rng(seed).choice(n_samples, m, replace=False, shuffle=False))
 
 
@@ -107,6 +109,42 @@ def inverse_root(A: Any, eps: float) -> tuple[Any, Any]:
     d, U = xp.linalg.eigh(A)
     keep = d > len(d) * eps * max(float(d[-1]), 0.0)
     return d[keep], U[:, keep] / xp.sqrt(d[keep])
+
+
+class LandmarkFeatures:
+    """Nystrom features ``F = k(X, landmarks) root``, uncentred, with ``F F' ~ K``.
+
+    Features have the precision of the landmarks, moments are in float64.
+    """
+
+    def __init__(self, kernel: Kernel, landmarks: Any, eps: float) -> None:
+        self.kernel, self.dtype = kernel, landmarks.dtype
+        self.right = kernel.prepare(landmarks).right
+        W = cast(kernel.matrix(landmarks), namespace(landmarks).float64)
+        self.root = cast(inverse_root(W, eps)[1], self.dtype)
+
+    def panels(self, X: Any, *, compiled: bool = False) -> Iterator[tuple[slice, Any]]:
+        """Yield slices of the rows of X, and the features of these rows."""
+        for rows in tiles.panels(len(X), TENSOR_PANEL_ROWS if is_tensor(X) else PANEL_ROWS):
+            left = self.kernel.prepare(cast(X[rows], self.dtype)).left
+            values = self.kernel.block(left, self.right, compiled=compiled) + self.kernel.constant
+            yield rows, values @ self.root
+
+    def moments(self, X: Any) -> Any:
+        """Return the sum of the features (first row) and of their outer products (other rows)."""
+        xp, m = namespace(X), self.root.shape[1]
+        total = xp.zeros((m + 1, m), dtype=xp.float64, device=X.device)
+        for _, features in self.panels(X):
+            features = cast(features, xp.float64)
+            total[0] += features.sum(0)
+            total[1:] += features.T @ features
+        return total
+
+
+def whitened_moments(moments: Any, n_samples: int, eps: float) -> tuple[Any, Any, Any]:
+    """Return the mean of features and :func:`inverse_root` of their centred second moment."""
+    mean = moments[0] / n_samples
+    return mean, *inverse_root(moments[1:] - n_samples * namespace(mean).outer(mean, mean), eps)
 
 
 class Preconditioner(ABC):
@@ -126,7 +164,7 @@ class Preconditioner(ABC):
         """Return the preconditioner for one shift."""
         if not len(self.values):
             return lambda R: R
-        # The smallest value stands for the rest of the spectrum of K.
+        # All other eigenvalues of K are approximated by the smallest one of D.
         weights = ((self.values[0] + shift) / (self.values + shift) - 1.0)[:, None]
         return lambda R: R + self.up(weights * self.down(R))
 
@@ -141,7 +179,7 @@ class StoredPreconditioner(Preconditioner):
         second = np.asarray(features.T @ features, dtype=np.float64)
         self.values, root = inverse_root(second, float(np.finfo(features.dtype).eps))
         self.vectors = features[:, : root.shape[1]]
-        for rows in tiles.panels(len(features), 4096):
+        for rows in tiles.panels(len(features), PANEL_ROWS):
             self.vectors[rows] = features[rows] @ root.astype(features.dtype)
 
     def down(self, R: Array) -> Array:
@@ -154,13 +192,14 @@ class StoredPreconditioner(Preconditioner):
 
 
 class IterativeGram(RowsGram):
-    """Centred Gram matrix that is not stored, known only by its products.
+    """Centred Gram matrix of the rows of X that is not stored.
 
     Subclasses implement the product and the preconditioner.
     """
 
-    def __init__(self, labels: Any, dtype: Any, device: Any = "cpu", **options: Any) -> None:
-        super().__init__(labels, dtype, device, **options)
+    def __init__(self, X: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
+        super().__init__(labels, X.dtype, getattr(X, "device", "cpu"), **options)
+        self.X, self.kernel = X, kernel
         if self.dtype == np.float32:
             self.tol = max(self.tol, FLOAT32_TOLERANCE)
 
@@ -171,10 +210,12 @@ class IterativeGram(RowsGram):
 
     def _stored(self) -> DenseGram | None:
         """Return the same matrix in memory, or None if it does not fit."""
-        return None
+        if is_dask(self.X) or not dense_fits(self.n_samples, available_memory(self.X)):
+            return None
+        return DenseGram(tiles.kernel_matrix(self.kernel, self.X), self.labels, self.X.dtype)
 
     def iteration_products(self) -> tuple[Product, Product | None]:
-        """Return the product of the iterations and, if that is rough, a more precise one."""
+        """Return the product of the iterations, and a more precise one if it is less precise."""
         return self.product, None
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
@@ -182,20 +223,22 @@ class IterativeGram(RowsGram):
         return self._preconditioner.at(shift)
 
     def solve(self, V: Matrix, shift: float) -> Solution:
-        """Solve by conjugate gradients; by Cholesky if they stall and K fits into memory."""
+        """Solve by conjugate gradients, or by Cholesky if they stall and K fits into memory."""
         return self.solve_shifts(V, [shift])[0]
 
     def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
-        """Solve with all shifts at once, so that each product with K is shared by all of them."""
+        """Solve with all shifts together, so that they share each product with K."""
         if min(shifts, default=1.0) <= 0:
-            raise ValueError('ridge=0 needs the whole Gram matrix: use solver="dense" or "auto"')
+            raise ValueError(
+                'ridge=0 needs the whole Gram matrix. Use solver="dense" or solver="auto"'
+            )
         if not shifts:
             return []
         inverses, n = [self.preconditioner(shift) for shift in shifts], len(shifts)
 
         def precondition(R: Matrix) -> Matrix:
-            parts = self.xp.hsplit(R, n)
-            return self.hstack([inverse(P) for inverse, P in zip(inverses, parts, strict=True)])
+            pairs = zip(inverses, self.xp.hsplit(R, n), strict=True)
+            return self.hstack([inverse(columns) for inverse, columns in pairs])
 
         product, accurate_product = self.iteration_products()
         result = conjugate_gradients(
@@ -222,8 +265,8 @@ class IterativeGram(RowsGram):
             warn_stopped(residual, n_iterations, self.tol)
         rank = len(self._preconditioner.values)
         info = {"linear_solver": "pcg", **result.info, "preconditioner_rank": rank}
-        parts = zip(self.xp.hsplit(result.X, n), self.xp.hsplit(result.image, n), strict=True)
-        return [Solution(X - X.mean(0), KX, dict(info)) for X, KX in parts]
+        pairs = zip(self.xp.hsplit(result.X, n), self.xp.hsplit(result.image, n), strict=True)
+        return [Solution(X - X.mean(0), KX, dict(info)) for X, KX in pairs]
 
 
 class StreamedGram(IterativeGram):
@@ -234,8 +277,7 @@ class StreamedGram(IterativeGram):
     """
 
     def __init__(self, X: Array, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
-        super().__init__(labels, X.dtype, **options)
-        self.X, self.kernel = X, kernel
+        super().__init__(X, kernel, labels, **options)
         self.prepared = kernel.prepare(X)
         self.info = {"product": tiles.product_path(kernel, self.prepared)}
 
@@ -258,23 +300,14 @@ class StreamedGram(IterativeGram):
     def _preconditioner(self) -> StoredPreconditioner:
         return StoredPreconditioner(self._landmark_features())
 
-    def _stored(self) -> DenseGram | None:
-        if not dense_fits(self.n_samples, available_memory()):
-            return None
-        return DenseGram(tiles.kernel_matrix(self.kernel, self.X), self.labels, self.dtype)
-
     def _landmark_features(self) -> Array:
-        """Return Nystrom features of the rows; float32 is enough for a preconditioner."""
+        """Return centred Nystrom features of the rows; float32 is enough for a preconditioner."""
         compiled = tiles.use_compiled(self.n_samples**2)
-        most = COMPILED_RANK * self.n_samples**0.5 if compiled else float("inf")
-        chosen = landmark_rows(self.n_samples, self.seed, most)
-        left, right = self.prepared.left, self.prepared.right[chosen]
-        constant = self.kernel.constant
-        W = self.kernel.block(left[chosen], right).astype(np.float64) + constant
-        _, root = inverse_root((W + W.T) / 2, float(np.finfo(self.dtype).eps))
-        features = np.empty((self.n_samples, root.shape[1]), dtype=np.float32)
-        for rows in tiles.panels(self.n_samples, 4096):
-            values = self.kernel.block(left[rows], right, compiled=compiled) + constant
-            features[rows] = values @ root.astype(self.dtype)
+        max_rows = COMPILED_RANK * self.n_samples**0.5 if compiled else float("inf")
+        landmarks = self.X[landmark_rows(self.n_samples, self.seed, max_rows)]
+        nystrom = LandmarkFeatures(self.kernel, landmarks, float(np.finfo(self.dtype).eps))
+        features = np.empty((self.n_samples, nystrom.root.shape[1]), dtype=np.float32)
+        for rows, values in nystrom.panels(self.X, compiled=compiled):
+            features[rows] = values
         features -= features.mean(axis=0, dtype=np.float64).astype(np.float32)
         return features

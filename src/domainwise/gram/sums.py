@@ -410,12 +410,7 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
     ``widths`` are the numbers of columns of the maps. Merging takes as much memory again.
     """
     needed = 2.0 * 8.0 * n_cells * sum(width**2 for width in widths)
-    free = available_memory()
-    if is_tensor(X) and X.device.type == "cuda":
-        import torch
-
-        unused = torch.cuda.memory_reserved(X.device) - torch.cuda.memory_allocated(X.device)
-        free = torch.cuda.mem_get_info(X.device)[0] + unused
+    free = available_memory(X)
     if free is not None and needed > free:
         raise MemoryError(
             f"moments of {n_cells} cells and {len(widths)} kernel(s) with {max(widths)} columns "

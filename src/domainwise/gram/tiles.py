@@ -27,7 +27,7 @@ from sklearn.utils import check_array
 from threadpoolctl import ThreadpoolController
 
 from domainwise.arrays import Array, is_tensor
-from domainwise.arrays.namespace import cast, namespace, squared_norms
+from domainwise.arrays.namespace import cast, full_precision, namespace, squared_norms
 from domainwise.checks.inputs import encode_labels, is_continuous, label_array
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import (
@@ -264,7 +264,8 @@ def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, rough: bool = Fa
                 total[b] += tile.T @ V[a]
         return total
 
-    return sum(in_threads(len(tiles), work, sequential=is_tensor(V))) * scale
+    with full_precision(V):
+        return sum(in_threads(len(tiles), work, sequential=is_tensor(V))) * scale
 
 
 def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
@@ -292,7 +293,8 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
             for b in panels(len(rows.right), side):
                 total[a] += tile_values(kernel, left, rows.right[b], buffer) @ V[b]
 
-    in_threads(len(cuts), work, sequential=is_tensor(V))
+    with full_precision(V):
+        in_threads(len(cuts), work, sequential=is_tensor(V))
     return total * scale
 
 
@@ -320,7 +322,8 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
             if a != b:
                 K[b, a] = tile.T
 
-    in_threads(len(tiles), work, sequential=is_tensor(X))
+    with full_precision(X):
+        in_threads(len(tiles), work, sequential=is_tensor(X))
     return K
 
 

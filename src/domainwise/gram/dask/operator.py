@@ -9,7 +9,7 @@ block at any time, and the order of additions is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,13 @@ from domainwise.gram.dask.graphs import (
     task,
     tree,
 )
-from domainwise.gram.iterative import IterativeGram, Preconditioner, inverse_root, landmark_rows
+from domainwise.gram.iterative import (
+    IterativeGram,
+    LandmarkFeatures,
+    Preconditioner,
+    landmark_rows,
+    whitened_moments,
+)
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
@@ -49,8 +55,7 @@ class DaskGram(IterativeGram):
     """
 
     def __init__(self, X: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
-        super().__init__(labels, X.dtype, **options)
-        self.kernel, self.X = kernel, in_blocks(X)
+        super().__init__(in_blocks(X), kernel, labels, **options)
         self.cuts = block_cuts(self.X)
         self.info = {"n_blocks": len(self.cuts), "block_rows": self.X.chunksize[0]}
 
@@ -81,17 +86,11 @@ class BlockPreconditioner(Preconditioner):
     """A preconditioner whose features are evaluated by workers and not stored."""
 
     def __init__(self, gram: DaskGram) -> None:
-        self.gram, n = gram, gram.n_samples
-        eps = float(np.finfo(gram.dtype).eps)
-        landmarks = fetch(gram.X[landmark_rows(n, gram.seed)])
-        W = gram.kernel.matrix(landmarks).astype(np.float64)
-        _, root = inverse_root((W + W.T) / 2, eps)
-        right = gram.kernel.prepare(landmarks).right
-        self.landmarks = (gram.kernel, right, root.astype(gram.dtype))
+        self.gram, eps = gram, float(np.finfo(gram.dtype).eps)
+        landmarks = fetch(gram.X[landmark_rows(gram.n_samples, gram.seed)])
+        self.features = LandmarkFeatures(gram.kernel, landmarks, eps)
         (moments,) = run([tree(self._over_blocks(_moments), _sum)])
-        self.mean = moments[0] / n
-        second = moments[1:] - n * np.outer(self.mean, self.mean)
-        self.values, self.root = inverse_root(second, eps)
+        self.mean, self.values, self.root = whitened_moments(moments, gram.n_samples, eps)
 
     def down(self, R: Array) -> Array:
         """Return ``U'R``."""
@@ -106,13 +105,10 @@ class BlockPreconditioner(Preconditioner):
             np.vstack(run(self._over_blocks(_features_outer, weights))) - self.mean @ outer
         )
 
-    def _over_blocks(self, function: Callable[..., Any], parts: Any = None) -> list[Task]:
-        """Return tasks ``function(landmarks, block, part)``, one per block; parts are optional."""
-        landmarks, blocks = constant(self.landmarks, "landmarks"), row_blocks(self.gram.X)
-        if parts is None:
-            return [call(function, landmarks, block) for block in blocks]
-        pairs = zip(blocks, parts, strict=True)
-        return [call(function, landmarks, block, part) for block, part in pairs]
+    def _over_blocks(self, function: Callable[..., Any], *operands: list[Task]) -> list[Task]:
+        """Return tasks ``function(features, block, *operands)``, one per block of rows."""
+        features, blocks = constant(self.features, "landmarks"), row_blocks(self.gram.X)
+        return [call(function, features, *pair) for pair in zip(blocks, *operands, strict=True)]
 
 
 def in_blocks(X: Any) -> Any:
@@ -227,37 +223,19 @@ def _outer(kernel: Kernel, rows: Array, inner: Array) -> Array:
     return tiles.thin_product(kernel.prepare(rows).left, inner)
 
 
-Landmarks = tuple[Kernel, Array, Array]
-
-
-def _features(landmarks: Landmarks, rows: Array) -> Iterator[tuple[slice, Array]]:
-    """Yield slices of rows and the features of these rows."""
-    kernel, right, root = landmarks
-    for cut in tiles.panels(len(rows), 4096):
-        C = kernel.block(kernel.prepare(rows[cut]).left, right) + right.dtype.type(kernel.constant)
-        yield cut, C @ root
+@task
+def _moments(landmarks: LandmarkFeatures, rows: Array) -> Array:
+    return np.asarray(landmarks.moments(rows))
 
 
 @task
-def _moments(landmarks: Landmarks, rows: Array) -> Array:
-    """Return the sum of the features (first row) and of their outer products (other rows)."""
-    m = landmarks[2].shape[1]
-    total = np.zeros((m + 1, m))
-    for _, Phi in _features(landmarks, rows):
-        Phi = Phi.astype(np.float64, copy=False)
-        total[0] += Phi.sum(axis=0)
-        total[1:] += Phi.T @ Phi
-    return total
+def _features_inner(landmarks: LandmarkFeatures, rows: Array, R: Array) -> Any:
+    return sum(features.T @ R[panel] for panel, features in landmarks.panels(rows))
 
 
 @task
-def _features_inner(landmarks: Landmarks, rows: Array, R: Array) -> Any:
-    return sum(Phi.T @ R[cut] for cut, Phi in _features(landmarks, rows))
-
-
-@task
-def _features_outer(landmarks: Landmarks, rows: Array, weights: Array) -> Array:
-    return np.vstack([Phi @ weights for _, Phi in _features(landmarks, rows)])
+def _features_outer(landmarks: LandmarkFeatures, rows: Array, weights: Array) -> Array:
+    return np.vstack([features @ weights for _, features in landmarks.panels(rows)])
 
 
 @task

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -13,18 +12,18 @@ import numpy as np
 import torch
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import to_device_of, to_host
+from domainwise.arrays.namespace import full_precision, to_device_of, to_host
 from domainwise.gram import sums, tiles
-from domainwise.gram.dense import DenseGram, available_memory, dense_fits
+from domainwise.gram.dense import DenseGram
 from domainwise.gram.iterative import (
     IterativeGram,
+    LandmarkFeatures,
     Preconditioner,
     Product,
-    inverse_root,
     landmark_rows,
+    whitened_moments,
 )
 from domainwise.gram.nystrom import NystromMap
-from domainwise.gram.tiles import panels
 from domainwise.gram.torch import fused
 from domainwise.gram.torch.fused import FusedKernel, GroupedProduct, can_fuse
 from domainwise.kernels.fourier import Basis
@@ -33,8 +32,6 @@ from domainwise.labels.factors import RowLabels
 
 Tensor = Any
 
-#: Number of rows whose features are in memory at a time while their second moment is summed.
-PANEL_ROWS = 32768
 #: Bytes of the features of one batch.
 BATCH_BYTES = {"cuda": 512 * 2**20, "cpu": 16 * 2**20}
 #: Compute capabilities of GPUs that multiply float64 about as fast as float32.
@@ -49,8 +46,7 @@ class TorchStreamedGram(IterativeGram):
     """Centred Gram matrix of the rows of a tensor, re-evaluated for each product."""
 
     def __init__(self, X: Tensor, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
-        super().__init__(labels, X.dtype, X.device, **options)
-        self.X, self.kernel = X, kernel
+        super().__init__(X, kernel, labels, **options)
         self._quick = kernel_product(kernel, X)
         self.info = {"product": self._quick.path}
         if self._quick.path == "triton":
@@ -97,13 +93,6 @@ class TorchStreamedGram(IterativeGram):
     def _preconditioner(self) -> LandmarkPreconditioner:
         return LandmarkPreconditioner(self.X, self.kernel, self.seed)
 
-    def _stored(self) -> TorchDenseGram | None:
-        cuda = self.device.type == "cuda"
-        free = torch.cuda.mem_get_info(self.device)[0] if cuda else available_memory()
-        if not dense_fits(self.n_samples, free):
-            return None
-        return TorchDenseGram(kernel_matrix(self.kernel, self.X), self.labels, self.X.dtype)
-
 
 class LandmarkPreconditioner(Preconditioner):
     """``U = H k(X, landmarks) C`` with a small matrix C (theory 8.2).
@@ -113,19 +102,11 @@ class LandmarkPreconditioner(Preconditioner):
     """
 
     def __init__(self, X: Tensor, kernel: Kernel, seed: int) -> None:
-        landmarks = X[torch.from_numpy(landmark_rows(len(X), seed)).to(X.device)]
+        landmarks = X[to_device_of(landmark_rows(len(X), seed), X)]
         eps = float(torch.finfo(torch.float32).eps)
-        _, root = inverse_root(kernel.matrix(landmarks.double()), eps)
-        right, total = kernel.prepare(landmarks).right, root.new_zeros(root.shape[1])
-        second = root.new_zeros((root.shape[1],) * 2)  # second moment of the features, in float64
-        with full_precision():
-            for rows in panels(len(X), PANEL_ROWS):
-                values = kernel.block(kernel.prepare(X[rows]).left, right).double()
-                features = (values + kernel.constant) @ root
-                second.addmm_(features.T, features)
-                total += features.sum(0)
-        self.values, turn = inverse_root(second - torch.outer(total, total) / len(X), eps)
-        self._coefficients = root @ turn
+        features = LandmarkFeatures(kernel, landmarks.double(), eps)
+        _, self.values, root = whitened_moments(features.moments(X), len(X), eps)
+        self._coefficients = features.root @ root
         self._down = kernel_product(kernel, X, landmarks, precision="tf32x3")
         self._up = kernel_product(kernel, landmarks, X, precision="tf32x3")
 
@@ -164,40 +145,16 @@ class TiledProduct:
 
     def product(self, V: Tensor) -> Tensor:
         """Multiply a thin matrix."""
-        with full_precision():
-            if self.left is None:
-                return tiles.symmetric_product(self.kernel, self.rows, V)
-            return tiles.cross_product(self.kernel, self.left, self.rows, V)
-
-
-def kernel_matrix(kernel: Kernel, X: Tensor) -> Tensor:
-    """Return the whole uncentred kernel matrix in float64, exactly symmetric."""
-    with full_precision():
-        return tiles.kernel_matrix(kernel, X)
-
-
-@contextmanager
-def full_precision(*, tf32: bool = False) -> Iterator[None]:
-    """Prevent torch from rounding float32 products to TF32, whatever its setting is.
-
-    ``tf32=True`` allows it instead.
-    """
-    before, setting = torch.get_float32_matmul_precision(), "high" if tf32 else "highest"
-    if before == setting:
-        yield
-        return
-    torch.set_float32_matmul_precision(setting)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+        if self.left is None:
+            return tiles.symmetric_product(self.kernel, self.rows, V)
+        return tiles.cross_product(self.kernel, self.left, self.rows, V)
 
 
 def sum_rows(nystrom: NystromMap, X: Tensor, codes: Any, *labels: Any, **options: Any) -> Any:
     """Sum over the rows of X as :func:`domainwise.gram.sums.sum_rows` does."""
     features = _Features(nystrom, X)
     options |= {"summands": features, "batch_rows": features.batch_rows}
-    with full_precision():
+    with full_precision(X):
         total = sums.sum_rows(nystrom, X, _on_device(codes, X), *labels, **options)
     return total.mapped(to_host)
 
@@ -213,7 +170,7 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sum
     rounded = X.dtype == torch.float32 and current_precision() == "tf32"
     features = [_Features(nystrom, X, X.dtype if rounded else None) for nystrom in maps]
     batch_rows = min(of_map.batch_rows for of_map in features)
-    with full_precision(tf32=rounded):
+    with full_precision(X, tf32=rounded):
         return sums.sum_cells(maps, X, rows, summands=features, batch_rows=batch_rows)
 
 
