@@ -95,7 +95,7 @@ def test_rows_without_a_label_are_ignored_and_counted(site, tmp_path):
     rows.loc[:3, "dose"] = np.nan
     rows.to_csv(tmp_path / "rows.csv", index=False)
     done = run("adapt", site / "dose.skops", tmp_path / "rows.csv", "-o", tmp_path / "site.skops")
-    assert "4 rows without a target were ignored" in done.output
+    assert "ignored 4 rows without a target" in done.output
 
 
 def test_a_model_that_cannot_be_adapted_says_which_can(site, tmp_path):

@@ -127,7 +127,7 @@ def predict(folder, out, *options):
 def test_the_command_reads_twice_and_says_so(folder, tmp_path):
     done = predict(folder, tmp_path / "o.csv", "--context")
     assert done.exit_code == 0, done.output
-    assert "read twice: --context first summarises" in " ".join(done.stderr.split())
+    assert "read twice, because --context first summarizes" in " ".join(done.stderr.split())
     done = predict(folder, tmp_path / "p.csv", "--context", "--one-domain")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "o.csv").read_text() != (tmp_path / "p.csv").read_text()
@@ -159,7 +159,7 @@ def test_it_is_refused_where_it_has_no_use(folder, tmp_path):
         apply_to_file(members, folder / "new.csv", tmp_path / "o.csv", context="column")
     done = predict(folder, tmp_path / "o.csv", "--one-domain")
     assert done.exit_code == 2
-    assert "--one-domain needs --context: add it" in done.stderr
+    assert "--one-domain requires --context; add --context" in done.stderr
     assert not (tmp_path / "o.csv").exists()
 
 
@@ -203,4 +203,4 @@ def test_a_note_says_that_a_score_needs_context(ensemble, tmp_path):
         assert advised == [promised, False]
     shown = runner.invoke(app, ["info", str(tmp_path / "model.skops")])
     words = " ".join(shown.stdout.split())
-    assert "a batch looks like the whole domain; its score refers to 25 rows" in words
+    assert "are representative of their domain; its score was measured with 25 rows" in words

@@ -138,9 +138,9 @@ def test_json_has_stdout_for_itself_and_words_come_before(folder, tmp_path):
     ("content", "words"),
     [
         ('{"kernels": ', "more.json is not valid JSON"),
-        ('["rbf"]', "holds ['rbf']: expected an object with keys from classes, kernels"),
-        ('{"kernel": "rbf"}', "holds 'kernel': expected an object with keys from"),
-        ('{"target": "dose"}', "holds 'target'"),
+        ('["rbf"]', "contains ['rbf']; it must be a JSON object with keys from classes, kernels"),
+        ('{"kernel": "rbf"}', "contains 'kernel'; it must be a JSON object with keys from"),
+        ('{"target": "dose"}', "contains 'target'"),
     ],
 )
 def test_more_of_a_plan_that_cannot_be_is_refused_by_name(folder, tmp_path, content, words):
@@ -177,7 +177,7 @@ def test_options_of_a_new_plan_do_not_pass_unnoticed_beside_files(folder, tmp_pa
         result = run("federate", "plan", folder[0] / "plan.json", *files, option, *value, "-o",
                     tmp_path / "merged.json")  # fmt: skip
         assert result.exit_code == 2
-        assert f"leave out {option}: the plan that files are merged into decides" in result.output
+        assert f"remove {option}: the plan of the first round sets this option" in result.output
     assert not list(tmp_path.iterdir())
 
 

@@ -159,8 +159,10 @@ def test_a_model_no_better_than_a_constant_is_a_warning(tmp_path):
     arguments = ["fit", tmp_path / "noise.csv", *COMMON, "--drop", "risk", "--method", "dcm"]
     done = run(*arguments, "-o", tmp_path / "m.skops")
     assert done.exit_code == 0
-    assert "no better than a constant" in " ".join(done.stderr.split())
-    assert "no better than a constant" in " ".join(run("info", tmp_path / "m.skops").output.split())
+    assert "not significantly better than a constant prediction" in " ".join(done.stderr.split())
+    assert "not significantly better than a constant prediction" in " ".join(
+        run("info", tmp_path / "m.skops").output.split()
+    )
     done = run(*arguments, "--no-check", "-o", tmp_path / "m2.skops")
     assert "constant" not in done.output
 
@@ -220,9 +222,9 @@ def test_a_table_that_cannot_be_used_is_refused(folder, tmp_path):
     refused("is already a predictor", "fit", data, *COMMON, *out, "--method", "svm",
             "--predictor", "lda")  # fmt: skip
     refused("--jobs must be", "fit", data, *COMMON, *out, "--jobs", "0")
-    refused("ends in .skops", "fit", data, *COMMON, "-o", tmp_path / "m.pkl")
+    refused("must end in .skops", "fit", data, *COMMON, "-o", tmp_path / "m.pkl")
     refused(
-        "does not exist: create it first", "fit", data, *COMMON, "-o", tmp_path / "none" / "m.skops"
+        "does not exist; create it first", "fit", data, *COMMON, "-o", tmp_path / "none" / "m.skops"
     )
     (tmp_path / "ragged.csv").write_text("age,site,ill\n1,A\n")
     refused("line 2: 2 fields", "fit", tmp_path / "ragged.csv", *COMMON, *out)
@@ -245,7 +247,7 @@ def test_another_tables_columns_and_files_that_are_no_models_are_refused(folder,
     refused("no such file", "info", tmp_path / "none.skops")
     refused("is the input", "predict", model, folder / "data.csv", "-o", folder / "data.csv",
             "--force")  # fmt: skip
-    refused("output that ends in .csv", "predict", model, folder / "data.csv", "-o", "out.xlsx")
+    refused("must end in .csv", "predict", model, folder / "data.csv", "-o", "out.xlsx")
     refused("no column 'nme'", "predict", model, folder / "data.csv", "-o", out, "--keep", "nme")
     persistence.save(domainwise.DCM(), tmp_path / "bare.skops")
     refused("Load it in Python", "predict", tmp_path / "bare.skops", folder / "data.csv",

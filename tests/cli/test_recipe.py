@@ -106,13 +106,13 @@ def test_another_table_another_grid_and_other_options_are_refused(folder, tmp_pa
     out = ["-o", tmp_path / "m.skops"]
     start = ["fit", "--from", folder / "eval", *out]
     make_frame(seed=1).to_csv(tmp_path / "other.csv", index=False)
-    refused("is not the table that", *start, tmp_path / "other.csv")
+    refused("is not the table that was evaluated for", *start, tmp_path / "other.csv")
     done("fit", tmp_path / "other.csv", "--from", folder / "eval", *out, "--force")
     start.append("--force")
     refused("'dcm' was not evaluated", *start, "--method", "dcm")
     typed = (["--target", "ill"], ["--drop", "age"], ["--seed", "1"], ["--seed", "0"])
     for option in (*typed, ["--not-balanced"]):
-        refused(f"leave out {option[0].replace('not-', '')}", *start, *option)
+        refused(f"remove {option[0].replace('not-', '')}", *start, *option)
     refused("holds no evaluation.json", "fit", "--from", tmp_path, *out, "--force")
     refused("pass a table, --target", "fit", *out, "--force")
     (tmp_path / "evaluation.json").write_text("{}")
@@ -121,7 +121,7 @@ def test_another_table_another_grid_and_other_options_are_refused(folder, tmp_pa
 
     other = replace(registry.METHODS["linear"], grids=({"C": (1.0,)}, {"alpha": (1.0,)}))
     monkeypatch.setitem(registry.METHODS, "linear", other)
-    refused("has another grid now", "fit", "--from", folder / "eval", "-o",
+    refused("the grid of method 'linear' has changed since", "fit", "--from", folder / "eval", "-o",
             tmp_path / "n.skops", "--method", "linear")  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def test_models_of_ones_own_are_compared_and_fitted_from_the_command_line(
     assert set(methods) == {"constant", "linear", "stiff", "saved"}
     assert methods["saved"]["mean"] == pytest.approx(methods["linear"]["mean"])
     start = ["fit", "--from", "own", "--method", "stiff", "-o", "stiff.skops"]
-    refused("pass it again with --estimator; the evaluation used: house_models:stiff, saved.skops",
+    refused("pass it with --estimator, as in the evaluation: house_models:stiff, saved.skops",
             *start)  # fmt: skip
     done(*start, "--estimator", "house_models:stiff")
     model = domainwise.load("stiff.skops")
@@ -152,7 +152,7 @@ def test_models_of_ones_own_are_compared_and_fitted_from_the_command_line(
          "--estimator", "saved.skops")  # fmt: skip
     done("predict", "again.skops", folder / "clinic.csv", "-o", "out2.csv")
     start = ["evaluate", folder / "clinic.csv", *COMMON, "-o", "none", "--estimator"]
-    refused("pass package.module:factory", *start, "house_models")
+    refused("pass package.module:factory or a model file", *start, "house_models")
     refused("No module named 'no_such'", *start, "no_such:model")
     refused("no attribute 'soft'", *start, "house_models:soft")
 
@@ -172,7 +172,7 @@ def test_a_folder_from_somebody_else_runs_no_code(folder, tmp_path, monkeypatch)
     (tmp_path / "eval" / "evaluation.json").write_text(json.dumps(content))
     start = ["fit", folder / "clinic.csv", "--from", "eval", "-o", "m.skops"]
     done(*start, "--method", "linear")
-    refused("the evaluation used: planted:model, os:abort", *start, "--method", "abort", "--force")
+    refused("as in the evaluation: planted:model, os:abort", *start, "--method", "abort", "--force")
     assert not (tmp_path / "ran").exists()
     content["methods"][0]["per_domain"][0]["score"] = 0.999
     (tmp_path / "eval" / "evaluation.json").write_text(json.dumps(content))

@@ -65,7 +65,7 @@ def test_reproduce_again_does_nothing_twice(tiny, tmp_path):
     invoke("reproduce", "synthetic", "--no-timing", "--no-report", "--out", tmp_path)
     first = (tmp_path / "results.jsonl").read_text()
     done = invoke("reproduce", "synthetic", "--no-timing", "--no-report", "--out", tmp_path)
-    assert "everything is done already" in done.output
+    assert "all jobs are finished" in done.output
     new = (tmp_path / "results.jsonl").read_text().removeprefix(first).splitlines()
     assert [json.loads(line)["kind"] for line in new] == ["session"]
 
@@ -104,7 +104,7 @@ def test_an_interruption_is_exit_code_1_and_says_how_to_go_on(tiny, tmp_path, mo
     monkeypatch.setattr(reproduce, "run_jobs", interrupted)
     done = invoke("reproduce", "synthetic", "--no-timing", "--out", tmp_path)
     assert done.exit_code == 1
-    assert "the same command continues from there" in " ".join(done.output.split())
+    assert "run the same command again to continue" in " ".join(done.output.split())
     monkeypatch.setattr(reproduce, "run_jobs", real)
     assert invoke("reproduce", "synthetic", "--no-timing", "--out", tmp_path).exit_code == 0
 
@@ -115,7 +115,7 @@ def test_an_interruption_is_exit_code_1_and_says_how_to_go_on(tiny, tmp_path, mo
         (["sinthetic"], "there is no table 'sinthetic'"),
         (["synthetic", "--repeats", "0"], "--repeats must be at least 1, got 0"),
         (["synthetic", "--jobs", "0"], "--jobs must be at least 1"),
-        (["synthetic", "--seed", "-1"], "--seed must be from 0 to 2**32 - 1, got -1"),
+        (["synthetic", "--seed", "-1"], "--seed must be between 0 and 2**32 - 1, got -1"),
     ],
 )
 def test_bad_arguments_are_exit_code_2_and_make_nothing(tmp_path, arguments, message):

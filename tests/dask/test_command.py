@@ -195,7 +195,7 @@ def test_a_damaged_file_is_named_and_nothing_is_left(folder, tmp_path, address):
 def test_a_folder_is_replaced_with_force_and_only_if_it_holds_parts(folder, tmp_path, address):
     out = tmp_path / "out"
     given = ["transform", folder / "m.skops", folder / "new.csv", "-o", out]
-    refused("choose an output that ends in", *given)
+    refused("must end in", *given)
     out.mkdir()
     (out / "part-000009.parquet").write_text("old")
     refused("use --force", *given, "--dask", address)
@@ -203,7 +203,13 @@ def test_a_folder_is_replaced_with_force_and_only_if_it_holds_parts(folder, tmp_
     assert os.listdir(out) == ["part-000000.parquet"]
     assert os.listdir(tmp_path) == ["out"]
     (out / "mine.txt").write_text("mine")
-    refused("also contains mine.txt", *given, "--dask", address, "--force")
+    refused(
+        "contains mine.txt, which is not part of an earlier output",
+        *given,
+        "--dask",
+        address,
+        "--force",
+    )
     refused("is inside the input", "transform", folder / "m.skops", out, "-o", out / "z.csv")
     part = out / "part-000000.parquet"
     refused("contains the input", "transform", folder / "m.skops", part, "-o", out, "--dask",
@@ -227,7 +233,7 @@ def test_a_cluster_that_was_there_before_stays(folder, tmp_path, address, client
 
 
 def test_nobody_at_the_address(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("domainwise.cli.dask.PATIENCE", 1)
+    monkeypatch.setattr("domainwise.cli.dask.TIMEOUT", 1)
     given = ["transform", folder / "m.skops", folder / "new.csv", "-o", tmp_path / "out.csv"]
     for listens in (False, True):  # somebody else's program says nothing
         with socket.socket() as taken:
@@ -235,14 +241,14 @@ def test_nobody_at_the_address(folder, tmp_path, monkeypatch):
             if listens:
                 taken.listen()
             address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
-            refused(f"{address}: no Dask scheduler answers there", *given, "--dask", address)
+            refused(f"{address}: cannot connect to a Dask scheduler", *given, "--dask", address)
     for address in ("nonsense", "http://127.0.0.1:8787/status", ""):
         refused("pass the address of a scheduler", *given, "--dask", address)
     assert os.listdir(tmp_path) == []
 
 
 def test_a_scheduler_without_workers_is_refused(folder, tmp_path, monkeypatch, new_cluster):
-    monkeypatch.setattr("domainwise.cli.dask.PATIENCE", 1)
+    monkeypatch.setattr("domainwise.cli.dask.TIMEOUT", 1)
     with new_cluster(n_workers=0) as cluster:
         refused("the scheduler has no workers", "fit", folder / "data.csv", *COLUMNS, "-o",
                 tmp_path / "m.skops", "--dask", cluster.scheduler_address)  # fmt: skip
@@ -256,5 +262,5 @@ def test_a_missing_package_is_named(folder, tmp_path, monkeypatch, package):
 
 
 def test_jobs_and_dask_exclude_each_other(folder, tmp_path):
-    refused("leave out --jobs", "evaluate", folder / "data.csv", *COLUMNS, "-o", tmp_path / "out",
+    refused("remove --jobs", "evaluate", folder / "data.csv", *COLUMNS, "-o", tmp_path / "out",
             "--dask", "local", "--jobs", "2")  # fmt: skip

@@ -12,7 +12,7 @@ pytest.importorskip("skops.io")
 
 import domainwise as dw
 from domainwise.cli import app
-from domainwise.cli.common import shown
+from domainwise.cli.common import escaped
 from domainwise.jobs.store import write_text
 
 #: What a name may be, and what would become of it as markup, as a formula, or in a terminal.
@@ -56,7 +56,7 @@ def test_a_name_is_drawn_as_it_is(name):
 def test_a_name_is_printed_as_it_is_and_moves_no_cursor(name, capsys):
     from rich.console import Console
 
-    Console(width=200, highlight=False).print(shown(name))
+    Console(width=200, highlight=False).print(escaped(name))
     printed = capsys.readouterr().out
     assert all(mark.isprintable() or mark == "\n" for mark in printed)
     if name.isprintable():

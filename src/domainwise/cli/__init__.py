@@ -1,8 +1,8 @@
-"""The command line: parses arguments, calls the layers below, prints. It computes nothing.
+"""The command-line interface: it parses arguments, calls the library and prints results.
 
-Exit codes: 0 done, 1 something failed or was interrupted, 2 the input cannot be used.
+Exit codes: 0 success, 1 failure or interruption, 2 invalid input.
 
-Modules of this folder import the layers below inside functions, so that ``--help`` is quick.
+Modules of this folder import the rest of the library inside functions, so that ``--help`` is fast.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = ["app"]
 
 
 class QuickGroup(TyperGroup):
-    """A group of commands that parses its arguments without pydantic, whose import is slow.
+    """A group of commands that parses its arguments without pydantic, which is slow to import.
 
-    Typer calls pydantic for options without a value. ``--help`` gets one here; options for shell
-    completion are added where they are used.
+    Typer uses pydantic for options without a default, so ``--help`` gets one. The options for shell
+    completion have none; they are added only if they are used.
     """
 
     def get_help_option(self, ctx: Any) -> Any:
-        """The option ``--help``, with a default."""
+        """Return the option ``--help``, with a default."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.default = False
@@ -46,29 +46,29 @@ app = typer.Typer(
     name="domainwise",
     cls=QuickGroup,
     help="Evaluate, fit and apply models for domains that are not in the training data.\n\n"
-    "A domain is where rows come from, such as a hospital, a patient or a well. Start with\n\n"
+    "A domain is the source of a row, such as a hospital, a patient or a well. To start, run\n\n"
     "domainwise evaluate TABLE --target COLUMN --domain COLUMN",
-    epilog="--install-completion sets up completion of these commands in your shell.",
+    epilog="Use --install-completion to install completion for your shell.",
     no_args_is_help=True,
     add_completion=_completion or "_DOMAINWISE_COMPLETE" in os.environ,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # importing Rich's help takes longer than all the rest
+    rich_markup_mode=None,  # Rich is slow to import
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _commands = (evaluate, compare, fit, predict, adapt, transform, info, export, reproduce, report)
 for command in (*_commands, datasets):
     app.command()(command)
-about = """Fit one model across sites that do not share their rows.
+_federate_help = """Fit one model to several sites that do not share their rows.
 
-First round: the coordinator runs plan and sends the plan to every site; every site runs statistics
-and returns the file.
+First round: the coordinator runs "plan" and sends the plan to every site. Every site runs
+"statistics" and returns the file.
 
-Second round: the coordinator runs plan again, with these files, and sends the new plan; every site
-runs moments and returns the file. The coordinator then runs fit.
+Second round: the coordinator runs "plan" again, with these files, and sends the new plan. Every
+site runs "moments" and returns the file. The coordinator then runs "fit".
 
 Only the files that these commands write leave a site.
 """
-app.add_typer(federate, name="federate", cls=QuickGroup, help=about)
+app.add_typer(federate, name="federate", cls=QuickGroup, help=_federate_help)
 
 
 @app.callback(invoke_without_command=True)
@@ -76,7 +76,7 @@ def _root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    if os.environ.get("COLUMNS") == "0":  # nothing would be printed in a width of 0
+    if os.environ.get("COLUMNS") == "0":  # Rich would print nothing
         del os.environ["COLUMNS"]
     if version:
         typer.echo(f"domainwise {__version__}")

@@ -15,20 +15,20 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Printing: Rich is imported where something is printed, so that --help is quick -------------------
+# Printing: Rich is imported inside functions, so that --help is fast ------------------------------
 
 
-#: Whether ``--json`` was passed: stdout has JSON then, and no text.
+#: Whether ``--json`` was passed. If so, stdout contains JSON and no text.
 mode = {"json": False}
 
 
 def stdout() -> Console:
-    """The console for results; with ``--json`` it prints nothing."""
+    """Return the console for results; with ``--json`` it prints nothing."""
     return _console(stderr=False, quiet=mode["json"])
 
 
 def stderr() -> Console:
-    """The console for notes, progress and errors."""
+    """Return the console for notes, progress and errors."""
     return _console(stderr=True, quiet=False)
 
 
@@ -39,20 +39,19 @@ def _console(**options: bool) -> Console:
     return Console(**options, highlight=False)  # type: ignore[arg-type]
 
 
-def shown(text: object) -> str:
-    r"""Make text of a file or a user safe for a terminal: control characters become codes.
+def escaped(text: object) -> str:
+    r"""Escape control characters and Rich markup, so that the text is safe to print.
 
-    >>> print(shown("a\x1b[2Jb [/c]"))
+    >>> print(escaped("a\x1b[2Jb [/c]"))
     a\x1b[2Jb \[/c]
     """
     from rich.markup import escape
 
-    safe = (c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(text))
-    return escape("".join(safe))
+    return escape("".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(text)))
 
 
 def print_json(answer: dict[str, Any] | list[Any], *, end: bool = False) -> None:
-    """With ``--json``, print the answer on stdout; ``end`` then ends the command, without text."""
+    """With ``--json``, print the answer on stdout, and exit if ``end`` is True."""
     if mode["json"]:
         typer.echo(json.dumps(answer, indent=2))
         if end:
@@ -62,22 +61,22 @@ def print_json(answer: dict[str, Any] | list[Any], *, end: bool = False) -> None
 def print_notes(console: Console, notes: Iterable[object]) -> None:
     """Print notes, one per line."""
     for note in notes:
-        console.print(f"[yellow]note:[/yellow] {shown(note)}", soft_wrap=True)
+        console.print(f"[yellow]note:[/yellow] {escaped(note)}", soft_wrap=True)
 
 
 def print_written(path: Path, console: Console | None = None) -> None:
-    """Print the name and the size of a file that was written."""
-    text = f"wrote [bold]{shown(path)}[/bold] ({size_of(path)})"
+    """Print the path and the size of a file that was written."""
+    text = f"wrote [bold]{escaped(path)}[/bold] ({size_of(path)})"
     (console or stdout()).print(text, soft_wrap=True)
 
 
 def print_page(page: Path) -> None:
     """Print the path of a report page."""
-    stdout().print(f"report: [bold]{shown(page)}[/] (open it in a browser)", soft_wrap=True)
+    stdout().print(f"report: [bold]{escaped(page)}[/] (open it in a browser)", soft_wrap=True)
 
 
 def print_facts(console: Console, facts: Iterable[tuple[str, object]]) -> None:
-    """Print names and values in two columns, without those whose value is None."""
+    """Print names and values in two columns; omit values that are None."""
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
@@ -85,53 +84,56 @@ def print_facts(console: Console, facts: Iterable[tuple[str, object]]) -> None:
     grid.add_column(overflow="fold")
     for name, value in facts:
         if value is not None:
-            grid.add_row(name, shown(value))
+            grid.add_row(name, escaped(value))
     console.print(grid)
 
 
 def text_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], wrapped: Collection[str] = ()
 ) -> Any:
-    """Return a table without lines; the first column and ``wrapped`` are text, others numbers."""
+    """Return a table without borders.
+
+    The first column and the columns in ``wrapped`` contain text, all others numbers.
+    """
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         justify: Any = "left" if name in (columns[0], *wrapped) else "right"
-        table.add_column(shown(name), justify=justify, no_wrap=name not in wrapped)
+        table.add_column(escaped(name), justify=justify, no_wrap=name not in wrapped)
     for row in rows:
         table.add_row(*row)
     return table
 
 
 def size_of(path: Path) -> str:
-    """Size of a file, such as "24.1 kB"."""
+    """Return the size of a file, such as "24.1 kB"."""
     from rich.filesize import decimal
 
     return decimal(path.stat().st_size)
 
 
 @contextmanager
-def working(message: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner on stderr if it is a terminal; yields a function to change its message."""
+def spinner(message: str) -> Iterator[Callable[[str], None]]:
+    """Show a spinner on stderr if it is a terminal; yield a function that changes its message."""
     if not stderr().is_terminal:
         yield lambda message: None
         return
-    with stderr().status(shown(message)) as status:
-        yield lambda message: status.update(shown(message))
+    with stderr().status(escaped(message)) as status:
+        yield lambda message: status.update(escaped(message))
 
 
 # Inputs -------------------------------------------------------------------------------------------
 
 
-def require(extra: str, without: str = "") -> None:
-    """Refuse to run without the packages of an extra; ``without`` is an option that avoids them.
+def require_extra(extra: str, unless: str = "") -> None:
+    """Refuse to run if packages of an extra are missing; ``unless`` is the option that avoids them.
 
-    They are imported, so that a broken installation is reported now and not at the end.
+    The packages are imported, so that a broken installation is reported before any work is done.
     """
     from domainwise.checks import needs_extra
 
-    with needs_extra(f"this command without {without}" if without else "this command", extra):
+    with needs_extra(f"this command without {unless}" if unless else "this command", extra):
         for name in {"report": ("matplotlib", "jinja2"), "data": ("pandas",)}[extra]:
             import_module(name)
 
@@ -139,56 +141,61 @@ def require(extra: str, without: str = "") -> None:
 def read_input(
     data: Path, *, dates: str | None, read: Callable[..., Any] | None = None, **arguments: Any
 ) -> Any:
-    """Read and check the table of a command.
+    """Read and check the input table of a command.
 
-    ``read`` replaces :func:`~domainwise.tables.schema.load_table`; other arguments are passed on.
+    Other arguments are passed to ``read``, by default :func:`~domainwise.tables.schema.load_table`.
     """
     from domainwise.tables.schema import load_table
 
-    with working(f"reading {data}"):
-        return (read or load_table)(data, dates=parts_of(dates), **arguments)
+    with spinner(f"reading {data}"):
+        return (read or load_table)(data, dates=split_commas(dates), **arguments)
 
 
-def parts_of(text: str | None) -> list[str]:
-    """Split a text at commas."""
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
+def split_commas(text: str | None) -> list[str]:
+    """Split text at commas."""
+    return [item.strip() for item in (text or "").split(",") if item.strip()]
 
 
 # Outputs: checked before any work is done ---------------------------------------------------------
 
 
 def check_output(out: Path, force: bool, *endings: str) -> None:
-    """Refuse an output file that cannot be written, or without ``endings`` a folder of parts.
+    """Refuse an output that cannot be written or would overwrite other data.
 
-    Such a folder may contain the parts of an earlier run and nothing else.
+    The output is a file with one of the ``endings``. Without ``endings`` it is a folder, which may
+    contain Parquet files of an earlier run but nothing else.
     """
     if endings and not out.name.lower().endswith(endings):
-        raise ValueError(f"{out}: choose an output that ends in {' or '.join(endings)}")
+        accepted = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
+        raise ValueError(f"the output {out} must end in {accepted}")
     if not out.parent.is_dir():
         raise ValueError(
-            f"the folder {out.parent} does not exist: create it first, or choose another output"
+            f"the folder {out.parent} does not exist; create it first, or choose another output"
         )
     if not out.exists():
         return
     if endings and not out.is_file():
         kind = "a folder" if out.is_dir() else "not a regular file"
-        raise ValueError(f"{out} is {kind}; choose a file")
+        raise ValueError(f"the output {out} is {kind}; choose a file")
     if not endings and not out.is_dir():
-        raise ValueError(f"{out} is a file; choose another output")
-    others = [] if endings else [p.name for p in out.iterdir() if not p.match("part-*.parquet")]
-    if others:
-        raise ValueError(f"{out} also contains {min(others)}; choose an empty or a new folder")
+        raise ValueError(f"the output {out} is a file; choose a folder")
+    foreign = [] if endings else [p.name for p in out.iterdir() if not p.match("part-*.parquet")]
+    if foreign:
+        raise ValueError(
+            f"the folder {out} contains {min(foreign)}, which is not part of an earlier output; "
+            "choose an empty or a new folder"
+        )
     if not force:
         raise ValueError(f"{out} exists; use --force to overwrite it, or choose another output")
 
 
-def check_apart(new: Path, out: Path) -> None:
-    """Refuse an output that is the input, contains it, or lies inside it."""
+def check_distinct(new: Path, out: Path) -> None:
+    """Refuse an output that is the input, contains it, or is inside it."""
     source, target = new.resolve(), out.resolve()
-    for problem, present in (
+    for problem, occurs in (
         ("is the input", new.exists() and out.exists() and out.samefile(new)),
         ("contains the input", target in source.parents),
         ("is inside the input", source in target.parents),
     ):
-        if present:
-            raise ValueError(f"{out} {problem}; choose another output")
+        if occurs:
+            raise ValueError(f"the output {out} {problem}; choose another output")

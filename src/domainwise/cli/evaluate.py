@@ -1,4 +1,4 @@
-"""The commands evaluate and compare: methods on held-out domains, as a table and a page."""
+"""The commands evaluate and compare."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from domainwise.cli import common, options
-from domainwise.cli.common import shown, stderr, stdout
-from domainwise.cli.dask import connected, processes
+from domainwise.cli.common import escaped, stderr, stdout
+from domainwise.cli.dask import dask_client, resolve_jobs
 
 if TYPE_CHECKING:
     from domainwise.evaluation import Evaluation
@@ -32,53 +32,61 @@ def evaluate(
     domain: options.Domain,
     task: options.Task = "auto",
     methods: Annotated[
-        str | None, "Methods, separated by commas, or all. Default: the first seven above.", "NAMES"
+        str | None,
+        'Methods to compare, separated by commas, or "all". Default: the first seven listed above.',
+        "NAMES",
     ] = None,
     estimator: Annotated[
         options.Names,
-        "A model of your own to compare: package.module:factory, or a model file. Repeat the "
-        "option for several.",
-        "WHERE",
+        "Your own estimator, to compare with the methods: package.module:factory or a model file. "
+        "Repeat the option to add several.",
+        "ESTIMATOR",
     ] = None,
     metric: Annotated[
         str | None,
-        "scikit-learn scorers, separated by commas. Default: depends on the target. The first "
-        "one decides whether classes are weighted.",
+        "scikit-learn scorers, separated by commas. The first one determines whether models weight "
+        "all classes equally. Default: depends on the target.",
         "NAMES",
     ] = None,
     inner_metric: Annotated[
-        str | None, "Scorer that chooses parameters. Default: log loss or squared error."
+        str | None,
+        "Scorer used to choose the parameters of a method. Default: log loss or squared error.",
     ] = None,
     positive: options.Positive = None,
     columns: options.ColumnOptions,
     reading: options.ReadingOptions,
     max_rows: Annotated[
-        int, "Train on at most this many rows, drawn evenly from the domains; 0: all."
+        int, "Maximum number of training rows, sampled evenly from the domains; 0 for no limit."
     ] = 2000,
     seed: options.Seed = 0,
     jobs: options.Jobs = None,
     dask: options.Dask = None,
     out: Annotated[
-        Path | None, "Results folder. Default: domainwise-evaluation/NAME.", "FOLDER", "-o"
+        Path | None,
+        "Results folder. Default: domainwise-evaluation/NAME, with the name of the table.",
+        "FOLDER",
+        "-o",
     ] = None,
     report: Annotated[bool, "Write the HTML report."] = True,
-    quick: Annotated[bool, "Fewer rows and folds: a first result in about half a minute."] = False,
-    force: Annotated[bool, "Replace other results in the folder."] = False,
+    quick: Annotated[
+        bool, "Use fewer rows and folds, to get a first result in about half a minute."
+    ] = False,
+    force: Annotated[bool, "Overwrite other results in the folder."] = False,
 ) -> None:
     """Compare methods on held-out domains.
 
-    The result shows which method to use on a domain that is not in the table. Every domain is held
-    out in turn (in ten groups if there are more than ten), and parameters are chosen on the other
-    domains only.
+    The result shows which method to use for a domain that is not in the table. Every domain is held
+    out in turn (in ten groups if there are more than ten domains), and the parameters of each
+    method are chosen on the other domains only.
 
-    Methods: constant, svm, linear, boosting, dcmcv, invariantridge, ensemble; others with
-    --methods: kpca, coir, dica, dcm, sca, mda, mida, their fast forms such as fastdcm, and
-    invariant. The ensemble is scored twice: row by row, and with all rows of the held-out domain at
-    once (+context).
+    Default methods: constant, svm, linear, boosting, dcmcv, invariantridge, ensemble. Further
+    methods: kpca, coir, dica, dcm, sca, mda, mida, their fast variants such as fastdcm, and
+    invariant. The ensemble has two scores: one for rows predicted individually, and one for all
+    rows of a held-out domain predicted together (+context).
 
-    Each job is saved as soon as it is finished. After Ctrl-C the report shows what is finished, and
-    the same command continues the run, with the same numbers. Another --metric is computed from the
-    saved predictions.
+    Each job is saved as soon as it is finished. After Ctrl-C, the report contains the finished
+    jobs; run the same command again to continue. If you change --metric, the new scores are
+    computed from saved predictions.
     """
     from domainwise.distributed.fit import folds_on
     from domainwise.evaluation.evaluate import evaluate_table
@@ -86,38 +94,38 @@ def evaluate(
     from domainwise.models.registry import choose_methods
     from domainwise.tables.schema import ONE_CLASS
 
-    n_jobs = processes(jobs, dask)
+    n_jobs = resolve_jobs(jobs, dask)
     if max_rows < 0:
-        raise ValueError(f"--max-rows must be 0 (all) or more, got {max_rows}")
-    chosen = choose_methods(methods)
+        raise ValueError(f"--max-rows must be at least 0 (no limit), got {max_rows}")
+    selected = choose_methods(methods)
     if estimator:
-        chosen = choose_methods([*chosen, *own_methods(estimator)])
+        selected = choose_methods([*selected, *own_methods(estimator)])
     if report:
-        common.require("report", "--no-report")
+        common.require_extra("report", "--no-report")
     stem = _ENDINGS.sub("", data.name) or data.name
     folder = out or Path("domainwise-evaluation") / stem
     files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; choose a folder with --out")
+        raise ValueError(f"{folder} is not a folder; choose a results folder with --out")
     for path in files:
         if path.is_dir():
-            raise ValueError(f"{path} is a folder, but a file is to be written; change --out")
-    # Whether jobs in the folder belong to this command is checked once the table has been read.
+            raise ValueError(f"{path} is a folder, not a file; choose another folder with --out")
+    # If the folder contains jobs, evaluate_table checks whether they belong to this command.
     existing = [str(path) for path in files if path.exists()]
     if existing and not force and not (folder / JOBS).is_dir():
         raise ValueError(
-            f"{' and '.join(existing)} would be overwritten; use --force to do so, or choose "
-            "another folder with --out"
+            f"this command would overwrite {' and '.join(existing)}; use --force to overwrite, or "
+            "choose another folder with --out"
         )
     table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
     table_options |= {**vars(columns), **reading.arguments()}
     table = common.read_input(data, **table_options)
     common.print_notes(stderr(), table.notes)
-    with connected(dask) as client, folds_on(client):
+    with dask_client(dask) as client, folds_on(client):
         result = evaluate_table(
             table,
-            chosen,
-            scoring=common.parts_of(metric) or None,
+            selected,
+            scoring=common.split_commas(metric) or None,
             n_jobs=n_jobs,
             random_state=seed,
             max_rows=max_rows or None,
@@ -129,14 +137,14 @@ def evaluate(
             partial_results=True,
         )
     result.next_step = next_step(result, folder, estimator)
-    # The evaluation adds another note about domains with one class.
+    # The evaluation itself reports domains with one class.
     notes = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS not in note)
     result.notes = [*notes, *result.notes]
     title = f"Predicting {target} for a new {domain}: {data.name}"
     stored = write_evaluation(
         folder,
         result,
-        # All that is needed to fit the same models again.
+        # With this information, fit --from reads the same table again.
         table={"path": str(data.absolute()), "sha256": digest(data), "asked": table_options},
         estimators=list(estimator or ()),
         title=title,
@@ -147,13 +155,13 @@ def evaluate(
         try:
             result.report(folder / REPORT_NAME, title=title)
         except Exception as error:
-            raise options.Unfinished(
-                f"the page could not be drawn ({type(error).__name__}: {error}); the results are "
-                f"complete in {folder}, and domainwise report {folder} tries again"
+            raise options.PartialFailure(
+                f"the report could not be written ({type(error).__name__}: {error}). The results "
+                f"in {folder} are complete; run `domainwise report {folder}` to try again"
             ) from error
     if stopped := result.facts.get("stopped"):
-        stderr().print(f"[yellow]{shown(stopped)}[/yellow]", soft_wrap=True)
-    stdout().print(f"\nresults: {shown(files[0])}", soft_wrap=True)
+        stderr().print(f"[yellow]{escaped(stopped)}[/yellow]", soft_wrap=True)
+    stdout().print(f"\nresults: {escaped(files[0])}", soft_wrap=True)
     if report:
         common.print_page(files[1])
     if stopped:
@@ -161,41 +169,42 @@ def evaluate(
 
 
 def print_evaluation(result: Evaluation) -> None:
-    """Print the methods, the notes, and the answer last, in at most twelve lines."""
+    """Print the scores of the methods, the notes, and last the answer."""
     console, facts = stdout(), result.facts
     console.print(
-        f"[bold]{shown(result.measure.label)}[/] ({result.measure.direction}) on "
+        f"[bold]{escaped(result.measure.label)}[/] ({result.measure.direction}) on "
         f"{len(result.best.known)} held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
     )
     console.print(_scores_table(result))
-    console.print("\n[dim]●: best baseline. The page explains the columns.[/]")
-    for other in result.others:
-        console.print(f"\n[bold]{shown(other.measure.label)}[/] of the same predictions")
-        console.print(_scores_table(other))
+    console.print("\n[dim]●: best baseline. The report explains the columns.[/]")
+    for secondary in result.others:
+        console.print(f"\n[bold]{escaped(secondary.measure.label)}[/] of the same predictions")
+        console.print(_scores_table(secondary))
     common.print_notes(console, result.notes)
     console.print()
     for line in result.answer.lines():
-        console.print(f"[bold]{shown(line[:13])}[/]{shown(line[13:])}", soft_wrap=True)
+        console.print(f"[bold]{escaped(line[:13])}[/]{escaped(line[13:])}", soft_wrap=True)
 
 
 def _scores_table(result: Evaluation) -> Any:
     rows = [("method", "mean", "worst", "spread", "seen", "p", "worst domain")]
     for method in result.results:
         mark = " ●" if method is result.baseline else ""
-        label = f"[{_COLOURS[method.kind]}]{shown(method.label)}[/]{mark}"
+        label = f"[{_COLOURS[method.kind]}]{escaped(method.label)}[/]{mark}"
         mean, worst, domain, seen, p = result.cells(method)
         mean = f"[bold]{mean}[/]" if method is result.best else mean
         spread = result.show(result.measure.sign * method.spread)
-        rows.append((label, mean, worst, spread, seen, p, shown(domain)))
+        rows.append((label, mean, worst, spread, seen, p, escaped(domain)))
     columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
     header, *cells = zip(*columns, strict=True)
     return common.text_table(header, cells, wrapped=["worst domain"])
 
 
 def own_methods(names: list[str] | None) -> list[Method]:
-    """Make methods from ``package.module:factory`` and model files, named by their last part.
+    """Return methods made from ``package.module:factory`` and from model files.
 
-    A factory is called without arguments; its module may be in the current folder.
+    A method has the name of its factory or file. A factory is called without arguments; its module
+    may be in the current folder.
     """
     import importlib
     import sys
@@ -206,36 +215,40 @@ def own_methods(names: list[str] | None) -> list[Method]:
     methods = []
     for text in names or ():
         if text.endswith(".skops"):
-            # A model of a table prepares its columns itself.
-            prepare = "schema" not in read_info(text)["info"]
-            methods.append(own_method((Path(text).stem, load(text)), prepare))
+            # The model of a table includes its preprocessing.
+            preprocess = "schema" not in read_info(text)["info"]
+            methods.append(own_method((Path(text).stem, load(text)), preprocess))
             continue
         module, _, name = text.partition(":")
         if not module or not name.isidentifier():
             raise ValueError(
-                f"--estimator {text}: pass package.module:factory, or a model file (.skops)"
+                f"--estimator {text} is not valid; pass package.module:factory or a model file "
+                "(.skops)"
             )
         sys.path.insert(0, str(Path.cwd()))
         try:
             factory = getattr(importlib.import_module(module), name)
             methods.append(own_method((name, factory() if callable(factory) else factory)))
         except (ImportError, AttributeError, TypeError) as error:
-            raise ValueError(f"--estimator {text}: {error}") from error
+            raise ValueError(
+                f"--estimator {text} cannot be imported or created: {error}. Check its spelling, "
+                "and that the factory works without arguments"
+            ) from error
         finally:
             sys.path.remove(str(Path.cwd()))
     return methods
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, or of all files of a folder with their names."""
-    whole = hashlib.sha256()
+    """Return the SHA-256 digest of a file, or of all files of a folder and their names."""
+    sha256 = hashlib.sha256()
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     for file in files:
         if path.is_dir():
-            whole.update(f"{file.relative_to(path)}\n".encode())
+            sha256.update(f"{file.relative_to(path)}\n".encode())
         with file.open("rb") as stream:
-            hashlib.file_digest(stream, lambda: whole)
-    return whole.hexdigest()
+            hashlib.file_digest(stream, lambda: sha256)
+    return sha256.hexdigest()
 
 
 def next_step(result: Evaluation, folder: Path, estimators: list[str] | None) -> str:
@@ -243,11 +256,12 @@ def next_step(result: Evaluation, folder: Path, estimators: list[str] | None) ->
     recommended = result.recommended
     if recommended.trivial:
         return ""
-    then = " (then predict with --context)" if recommended.context else ""
-    own = [] if recommended.kind != "own" else estimators or []
-    arguments = ["--from", str(folder), *(part for text in own for part in ("--estimator", text))]
-    command = shlex.join(["domainwise", "fit", *arguments, "-o", f"{folder.name}.skops"])
-    return f"To fit {recommended.label} to all rows{then}: {command}"
+    advice = " (then predict with --context)" if recommended.context else ""
+    command = ["domainwise", "fit", "--from", str(folder)]
+    for estimator in (estimators or ()) if recommended.kind == "own" else ():
+        command += ["--estimator", estimator]
+    command += ["-o", f"{folder.name}.skops"]
+    return f"To fit {recommended.label} to all rows{advice}: {shlex.join(command)}"
 
 
 Folder = Annotated[Path, "Results folder written by evaluate."]
@@ -260,22 +274,23 @@ def compare(
     *,
     method: Annotated[
         str | None,
-        "Compare only this method, which both must have. Default: the best method of each, and all "
-        "methods that both have.",
+        "Compare only this method, which must be part of both evaluations. Default: the best "
+        "method of each evaluation, and all methods that they have in common.",
     ] = None,
-    out: Annotated[Path | None, "A page to write (.html).", "FILE", "-o"] = None,
+    out: Annotated[Path | None, "HTML report to write (.html).", "FILE", "-o"] = None,
     force: options.Force = False,
 ) -> None:
     """Compare two evaluations, by method and by domain.
 
-    Both must have the same target, domains and metric. Notes say whether the table, the rows and
-    the folds are the same. Differences are second minus first, with 95 % intervals.
+    Both evaluations must have the same target, domains and metric. Notes report whether the table,
+    the rows and the folds are the same. Differences are the score of the second evaluation minus
+    that of the first, with 95 % intervals.
     """
     from domainwise.evaluation.compare import compare_evaluations
     from domainwise.jobs.store import write_text
 
     if out is not None:
-        common.require("report")
+        common.require_extra("report")
         common.check_output(out, force, ".html")
     comparison = compare_evaluations(first, second, method)
     if out is not None:
@@ -283,10 +298,10 @@ def compare(
     common.print_json({**comparison.to_dict(), "files": [str(out)] if out else []}, end=True)
     console = stdout()
     for columns, *rows in comparison.tables():
-        cells = (list(map(shown, row)) for row in rows)
+        cells = (list(map(escaped, row)) for row in rows)
         console.print(common.text_table(columns, cells, wrapped=(columns[0], "result")), "")
-    console.print(f"[dim]{shown(comparison.legend())}[/]")
-    console.print(f"\n[bold]Verdict.[/] {shown(comparison.verdict())}")
+    console.print(f"[dim]{escaped(comparison.legend())}[/]")
+    console.print(f"\n[bold]Verdict.[/] {escaped(comparison.verdict())}")
     common.print_notes(console, comparison.notes)
     if out is not None:
         common.print_page(out)

@@ -1,4 +1,4 @@
-"""The command fit: a model of a table in one file, from a table or from an evaluation."""
+"""The command fit, which writes a model of a table to one file."""
 
 from __future__ import annotations
 
@@ -10,44 +10,48 @@ import typer
 
 from domainwise.cli import common, options
 from domainwise.cli.common import stderr, stdout
-from domainwise.cli.dask import connected, processes
+from domainwise.cli.dask import dask_client, resolve_jobs
 from domainwise.cli.evaluate import digest, own_methods
 from domainwise.cli.info import print_model, print_model_notes
 
 if TYPE_CHECKING:
     from domainwise.models.registry import Method
 
-#: Tables with fewer rows are fitted in one process by default: starting more takes as long.
+#: Smaller tables are fitted in one process by default, because starting others takes as long.
 SMALL_TABLE = 1000
-#: Options allowed with ``--from``: others would change the model that was evaluated.
-BESIDE_FROM = "data source method estimator check rows out jobs dask force"
+#: Options allowed with ``--from``; all others would change the evaluated model.
+ALLOWED_WITH_FROM = "data source method estimator check rows out jobs dask force"
 
 
 @options.command
 def fit(
     context: typer.Context,
-    data: Annotated[Path | None, "A table, as for evaluate; not needed with --from."] = None,
+    data: Annotated[
+        Path | None, "Table to read, in a format that evaluate accepts; not needed with --from."
+    ] = None,
     *,
     out: options.ModelOut,
     source: Annotated[
         Path | None,
-        "Fit a method of an evaluation: its results folder names the table, columns, metric and "
-        "seed. The method is the recommended one unless --method names another.",
+        "Fit a method of this evaluation to its table, with the same columns, metric and seed. "
+        "Default method: the recommended one.",
         "FOLDER",
         "--from",
     ] = None,
     target: options.Target = None,
     domain: options.Domain = None,
-    method: Annotated[str, "A method; auto is ensemble, or invariantridge for many rows."] = "auto",
+    method: Annotated[
+        str, 'Method to fit; "auto" is ensemble, or invariantridge for many rows.'
+    ] = "auto",
     estimator: Annotated[
         options.Names,
-        "With --from: your own estimator, as you passed it to evaluate. Repeat the option for "
+        "With --from: your own estimator, as you passed it to evaluate. Repeat the option to add "
         "several.",
-        "WHERE",
+        "ESTIMATOR",
     ] = None,
     predictor: Annotated[
         str,
-        "Model fitted to the output of a projection: lda, logistic or svm for classification, "
+        "Model fitted to the components of a projection: lda, logistic or svm for classification, "
         "ridge or svm for regression.",
     ] = "auto",
     task: options.Task = "auto",
@@ -55,15 +59,17 @@ def fit(
     reading: options.ReadingOptions,
     balanced: Annotated[
         bool | None,
-        "Whether to weight classes equally. Default: as the metric does.",
+        "Whether to give all classes the same weight. Default: depends on the metric.",
         "--balanced/--not-balanced",
     ] = None,
     positive: options.Positive = None,
-    check: Annotated[bool, "Score the method and a constant on held-out domains."] = True,
+    check: Annotated[
+        bool, "Score the method and a constant prediction on held-out domains."
+    ] = True,
     rows: Annotated[
         bool,
-        "Whether the model may contain rows of the table. Methods that store none: constant, "
-        "linear, boosting.",
+        "Whether the model file may contain rows of the table. With --no-rows, use constant, "
+        "linear or boosting.",
     ] = True,
     seed: options.Seed = 0,
     jobs: options.Jobs = None,
@@ -72,9 +78,11 @@ def fit(
 ) -> None:
     """Fit a model to a table and write it to one file.
 
-    Missing values, categories and scaling are part of the model, and its parameters are chosen as
-    in evaluate. Methods: auto, all methods of evaluate, and fastdcmcv, fastcoir,
-    fastdica, fastkpca (landmarks, for large tables).
+    The model includes the preprocessing: imputation of missing values, encoding of categories, and
+    scaling. Its parameters are chosen on held-out domains, as in evaluate.
+
+    Methods: auto, all methods of evaluate, and fastdcmcv, fastcoir, fastdica and fastkpca, which
+    use landmarks and are suitable for large tables.
     """
     from domainwise.distributed.fit import folds_on
     from domainwise.evaluation.compare import check_table
@@ -82,14 +90,14 @@ def fit(
     from domainwise.models.registry import find_method
     from domainwise.models.table_model import fit_table, refuse_rows
 
-    n_jobs = processes(jobs, dask)
+    n_jobs = resolve_jobs(jobs, dask)
     common.check_output(out, force, ".skops")
-    measured, large, checked = "", None, None
+    evaluated_key, large, score_check = "", None, None
     if source is None:
         if data is None or target is None or domain is None:
             raise ValueError("pass a table, --target and --domain, or an evaluation with --from")
         if estimator:
-            raise ValueError("--estimator needs an evaluation; pass its folder with --from")
+            raise ValueError("--estimator requires an evaluation; pass its folder with --from")
         find_method(method, 0)
         table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
         table_options |= {**vars(columns), **reading.arguments()}
@@ -107,21 +115,21 @@ def fit(
                 large = common.read_input(data, **table_options, read=LargeTable.open)
     else:
         options.refuse_options(
-            context, BESIDE_FROM, "the evaluation that --from names has decided it"
+            context, ALLOWED_WITH_FROM, "with --from, the evaluation sets this option"
         )
         recipe = Recipe(source)
         data, table_options = recipe.data(data, force), recipe.table_options
-        measured = recipe.find(None if method == "auto" else method)
-        arguments = {**recipe.options, "method": recipe.method(measured, estimator, force)}
-        checked = recipe.check(measured) if check else None
+        evaluated_key = recipe.find(None if method == "auto" else method)
+        arguments = {**recipe.options, "method": recipe.method(evaluated_key, estimator, force)}
+        score_check = recipe.check(evaluated_key) if check else None
     table = common.read_input(data, **table_options) if large is None else large.table
     if jobs is None and dask is None and len(table.y) < SMALL_TABLE:
         n_jobs = 1
     activity = "fitting, and scoring on held-out domains" if check else "fitting"
     with (
         replacing(out) as unfinished,
-        connected(dask) as client,
-        common.working(activity) as update,
+        dask_client(dask) as client,
+        common.spinner(activity) as update,
         folds_on(client, lambda done: update(f"{activity}: {done} tasks done")),
     ):
         if large is None:
@@ -130,15 +138,15 @@ def fit(
             refuse_rows(str(arguments["method"]), not rows)
             model = large.fit(client, **arguments)
             arguments["method"] = model.info["method"]
-        if checked is not None and measured != arguments["method"].key:
+        if score_check is not None and evaluated_key != arguments["method"].key:
             model.info["context"] = {**(model.info["context"] or {}), "promised": True}
             model.info["notes"].append(
-                f"scores on held-out domains are those of {measured}, which uses all rows of a new "
-                "domain: predict with --context"
+                f"the scores on held-out domains are those of {evaluated_key}, which predicts all "
+                "rows of a domain together; use predict --context"
             )
-        if check and checked is None:
-            checked = check_table(table, **arguments, n_jobs=n_jobs)
-        model.info["check"] = None if checked is None else vars(checked)
+        if check and score_check is None:
+            score_check = check_table(table, **arguments, n_jobs=n_jobs)
+        model.info["check"] = None if score_check is None else vars(score_check)
         model.save(unfinished)
     info = {**model.info, "schema": model.schema.as_dict()}
     common.print_json({"file": str(out), **info})
@@ -149,7 +157,7 @@ def fit(
 
 
 class Recipe:
-    """The table, options and methods that the folder of an evaluation describes."""
+    """The table, options and methods of an evaluation, read from its results folder."""
 
     def __init__(self, folder: Path) -> None:
         from domainwise.evaluation.folder import RESULT_NAME, read_stored
@@ -157,8 +165,8 @@ class Recipe:
         self.path, self.stored = folder / RESULT_NAME, read_stored(folder)
         if self.stored["recipe"] is None or "table" not in self.stored:
             raise ValueError(
-                f"{self.path} does not describe a table: it was written by evaluate() in Python. "
-                "Run domainwise evaluate on the table"
+                f"{self.path} does not describe a table, because it was written by evaluate() in "
+                "Python; run `domainwise evaluate` on the table instead"
             )
         recipe = self.stored["recipe"]
         self.recipe, self.table_options = recipe, self.stored["table"]["asked"]
@@ -168,14 +176,14 @@ class Recipe:
         }
 
     def data(self, path: Path | None, force: bool) -> Path:
-        """Return the path of the evaluated table; refuse another table unless forced."""
+        """Return the path of the evaluated table; refuse any other table unless ``force``."""
         path = path or Path(self.stored["table"]["path"])
         if not path.is_file() and not path.is_dir():
-            raise ValueError(f"{path} does not exist; pass the table that was evaluated")
+            raise ValueError(f"{path} does not exist; pass the path of the evaluated table")
         if not force and digest(path) != self.stored["table"]["sha256"]:
             raise ValueError(
-                f"{path} is not the table that {self.path} is about; evaluate it first, or use "
-                "--force"
+                f"{path} is not the table that was evaluated for {self.path}; evaluate it first, "
+                "or use --force to fit to it anyway"
             )
         return path
 
@@ -186,44 +194,45 @@ class Recipe:
         keys = [key for key, label in labels.items() if lowered in (key.lower(), label.lower())]
         if not keys:
             raise ValueError(
-                f"method {name!r} was not evaluated; {self.path} has {', '.join(labels)}"
+                f"method {name!r} was not evaluated; choose one of the methods in {self.path}: "
+                f"{', '.join(labels)}"
             )
         return str(keys[0])
 
     def method(self, key: str, estimators: list[str] | None, force: bool) -> Method:
-        """Return an evaluated method; refuse it if its grid has changed since, unless forced.
+        """Return an evaluated method; refuse it if its grid has changed, unless ``force``.
 
-        A folder may come from somebody else, so nothing that it names is imported: the user names
+        The folder may not be trustworthy, so nothing that it names is imported. The user passes
         ``estimators`` on the command line.
         """
         from domainwise.evaluation.evaluation import describe_grid
         from domainwise.models.registry import CONTEXT, METHODS
 
         own = {method.key: method for method in own_methods(estimators)}
-        plain = key.removesuffix(CONTEXT)
-        method = own.get(key) or own.get(plain) or METHODS.get(plain)
+        base_key = key.removesuffix(CONTEXT)
+        method = own.get(key) or own.get(base_key) or METHODS.get(base_key)
         if method is None:
-            named = ", ".join(self.stored.get("estimators", ())) or plain
+            evaluated = ", ".join(self.stored.get("estimators", ())) or base_key
             raise ValueError(
-                f"method {key!r} of {self.path} is not part of domainwise. If you trust it, pass "
-                f"it again with --estimator; the evaluation used: {named}"
+                f"method {key!r} of {self.path} is not part of domainwise; if you trust it, pass "
+                f"it with --estimator, as in the evaluation: {evaluated}"
             )
         grid = describe_grid(method.grid(self.recipe["task"] == "classification"))
         if grid != self.recipe["grids"].get(method.key) and not force:
             raise ValueError(
-                f"method {method.key!r} has another grid now than when {self.path} was written; "
-                "evaluate again, or use --force"
+                f"the grid of method {method.key!r} has changed since {self.path} was written; "
+                "evaluate again, or use --force to search the new grid"
             )
         return method
 
     def check(self, key: str) -> Any:
-        """Compare the held-out scores of a method and a constant; None without scores."""
+        """Compare a method with a constant on held-out domains; None if a score is missing."""
         from domainwise.evaluation.compare import compare_with_constant
         from domainwise.models.registry import TRIVIAL
 
         sign = 1 if self.stored["measure"]["greater_is_better"] else -1
         results = {method["key"]: method for method in self.stored["methods"]}
-        scores, constant = (
+        scores, constant_scores = (
             {
                 row["domain"]: sign * row["score"]
                 for row in results.get(name, {}).get("per_domain", ())
@@ -231,7 +240,7 @@ class Recipe:
             }
             for name in (key, TRIVIAL)
         )
-        if not scores or not constant:
+        if not scores or not constant_scores:
             return None
         calibration = results[key].get("calibration")
-        return compare_with_constant(self.recipe["scoring"], scores, constant, calibration)
+        return compare_with_constant(self.recipe["scoring"], scores, constant_scores, calibration)

@@ -1,4 +1,4 @@
-"""The commands info and export: what a model file contains, and the model as an ONNX graph."""
+"""The commands info and export, and descriptions of models that other commands print too."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from domainwise.cli import common, options
-from domainwise.cli.common import print_facts, shown, stdout
+from domainwise.cli.common import escaped, print_facts, stdout
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Names listed before "and … more".
-SHOWN = 12
+#: Number of names that are listed before "and … more".
+MAX_NAMES = 12
 
 
 @options.command
 def info(model: options.Model) -> None:
-    """Print what a model file contains, without loading the model."""
+    """Show the contents of a model file without loading the model."""
     from domainwise.model_files.persistence import read_info
 
     header = read_info(model)
     common.print_json({"file": str(model), **header}, end=True)
     console = stdout()
     try:
-        console.print(f"[bold]{shown(model)}[/bold] ({common.size_of(model)})\n", soft_wrap=True)
+        console.print(f"[bold]{escaped(model)}[/bold] ({common.size_of(model)})\n", soft_wrap=True)
         if "schema" in header["info"]:
             print_model(console, header["info"])
         else:
             print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
         rows, targets = header.get("training_rows"), header.get("training_targets")
-        contained = "unknown: the file was written by an older version" if rows is None else "none"
-        words = "contained, with held-out predictions and without features"
+        absent = "unknown: the file was written by an older version" if rows is None else "none"
+        content = "contained, with held-out predictions but without features"
         facts = [
-            ("training rows", f"contained: {', '.join(rows)}" if rows else contained),
-            ("training targets", f"{words}: {', '.join(targets)}" if targets else None),
+            ("training rows", f"contained: {', '.join(rows)}" if rows else absent),
+            ("training targets", f"{content}: {', '.join(targets)}" if targets else None),
             ("versions", ", ".join(f"{name} {v}" for name, v in header["versions"].items())),
         ]
         print_facts(console, facts)
         print_model_notes(console, header["info"])
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(
-            f"{model} is damaged: its description is incomplete. Fit the model again"
+            f"{model} is damaged, because its description is incomplete; fit the model again"
         ) from error
 
 
@@ -53,7 +53,7 @@ def export(
     out: Annotated[Path, "ONNX file to write (.onnx).", "FILE", "-o"],
     force: options.Force = False,
 ) -> None:
-    """Write a model as an ONNX graph, which predicts without Python."""
+    """Export a model to ONNX, to predict without Python."""
     common.check_output(out, force, ".onnx")
     from domainwise.export import to_onnx
     from domainwise.jobs.store import replacing
@@ -66,11 +66,11 @@ def export(
     names = {kind: [v.name for v in getattr(graph, kind)] for kind in ("input", "output")}
     common.print_json({"file": str(out), **names}, end=True)
     common.print_written(out)
-    print_facts(stdout(), [(kind, ", ".join(listed)) for kind, listed in names.items()])
+    print_facts(stdout(), [(kind, ", ".join(values)) for kind, values in names.items()])
 
 
 def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) -> None:
-    """Print what is known about a model; ``brief`` leaves out lists of columns and domains."""
+    """Print the description of a model; ``brief`` omits the lists of columns and domains."""
     from domainwise.calibration.quantiles import sets_in_words
 
     schema, classes, check = info["schema"], info["classes"], info["check"]
@@ -93,12 +93,12 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     weights, sets = info.get("class_weight"), (check or {}).get("calibration")
     context = None
     if info.get("context"):
-        context = "predict --context assumes that a batch looks like the whole domain"
+        context = "predict --context assumes that the rows are representative of their domain"
         if (size := info["context"].get("batch_size")) is not None:
-            context += f"; its score refers to {size:,} rows of a domain"
+            context += f"; its score was measured with {size:,} rows per domain"
     facts = [
         ("method", f"{method} ({chosen})" if chosen else method),
-        ("class weights", f"{weights}: every class counts the same" if weights else None),
+        ("class weights", f"{weights}: all classes have the same weight" if weights else None),
         ("components", info["n_components"]),
         ("target", f"{schema['target']} ({kind})"),
         ("domains", domains),
@@ -114,7 +114,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
 
 
 def adapted_in_words(info: dict[str, Any]) -> list[tuple[str, str]]:
-    """Describe the adaptation to a site, as pairs of a name and a value.
+    """Describe the adaptation to a site as pairs of a name and a value.
 
     >>> gain = [[0, -3.0, -4.0, -2.0], [5, -2.0, -2.5, -1.5], [10, -1.9, -2.4, -1.4]]
     >>> site = {"n_labels": 7, "corrections": {"plain": [0.12, 0.0]}, "label_gain": gain}
@@ -132,7 +132,7 @@ def adapted_in_words(info: dict[str, Any]) -> list[tuple[str, str]]:
     else:
         name, sign = "balanced accuracy", 1
         shifts = ", ".join(f"{c} {value:+.2f}" for c, value in zip(classes, values, strict=True))
-        correction = f"log-odds by class: {shifts}" if any(values) else "none: sites hardly differ"
+        correction = f"log-odds by class: {shifts}" if any(values) else "none"
     facts = [("site labels", str(site["n_labels"])), ("correction", correction)]
     rows = [row for row in site["label_gain"] if row[0] <= site["n_labels"] and row[1] == row[1]]
     if rows:
@@ -144,30 +144,30 @@ def adapted_in_words(info: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def print_model_notes(console: Console, info: dict[str, Any]) -> None:
-    """Print notes, and a warning if the model is no better than a constant."""
+    """Print notes, and a warning if the model is not better than a constant prediction."""
     common.print_notes(console, info.get("notes", []))
     check = info.get("check")
     if check is not None and not check["better"]:
         console.print(
-            "[bold yellow]warning:[/bold yellow] on held-out domains this model is no better than "
-            f"a constant, as far as {check['n_domains']} domains can show "
-            f"({shown(check_in_words(check))}). Do not rely on its predictions for a new domain: "
-            "compare methods with [bold]domainwise evaluate[/bold], or look for features that mean "
-            "the same in every domain.",
+            "[bold yellow]warning:[/bold yellow] on the "
+            f"{check['n_domains']} held-out domains, this model is not significantly better than a "
+            f"constant prediction ({escaped(check_in_words(check))}). Do not rely on its "
+            "predictions for a new domain. Compare methods with [bold]domainwise evaluate[/bold], "
+            "or look for features that have the same meaning in every domain.",
             soft_wrap=True,
         )
 
 
 def check_in_words(check: dict[str, Any]) -> str:
-    """Scores on held-out domains, in one line.
+    """Describe the scores on held-out domains in one line.
 
     >>> check_in_words(
     ...     dict(metric="balanced_accuracy", model=0.81, constant=0.5, worst=0.7, worst_domain="B")
     ... )
     'balanced accuracy 0.810, worst domain 0.700 (B); constant prediction 0.500'
 
-    With a range for one new domain the score is ``0.810 on average, 0.61 to 0.95 at one new
-    domain (90 %)``.
+    If the check has a range, the score is ``0.810 on average, 0.61 to 0.95 on a single new domain
+    (90 % interval)``.
     """
     is_error = check["metric"].startswith("neg_")
     name = check["metric"].removeprefix("neg_").replace("_", " ")
@@ -177,12 +177,14 @@ def check_in_words(check: dict[str, Any]) -> str:
     )
     if check.get("range") is not None:
         ends = sorted(-end if is_error else end for end in check["range"])
-        model += f" on average, {ends[0]:.3g} to {ends[1]:.3g} at one new domain (90 %)"
+        model += (
+            f" on average, {ends[0]:.3g} to {ends[1]:.3g} on a single new domain (90 % interval)"
+        )
     name = "RMSE" if name == "root mean squared error" else name
     worst = f"worst domain {worst} ({check['worst_domain']})"
     return f"{name} {model}, {worst}; constant prediction {constant}"
 
 
 def _names(names: Sequence[Any]) -> str:
-    listed = ", ".join(str(name) for name in names[:SHOWN])
-    return listed + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    listed = ", ".join(str(name) for name in names[:MAX_NAMES])
+    return listed + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")

@@ -1,4 +1,4 @@
-"""The commands reproduce, report and datasets: the paper's experiments, and reports of any run."""
+"""The commands reproduce, report and datasets."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ from typing import Annotated
 import typer
 
 from domainwise.cli import common, options
-from domainwise.cli.common import shown, stderr, stdout
-from domainwise.cli.dask import processes
+from domainwise.cli.common import escaped, stderr, stdout
+from domainwise.cli.dask import resolve_jobs
 from domainwise.cli.evaluate import REPORT_NAME, print_evaluation
 
 
 @options.command
 def reproduce(
-    table: Annotated[str, "synthetic, parkinsons, gvhd, landmine, oil, or all."],
+    table: Annotated[
+        str, "Table of the paper: synthetic, parkinsons, gvhd, landmine, oil, or all."
+    ],
     *,
-    quick: Annotated[bool, "Few repeats and rows: takes minutes."] = False,
-    repeats: Annotated[int | None, "Repeats. Default: as many as in the paper."] = None,
-    jobs: Annotated[int, "Processes; -1 is one for each core.", "-j"] = 1,
+    quick: Annotated[bool, "Use few repeats and rows, to finish within minutes."] = False,
+    repeats: Annotated[int | None, "Number of repeats. Default: as in the paper."] = None,
+    jobs: Annotated[int, "Number of processes; -1 for one per core.", "-j"] = 1,
     out: Annotated[
         Path | None, "Results folder. Default: domainwise-results/TABLE.", "FOLDER"
     ] = None,
     seed: options.Seed = 0,
-    timing: Annotated[bool, "Measure time and memory at the end."] = True,
+    timing: Annotated[bool, "Measure time and memory after the experiments."] = True,
     report: Annotated[bool, "Write the HTML report."] = True,
 ) -> None:
-    """Run the paper's experiments and compare with its tables.
+    """Run the experiments of the paper and compare the results.
 
-    Each repeat is saved as soon as it is finished. The same command continues an interrupted run
-    and gives the same numbers, for any number of processes.
+    Each repeat is saved as soon as it is finished. To continue an interrupted run, run the same
+    command again. The results do not depend on the number of processes.
     """
     from joblib import effective_n_jobs
 
@@ -42,12 +44,12 @@ def reproduce(
 
     if repeats is not None and repeats < 1:
         raise ValueError(f"--repeats must be at least 1, got {repeats}")
-    n_jobs = effective_n_jobs(processes(jobs, None))
+    n_jobs = effective_n_jobs(resolve_jobs(jobs, None))
     tables = select_tables(table)
     if report:
-        common.require("report", "--no-report")
+        common.require_extra("report", "--no-report")
     if any(entry.data_files for entry in tables):
-        common.require("data")
+        common.require_extra("data")
     check_data(tables)
     store = ResultStore(out or Path("domainwise-results") / (f"{table}-quick" if quick else table))
     try:
@@ -55,8 +57,8 @@ def reproduce(
         plan = make_plan(tables, store, quick=quick, root_seed=seed, repeats=repeats, timing=timing)
         total = len(plan.parallel) + len(plan.serial)
         stderr().print(
-            f"results: [bold]{shown(store.path)}[/bold]"
-            + (f", {total} jobs to do, seed {seed}" if total else ", everything is done already")
+            f"results: [bold]{escaped(store.path)}[/bold]"
+            + (f", {total} jobs to run, seed {seed}" if total else ", all jobs are finished")
         )
         activity = f"experiments, {n_jobs} {'process' if n_jobs == 1 else 'processes'}"
         with Bar(plan.cost, total, activity) as bar:
@@ -65,20 +67,22 @@ def reproduce(
                 store,
                 n_jobs=n_jobs,
                 progress=bar,
-                on_serial=lambda: bar.describe("time and memory, one by one"),
+                on_serial=lambda: bar.describe("time and memory, one job at a time"),
             )
     except ResultsError as error:
         raise ValueError(f"{error} (--out)") from error
     except KeyboardInterrupt:
         stderr().print(
-            f"\n[yellow]interrupted[/yellow]: finished repeats are in {shown(store.path)};"
-            " the same command continues from there"
+            f"\n[yellow]interrupted[/yellow]; finished repeats are in {escaped(store.path)};"
+            " run the same command again to continue"
         )
         raise typer.Exit(1) from None
     _publish(store.folder, html=report)
     for row in failed:
         where = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
-        stderr().print(f"[red]failed[/red]: {shown(where)} {row['method']}: {shown(row['error'])}")
+        stderr().print(
+            f"[red]failed[/red]: {escaped(where)} {row['method']}: {escaped(row['error'])}"
+        )
     if failed:
         raise typer.Exit(1)
 
@@ -86,10 +90,10 @@ def reproduce(
 @options.command
 def report(folder: Annotated[Path, "Results folder written by evaluate or reproduce."]) -> None:
     """Rewrite the tables and the HTML report of a results folder."""
-    common.require("report")
+    common.require_extra("report")
     if not folder.is_dir():
         raise ValueError(
-            f"{folder} is not a folder; pass one that evaluate or reproduce has written"
+            f"{folder} is not a folder; pass a results folder written by evaluate or reproduce"
         )
     from domainwise.evaluation.folder import RESULT_NAME, read_evaluation
 
@@ -105,7 +109,7 @@ def report(folder: Annotated[Path, "Results folder written by evaluate or reprod
 
 
 def _publish(folder: Path, *, html: bool) -> None:
-    """Write the tables and the report of reproduce; print the tables."""
+    """Write the tables and the report of ``reproduce``, and print the tables."""
     from domainwise.paper.report import publish
 
     published = publish(folder, html=html)
@@ -140,6 +144,6 @@ def datasets() -> None:
     stdout().print(common.text_table(columns, rows, wrapped=columns[-1:]))
     if not all(info.present for info in entries):
         stdout().print(
-            "\nPut missing files into $DOMAINWISE_DATA. The error of a loader says where to get "
-            "them."
+            "\nPut missing files into $DOMAINWISE_DATA. The error message of a loader says where "
+            "to get its file."
         )
