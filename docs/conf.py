@@ -1,7 +1,7 @@
-"""How the site is built: ``make docs`` writes it to ``docs/_build/html``.
+"""Sphinx configuration: ``make docs`` builds the documentation in ``docs/_build/html``.
 
-Nothing is fetched, by the build or by the pages: formulas are MathML, fonts and scripts lie beside
-them, and search needs no server.
+Neither the build nor the pages need a network: formulas are MathML, fonts and scripts are included,
+and the search does not need a server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS / "_tools"))
 
-# The gallery is computed: one BLAS thread for each of its workers, and pictures without a screen.
+# Gallery workers use one BLAS thread each, and figures are drawn without a display.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 os.environ.setdefault("MPLBACKEND", "agg")
@@ -39,9 +39,9 @@ extensions = [
 root_doc = "index"
 exclude_patterns = ["_build", "_tools", "_templates", "gallery/*.ipynb", "gallery/*.py"]
 templates_path = ["_templates"]
-# Texts speak of `landmarks` and `C=1`, which are code and no link.
+# Single backticks, such as `landmarks` and `C=1`, are code and not cross-references.
 default_role = "code"
-# Its settings hold functions, which Sphinx cannot compare with those of the build before.
+# sphinx_gallery_conf contains functions, which Sphinx cannot compare with those of the last build.
 suppress_warnings = ["config.cache"]
 
 # Markdown ----------------------------------------------------------------------------------------
@@ -52,9 +52,9 @@ myst_dmath_double_inline = True
 
 # Docstrings --------------------------------------------------------------------------------------
 
-autodoc_typehints = "none"  # the docstrings say more than `Any` does
+autodoc_typehints = "none"  # docstrings describe types better than annotations such as `Any`
 autosummary_generate = True
-numpydoc_show_class_members = False  # templates/autosummary/class.rst lists the package's own
+numpydoc_show_class_members = False  # _templates/autosummary/class.rst lists them
 numpydoc_class_members_toctree = False
 toc_object_entries_show_parents = "hide"
 
@@ -93,7 +93,7 @@ html_js_files = ["search-without-server.js"]
 html_show_sourcelink = False
 html_copy_source = False
 html_math_renderer = "mathml"
-html_context = {"default_mode": "auto"}  # the theme complains on the console without one
+html_context = {"default_mode": "auto"}  # without it, the theme logs an error in the console
 html_theme_options = {
     "logo": {
         "text": "domainwise",

@@ -1,10 +1,10 @@
-"""Marginal transfer learning: a kernel machine that also sees the distribution of a domain's rows.
+"""Marginal transfer learning: a kernel machine that also uses the distribution of a domain's rows.
 
 In this simulation, the class of a row depends on how the row compares with the other rows of its
-domain, and domains differ in level and spread. A model that sees rows one by one cannot learn this.
-If a summary of the domain is added to each row, an RBF kernel becomes the product of a kernel of
-rows and a kernel of domains. The model then learns how the class boundary depends on the domain. It
-applies this to unseen domains, of which it needs rows but no labels.
+domain, and domains differ in level and spread. A model of single rows cannot learn this. If a
+summary of the domain is added to each row, an RBF kernel becomes the product of a kernel of rows
+and a kernel of domains. The model then learns how the class boundary depends on the domain. To
+predict in an unseen domain, it needs rows of this domain but no labels.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ REPEATS = 10
 N_SOURCES, N_UNSEEN, N_ROWS = 30, 10, 60
 
 MODELS = {
-    "SVM, rows alone": make_pipeline(StandardScaler(), SVC(C=10)),
+    "SVM, rows only": make_pipeline(StandardScaler(), SVC(C=10)),
     "SVM, rows and summary": make_pipeline(DomainContext(relative=False, summary=True), SVC(C=10)),
     "SVM, rows and relative values": make_pipeline(DomainContext(), SVC(C=10)),
     "SVM, all three": make_pipeline(DomainContext(summary=True), SVC(C=10)),
 }
 
 MEANING = """\
-Both columns show the accuracy on unseen domains. In the second one, the model is not told which
-rows belong together, and predicts them one by one. Information about the domain improves accuracy
-much more than the choice of a method. The data were simulated that way: no class boundary for
-single rows holds in all domains."""
+Both columns show the accuracy on unseen domains. In the second column, the model does not know
+which rows belong to the same domain, and predicts them one by one. Information about the domain
+improves accuracy much more than the choice of a method, because of how the data were simulated:
+no class boundary for single rows is valid in all domains."""
 
 
 def draw(rng: np.random.Generator, n_domains: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -52,8 +52,8 @@ def score(name: str, repeat: int) -> tuple[float, float]:
     X_new, y_new, domain_new = draw(rng, N_UNSEEN)
     model = MODELS[name]
     if not isinstance(model[0], DomainContext):
-        alone = model.fit(X, y).score(X_new, y_new)
-        return alone, alone
+        accuracy = model.fit(X, y).score(X_new, y_new)
+        return accuracy, accuracy
     model.fit(X, y, sample_domain=domain)
     together = model.predict(X_new, sample_domain=domain_new)
     return float(np.mean(together == y_new)), float(np.mean(model.predict(X_new) == y_new))
@@ -61,7 +61,7 @@ def score(name: str, repeat: int) -> tuple[float, float]:
 
 def main() -> None:
     sklearn.set_config(enable_metadata_routing=True)
-    sizes = f"{N_SOURCES} source domains, {N_UNSEEN} unseen ones, {N_ROWS} rows each"
+    sizes = f"{N_SOURCES} source domains, {N_UNSEEN} unseen domains, {N_ROWS} rows each"
     print(f"{sizes}; mean and standard deviation over {REPEATS} draws")
     print()
     print(f"{'accuracy (%)':32}{'together':>14}{'rows one by one':>18}")

@@ -1,8 +1,8 @@
-"""Four hospitals fit one model, and no row leaves its hospital.
+"""Four hospitals fit one model without sharing their rows.
 
 Each hospital runs in a separate process. The processes share only a folder, with the plan of the
 coordinator, two small files from each hospital, and the merged plan of the second round. The rows
-of a hospital are simulated inside its process and never written.
+of a hospital are simulated in its process and never written to a file.
 
     python examples/sites.py [FOLDER]
 """
@@ -25,9 +25,9 @@ SITES = ("north", "east", "south", "west")
 N_ROWS, TIMEOUT = 400, 120
 
 MEANING = """\
-The level of the two measurements and the share of ill patients differ between hospitals, and the
+The level of the two measurements and the share of ill patients differ between hospitals. The
 relation between measurements and illness is the same at all of them. The error at each hospital is
-that of a model that was chosen and fitted without it: the error to expect at a fifth one."""
+that of a model that was chosen and fitted without it: the error to expect at a fifth hospital."""
 
 
 def draw(number: int, n: int = N_ROWS) -> pd.DataFrame:
@@ -47,23 +47,23 @@ def wait_for(*paths: Path) -> None:
     end = time.monotonic() + TIMEOUT
     while missing := [path.name for path in paths if not path.exists()]:
         if time.monotonic() > end:
-            raise TimeoutError(f"{', '.join(missing)} did not appear within {TIMEOUT} s")
+            raise TimeoutError(f"{', '.join(missing)} did not appear within {TIMEOUT} s.")
         time.sleep(0.1)
 
 
 def run_site(folder: Path, site: str) -> None:
-    """The two rounds of a hospital, in its own process."""
+    """Run the two rounds of a hospital, in a separate process."""
     rows = draw(SITES.index(site))
-    for plan, make, ending in (
+    for plan, summarize, ending in (
         ("plan.json", statistics, "statistics.npz"),
         ("merged.json", moments, "moments.npz"),
     ):
         wait_for(folder / plan)
-        make(rows, Plan.load(folder / plan), site=site).save(folder / f"{site}.{ending}")
+        summarize(rows, Plan.load(folder / plan), site=site).save(folder / f"{site}.{ending}")
 
 
 def coordinate(folder: Path) -> Any:
-    """Merge and fit the files of the hospitals; only a few made-up rows are needed for the plan."""
+    """Create a plan from a few made-up rows, merge the files of the hospitals, and fit a model."""
     made_up = draw(99, 50)
     plan = Plan.of_table(made_up, target="ill", domain="ward", smallest_cell=20)
     plan.save(folder / "plan.json")

@@ -31,17 +31,17 @@ PROJECTIONS = {
 
 MEANING = """\
 accuracy    accuracy on three unseen domains, mean and standard deviation over the draws. The labels
-            contain noise, so that no method can get close to 100 %.
+            are noisy, so no method can get close to 100 %.
 fit         time to fit the projection, or the SVM if there is no projection.
 features    number of features that the SVM is trained on. With two classes, COIR, DICA and DCM
-            have one feature that contains all they can learn about the class.
+            have one feature, which contains everything that they learn about the class.
 eigenvalue  the leading eigenvalue. For COIR and DCM, a direction with eigenvalue 1 contains no
-            information about the class; the larger it is, the better the direction separates the
-            classes. DICA and KPCA have other scales.
+            information about the class; the larger the eigenvalue, the better the direction
+            separates the classes. The eigenvalues of DICA and KPCA have other scales.
 
 With a moderate ridge, one DCM feature is about as good as all ten original features. With almost
-no ridge, as in the paper, the projection fits the noise of the source domains. Nothing is tuned
-here: for your data, choose ridge, gamma and domain_weight by holding out source domains."""
+no ridge, as in the paper, the projection fits the noise of the source domains. No parameter is
+tuned here: for your data, choose ridge, gamma and domain_weight by holding out source domains."""
 
 
 def score(name: str, repeat: int) -> tuple[float, float, int, float]:
@@ -63,7 +63,8 @@ def score(name: str, repeat: int) -> tuple[float, float, int, float]:
 
 
 def main() -> None:
-    print(f"{N_SOURCE_DOMAINS} source domains, 3 unseen ones, about 100 rows each; {REPEATS} draws")
+    sizes = f"{N_SOURCE_DOMAINS} source domains, 3 unseen domains, about 100 rows each"
+    print(f"{sizes}; {REPEATS} draws")
     print()
     print(f"{'method':17}{'accuracy (%)':>14}{'fit (ms)':>11}{'features':>11}{'eigenvalue':>13}")
     for name in PROJECTIONS:

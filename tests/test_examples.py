@@ -19,10 +19,10 @@ def example(name):
 def test_a_summary_of_the_domain_improves_accuracy_by_more_than_a_tenth():
     marginal = example("marginal_transfer")
     with config_context(enable_metadata_routing=True):
-        alone, _ = marginal.score("SVM, rows alone", 0)
+        single, _ = marginal.score("SVM, rows only", 0)
         together, one_by_one = marginal.score("SVM, rows and summary", 0)
-    assert together > alone + 0.1
-    assert abs(one_by_one - alone) < 0.1
+    assert together > single + 0.1
+    assert abs(one_by_one - single) < 0.1
 
 
 def test_four_processes_that_share_only_a_folder_fit_a_model_of_all_rows(tmp_path, capsys):

@@ -1,5 +1,5 @@
-// Results are found without a server. Their excerpts are not: pages opened from a disk may not read
-// one another, and trying would put an error on the console for each.
+// Search works without a server, but excerpts do not: pages opened from disk may not read each other,
+// and every attempt would log an error in the console.
 if (window.location.protocol === "file:") {
   DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
 }

@@ -1,4 +1,4 @@
-"""What pictures of the gallery look like, set anew before every script."""
+"""Style of the figures in the gallery and the guide."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def reset(gallery_conf: dict[str, Any], name: str) -> None:
-    """Use the style of the reports, and scikit-learn as it is when it is imported."""
+    """Before each script, set the style of the reports and the defaults of scikit-learn."""
     import matplotlib.pyplot as plt
     import sklearn
     from cycler import cycler

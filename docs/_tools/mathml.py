@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw themselves: no script, no font to fetch."""
+"""Formulas as MathML, which browsers render without scripts or web fonts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RAISED_PRIMES = (
 
 
 def formula(latex: str, display: str = "inline") -> str:
-    """MathML of a formula. Primes are raised by themselves in common fonts, so not once more."""
+    """MathML of a formula. Primes are not superscripts, because fonts already raise them."""
     text = convert(latex, display=display)
     for raised, base in RAISED_PRIMES:
         text = raised.sub(rf'{base}<mo lspace="0" rspace="0.1em">&#x02032;</mo>', text)
@@ -36,6 +36,6 @@ def _display(translator: Any, node: nodes.math_block) -> None:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Offer the renderer under the name that conf.py gives."""
+    """Register the renderer under the name that conf.py uses."""
     app.add_html_math_renderer("mathml", (_inline, None), (_display, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""The public names, in the order of the API reference. Tests can import this without Sphinx."""
+"""Public names in the order of the API reference. Tests can import this module without Sphinx."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-#: Modules whose ``__all__`` is public, and what to say about each. What else has an ``__all__`` is
-#: the library's own business.
+#: Modules whose ``__all__`` is public, with a description. All other modules are private.
 MODULES = {
     "domainwise": "",
     "domainwise.selection": "Splitters, scores and searches that hold out whole domains.",
@@ -17,18 +16,18 @@ MODULES = {
     "domainwise.metrics": (
         "Scores by domain, and measures of how much features depend on the domain."
     ),
-    "domainwise.datasets": "Simulated data, and loaders of real data sets. Files are read from "
-    "``$DOMAINWISE_DATA``, or from the cache folder of the user.",
+    "domainwise.datasets": "Simulated data, and loaders for real data sets. Files are read from "
+    "``$DOMAINWISE_DATA``, or from the user's cache folder.",
     "domainwise.distributed": "Fits from files on a cluster.",
     "domainwise.federated": "Fits across sites that do not share their rows.",
     "domainwise.labels": "Targets and domains as factors of kernel matrices.",
-    "domainwise.reference": "The paper's algorithms line by line, for comparison.",
+    "domainwise.reference": "The paper's algorithms, line by line, for comparison.",
 }
 
 #: Modules that describe the arguments of all their functions once, in their own docstring.
 DESCRIBED_ONCE = {"domainwise.reference"}
 
-#: Groups of the names of ``domainwise`` itself; a name in none of them is listed at the end.
+#: Groups of the names in ``domainwise``; names that are not in any group are listed at the end.
 GROUPS = {
     "From a table to a model": (
         "Compare methods on held-out domains, fit and save models, and check new rows.",
@@ -44,7 +43,7 @@ GROUPS = {
         ),
     ),
     "Predictors": (
-        "Each estimator chooses its arguments by holding out source domains.",
+        "These estimators choose their parameters by holding out source domains.",
         (
             "DomainEnsembleClassifier",
             "DomainEnsembleRegressor",
@@ -79,23 +78,23 @@ GROUPS = {
 }
 
 
-#: Methods that users call by convention: their docstrings have to describe all arguments. Other
-#: methods that leave arguments undescribed are called by the library's own folders, and not listed.
+#: Methods with conventional names, which are always listed and must describe all their parameters.
+#: Other methods without a description of their parameters are internal and not listed.
 VERBS = {
     *("fit", "fit_transform", "partial_fit", "transform", "predict", "predict_proba", "score"),
     *("predict_set", "predict_interval", "decision_function", "to", "split", "get_n_splits"),
     *("plot", "from_estimator", "from_predictions", "report"),
 }
-#: The same, without arguments.
+#: Internal methods and properties without parameters.
 BETWEEN_FOLDERS = {"measured", "n_totals", "settled", "expansion", "base_kernel"}
 BETWEEN_FOLDERS |= {"column_means", "feature_limits"}
-#: Arguments that say what they are.
+#: Parameters that need no description.
 PLAIN = {"self", "cls", "path"}
 
 
 @dataclass
 class Group:
-    """A part of the reference: heading, a sentence, and full names."""
+    """A section of the reference: its heading, a description, and the full names in it."""
 
     heading: str
     about: str
@@ -103,14 +102,14 @@ class Group:
 
 
 def public_names(module: str) -> list[str]:
-    """Names that a module offers, its version apart."""
+    """Names in ``__all__`` of a module, except its version."""
     return [name for name in import_module(module).__all__ if name != "__version__"]
 
 
 def groups() -> list[Group]:
-    """Every public name once, at the place where users import it from."""
+    """All public names, each listed once, in the module that users import it from."""
     top = public_names("domainwise")
-    found = [
+    listed = [
         Group(heading, about, [f"domainwise.{name}" for name in names if name in top])
         for heading, (about, names) in GROUPS.items()
     ]
@@ -121,25 +120,25 @@ def groups() -> list[Group]:
         if module == "domainwise" or find_spec(module) is None:
             continue
         own = [name for name in public_names(module) if id(resolve(f"{module}.{name}")) not in seen]
-        found.append(Group(module, about, [f"{module}.{name}" for name in own]))
-    return [group for group in [*found, others] if group.names]
+        listed.append(Group(module, about, [f"{module}.{name}" for name in own]))
+    return [group for group in [*listed, others] if group.names]
 
 
 def resolve(name: str) -> Any:
-    """The object of a full name, ``module.name``."""
+    """The object with a full name, ``module.name``."""
     module, _, attribute = name.rpartition(".")
     return getattr(import_module(module), attribute)
 
 
 def own_members(name: str) -> list[str]:
-    """Public methods and properties of a class that this package documents, in reading order."""
+    """Public methods and properties that this package defines, in the order of definition."""
     cls = resolve(name)
-    found = [
+    members = [
         member
         for member, owner in _members(name)
         if owner.startswith("domainwise") and _is_for_users(cls, member)
     ]
-    return sorted(found, key="to".__eq__)  # where a model is comes after what it does
+    return sorted(members, key="to".__eq__)  # ``to`` is listed last
 
 
 def _is_for_users(cls: type, member: str) -> bool:
@@ -154,24 +153,23 @@ def _is_for_users(cls: type, member: str) -> bool:
 
 
 def inherited_methods(name: str) -> list[str]:
-    """Public methods that a class has from scikit-learn."""
+    """Public methods that a class inherits from scikit-learn."""
     return sorted(member for member, owner in _members(name) if owner.startswith("sklearn"))
 
 
 def _members(name: str) -> list[tuple[str, str]]:
-    """Public members of a class in the order of their definition, and the module of each."""
-    found: dict[str, str] = {}
+    """Public members of a class in the order of definition, with the module that defines them."""
+    modules: dict[str, str] = {}
     for base in reversed(resolve(name).__mro__):
         for member, value in vars(base).items():
             if member.startswith("_") or not _is_documented_member(value):
                 continue
-            found.setdefault(member, "")
-            found[member] = base.__module__
-    return list(found.items())
+            modules[member] = base.__module__
+    return list(modules.items())
 
 
 def _is_documented_member(value: Any) -> bool:
-    # Descriptors of scikit-learn (available_if, metadata requests) bind like functions.
+    # Descriptors of scikit-learn (available_if, metadata requests) behave like functions.
     kinds = (property, classmethod, staticmethod)
     return isinstance(value, kinds) or (
         (callable(value) or hasattr(value, "fn")) and hasattr(value, "__get__")

@@ -1,7 +1,7 @@
-"""What the guide's code prints and draws, shown below each block when the site is built.
+"""Runs the code in the guide, and inserts its output and figures below each block.
 
-Blocks of Python on a page share one namespace and run in order. A block of ``console`` holds
-commands after ``$``. Both run in an empty folder of the page's own.
+The Python blocks of a page share one namespace and run in order. A ``console`` block contains
+commands after ``$``. Both run in a temporary folder, one for each page.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from typing import Any
 import look
 
 DOCS = Path(__file__).resolve().parents[1]
-#: Written anew by every build, and ignored by git.
+#: Rewritten by every build, and ignored by git.
 FIGURES = DOCS / "guide" / "figures"
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$\n", flags=re.MULTILINE | re.DOTALL)
-#: Lines of a terminal that depend on the moment: a progress bar, and how long something took.
-PASSING = re.compile(r"^.*(━|\d+ of \d+ jobs).*\n", flags=re.MULTILINE)
+#: Terminal lines that differ between runs: progress bars and times.
+PROGRESS = re.compile(r"^.*(━|\d+ of \d+ jobs).*\n", flags=re.MULTILINE)
 
 
 class GuidePage:
-    """Runs the blocks of one page and remembers what they define."""
+    """Runs the blocks of one page in a common namespace."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        self.name, self.folder, self.figures = name, folder, 0
+        self.name, self.folder, self.n_figures = name, folder, 0
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
 
     def with_outputs(self, text: str) -> str:
-        """The page's text, each block followed by what it printed and drew."""
+        """The text of the page, with the output and the figures after each block."""
         return BLOCK.sub(self._with_output, text)
 
     def _with_output(self, match: re.Match[str]) -> str:
         language, code = match.groups()
-        printed, pictures = self._python(code) if language == "python" else self._console(code)
-        shown = f":::{{container}} output\n```text\n{printed.rstrip()}\n```\n:::\n"
-        return "\n".join([match.group(), shown if printed.strip() else "", *pictures])
+        printed, figures = self._python(code) if language == "python" else self._console(code)
+        output = f":::{{container}} output\n```text\n{printed.rstrip()}\n```\n:::\n"
+        return "\n".join([match.group(), output if printed.strip() else "", *figures])
 
     def _python(self, code: str) -> tuple[str, list[str]]:
         import matplotlib.pyplot as plt
@@ -69,8 +69,8 @@ class GuidePage:
     def _save(self, figure: Any) -> str:
         import matplotlib.pyplot as plt
 
-        self.figures += 1
-        path = FIGURES / f"{self.name}-{self.figures}.png"
+        self.n_figures += 1
+        path = FIGURES / f"{self.name}-{self.n_figures}.png"
         title = next((axes.get_title() for axes in figure.axes if axes.get_title()), "")
         figure.savefig(path, dpi=160)
         plt.close(figure)
@@ -78,10 +78,10 @@ class GuidePage:
 
     def _console(self, code: str) -> tuple[str, list[str]]:
         commands = re.sub(r"\\\n\s*", "", code)
-        parts = []
+        outputs = []
         for line in commands.splitlines():
             arguments = ["-m", *line.removeprefix("$ ").split()]
-            done = subprocess.run(
+            result = subprocess.run(
                 [sys.executable, *arguments],
                 cwd=self.folder,
                 env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
@@ -89,14 +89,14 @@ class GuidePage:
                 text=True,
                 check=False,
             )
-            if done.returncode:
-                raise RuntimeError(f"{self.name}.md: {line}\n{done.stdout}{done.stderr}")
-            parts.append(PASSING.sub("", done.stderr + done.stdout).strip("\n"))
-        return "\n".join(part for part in parts if part), []
+            if result.returncode:
+                raise RuntimeError(f"{self.name}.md: {line}\n{result.stdout}{result.stderr}")
+            outputs.append(PROGRESS.sub("", result.stderr + result.stdout).strip("\n"))
+        return "\n".join(output for output in outputs if output), []
 
 
 def show_outputs(app: Any, docname: str, source: list[str]) -> None:
-    """Put outputs into a page of the guide as Sphinx reads it."""
+    """Insert outputs into a page of the guide when Sphinx reads it."""
     folder, _, name = docname.rpartition("/")
     if folder != "guide" or not BLOCK.search(source[0]):
         return
@@ -112,7 +112,7 @@ def show_outputs(app: Any, docname: str, source: list[str]) -> None:
 
 
 def draw_opening(app: Any) -> None:
-    """Draw the picture of the start page in two themes: a model at held-out hospitals."""
+    """Draw the figure of the start page, scores at held-out hospitals, in both themes."""
     import matplotlib.pyplot as plt
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.model_selection import KFold, cross_val_score
@@ -123,7 +123,7 @@ def draw_opening(app: Any) -> None:
 
     heart, model = load_heart(), HistGradientBoostingClassifier(random_state=0)
     folds = KFold(10, shuffle=True, random_state=0)
-    usual = cross_val_score(model, heart.data, heart.target, cv=folds).mean()
+    random_folds = cross_val_score(model, heart.data, heart.target, cv=folds).mean()
     held_out = domain_cross_validate(model, heart.data, heart.target, heart.sample_domain)
     low, high = expected_range(held_out.scores) or (0.0, 1.0)
     FIGURES.mkdir(exist_ok=True)
@@ -137,13 +137,14 @@ def draw_opening(app: Any) -> None:
         axes.patch.set_alpha(0)
         axes.axvspan(low, high, color=shade)
         axes.text((low + high) / 2, 0.85, "90 % range for one new hospital", color=ink, ha="center")
-        axes.axvline(usual, color=accent, linewidth=2)
-        axes.text(usual, 1.06, f"random folds: {usual:.2f}", color=accent, ha="center")
+        axes.axvline(random_folds, color=accent, linewidth=2)
+        label = f"random folds: {random_folds:.2f}"
+        axes.text(random_folds, 1.06, label, color=accent, ha="center")
         axes.scatter(held_out.scores, [0.35] * 4, s=70, color="#5b8def", zorder=3)
         order = held_out.scores.argsort()
-        for place, domain in enumerate(order):
+        for position, domain in enumerate(order):
             name, score = held_out.domains[domain], held_out.scores[domain]
-            height, align = ((0.5, "bottom"), (0.2, "top"))[place % 2]
+            height, align = ((0.5, "bottom"), (0.2, "top"))[position % 2]
             label = f"{name}\n{score:.2f}"
             axes.text(score, height, label, color=ink, ha="center", va=align, fontsize=9)
         axes.set(xlim=(0.67, 0.83), ylim=(-0.1, 1), yticks=[])
@@ -156,7 +157,7 @@ def draw_opening(app: Any) -> None:
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Register the steps with Sphinx."""
+    """Connect these functions to the events of a build."""
     app.connect("builder-inited", draw_opening)
     app.connect("source-read", show_outputs)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

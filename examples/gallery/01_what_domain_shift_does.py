@@ -3,9 +3,9 @@ What domain shift does to an SVM
 ================================
 
 Six hospitals take two measurements of each patient. The sum of the two indicates illness. Their
-difference depends on the device, and devices differ between hospitals. The share of ill patients
-also differs between hospitals. So a flexible classifier learns that patients *measured with this
-device* are mostly ill, which does not help at the next hospital.
+difference depends on the device, and devices differ between hospitals, as does the share of ill
+patients. A flexible classifier therefore learns that patients *measured with this device* are
+mostly ill, which does not help at the next hospital.
 """
 
 # %%
@@ -34,8 +34,7 @@ X = np.column_stack([total + difference, total - difference]) / 2
 # %%
 # Two questions, two numbers
 # --------------------------
-#
-# Random folds estimate how good an SVM is for *more patients of the same hospitals*. Held-out
+# Random folds estimate how good an SVM is for *other patients of the same hospitals*. Held-out
 # hospitals show how good it is at *another hospital*. The second SVM has a penalty on differences
 # between hospitals. ``conditional=True`` compares hospitals within each class, because the shares
 # of ill patients differ.
@@ -51,7 +50,7 @@ unseen = {
 }
 print(f"SVM, random folds: accuracy {seen:.2f}")
 for name, scores in unseen.items():
-    print(f"{name}, held-out hospitals: mean {scores.mean:.2f}, worst {scores.worst:.2f}")
+    print(f"{name}, held-out hospitals: accuracy {scores.mean:.2f}, worst {scores.worst:.2f}")
 
 # %%
 # Hospital by hospital
@@ -97,6 +96,6 @@ panels[0].set_ylabel("second measurement")
 plt.show()
 
 # %%
-# Trees and nearest neighbours make the same mistake. In this simulated example the effect is
-# large; on real tables it is usually smaller, and sometimes there is none. To find out for your own
-# table, compare methods on held-out domains with :func:`domainwise.evaluate`.
+# Trees and nearest neighbours make the same mistake. In this simulated example, the effect is
+# large; on real tables it is usually smaller or even absent. To find out for your own table,
+# compare methods on held-out domains with :func:`domainwise.evaluate`.

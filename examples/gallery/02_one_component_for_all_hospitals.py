@@ -11,9 +11,8 @@ projections at hospitals that they were not fitted to.
 # %%
 # Six hospitals
 # -------------
-#
-# The share of ill patients also differs between hospitals. So a projection that only looks for
-# illness can mistake the device for a sign of it.
+# The share of ill patients also differs between hospitals. A projection that only looks for
+# variation with illness can therefore mistake the device for a sign of illness.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -95,6 +94,6 @@ panels[0].set_ylabel("second measurement")
 plt.show()
 
 # %%
-# These hospitals are simulated so that the effect is large. On real tables the three projections
-# are often closer to each other: :doc:`/benchmarks/LEADERBOARD` compares methods on thirteen
-# tables, and :doc:`/benchmarks/REPRODUCTION` repeats the experiments of the paper.
+# These hospitals are simulated so that the effect is large. On real tables, the scores of the three
+# projections are often closer: :doc:`/benchmarks/LEADERBOARD` compares methods on thirteen tables,
+# and :doc:`/benchmarks/REPRODUCTION` repeats the experiments of the paper.

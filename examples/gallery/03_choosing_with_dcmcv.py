@@ -2,17 +2,17 @@
 Choosing with DCMCV
 ===================
 
-DCM has three important arguments: the width of the kernel, the ridge, and the weight of the domain
-penalty. ``DCMCV`` scores a whole grid on held-out domains, at little more than the cost of a few
-fits. What does it choose, and can you trust the score that it reports?
+DCM has three important parameters: the width of the kernel, the ridge, and the weight of the domain
+penalty. ``DCMCV`` scores a whole grid on held-out domains, in little more time than a few fits
+take. What does it choose, and can you trust the score that it reports?
 """
 
 # %%
-# Eight source sites, twenty-two new ones
-# ---------------------------------------
+# Eight source sites and twenty-two new sites
+# -------------------------------------------
 #
-# Two of six features depend on the class, and the other four mostly on the site. Class frequencies
-# differ between sites. Eight sites are used for training, and twenty-two are new.
+# Two of six features depend on the class; the other four depend mostly on the site. Class
+# frequencies differ between sites. Eight sites are used for training, and twenty-two are new.
 
 import time
 
@@ -72,8 +72,8 @@ for axes, (title, fitted) in zip(panels, searches.items(), strict=True):
     scores = np.empty((len(RIDGES), len(WEIGHTS)))
     results = fitted.cv_results_
     for parameters, score in zip(results["params"], results["mean_test_score"], strict=True):
-        place = RIDGES.index(parameters["ridge"]), WEIGHTS.index(parameters["domain_weight"])
-        scores[place] = score
+        row = RIDGES.index(parameters["ridge"])
+        scores[row, WEIGHTS.index(parameters["domain_weight"])] = score
     image = axes.imshow(scores, cmap="viridis", vmin=0.6, vmax=0.9, origin="lower", aspect="auto")
     for (row, column), value in np.ndenumerate(scores):
         shade = "black" if value > 0.77 else "white"
@@ -92,7 +92,7 @@ plt.show()
 # ---------------------
 #
 # We repeat both searches for three more draws of sites. Every marker is one search: it shows
-# ``best_score_`` and the accuracy at the twenty-two new sites. On the dashed line both are equal.
+# ``best_score_`` and the accuracy at the twenty-two new sites. On the dashed line, both are equal.
 
 figure, axes = plt.subplots(figsize=(5.6, 4.2))
 markers = {"held-out sites": ("o", "#2a9d8f"), "random folds": ("s", "#d9902f")}
@@ -118,5 +118,5 @@ plt.show()
 # %%
 # Both searches choose candidates that are about equally good, but they report different scores.
 # Random folds measure the accuracy at sites that the model was trained on. Scores on held-out
-# sites are slightly too optimistic as well: there are only eight sites, and the best of twenty
-# candidates is partly best by chance.
+# sites are slightly optimistic as well: there are only eight sites, and the best of twenty
+# candidates is best partly by chance.

@@ -2,14 +2,14 @@
 The invariant kernel in a Gaussian process
 ==========================================
 
-DCM's penalty on differences between domains can be written as a kernel. So any kernel machine can
-use it, even if it is not part of this library. Here we use it in a Gaussian process and look at
-the uncertainty of its predictions.
+DCM's penalty on differences between domains can be written as a kernel. Any kernel machine can use
+this kernel, even if it is not part of this library. Here we use it in a Gaussian process and look
+at the uncertainty of the predictions.
 """
 
 # %%
-# Batches of a sensor
-# -------------------
+# Batches of sensors
+# ------------------
 #
 # A signal depends on ``x``. Each batch of sensors has a temperature, which is recorded, and an
 # offset, which is not. With only seven batches, the temperature seems to explain the offset by
@@ -37,12 +37,11 @@ def draw(rng, batches, n=25):
 # %%
 # One process, two kernels
 # ------------------------
-#
-# A Gaussian process with a dot product of features is a process with the kernel that these features
-# represent. ``InvariantFeatures`` with all rows as landmarks represents its kernel exactly;
-# ``domain_weight=0`` gives the plain kernel. The process learns the variance of the signal and of
-# the noise from the data. A large variance of the signal could outweigh any finite penalty, so we
-# use an infinite weight.
+# A Gaussian process with a dot product of features is a Gaussian process with the kernel that these
+# features represent. ``InvariantFeatures`` with all rows as landmarks represents its kernel
+# exactly; ``domain_weight=0`` gives the standard kernel. The process learns the variance of the
+# signal and of the noise from the data. A large variance of the signal could outweigh any finite
+# penalty, so we use an infinite weight.
 
 
 def process(domain_weight):
@@ -56,8 +55,9 @@ def process(domain_weight):
 
 rng = np.random.default_rng(3)
 X, signal, batch = draw(rng, 7)
-plain, invariant = process(0.0), process(np.inf)
-for model in (plain, invariant):
+standard, invariant = process(0.0), process(np.inf)
+models = {"standard kernel": standard, "invariant kernel": invariant}
+for model in models.values():
     model.fit(X, signal, invariantfeatures__sample_domain=batch)
 X_new, signal_new, batch_new = draw(rng, 3)
 
@@ -66,16 +66,14 @@ X_new, signal_new, batch_new = draw(rng, 3)
 # -----------
 #
 # Each panel shows a new batch. The line is the prediction along ``x`` at the temperature of the
-# batch, and the band is two standard deviations of a new measurement wide on each side. With the
-# plain kernel, the process infers an offset from the temperature and is too certain of it. With the
-# invariant kernel, it does not predict an offset, and its band is wide enough for the differences
-# between batches.
+# batch, and the band extends two standard deviations of a new measurement to each side. With the
+# standard kernel, the process infers an offset from the temperature and is too certain of it. With
+# the invariant kernel, it does not predict an offset, and its band is wide enough for the
+# differences between batches.
 
 figure, panels = plt.subplots(2, 3, figsize=(9.5, 5), sharex=True, sharey=True)
 line = np.linspace(-3, 3, 120)
-for row, (title, model) in zip(
-    panels, {"plain kernel": plain, "invariant kernel": invariant}.items(), strict=True
-):
+for row, (title, model) in zip(panels, models.items(), strict=True):
     for number, axes in enumerate(row):
         rows = batch_new == number
         points = np.column_stack([line, np.full(120, X_new[rows, 1].mean())])
@@ -95,13 +93,14 @@ plt.show()
 # -----------------------
 
 X_new, signal_new, batch_new = draw(rng, 30)
-for title, model in {"plain kernel": plain, "invariant kernel": invariant}.items():
+for title, model in models.items():
     mean, deviation = model.predict(X_new, return_std=True)
     rmse = np.sqrt(np.mean((signal_new - mean) ** 2))
     coverage = np.mean(np.abs(signal_new - mean) < 2 * deviation)
     print(f"{title:17} RMSE {rmse:.2f}, coverage of the band {coverage:.0%} (nominal: 95 %)")
 
 # %%
-# The process with the invariant kernel cannot know the offset of a new batch either, but it does
-# not invent one, and its uncertainty includes the unknown offset. The same two lines make a support
-# vector machine, kernel ridge regression or logistic regression invariant; see :doc:`/invariant`.
+# The process with the invariant kernel does not know the offset of a new batch either, but it does
+# not infer one from the temperature, and its uncertainty includes the unknown offset. The same
+# pipeline works with a support vector machine, ridge regression or logistic regression; see
+# :doc:`/invariant`.

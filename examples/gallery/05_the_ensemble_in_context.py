@@ -3,9 +3,9 @@ The ensemble with and without context
 =====================================
 
 If you have many rows of a new domain, each row can be compared with the others, without any labels.
-The ensemble can predict in both ways: ``predict(X)`` predicts rows one by one, and ``predict(X,
-sample_domain=...)`` also uses the other rows of the domain. How much does this improve accuracy,
-and how many rows does it need?
+The ensemble can predict with and without this context: ``predict(X)`` predicts rows one by one, and
+``predict(X, sample_domain=...)`` also uses the other rows of the domain. How much does this improve
+accuracy, and how many rows does it need?
 """
 
 # %%
@@ -41,9 +41,8 @@ X_new, y_new, lab_new = draw(rng, 12, 100)
 # %%
 # Expected accuracy
 # -----------------
-#
-# The ensemble holds out each laboratory in turn. So it has an expected score for a new laboratory,
-# for both ways of predicting. Two kinds of members are enough for this example.
+# The ensemble holds out each laboratory in turn, which gives an expected score for a new laboratory
+# with and without context. Two kinds of members are enough for this example.
 
 model = DomainEnsembleClassifier(["linear", "invariant_ridge"], random_state=0)
 model.fit(X, y, sample_domain=lab)
@@ -51,21 +50,21 @@ for title, (mean, low, high) in {
     "rows one by one": model.expected_score_,
     "with context": model.context_expected_score_,
 }.items():
-    print(f"{title:30} expected accuracy {mean:.2f} ({low:.2f} to {high:.2f})")
+    print(f"{title:16} expected accuracy {mean:.2f} (95 % interval {low:.2f} to {high:.2f})")
 
 # %%
 # Observed accuracy
 # -----------------
 
-correct_alone = model.predict(X_new) == y_new
+correct_single = model.predict(X_new) == y_new
 correct_context = model.predict(X_new, sample_domain=lab_new) == y_new
 by_lab = np.array(
     [
         [correct[lab_new == name].mean() for name in range(12)]
-        for correct in (correct_alone, correct_context)
+        for correct in (correct_single, correct_context)
     ]
 )
-print(f"accuracy at twelve new laboratories, rows one by one: {correct_alone.mean():.2f}")
+print(f"accuracy at twelve new laboratories, rows one by one: {correct_single.mean():.2f}")
 print(f"accuracy at twelve new laboratories, with context:    {correct_context.mean():.2f}")
 
 order = np.argsort(by_lab[0])
@@ -85,8 +84,8 @@ axes.legend(loc="lower right", ncols=2)
 plt.show()
 
 # %%
-# How many rows does it need?
-# ---------------------------
+# How many rows does context need?
+# --------------------------------
 #
 # We split the rows of each new laboratory into batches of equal size. The statistics of two rows
 # are mostly noise, so the predictions for small batches are close to those without context, and a
@@ -96,15 +95,15 @@ plt.show()
 warnings.simplefilter("ignore", UserWarning)
 
 sizes = [1, 2, 5, 10, 20, 50, 100]
-place = np.tile(np.arange(100), 12)
+position = np.tile(np.arange(100), 12)
 scores = []
 for size in sizes:
-    batches = lab_new * 1000 + place // size
+    batches = lab_new * 1000 + position // size
     scores.append(np.mean(model.predict(X_new, sample_domain=batches) == y_new))
 
 figure, axes = plt.subplots(figsize=(7.2, 3.2))
 axes.plot(sizes, scores, "o-", color="#e0533d", label="with context, in batches of this size")
-axes.axhline(correct_alone.mean(), color="#5b8def", linestyle="--", label="rows one by one")
+axes.axhline(correct_single.mean(), color="#5b8def", linestyle="--", label="rows one by one")
 axes.set(xscale="log", xlabel="rows in a batch", ylabel="accuracy")
 axes.set_xticks(sizes, sizes)
 axes.minorticks_off()
@@ -127,4 +126,4 @@ print(f"recall of positive samples in batches of positives: {np.mean(predicted =
 # %%
 # As a safeguard, the ensemble predicts rows one by one if the statistics of their batch, or the
 # class frequencies that it would predict, differ from those of every source laboratory. This does
-# not detect every selection. So pass all rows of a domain, or predict rows one by one.
+# not detect every selection. Pass all rows of a domain, or predict rows one by one.

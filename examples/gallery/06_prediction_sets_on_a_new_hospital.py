@@ -25,7 +25,7 @@ CENTRES = np.array([[0, 0], [2.2, 0], [1.1, 1.9]])
 
 
 def draw(rng, n_hospitals, n=60):
-    """Measurements, diagnoses and hospitals; every hospital measures a little differently."""
+    """Measurements, diagnoses and hospitals; measurements differ slightly between hospitals."""
     hospital = np.repeat(np.arange(n_hospitals), n)
     diagnosis = rng.integers(3, size=len(hospital))
     shift = rng.normal(scale=0.8, size=(n_hospitals, 2))
@@ -40,11 +40,9 @@ X_new, diagnosis_new, hospital_new = draw(rng, 200)
 # %%
 # Two calibrations
 # ----------------
-#
-# Both use the same logistic regression. The first treats every row as a separate domain, in random
-# folds, and the library warns about it. The second holds out hospitals. With
-# ``calibration="split"``, half of the hospitals are used for calibration only, and the coverage is
-# guaranteed.
+# Both use the same logistic regression. The first treats every row as a separate domain, with
+# random folds, and raises a warning. The second holds out hospitals. With ``calibration="split"``,
+# half of the hospitals are used for calibration only, and the coverage is guaranteed.
 
 folds = list(KFold(10, shuffle=True, random_state=0).split(X))
 by_rows = DomainConformal(LogisticRegression(), cv=folds)
@@ -111,4 +109,4 @@ plt.show()
 # %%
 # Twenty hospitals are used for calibration here. With K calibration hospitals, no coverage above
 # K/(K + 1) can be guaranteed: a coverage of 90 % needs nine. Section 16 of :doc:`/theory` has the
-# derivation, and :doc:`/guide/uncertainty` says what to know before you rely on a prediction set.
+# derivation, and :doc:`/guide/uncertainty` explains the limits of prediction sets.

@@ -3,7 +3,7 @@ A million rows with FastDCM
 ===========================
 
 The exact method needs all rows at once, and its time grows with the square of their number.
-``FastDCM`` reads every row once, batch by batch, and stores only sums. So its memory does not grow
+``FastDCM`` reads every row once, batch by batch, and stores only sums, so its memory does not grow
 with the number of rows. Any batch may contain new domains.
 """
 
@@ -58,9 +58,7 @@ for site in range(N_BATCHES):
     if site in (0, 4, N_BATCHES - 1):
         snapshots[n_rows] = model.transform(X_test[:4000])
 print(f"{n_rows:,} rows of {len(model.domains_)} sites in {seconds:.1f} s")
-print(
-    f"the model stores {model.landmarks_.shape[0]} landmarks and sums, whatever the number of rows"
-)
+print(f"the model stores {model.landmarks_.shape[0]} landmarks and sums, for any number of rows")
 
 # %%
 # What the components show
@@ -68,8 +66,8 @@ print(
 #
 # The figure shows rows of a new site, projected after 50,000 rows of one site, 250,000 rows of five
 # sites, and a million rows of twenty sites. The signs and the order of components are arbitrary, so
-# the triangle turns. The problem is easy, and the classes are separated after one site. More sites
-# show which directions separate them at every site.
+# the triangle rotates. The problem is easy, and the classes are separated after one site. More
+# sites show which directions separate them at every site.
 
 figure, panels = plt.subplots(1, 3, figsize=(9.5, 3.4))
 for axes, (rows, Z) in zip(panels, snapshots.items(), strict=True):

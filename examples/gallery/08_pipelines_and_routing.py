@@ -3,7 +3,7 @@ Pipelines and routing
 =====================
 
 Every estimator of this library is a scikit-learn estimator with one more argument,
-``sample_domain``. It is *routed metadata*: if you switch on metadata routing, a pipeline, a search
+``sample_domain``. It is *routed metadata*: if you enable metadata routing, a pipeline, a search
 or a cross-validation passes it to the steps that request it. Estimators of this library request it
 by default.
 """
@@ -35,7 +35,7 @@ relative = rng.normal(size=(540, 4))
 X = relative + rng.normal(scale=[1.5, 0.3, 1.5, 0.3], size=(9, 4))[shop]
 y = np.where(relative[:, 0] + relative[:, 1] + 0.5 * rng.normal(size=540) > 0, "buys", "leaves")
 
-plain = make_pipeline(StandardScaler(), LogisticRegression())
+logistic = make_pipeline(StandardScaler(), LogisticRegression())
 context = make_pipeline(DomainContext(), StandardScaler(), LogisticRegression())
 context.fit(X, y, sample_domain=shop)  # the pipeline passes sample_domain to DomainContext
 print(context.predict(X[:3], sample_domain=shop[:3]))
@@ -43,16 +43,15 @@ print(context.predict(X[:3], sample_domain=shop[:3]))
 # %%
 # scikit-learn's own tools
 # ------------------------
-#
 # Pass domains to ``cross_validate`` in ``params``, and to ``GridSearchCV.fit`` as a keyword
-# argument. ``LeaveDomainsOut`` requests the same argument, so you pass it once for the splitter and
-# the model.
+# argument. ``LeaveDomainsOut`` requests the same argument, so you pass it only once for both the
+# splitter and the model.
 
-scores = cross_validate(plain, X, y, params={"sample_domain": shop}, cv=LeaveDomainsOut())
+scores = cross_validate(logistic, X, y, params={"sample_domain": shop}, cv=LeaveDomainsOut())
 print(f"held-out shops, logistic regression: accuracy {scores['test_score'].mean():.2f}")
 
 search = GridSearchCV(
-    plain, {"logisticregression__C": [0.01, 0.1, 1, 10]}, cv=LeaveDomainsOut()
+    logistic, {"logisticregression__C": [0.01, 0.1, 1, 10]}, cv=LeaveDomainsOut()
 ).fit(X, y, sample_domain=shop)
 print(search.best_params_, f"accuracy {search.best_score_:.2f}")
 
@@ -71,12 +70,11 @@ two_columns = make_pipeline(
 # %%
 # Shop by shop
 # ------------
-#
 # All rows of the held-out shop are predicted together, so that each row can be compared with the
-# others.
+# other rows.
 
 models = {
-    "logistic regression": (plain, False),
+    "logistic regression": (logistic, False),
     "context for all columns": (context, True),
     "context for two columns": (two_columns, True),
 }

@@ -33,8 +33,8 @@ plt.show()
 #
 # We compare only a few methods, so that this example runs in seconds. All methods get the same
 # columns, preprocessed with statistics of the source hospitals only. ``mean`` is the mean score
-# over held-out hospitals, and the confidence interval of this mean goes from ``low`` to ``high``.
-# ``worst`` is the lowest score of a hospital.
+# over held-out hospitals, and ``low`` and ``high`` are the limits of its confidence interval.
+# ``worst`` is the lowest score at a single hospital.
 
 evaluation = evaluate(
     heart,
@@ -49,18 +49,16 @@ evaluation.table()[columns].round(3)
 # %%
 # The verdict
 # -----------
-#
-# The verdict names the recommended method, what to expect at the next hospital, and how confident
-# you can be. The range is that of the score at *one* new hospital.
+# The verdict states the recommended method, the score to expect at the next hospital, and the
+# confidence. The range is for the score at *one* new hospital.
 
 print(evaluation.verdict())
 
 # %%
 # Hospital by hospital
 # --------------------
-#
 # The mean over hospitals does not show how a model performs at a single hospital. Look at the worst
-# hospital, and at whether all methods fail at the same one.
+# hospital, and check whether all methods fail at the same hospital.
 
 predictions = evaluation.predictions_
 by_method = dict(tuple(predictions.sort_values("row").groupby("method", sort=False)))
@@ -78,7 +76,7 @@ plt.show()
 # ---------------------------------
 #
 # The evaluation stores all predictions for held-out hospitals, so you can examine them further. For
-# example: how many of the patients with a given probability are ill? In Switzerland there are far
+# example: how many of the patients with a given probability are ill? In Switzerland, there are far
 # more than the model predicts, because nearly all patients there are ill. A few labels from the new
 # hospital correct this (:doc:`/guide/labels`).
 

@@ -7,8 +7,8 @@ new domain is similar to them. This example does both.
 """
 
 # %%
-# Five wells and a new one
-# ------------------------
+# Five wells and a new well
+# -------------------------
 #
 # Four quantities are logged in each of five wells. The rock types are the same in all wells, but
 # the tools differ a little. The sixth well was logged by another company: its gamma ray is in
@@ -74,8 +74,8 @@ for finding in check_shift(model, new):
 print(f"accuracy without a correction: {model.score(new, new_rock):.2f}")
 
 # %%
-# The unit can be corrected. The porosity is still missing, and somebody who knows the wells has to
-# decide what to do about it.
+# The unit can be corrected. The porosity is still missing; what to do about it is a decision for
+# somebody who knows the wells.
 
 corrected = new.assign(gamma_ray=(new["gamma_ray"] - 8) / 0.12)
 for finding in check_shift(model, corrected):
@@ -85,9 +85,8 @@ print(f"accuracy with the unit corrected: {model.score(corrected, new_rock):.2f}
 # %%
 # All features at once
 # --------------------
-#
-# The figure shows two components of DCM, which vary with the rock type and little with the well.
-# After the correction of the unit, rows of the new well lie among the others.
+# The figure shows two components of DCM, which vary with the rock type but little with the well.
+# After the correction of the unit, the rows of the new well lie among the other rows.
 
 projection = make_pipeline(SimpleImputer(), StandardScaler(), DCM(ridge=0.1, domain_weight=0.1))
 projection.fit(X, rock, dcm__sample_domain=well)

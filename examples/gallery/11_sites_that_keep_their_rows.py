@@ -2,9 +2,9 @@
 Sites that do not share their rows
 ==================================
 
-Eight hospitals may not collect their patients in one table. They can still fit one model together:
-each sends two small files with sums, whose size does not depend on the number of patients. How much
-better is this model at a new hospital than a model of a single hospital?
+Eight hospitals are not allowed to collect their patient data in one table. They can still fit one
+model together: each sends two small files with sums, whose size does not depend on the number of
+patients. How much better is this model at a new hospital than a model of a single hospital?
 """
 
 # %%
@@ -12,8 +12,8 @@ better is this model at a new hospital than a model of a single hospital?
 # ---------------
 #
 # Three markers indicate illness in the same way at all hospitals. The relation of two other markers
-# to illness differs between hospitals. In practice, each of these tables would be on a machine of
-# its hospital.
+# to illness differs between hospitals. In practice, each table would stay on a machine at its
+# hospital.
 
 # sphinx_gallery_thumbnail_number = 1
 import tempfile
@@ -44,15 +44,14 @@ hospitals = {name: make_patients(name) for name in names}
 # %%
 # Two rounds
 # ----------
-#
-# The coordinator makes a plan from a few made-up rows: columns, target, kernels. In the first
-# round, every hospital sends counts, means and means of blocks of values. The coordinator computes
+# The coordinator creates a plan from a few made-up rows: columns, target, kernels. In the first
+# round, every hospital sends counts, means, and means of blocks of values. The coordinator computes
 # the common preprocessing from them, and how many columns of features may be sent without
 # disclosing single patients. In the second round, every hospital sends the moments of these
 # columns. From these moments alone, the coordinator chooses a model by holding out each hospital in
 # turn, and fits it.
 
-plan = Plan.of_table(make_patients("nowhere", 60), target="ill", domain="site")
+plan = Plan.of_table(make_patients("made up", 60), target="ill", domain="site")
 merged = merge(plan, [statistics(rows, plan, site=name) for name, rows in hospitals.items()])
 second = {name: moments(rows, merged, site=name) for name, rows in hospitals.items()}
 model = fit(merged, second.values())
@@ -61,17 +60,16 @@ print(*second["north"].words(), sep="\n")
 # %%
 # What leaves a hospital
 # ----------------------
-#
-# Here is the size of the file of the second round, for an increasing number of patients. The file
-# contains sums of features by class and no rows: at most half as many numbers as the patients have
-# values. If a hospital has too few patients, its file is not written. :doc:`/federated` describes
-# what could be inferred from a file.
+# This is the size of the file of the second round, for an increasing number of patients. The file
+# contains sums of features by class and no rows: it has at most half as many numbers as the table.
+# If a hospital has too few patients, its file is not written. :doc:`/federated` describes what
+# could be inferred from a file.
 
 with tempfile.TemporaryDirectory() as folder:
     for n in (100, 1_000, 3_000):
         path = Path(folder) / f"{n}.npz"
         try:
-            moments(make_patients("late", n), merged, site="late").save(path)
+            moments(make_patients("ninth", n), merged, site="ninth").save(path)
             print(f"{n:>6} patients: {path.stat().st_size / 1000:.0f} kB")
         except DisclosureError as error:
             print(f"{n:>6} patients: {error}")
@@ -79,9 +77,8 @@ with tempfile.TemporaryDirectory() as folder:
 # %%
 # Accuracy at new hospitals
 # -------------------------
-#
 # Thirty new hospitals did not take part. We predict their patients with the federated model of all
-# eight hospitals, and with a logistic regression fitted at each of the eight alone.
+# eight hospitals, and with eight logistic regressions, each fitted at one hospital.
 
 
 def accuracy(predicted, rows):
@@ -89,15 +86,17 @@ def accuracy(predicted, rows):
     return np.mean(np.asarray(predicted) == rows["ill"].to_numpy())
 
 
-alone = {name: LogisticRegression().fit(r[MARKERS], r["ill"]) for name, r in hospitals.items()}
+single_models = {
+    name: LogisticRegression().fit(rows[MARKERS], rows["ill"]) for name, rows in hospitals.items()
+}
 new = [make_patients("new") for _ in range(30)]
 scores = {
     "all eight together": [
         accuracy(model.predictions(model.schema.prepare(rows))["prediction"], rows) for rows in new
     ]
 }
-for name, single in alone.items():
-    scores[f"{name} alone"] = [accuracy(single.predict(rows[MARKERS]), rows) for rows in new]
+for name, single in single_models.items():
+    scores[f"{name} only"] = [accuracy(single.predict(rows[MARKERS]), rows) for rows in new]
 
 figure, axes = plt.subplots(figsize=(7.2, 3.8))
 for number, values in enumerate(scores.values()):
@@ -113,6 +112,6 @@ for name, values in scores.items():
 
 # %%
 # The data of one hospital do not show which relations hold only there. The data of eight hospitals
-# do: the best candidate is chosen by holding out each hospital in turn, from the sums alone. Up to
-# ten digits, the sums are the same as if all rows were in one place. The only disadvantage of
-# not sharing rows is that the default settings limit the number of columns (:doc:`/federated`).
+# do: the best candidate is chosen by holding out each hospital in turn, from the sums alone. To ten
+# digits, the sums are the same as if all rows were in one place. The main disadvantage of not
+# sharing rows is that the default settings limit the number of columns (:doc:`/federated`).

@@ -3,9 +3,9 @@ Ten labels at a new site
 ========================
 
 A model for heart disease is used at a hospital that it was not trained on. After a week, the
-outcomes of ten patients are known. How much do these labels improve the model? Here each of four
-real hospitals is the new one in turn. At one of them, labels help a lot. At two of them, the model
-is slightly worse with few labels. The source hospitals alone cannot predict which is the case.
+outcomes of ten patients are known. How much do these labels improve the model? Here, each of four
+real hospitals is the new hospital in turn. At one of them, labels help a lot. At two of them, a few
+labels make the model slightly worse. The source hospitals alone do not show which is the case.
 """
 
 # %%
@@ -39,8 +39,9 @@ for name in names:
 #
 # :class:`~domainwise.SiteAdapter` accepts any estimator, here a pipeline of scikit-learn. ``fit``
 # holds out each source hospital in turn and measures how much the hospitals differ. ``adapt`` then
-# returns a copy for a new site, corrected by the labels of this site. We score the probabilities by
-# their log loss (smaller is better), because labels mainly correct the level of the probabilities.
+# returns a copy for a new site, corrected with the labels of this site. We score the probabilities
+# by their log loss (smaller is better), because labels mainly correct the level of the
+# probabilities.
 
 estimator = make_pipeline(
     SimpleImputer(keep_empty_features=True), StandardScaler(), LogisticRegression(C=0.1)
@@ -59,7 +60,7 @@ for name in names:
 # labels. This is repeated eight times. The log loss is computed on the other patients. The same
 # patients are scored with and without labels.
 
-COUNTS, DRAWS, MOST = (0, 5, 10, 20, 50), 8, 50
+COUNTS, DRAWS = (0, 5, 10, 20, 50), 8
 rng = np.random.default_rng(0)
 losses = {}
 for name, model in models.items():
@@ -67,11 +68,11 @@ for name, model in models.items():
     losses[name] = np.empty((DRAWS, len(COUNTS)))
     for draw in range(DRAWS):
         order = rng.permutation(rows)
-        rest = order[MOST:]
+        scored = order[max(COUNTS) :]
         for j, n_labels in enumerate(COUNTS):
             labelled = order[:n_labels]
             adapted = model.adapt(X[labelled], y[labelled]) if n_labels else model
-            losses[name][draw, j] = log_loss(y[rest], adapted.predict_proba(X[rest]))
+            losses[name][draw, j] = log_loss(y[scored], adapted.predict_proba(X[scored]))
 
 # %%
 # Observed and predicted
@@ -100,7 +101,9 @@ for name, observed in losses.items():
     for n_labels in (10, 50):
         gain = gains[:, COUNTS.index(n_labels)]
         error = gain.std(ddof=1) / np.sqrt(DRAWS)
-        print(f"{name:12} {n_labels} labels reduce log loss by {gain.mean():+.3f} ± {error:.3f}")
+        print(
+            f"{name:12} {n_labels} labels change the log loss by {-gain.mean():+.3f} ± {error:.3f}"
+        )
 
 # %%
 # Much of this is explained by the share of ill patients. Without labels, the mean probability of
@@ -115,17 +118,16 @@ for name, model in models.items():
 # %%
 # Conclusions
 # -----------
-#
-# - In **Switzerland** nearly all patients are ill, unlike at the source hospitals, and the
-#   predicted share is far too low. Ten labels correct much of that, and fifty labels more than
-#   halve the log loss. At the **Hungarian** hospital the predicted share is too high, and labels
+# - In **Switzerland**, nearly all patients are ill, unlike at the source hospitals, and the
+#   predicted share is far too low. Ten labels correct much of this, and fifty labels more than
+#   halve the log loss. At the **Hungarian** hospital, the predicted share is too high, and labels
 #   help a little.
-# - At **Cleveland and VA** the predicted share is correct already. Ten labels only add noise, and
-#   the log loss is slightly higher than without them. With fifty labels this effect has nearly
+# - At **Cleveland and VA**, the predicted share is already correct. Ten labels only add noise, and
+#   the log loss is slightly higher than without labels. With fifty labels, this effect has nearly
 #   disappeared. An average over the four hospitals would hide it.
-# - **The prediction of the gain is uncertain.** Three source hospitals say little about the fourth:
-#   the bands are wide, and two of them extend beyond the figure. No other hospital is similar to
-#   Switzerland, so no gain is predicted there. ``label_gain_`` predicts the average gain over
-#   domains that are similar to the sources, not the gain at a single new one.
+# - **The predicted gain is uncertain.** Three source hospitals contain little information about the
+#   fourth: the bands are wide, and two of them extend beyond the figure. No other hospital is
+#   similar to Switzerland, so no gain is predicted there. ``label_gain_`` predicts the average gain
+#   over domains that are similar to the source domains, not the gain at a single new domain.
 #
 # :doc:`/guide/labels` describes the method and when labels help.
