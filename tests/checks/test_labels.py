@@ -219,7 +219,7 @@ def test_rows_without_any_probability_are_refused():
 @pytest.mark.parametrize("kind", [complex, object, str])
 @pytest.mark.parametrize("cls", [dw.DCM, dw.FastDCM, dw.InvariantSVC])
 def test_a_kernel_returns_numbers(cls, kind):
-    with pytest.raises(ValueError, match="expected numbers"):
+    with pytest.raises(ValueError, match="Return real numbers"):
         cls(kernel=lambda a, b: (a @ b.T).astype(kind)).fit(X, OTHER, sample_domain=ROWS % 3)
 
 

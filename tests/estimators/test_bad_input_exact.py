@@ -157,7 +157,7 @@ def test_more_components_than_centred_rows_can_have(model):
 
 @each_model
 def test_kernel_params_for_a_named_kernel(model):
-    with pytest.raises(ValueError, match="kernel_params=.*is for a callable kernel only"):
+    with pytest.raises(ValueError, match="kernel_params=.*needs a callable kernel"):
         fit(clone(model).set_params(kernel_params={"gamma": 1.0}))
 
 

@@ -61,7 +61,7 @@ def fit_quietly(model, X, y, d):
             return model.fit(X, y, sample_domain=d)
         except ValueError as error:
             documented = (
-                "needs rows that differ",
+                "rows that it depends on are identical",
                 "rows of X are equal for this kernel",
                 "no real positive",
                 "polynomial kernel overflows",

@@ -146,7 +146,7 @@ def test_orthogonal_frequencies_have_one_length_and_sines_come_first():
     X = rows()
     Phi = columns.transform(X)
     np.testing.assert_allclose(Phi[:, :4], np.sqrt(2 / 11) * np.sin(X @ frequencies[:4].T))
-    with pytest.raises(ValueError, match="orthogonal frequencies need the RBF kernel"):
+    with pytest.raises(ValueError, match="orthogonal=True needs the RBF kernel"):
         FourierMap("laplacian", 0.3, 4, 11, orthogonal=True)
 
 

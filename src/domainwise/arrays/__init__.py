@@ -1,4 +1,4 @@
-"""Array types for annotations, and functions that recognise tensors and Dask collections."""
+"""Array types for annotations, and functions that recognize tensors and Dask collections."""
 
 import sys
 from collections.abc import Callable, Hashable, Iterable
@@ -27,7 +27,7 @@ class Estimator(Protocol):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name."""
 
-    def fit(self, *rows: Any, **more: Any) -> Any:
+    def fit(self, *args: Any, **params: Any) -> Any:
         """Fit to rows."""
 
 

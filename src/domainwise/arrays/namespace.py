@@ -18,10 +18,10 @@ from scipy.spatial.distance import cdist, pdist
 
 from domainwise.arrays import Array, is_tensor
 
-#: Up to this many features, a loop over features is faster on a GPU than torch's own L1 distances,
-#: which use a block of threads for each pair of rows.
-FEW_FEATURES = 64
-#: Sums of tensors over up to this many groups are products with group indicators.
+#: Up to this number of features, a loop over them is faster on a GPU than the L1 distances of
+#: torch, which use a block of threads for each pair of rows.
+MAX_LOOP_FEATURES = 64
+#: Sums of tensors over at most this number of groups are products with group indicators.
 MAX_INDICATORS = 512
 
 
@@ -41,7 +41,7 @@ def to_host(X: Any) -> Array:
 
 
 def to_device_of(values: Any, like: Any) -> Any:
-    """Return a NumPy array as a tensor on the device of ``like``; unchanged if that is an array."""
+    """Return an array as a tensor on the device of ``like``; unchanged if ``like`` is an array."""
     if not is_tensor(like):
         return values
     return namespace(like).from_numpy(np.array(values)).to(like.device)
@@ -87,7 +87,10 @@ def column_norms(V: Any) -> Any:
 
 
 def cholesky(A: Any) -> Callable[[Any], Any] | None:
-    """Return a function that applies ``A^-1``; None if A is not definite. A is overwritten."""
+    """Return a function that applies ``A^-1``, or None if A is not positive definite.
+
+    A may be overwritten.
+    """
     if is_tensor(A):
         torch = namespace(A)
         factor, failed = torch.linalg.cholesky_ex(A)
@@ -100,9 +103,9 @@ def cholesky(A: Any) -> Callable[[Any], Any] | None:
     return lambda V: cho_solve(factored, V, check_finite=False)
 
 
-def concatenate_columns(parts: Sequence[Any]) -> Any:
+def concatenate_columns(arrays: Sequence[Any]) -> Any:
     """Concatenate arrays along the last axis."""
-    return namespace(parts[0]).concatenate(list(parts), axis=-1)
+    return namespace(arrays[0]).concatenate(list(arrays), axis=-1)
 
 
 def shifted_solve(S: Any, shift: float, B: Any) -> Any:
@@ -117,7 +120,7 @@ def shifted_solve(S: Any, shift: float, B: Any) -> Any:
 
 
 def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
-    """Sum the rows of each group in float64; on a GPU, reproducible only for few groups."""
+    """Sum the rows of each group in float64; bits are reproducible, on a GPU for few groups."""
     n, xp = len(values), namespace(values)
     if not is_tensor(values):
         indicator = csr_array((np.ones(n, values.dtype), (codes, np.arange(n))), (n_groups, n))
@@ -130,10 +133,10 @@ def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
 
 
 def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:
-    """L1 or squared Euclidean distances between the rows of X and Y, from their differences."""
+    """L1 or squared Euclidean distances between rows of X and Y, computed from differences."""
     if not is_tensor(X):
         return cdist(X, Y, "cityblock" if l1 else "sqeuclidean")
-    if l1 and X.device.type == "cuda" and X.shape[1] <= FEW_FEATURES:
+    if l1 and X.device.type == "cuda" and X.shape[1] <= MAX_LOOP_FEATURES:
         total = X.new_zeros((len(X), len(Y)))
         difference = namespace(X).empty_like(total)
         for j in range(X.shape[1]):
@@ -147,7 +150,7 @@ def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:
 
 
 def median_distance(X: Any, *, l1: bool) -> float | None:
-    """Median of the positive L1 or Euclidean distances between rows; None if all are zero."""
+    """Median of the non-zero L1 or Euclidean distances between rows; None if all are zero."""
     if is_tensor(X):
         values = namespace(X).nn.functional.pdist(X, p=1.0 if l1 else 2.0)
     else:

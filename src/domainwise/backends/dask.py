@@ -112,7 +112,7 @@ class DaskBackend(Backend):
         origin, farthest = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype), 0.0
         if resolved.name == "rbf":
             farthest = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
-        return resolved.about(origin, farthest)
+        return resolved.with_origin(origin, farthest)
 
     @staticmethod
     def kernel_matrix(kernel: Kernel, rows: Any) -> Array:

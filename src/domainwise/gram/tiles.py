@@ -32,7 +32,7 @@ from domainwise.checks.inputs import encode_labels, is_continuous, label_array
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import (
     EXPONENT_ERROR,
-    LARGEST_POWER,
+    MAX_POLYNOMIAL,
     Kernel,
     Prepared,
     compiled_functions,
@@ -224,7 +224,7 @@ def can_be_rough(kernel: Basis, rows: Prepared) -> bool:
     if kernel.name == "poly":
         size = [float(squared_norms(side).max()) ** 0.5 for side in (rows.left, rows.right)]
         most = (size[0] * size[1] + abs(kernel.coef0)) ** float(kernel.degree)
-        return float(kernel.degree).is_integer() and most <= LARGEST_POWER["float32"]
+        return float(kernel.degree).is_integer() and most <= MAX_POLYNOMIAL["float32"]
     return kernel.name in ("rbf", "laplacian")
 
 

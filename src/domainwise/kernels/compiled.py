@@ -2,8 +2,9 @@
 
 A product evaluates four rows of a tile at a time against a block of ``BLOCK`` rows: the exponents,
 the kernel values and their products stay in the first-level cache, and no tile of K is stored. All
-loops run over a known number of contiguous values, so that they compile to vector instructions. So
-does the exponential, which combines a polynomial with the exponent bits of a float.
+loops run over a fixed number of contiguous values, so that they are compiled to vector
+instructions. The same holds for the exponential, which combines a polynomial with the exponent bits
+of a float.
 
 The functions release the GIL and start no threads: they run in the threads of
 :mod:`domainwise.gram.tiles`. Importing this module imports Numba.
@@ -21,7 +22,7 @@ from numba.extending import intrinsic, overload
 
 from domainwise.arrays import Array
 
-#: Rows of a block; the last block is padded with zeros.
+#: Number of rows of a block; the last block is padded with zeros.
 BLOCK = 128
 #: Number of features processed at a time; features are padded with zeros.
 FEATURES = 4
@@ -70,14 +71,14 @@ def _float(typing, x):
 
 
 @njit(inline="always", **_OPTIONS)
-def _within(x, low, high):
+def _clip(x, low, high):
     """Clip a number to an interval; NaN stays NaN."""
     x = high if x > high else x
     return low if x < low else x
 
 
 def _exponentials(values):
-    """Replace numbers x <= 0 by ``e^x - 1``, to full precision for small x too."""
+    """Replace numbers x <= 0 by ``e^x - 1``, precise also for small x."""
 
 
 @overload(_exponentials, jit_options={"fastmath": _FUSED, "error_model": "numpy"})
@@ -86,7 +87,7 @@ def _exponentials_of(values):
 
         def single(values):
             for j in range(values.size):
-                x = _within(values[j], _LOWEST, np.float32(0.0))
+                x = _clip(values[j], _LOWEST, np.float32(0.0))
                 shifted = x * _LOG2E + _SHIFT
                 r = x - (shifted - _SHIFT) * _LN2
                 p = _C[3] + r * (_C[4] + r * _C[5])
@@ -98,7 +99,7 @@ def _exponentials_of(values):
 
     def double(values):
         for j in range(values.size):
-            x = _within(values[j], _LOWEST_64, 0.0)
+            x = _clip(values[j], _LOWEST_64, 0.0)
             shifted = x * _LOG2E_64 + _SHIFT_64
             n = shifted - _SHIFT_64
             r = (x - n * _HIGH) - n * _LOW
@@ -176,7 +177,7 @@ def _powers(t, coefs, powers):
 
 
 @njit(fastmath=_SUMMED, **_OPTIONS)
-def _forward(t, i, right, up, columns):
+def _multiply(t, i, right, up, columns):
     """Multiply a strip by the thin matrix of the block; add the result to ``up``, its rows."""
     for c in range(columns):
         z, s = right[c * BLOCK : (c + 1) * BLOCK], up[c * BLOCK + i : (c + 1) * BLOCK]
@@ -190,8 +191,8 @@ def _forward(t, i, right, up, columns):
 
 
 @njit(fastmath=_SUMMED, **_OPTIONS)
-def _both_ways(t, i, left, right, up, down, columns):
-    """Do the same as _forward, and add products of the transposed strip to ``down``."""
+def _multiply_both(t, i, left, right, up, down, columns):
+    """Multiply as :func:`_multiply` does, and by the transposed strip; add that to ``down``."""
     for c in range(columns):
         x, z = left[c * BLOCK + i : (c + 1) * BLOCK], right[c * BLOCK : (c + 1) * BLOCK]
         s, back = up[c * BLOCK + i : (c + 1) * BLOCK], down[c * BLOCK : (c + 1) * BLOCK]
@@ -242,9 +243,9 @@ def multiply(left, right, kind, coefs, pairs, thin_left, thin_right, out):
         for i in range(0, BLOCK, 4):
             _strip(x, i, y, width, kind, coefs, t, powers)
             if mirrored:
-                _both_ways(t, i, thin_left[a].ravel(), z, up, down, columns)
+                _multiply_both(t, i, thin_left[a].ravel(), z, up, down, columns)
             else:
-                _forward(t, i, z, up, columns)
+                _multiply(t, i, z, up, columns)
         for c in range(columns):
             for j in range(BLOCK):
                 out[a, c, j] += up[c * BLOCK + j]

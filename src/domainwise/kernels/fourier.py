@@ -21,16 +21,16 @@ class FourierMap:
     """Columns ``sqrt(2 / M) cos(w'x + b)`` whose expected inner products are a kernel.
 
     Frequencies w are drawn from the kernel's spectrum: normal for ``exp(-gamma |x - y|^2)``, Cauchy
-    in each coordinate for ``exp(-gamma |x - y|_1)``. Each is used for two columns, a cosine and a
-    sine, which has a smaller error than two frequencies with random phases. If the number of
-    columns is odd, the last one has a random phase.
+    in each coordinate for ``exp(-gamma |x - y|_1)``. Each frequency is used for two columns, a
+    cosine and a sine, which is more precise than two frequencies with random phases. If the number
+    of columns is odd, the last one has a random phase.
 
-    With ``orthogonal``, for few columns and the RBF kernel, frequencies are orthogonal in blocks of
-    ``n_columns``, and all have the root mean square length. The sines of a block come before its
-    cosines: with a small gamma these first columns are nearly linear in x.
+    ``orthogonal=True``, for the RBF kernel with few columns, makes the frequencies orthogonal in
+    blocks of ``n_columns``, all with the root mean square length. The sines of a block come before
+    its cosines, so that for a small gamma the first columns are nearly linear in x.
 
-    Like :class:`~domainwise.kernels.functions.Kernel` it has :meth:`prepare` and :meth:`block`,
-    with ``points`` in place of the second set of rows.
+    :meth:`prepare` and :meth:`block` are those of :class:`~domainwise.kernels.functions.Kernel`,
+    with ``points`` instead of a second set of rows.
 
     >>> import numpy as np
     >>> columns = FourierMap("rbf", gamma=0.5, n_columns=1, n_features=10_000)
@@ -55,20 +55,20 @@ class FourierMap:
 
     def __post_init__(self) -> None:
         if self.orthogonal and self.kernel != "rbf":
-            raise ValueError(f"orthogonal frequencies need the RBF kernel, got {self.kernel!r}")
+            raise ValueError(f"orthogonal=True needs the RBF kernel; got kernel={self.kernel!r}")
         if self.kernel not in FOURIER_KERNELS:
             raise ValueError(
                 f"kernel={self.kernel!r} has no random Fourier features: choose one of "
                 f'{", ".join(FOURIER_KERNELS)}, or feature_map="nystroem"'
             )
         if not (isinstance(self.gamma, Real) and self.gamma > 0 and isfinite(self.gamma)):
-            raise ValueError(f"gamma={self.gamma!r} must be a positive number")
+            raise ValueError(f"gamma must be a positive number; got {self.gamma!r}")
         for argument in ("n_columns", "n_features"):
             count = getattr(self, argument)
             if not isinstance(count, Integral) or count < 1:
-                raise ValueError(f"{argument}={count!r} must be a whole number of at least 1")
-        # NumPy guarantees the stream of RandomState: two machines that share only the seed get
-        # the same columns with any version.
+                raise ValueError(f"{argument} must be an integer of at least 1; got {count!r}")
+        # The stream of RandomState is the same in all versions of NumPy, so that machines that
+        # share only the seed compute the same columns.
         rng = np.random.RandomState(self.seed)
         points = self._orthogonal(rng) if self.orthogonal else self._independent(rng)
         object.__setattr__(self, "points", points)
@@ -88,7 +88,7 @@ class FourierMap:
     def _orthogonal(self, rng: np.random.RandomState) -> Array:
         """Return blocks of orthogonal frequencies by Gram-Schmidt, which determines their signs.
 
-        Each is made orthogonal to the previous ones twice, so that only rounding is left.
+        Each frequency is made orthogonal to the previous ones twice, to reduce rounding errors.
         """
         length = sqrt(2.0 * self.gamma * self.n_columns)
         points: list[Array] = []
@@ -111,7 +111,7 @@ class FourierMap:
     def prepare(self, X: Any) -> Prepared:
         """Return X in float64: with a column of ones as rows (left), unchanged as points (right).
 
-        Some Cauchy frequencies are so large that float32 would lose all digits of the angle.
+        Some Cauchy frequencies are so large that angles have no correct digits in float32.
         """
         xp = namespace(X)
         X = cast(X, xp.float64)

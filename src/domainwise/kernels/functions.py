@@ -1,9 +1,9 @@
-"""Kernel functions, evaluated so that centring loses no digits (theory 2).
+"""Kernel functions, evaluated so that centring does not lose precision (theory 2).
 
 Every Gram matrix in this package is centred, which removes any constant from the kernel.
 :class:`Kernel` therefore evaluates ``k(x, x') - constant``: the RBF kernel as
-``expm1(-gamma d^2)``, relative to a common origin, so that a tiny ``gamma`` or a large offset of
-the features costs no precision, even in float32.
+``expm1(-gamma d^2)``, relative to a common origin, so that values are precise for a tiny ``gamma``
+and for features with a large offset, even in float32.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from domainwise.arrays.namespace import (
 )
 
 KERNEL_NAMES = ("rbf", "linear", "poly", "laplacian", "cosine", "precomputed")
-#: The median rule uses all rows up to this number, and this many evenly spaced rows above it.
+#: The median rule uses all rows, or this number of evenly spaced rows if there are more.
 MEDIAN_ROWS = 2000
-#: Largest error of an exponent of the RBF kernel for which distances are computed from products,
-#: which is faster than from differences.
+#: RBF distances are computed from inner products, which is faster than from differences, if the
+#: error of an exponent is at most this.
 EXPONENT_ERROR = {"float32": 1e-3, "float64": 1e-9}
-#: Limits of the largest feature value: squared distances and their inverses fit float64.
-SMALLEST_ROW, LARGEST_ROW = 1e-153, 1e153
-#: Largest values of polynomial and linear kernels whose sums of products do not overflow.
-LARGEST_POWER = {"float32": 1e17, "float64": 1e100}
-LARGEST_PRODUCT = {"float32": 1e38, "float64": 1e154}
-#: Exponentials are computed in chunks that fit the cache, from this least number on.
-CHUNK, LEAST_CHUNK = 2**15, 2**12
-#: Entries per unit of a table of exponentials, and its last argument.
+#: Limits of the largest feature value, so that squared distances and their inverses fit float64.
+MIN_MAGNITUDE, MAX_MAGNITUDE = 1e-153, 1e153
+#: Largest values of polynomial and linear kernels, so that sums of their products do not overflow.
+MAX_POLYNOMIAL = {"float32": 1e17, "float64": 1e100}
+MAX_LINEAR = {"float32": 1e38, "float64": 1e154}
+#: Exponentials of MIN_CHUNKED or more values are computed in chunks, which fit the cache.
+CHUNK, MIN_CHUNKED = 2**15, 2**12
+#: Entries per unit of the table of exponentials, and the absolute value of its last argument.
 TABLE_STEPS, TABLE_END = 2048, 40
 
 
 @cache
 def compiled_functions() -> Any:
-    """Return the module of compiled functions, or None where Numba is not installed."""
+    """Return the module of compiled functions, or None if Numba is not installed."""
     try:
         from domainwise.kernels import compiled
     except ImportError:
         return None
-    except Exception as error:  # incompatible versions
+    except Exception as error:  # such as incompatible versions
         message = f"Numba cannot be imported ({error}): NumPy is used instead"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
@@ -64,35 +64,35 @@ def compiled_functions() -> Any:
 
 
 @cache
-def _has_vector_code(kind: str) -> bool:
+def _is_vectorized(kind: str) -> bool:
     """Whether NumPy's own ``expm1`` uses vector instructions for a precision, "f" or "d"."""
     paths = introspect.opt_func_info(func_name="^expm1$").get("expm1", {})
     return not paths.get(2 * kind, {"current": "baseline"})["current"].startswith("baseline")
 
 
 def expm1(X: Any, *, compiled: bool = False) -> Any:
-    """Replace numbers x <= 0 by ``e^x - 1``, precise for small x too, and return the array.
+    """Replace numbers x <= 0 by ``e^x - 1``, precise also for small x, and return the array.
 
-    If NumPy's expm1 has no vector code, float32 uses NumPy's tanh, which has vector code: with h =
-    tanh(x / 2), it is ``2 h / (1 - h)``. float64 uses a table, see :func:`_expm1_by_table`.
+    If NumPy's expm1 does not use vector instructions, float32 values are ``2 h / (1 - h)`` with
+    ``h = tanh(x / 2)``, which does. float64 values use a table, see :func:`_expm1_by_table`.
     """
     if is_tensor(X):
         return X.expm1_()
     kind = X.dtype.char
     if compiled and X.flags.c_contiguous and kind in "fd" and compiled_functions() is not None:
         compiled_functions().expm1(X.reshape(-1))
-    elif X.size < LEAST_CHUNK or kind not in "fd" or _has_vector_code(kind):
+    elif X.size < MIN_CHUNKED or kind not in "fd" or _is_vectorized(kind):
         np.expm1(X, out=X)
     else:
         flat = X.reshape(-1) if X.flags.c_contiguous else X.flatten()
         for start in range(0, flat.size, CHUNK):
-            part = flat[start : start + CHUNK]
+            chunk = flat[start : start + CHUNK]
             if kind == "d":
-                _expm1_by_table(part)
+                _expm1_by_table(chunk)
             else:
-                part *= 0.5
-                np.tanh(part, out=part)
-                part *= 2.0 / (1.0 - part)
+                chunk *= 0.5
+                np.tanh(chunk, out=chunk)
+                chunk *= 2.0 / (1.0 - chunk)
         if not X.flags.c_contiguous:
             X[...] = flat.reshape(X.shape)
     return X
@@ -104,14 +104,14 @@ def _table() -> Array:
 
 
 def _expm1_by_table(x: Array) -> None:
-    """Use ``e^x - 1 = E + P + E P``: E is the nearest table entry, P a series of the remainder."""
+    """Use ``e^x - 1 = E + P + E P``: E is the nearest table entry, P a series in the remainder."""
     entry = np.rint(x * -TABLE_STEPS)
     np.clip(entry, 0.0, TABLE_END * TABLE_STEPS, out=entry)
     with np.errstate(invalid="ignore"):  # NaN has no table entry, and stays in x
         E = _table().take(entry.astype(np.intp), mode="clip")
     entry /= TABLE_STEPS
     x += entry
-    # Beyond the table's end e^x is less than the last digit of 1, and the remainder is irrelevant.
+    # Beyond the end of the table, e^x is below the precision of 1, and the remainder is irrelevant.
     np.maximum(x, -1.0, out=x)
     P = x * (1.0 / 24.0)
     P += 1.0 / 6.0
@@ -127,7 +127,7 @@ def _expm1_by_table(x: Array) -> None:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel with every parameter resolved."""
+    """A kernel whose parameters are numbers."""
 
     name: str  #: one of ``KERNEL_NAMES`` or ``"callable"``
     #: Scale of ``rbf``, ``laplacian`` and ``poly``; the other kernels do not use it.
@@ -136,7 +136,7 @@ class Kernel:
     coef0: float = 1.0
     #: Subtracted from all rows, for kernels whose centred matrix does not depend on it.
     origin: Array | None = None
-    by_differences: bool = False  #: compute RBF distances from differences; set by :meth:`about`
+    by_differences: bool = False  #: compute RBF distances from differences, not products
     function: Callable[..., Array] | None = None  #: a user's kernel ``function(X, Y, **params)``
     params: Mapping[str, Any] = field(default_factory=dict)
     symmetrised: bool = False  #: average ``function(X, Y)`` with ``function(Y, X)'``
@@ -157,7 +157,7 @@ class Kernel:
         return self.name in ("linear", "cosine")
 
     def centred_on(self, X: Any) -> Kernel:
-        """Return this kernel with the mean of X as its origin, where that is more precise."""
+        """Return this kernel with the mean of X as its origin, if that is more precise."""
         if self.name not in ("rbf", "linear"):
             return self
         origin = cast(X.mean(0, dtype=namespace(X).float64), X.dtype)
@@ -167,12 +167,12 @@ class Kernel:
                 for start in range(0, len(X), batch):
                     sizes = squared_norms(X[start : start + batch] - origin)
                     farthest = max(farthest, float(sizes.max()))
-        return self.about(to_host(origin), farthest)
+        return self.with_origin(to_host(origin), farthest)
 
-    def about(self, origin: Array, farthest: float) -> Kernel:
-        """Return this kernel with an origin, or by differences if that is more precise.
+    def with_origin(self, origin: Array, farthest: float) -> Kernel:
+        """Return this kernel with an origin; without one if differences are more precise.
 
-        ``farthest`` is the largest squared distance of a row to the origin.
+        ``farthest`` is the largest squared distance between a row and the origin.
         """
         if self.name == "rbf":
             precision = precision_name(origin)
@@ -181,13 +181,13 @@ class Kernel:
                 return replace(self, origin=None, by_differences=True)
         return replace(self, origin=origin, by_differences=False)
 
-    def from_origin(self, X: Any) -> Any:
-        """Return rows minus the kernel's origin."""
+    def subtract_origin(self, X: Any) -> Any:
+        """Return rows minus the origin of the kernel."""
         return X if self.origin is None else X - as_type_of(self.origin, X)
 
     def prepare(self, X: Any) -> Prepared:
         """Convert rows to the left and right arguments of :meth:`block`."""
-        xp, X = namespace(X), self.from_origin(X)
+        xp, X = namespace(X), self.subtract_origin(X)
         if self.name == "rbf" and not self.by_differences:
             # -gamma d^2 = u.v - |u|^2/2 - |v|^2/2 for u = sqrt(2 gamma) x: two more columns turn
             # the whole exponent into one matrix product.
@@ -196,13 +196,13 @@ class Kernel:
             one = xp.ones_like(half)
             return Prepared(xp.hstack([U, half, one]), xp.hstack([U, one, half]))
         if self.name == "poly":
-            # Values differ by orders of magnitude, and float32 would lose the small ones. For
-            # tensors, whose device may be slow in float64, the caller chooses the precision.
+            # Values differ by orders of magnitude, and small ones are not precise in float32. The
+            # caller chooses the precision of tensors, because some devices are slow in float64.
             X = X if is_tensor(X) else cast(X, np.float64)
             return Prepared(X * self.gamma, X)
         if self.name == "cosine":
-            X = _divided(X, xp.amax(xp.abs(X), 1))  # so that squares do not overflow
-            X = _divided(X, xp.sqrt(squared_norms(X)))
+            X = _divide_rows(X, xp.amax(xp.abs(X), 1))  # so that squares do not overflow
+            X = _divide_rows(X, xp.sqrt(squared_norms(X)))
         return Prepared(X, X)
 
     def block(self, left: Any, right: Any, out: Any = None, *, compiled: bool = False) -> Any:
@@ -220,7 +220,7 @@ class Kernel:
             out = None
         K = xp.matmul(left, right.T, out=out)
         if self.name == "rbf":
-            # Rounding must not make a row closer to another than to itself.
+            # Rounding must not make an exponent positive.
             xp.clip(K, None, 0.0, out=K)
             expm1(K, compiled=compiled)
         elif self.name == "poly":
@@ -250,15 +250,15 @@ class Kernel:
         return K + self.constant if self.constant else K
 
     def _polynomial(self, T: Any) -> Any:
-        """Return (T + coef0)^degree - coef0^degree; Horner's rule keeps the digits of small T."""
+        """Return (T + coef0)^degree - coef0^degree by Horner's rule, precise for small T."""
         xp, c = namespace(T), float(self.coef0)
         if not float(self.degree).is_integer():
             base = T + c
             if bool((base < 0).any()):
                 raise ValueError(
-                    f"degree={self.degree} is not defined where gamma x'y + coef0 is negative, "
-                    "which it is for some rows of X: choose an integer degree, or features that "
-                    "are not negative"
+                    f"degree={self.degree} must be an integer, because gamma x'y + coef0 is "
+                    "negative for some rows of X. Choose an integer degree, or scale X to features "
+                    "that are not negative"
                 )
             return base ** float(self.degree)
         d = int(self.degree)
@@ -278,7 +278,7 @@ class Kernel:
         if tuple(K.shape) != (len(X), len(Y)):
             raise ValueError(
                 f"the callable kernel returned shape {tuple(K.shape)} for {len(X)} and {len(Y)} "
-                f"rows; expected ({len(X)}, {len(Y)})"
+                f"rows; expected ({len(X)}, {len(Y)}), one value for each pair of rows"
             )
         if is_tensor(X) and K.device != X.device:
             raise ValueError(
@@ -286,15 +286,18 @@ class Kernel:
                 "them on the device of the rows"
             )
         if not is_tensor(X) and K.dtype.kind not in "biuf":
-            raise ValueError(f"the callable kernel returned {K.dtype} values; expected numbers")
+            raise ValueError(f"the callable kernel returned {K.dtype} values. Return real numbers")
         if not bool(xp.isfinite(K).all()):
-            raise ValueError("the callable kernel returned NaN or infinite values")
+            raise ValueError(
+                "the callable kernel returned NaN or infinite values. Return finite values for all "
+                "rows of X, or scale X"
+            )
         return cast(K, X.dtype)
 
 
-def _divided(X: Any, sizes: Any) -> Any:
-    """Divide rows by their sizes; rows of zeros stay zero."""
-    return X / namespace(X).where(sizes > 0, sizes, 1.0)[:, None]
+def _divide_rows(X: Any, norms: Any) -> Any:
+    """Divide rows by their norms; rows of zeros are unchanged."""
+    return X / namespace(X).where(norms > 0, norms, 1.0)[:, None]
 
 
 @dataclass(frozen=True)
@@ -309,8 +312,8 @@ def check_finite(values: Any, dtype: Any) -> Any:
     """Return kernel values; raise ValueError if they overflowed ``dtype``."""
     if not bool(namespace(values).isfinite(values).all()):
         raise ValueError(
-            f"the kernel overflows {np.dtype(dtype).name} at the scale of these features: scale X, "
-            "or choose a smaller gamma or degree"
+            f"the kernel overflows {np.dtype(dtype).name} for features of this size. Scale X, or "
+            "choose a smaller gamma or degree"
         )
     return values
 
@@ -330,16 +333,16 @@ def make_kernel(
         return Kernel("callable", function=kernel, params=params)
     if params:
         raise ValueError(
-            f"kernel_params={kernel_params!r} is for a callable kernel only; "
-            f"kernel={kernel!r} takes gamma, degree and coef0"
+            f"kernel_params={kernel_params!r} needs a callable kernel; got kernel={kernel!r}. Pass "
+            "gamma, degree and coef0 instead"
         )
     resolved = resolve_gamma(gamma, kernel, X)
     scaled = Kernel(kernel, gamma=resolved, degree=degree, coef0=float(coef0)).centred_on(X)
     if kernel not in ("poly", "linear"):
         return scaled
-    # Sums and squares of values must not overflow.
+    # Sums and squares of kernel values must not overflow.
     power = kernel == "poly"
-    limit = (LARGEST_POWER if power else LARGEST_PRODUCT)[precision_name(X)]
+    limit = (MAX_POLYNOMIAL if power else MAX_LINEAR)[precision_name(X)]
     with np.errstate(over="ignore"):
         farthest = np.square(np.float64(abs(X).max())) * X.shape[1]
         base = scaled.gamma * farthest + abs(scaled.coef0) if power else farthest
@@ -347,14 +350,14 @@ def make_kernel(
     if exponent > np.log10(limit):
         raise ValueError(
             f"the {'polynomial' if power else 'linear'} kernel overflows {precision_name(X)}: its "
-            f"values reach 1e{exponent:.0f}, and the limit is {limit:.0e}; scale X"
+            f"values reach 1e{exponent:.0f}, and the limit is {limit:.0e}. Scale X"
             f"{', or choose a smaller gamma or degree' * power}"
         )
     return scaled
 
 
 def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
-    """Turn ``"median"``, ``"scale"`` or a number into the kernel's scale (theory 11.2).
+    """Return gamma as a number, given ``"median"``, ``"scale"`` or a number (theory 11.2).
 
     ``"median"`` uses the median of the non-zero distances between rows (all rows, or
     ``MEDIAN_ROWS`` evenly spaced ones if there are more; nothing is random):
@@ -377,17 +380,17 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
         return 1.0 / p
     rows = X if n <= MEDIAN_ROWS else X[np.linspace(0, n - 1, MEDIAN_ROWS).astype(int)]
     rows = cast(rows, xp.float64)
-    farthest = float(abs(rows).max())
-    if kernel == "rbf" and farthest > 0 and not SMALLEST_ROW < farthest < LARGEST_ROW:
+    largest = float(abs(rows).max())
+    if kernel == "rbf" and largest > 0 and not MIN_MAGNITUDE < largest < MAX_MAGNITUDE:
         raise ValueError(
-            f"gamma={gamma!r} cannot be computed: features have values up to {farthest:.0e}, so "
+            f"gamma={gamma!r} cannot be computed: features have values up to {largest:.0e}, so "
             "that squared distances overflow or underflow. Scale X, or pass gamma as a number"
         )
     median = median_distance(rows, l1=kernel == "laplacian")
     if median is None:
         raise ValueError(
-            f"gamma={gamma!r} needs rows that differ, but all {len(rows)} rows that it is computed "
-            "from are the same; pass gamma as a number"
+            f"gamma={gamma!r} cannot be computed: the {len(rows)} rows that it depends on are "
+            "identical. Pass gamma as a number"
         )
     return 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
 
@@ -428,5 +431,5 @@ def precision(name: str) -> Iterator[None]:
 
 
 def current_precision() -> str:
-    """Return the precision that is set in the current context."""
+    """Return the precision of the current context."""
     return _current.get()

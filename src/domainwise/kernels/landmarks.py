@@ -11,18 +11,18 @@ from domainwise.arrays import Array
 from domainwise.kernels.functions import Kernel
 
 LANDMARK_RULES = ("uniform", "stratified", "kmeans++", "leverage")
-#: ``n_landmarks="auto"`` means ``AUTO_FACTOR * sqrt(N)``, within these limits.
-AUTO_FACTOR, AUTO_LEAST, AUTO_MOST = 5, 100, 2000
-#: Largest number of rows, drawn uniformly, that ``"kmeans++"`` and ``"leverage"`` choose from.
+#: ``n_landmarks="auto"`` means ``AUTO_FACTOR * sqrt(N)``, between MIN_AUTO and MAX_AUTO.
+AUTO_FACTOR, MIN_AUTO, MAX_AUTO = 5, 100, 2000
+#: ``"kmeans++"`` and ``"leverage"`` choose from at most this number of rows, drawn uniformly.
 SUBSAMPLE = 5000
-#: Leverage scores are ``diag(K (K + N s I)^-1)`` of the subsample with this s.
+#: Leverage scores of the subsample are ``diag(K (K + N s I)^-1)`` with this s.
 LEVERAGE_RIDGE = 1e-3
 
 
 def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: bool = True) -> int:
     """Resolve ``n_landmarks``: a number of rows, a fraction of them, or ``"auto"``.
 
-    With ``among_rows=False`` landmarks are not rows, and there may be more of them than rows.
+    With ``among_rows=False``, landmarks are not rows of X, and there may be more of them than rows.
 
     >>> landmark_count("auto", 10_000)
     500
@@ -30,13 +30,13 @@ def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: b
     10
     """
     if isinstance(n_landmarks, str):
-        grown = int(np.ceil(AUTO_FACTOR * np.sqrt(n_rows)))
-        return min(n_rows, AUTO_MOST, max(AUTO_LEAST, grown))
+        count = int(np.ceil(AUTO_FACTOR * np.sqrt(n_rows)))
+        return min(n_rows, MAX_AUTO, max(MIN_AUTO, count))
     if isinstance(n_landmarks, Integral):
         if among_rows and n_landmarks > n_rows:
             raise ValueError(
-                f"n_landmarks={n_landmarks} is more than the {n_rows} rows to choose from; pass a "
-                "smaller number, a fraction, or the landmarks themselves"
+                f"n_landmarks={n_landmarks} is more than the number of rows, {n_rows}. Pass a "
+                "smaller number, a fraction of the rows, or an array of landmarks"
             )
         return int(n_landmarks)
     return max(1, int(np.ceil(float(n_landmarks) * n_rows)))
@@ -46,11 +46,11 @@ def check_landmarks(landmarks: Array, X: Array) -> Array:
     """Check landmarks passed by the user, and convert them to the dtype of X."""
     if landmarks.ndim != 2 or landmarks.shape[1] != X.shape[1] or not len(landmarks):
         raise ValueError(
-            f"landmarks must have shape (n_landmarks, {X.shape[1]}), got {landmarks.shape}"
+            f"landmarks must have shape (n_landmarks, {X.shape[1]}); got {landmarks.shape}"
         )
     landmarks = landmarks.astype(X.dtype)
     if not np.isfinite(landmarks).all():
-        raise ValueError("landmarks contain NaN or infinite values")
+        raise ValueError("landmarks contain NaN or infinite values. Pass finite values")
     return landmarks
 
 
@@ -65,7 +65,7 @@ def choose_landmarks(
     if m == n:
         return np.arange(n)
     if rule == "stratified" and domains is not None:
-        # Take one row of each domain in turn until there are m rows.
+        # Take a random row of each domain in turn until m rows are selected.
         members = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
         turn = np.concatenate([np.arange(len(rows)) for rows in members])
         chosen = np.concatenate(members)[np.argsort(turn, kind="stable")[:m]]
@@ -84,7 +84,7 @@ def choose_landmarks(
 
 
 def _leverage(rows: Array, kernel: Kernel) -> Array:
-    """Ridge leverage scores of the rows of a subsample, all positive."""
+    """Return the ridge leverage scores of rows, all positive."""
     values, U = np.linalg.eigh(kernel.matrix(rows).astype(np.float64))
     values = np.maximum(values, 0.0)
     weight = values / (values + len(rows) * LEVERAGE_RIDGE)

@@ -141,7 +141,7 @@ class FusedKernel:
     def _scaled(self, X: Any) -> Any:
         """Return rows minus the origin, scaled so that the kernel is a power of 2."""
         kernel = self.kernel
-        X = kernel.from_origin(X)
+        X = kernel.subtract_origin(X)
         if kernel.name == "laplacian":
             return X * (kernel.gamma * LOG2E)
         if kernel.name == "rbf":
