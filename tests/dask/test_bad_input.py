@@ -135,7 +135,8 @@ def test_no_rows_at_all(given):
 
 def test_more_landmarks_than_rows_or_than_were_looked_at(given, monkeypatch):
     p, X, y, domain = given
-    with pytest.raises(ValueError, match=f"n_landmarks=5000 is more than the {len(p)} rows"):
+    message = f"n_landmarks=5000 is more than the number of rows, {len(p)}"
+    with pytest.raises(ValueError, match=message):
         FastDCM(n_landmarks=5000).fit(X, y, sample_domain=domain)
     monkeypatch.setattr("domainwise.backends.partitions.LOOK_ROWS", 40)
     monkeypatch.setattr("domainwise.backends.partitions.LOOK_LEAST", 40)

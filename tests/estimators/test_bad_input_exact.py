@@ -223,14 +223,14 @@ def test_a_dense_fit_that_does_not_fit_memory_says_how_much_it_needs(params, wha
     with pytest.raises(MemoryError) as caught:
         fit(DCM(**params))
     message = str(caught.value)
-    assert message.startswith(f"{what} forms 30 x 30 matrices and needs about")
+    assert message.startswith(f"{what} stores 30 x 30 matrices, which need about")
     assert "GiB are free" in message
     assert 'use solver="exact"' in message
 
 
 def test_memory_needed_is_that_of_four_matrices(monkeypatch):
     monkeypatch.setattr(dense_module, "available_memory", lambda *_: 10 * 2**30)
-    with pytest.raises(MemoryError, match=r"needs about 29.8 GiB, but 10.0 GiB are free"):
+    with pytest.raises(MemoryError, match=r"need about 29.8 GiB, but only 10.0 GiB are free"):
         dense_module.check_dense_memory(31_623, 'solver="dense"')
     dense_module.check_dense_memory(18_000, 'solver="dense"')
 

@@ -133,7 +133,7 @@ def test_the_second_moment_of_the_features_is_not_summed():
     [
         (dict(kernel="precomputed"), dict(), "has no rows"),
         (dict(conditional=True), dict(), "y is missing"),
-        (dict(n_landmarks=500), dict(), "n_landmarks=500 is more than the 80 rows"),
+        (dict(n_landmarks=500), dict(), "n_landmarks=500 is more than the number of rows, 80"),
         (dict(landmarks="grid"), dict(), "landmarks"),
         (dict(domain_weight=-1), dict(), "domain_weight"),
         (

@@ -1,4 +1,4 @@
-"""The Gram matrix in memory: fastest for a few thousand rows; uses only LAPACK on request."""
+"""A Gram matrix that is stored in memory: the fastest operator up to a few thousand rows."""
 
 from __future__ import annotations
 
@@ -24,28 +24,26 @@ from domainwise.methods.contract import Images, Matrix, RitzPairs, Solution, pai
 LAPACK_ROWS = 800
 #: Above this many rows, ARPACK is faster than LAPACK for a few eigenpairs of K.
 ARPACK_ROWS = 200
-#: Iterations for eigenpairs start with random columns multiplied by K this many times.
+#: Iterations for eigenpairs start with random columns, multiplied by K this number of times.
 POWERS = 4
-#: Rough inverses are used for shifts above this fraction of the trace of K.
-ROUGH = 1e-4
+#: Rough inverses are used if the shift is above this fraction of the trace of K.
+MIN_ROUGH_SHIFT = 1e-4
 #: Inverses in float32 are tried if the trace of K is between these limits, which fit float32, and
 #: the shift is above this fraction of the trace.
-SMALLEST_TRACE, LARGEST_TRACE, REFINABLE = 1e-20, 1e30, 1e-6
-#: If the norm of K is below this fraction of the shift, they are computed by this many products.
-FAR, TERMS = 0.2, 3
-#: Solutions are refined at most this many times.
-REFINEMENTS = 6
-#: Refined solutions are accepted at this relative residual.
-REFINED = 1e-12
-#: A negative eigenvalue beyond this fraction of the largest is not rounding, even in float32.
-INDEFINITE = 1e-4
+MIN_TRACE, MAX_TRACE, MIN_SHIFT = 1e-20, 1e30, 1e-6
+#: If the norm of K is below this fraction of the shift, they are Chebyshev series of this length.
+MAX_SERIES_NORM, SERIES_TERMS = 0.2, 3
+#: Maximum number of refinements of a solution, and the relative residual at which they stop.
+MAX_REFINEMENTS, REFINED_RESIDUAL = 6, 1e-12
+#: A negative eigenvalue beyond this fraction of the largest is more than rounding, even in float32.
+MAX_NEGATIVE = 1e-4
 
 
 class DenseGram(RowsGram):
     """A centred Gram matrix that is stored.
 
     ``matrix`` is uncentred, up to a constant, and is centred in place if it is float64. ``dtype``
-    is the precision of the data; ``lapack`` requests full eigendecompositions for any N.
+    is the precision of the rows; ``lapack=True`` always uses full eigendecompositions.
     """
 
     def __init__(
@@ -75,18 +73,18 @@ class DenseGram(RowsGram):
             if shift == 0 and rank < self.n_samples - 1:
                 warn_caller(
                     f"ridge=0: the kernel matrix has numerical rank {rank} of "
-                    f"{self.n_samples - 1}; the projection of new rows depends on that cut-off; "
-                    "pass a positive ridge to avoid this"
+                    f"{self.n_samples - 1}, and projections of new rows depend on the tolerance of "
+                    "the rank. Pass a positive ridge"
                 )
         KX = self.uncentred_product(X)
         scale, info["residual"] = column_norms(V), largest_residual(V - KX - shift * X, V)
-        # K X loses digits where X is long, V - shift X where the two cancel.
+        # K X is not precise where X is large, V - shift X where the two terms cancel.
         cancels = column_norms(KX) < 1e-3 * scale
         image = self.xp.where(cancels, KX, V - shift * X) if shift > 0 else KX
         return Solution(X, image - image.mean(0), info)
 
     def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
-        """Solve with each shift, by float32 factors refined to float64 where that converges."""
+        """Solve with each shift, by float32 factors and refinement in float64 if that converges."""
         if self.lapack or len(shifts) < 2 or self.xp is not np:
             return super().solve_shifts(V, shifts)
         return [self._refine.solve(V, shift) or self.solve(V, shift) for shift in shifts]
@@ -96,15 +94,16 @@ class DenseGram(RowsGram):
         return RefinedCholesky(self.K)
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
-        """Return the inverse, factored once; in float32, which is faster, if that suffices."""
-        if shift >= self._refine.trace:  # no eigenvalue of K is larger
+        """Return the inverse, factored once, in float32 if that is precise enough."""
+        if shift >= self._refine.trace:  # at least as large as all eigenvalues of K
             return lambda R: R
         inverse = self._refine.inverse(shift) or cholesky_inverse(self.K, shift)
         return inverse or super().preconditioner(shift)
 
     def rough_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
         """Return float32 inverses if the squares of their errors are negligible, else None."""
-        if self.lapack or self.xp is not np or not min(shifts) > ROUGH * self._refine.trace:
+        smallest = MIN_ROUGH_SHIFT * self._refine.trace
+        if self.lapack or self.xp is not np or not min(shifts) > smallest:
             return None
         inverses: list[Any] = [self._refine.inverse(shift) for shift in shifts]
         return None if None in inverses else inverses
@@ -118,7 +117,7 @@ class DenseGram(RowsGram):
         return cast(rough, self.xp.float64)
 
     def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
-        """Return leading eigenpairs; those of K itself by ARPACK or LAPACK where that is faster."""
+        """Return leading eigenpairs; those of K itself by ARPACK or LAPACK if that is faster."""
         n, k = self.n_samples, min(k, self.n_samples - 1)
         if deflate is not None or self.xp is not np:
             return super().leading(k, deflate)
@@ -129,7 +128,6 @@ class DenseGram(RowsGram):
         if pairs is not None and k <= len(pairs.values):
             return RitzPairs(pairs.values[:k], pairs.X[:, :k], pairs.KX[:, :k], pairs.info)
         try:
-            # K is symmetric up to rounding: LAPACK reads one half of it, ARPACK uses products.
             if arpack:
                 start = self.random(1)[:, 0]
                 values, X = eigsh(self.K, k, which="LA", v0=start - start.mean())
@@ -146,27 +144,28 @@ class DenseGram(RowsGram):
     def ritz(
         self, images: Images, k: int, *, depth: int = 1, start: Matrix = None, **options: Any
     ) -> RitzPairs:
-        """Return leading eigenpairs, by LAPACK over the whole space if ``lapack`` is set."""
+        """Return leading eigenpairs; by LAPACK, in the whole space, if ``lapack`` is True."""
         if not self.lapack:
-            # Products with few columns are cheap here: grow by few if there is a preconditioner.
+            # Products with few columns are cheap: with a preconditioner, add few columns a step.
             options |= {"grow": k + 4} if options.get("precondition") else {}
             return super().ritz(images, k, depth=depth, start=start, **options)
-        whole = self.to_device(np.eye(self.n_samples) - 1.0 / self.n_samples)
-        return pairs_within(self, images, k, whole, self.K, self.K @ self.K if depth == 2 else None)
+        identity = self.to_device(np.eye(self.n_samples) - 1.0 / self.n_samples)
+        KK = self.K @ self.K if depth == 2 else None
+        return pairs_within(self, images, k, identity, self.K, KK)
 
 
 def check_dense_memory(
     n_samples: int,
     task: str,
-    advice: str = 'use solver="exact" with a positive ridge, which needs no such matrix',
+    advice: str = 'use solver="exact" with a positive ridge, which does not store them',
 ) -> None:
     """Raise MemoryError if a dense computation does not fit into the free memory."""
     needed = 4 * 8 * n_samples**2
     free = available_memory()
     if free is not None and needed > free:
         raise MemoryError(
-            f"{task} forms {n_samples} x {n_samples} matrices and needs about "
-            f"{needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free; {advice}"
+            f"{task} stores {n_samples} x {n_samples} matrices, which need about "
+            f"{needed / 2**30:.1f} GiB, but only {free / 2**30:.1f} GiB are free; {advice}"
         )
 
 
@@ -193,7 +192,7 @@ def dense_fits(n_samples: int, free: int | None) -> bool:
 def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
     """Return a function that applies ``(K + shift I)^-1`` to centred V, or None if Cholesky fails.
 
-    The zero eigenvalue of the constant vector is raised first, which does not affect a centred V.
+    Adding a constant to K makes its zero eigenvalue positive and does not affect a centred V.
     """
     n = len(K)
     A = K + max(float(namespace(K).trace(K)), shift) / n
@@ -212,25 +211,25 @@ def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
 class RefinedCholesky:
     """Solves ``(K + shift I) X = V`` for several shifts by inverses in float32.
 
-    A float32 factor costs half as much, and a few steps of refinement with K in float64 recover the
-    digits, unless the system is close to singular. K is centred and positive semi-definite.
+    A float32 factor takes half the time, and a few refinements with K in float64 make the solution
+    precise, unless the system is nearly singular. K is centred and positive semi-definite.
     """
 
     def __init__(self, K: Any) -> None:
         self.K, self.trace = K, float(namespace(K).trace(K))
-        self.fits = SMALLEST_TRACE < self.trace < LARGEST_TRACE
+        self.fits = MIN_TRACE < self.trace < MAX_TRACE
         self.rough = cast(K, namespace(K).float32) if self.fits else K
         self._norm = float(namespace(K).linalg.norm(self.rough))
         self._inverses: dict[float, Callable[[Any], Any] | None] = {}
 
     def inverse(self, shift: float) -> Callable[[Any], Any] | None:
-        """Return the inverse for centred V in single precision, or None if that is not enough."""
-        if not self.fits or not shift > REFINABLE * self.trace:
+        """Return the float32 inverse for centred V, or None if float32 is not precise enough."""
+        if not self.fits or not shift > MIN_SHIFT * self.trace:
             return None
         if shift not in self._inverses:
-            far = self._norm < FAR * shift
-            by_factor = None if far else cholesky_inverse(self.rough, shift)
-            self._inverses[shift] = partial(self._by_products, shift) if far else by_factor
+            series = self._norm < MAX_SERIES_NORM * shift
+            by_products = partial(self._by_products, shift)
+            self._inverses[shift] = by_products if series else cholesky_inverse(self.rough, shift)
         inverse = self._inverses[shift]
         if inverse is None:
             return None
@@ -246,13 +245,13 @@ class RefinedCholesky:
     def _by_products(self, shift: float, V: Any) -> Any:
         """Solve by Chebyshev iteration on the interval from ``shift`` to ``shift + norm(K)``."""
         middle = shift + self._norm / 2
-        share = last = 1.0 - shift / middle
+        radius = rho = 1.0 - shift / middle
         X = step = V / middle
-        for _ in range(TERMS):
-            part = 2.0 - share * last
+        for _ in range(SERIES_TERMS):
+            factor = 2.0 - radius * rho
             R = V - (X.T @ self.rough).T - shift * X
-            step = share * last / part * step + 2.0 / (middle * part) * R
-            X, last = X + step, share / part
+            step = radius * rho / factor * step + 2.0 / (middle * factor) * R
+            X, rho = X + step, radius / factor
         return X
 
     def solve(self, V: Array, shift: float) -> Solution | None:
@@ -261,12 +260,12 @@ class RefinedCholesky:
         if inverse is None:
             return None
         X, R = np.zeros_like(V), V
-        for _ in range(REFINEMENTS):
+        for _ in range(MAX_REFINEMENTS):
             X = X + inverse(R)
             KX = (X.T @ self.K).T
             R = V - KX - shift * X
             residual = largest_residual(R, V)
-            if residual <= REFINED:
+            if residual <= REFINED_RESIDUAL:
                 info = {"linear_solver": "cholesky, refined", "residual": residual}
                 return Solution(X, KX - KX.mean(axis=0), info)
         return None
@@ -275,16 +274,16 @@ class RefinedCholesky:
 def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
     """Solve with a positive semi-definite K by its eigenvalues; shift 0 gives the pseudo-inverse.
 
-    Eigenvalues up to N eps times the largest count as zero and, at shift 0, are ignored.
-    Returns the solution and the numerical rank.
+    Eigenvalues up to N eps times the largest count as zero. Returns the solution and the number of
+    the other eigenvalues, the numerical rank.
     """
     xp = namespace(K)
     d, U = xp.linalg.eigh(K)
-    if float(d[0]) < -INDEFINITE * float(d[-1]) - shift:
+    if float(d[0]) < -MAX_NEGATIVE * float(d[-1]) - shift:
         warn_caller(
-            "the kernel is not positive semi-definite (its centred matrix has eigenvalues "
-            f"{d[0]:.1e} and {d[-1]:.1e}): projections of new rows differ in scale from those of "
-            "the training rows"
+            "the kernel is not positive semi-definite (its centred matrix has eigenvalues from "
+            f"{d[0]:.1e} to {d[-1]:.1e}). Projections of new rows differ in scale from those of "
+            "the training rows. Choose another kernel, or a larger ridge"
         )
     keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
     shifted = xp.where(keep, d, 0.0) + shift
@@ -294,7 +293,7 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
 
 
 def largest_residual(R: Any, V: Any) -> float:
-    """Largest norm of a column of R, relative to that column of V (absolute if that is zero)."""
+    """Largest column norm of R, relative to the norm of the same column of V unless that is 0."""
     scale = column_norms(V)
     relative = column_norms(R) / (scale + (scale == 0))
     return float(relative.max()) if len(relative) else 0.0

@@ -1,8 +1,7 @@
-"""Thin Nystrom features, and the sums over rows from which everything else follows (theory 9).
+"""Nystrom features, and the Gram operator that is computed from sums over them (theory 9).
 
 ``K ~ Phi Phi'`` with ``Phi = k(X, landmarks) L^-T`` and ``L L' = k(landmarks, landmarks)``. Rows
-are read once and not stored: :class:`NystromSums` holds their number, the mean and the centred
-second moment of Phi, and sums per (class, domain) group, which can be merged in any order.
+are read once and not stored; :mod:`domainwise.gram.sums` adds up their features.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.labels.factors import LabelSpace, kernel_columns, label_kernel, pivoted_cholesky
 from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, Solution, pairs_within
 
-#: Number of panels into which a product with a triangular matrix is cut, to skip most zeros.
+#: Number of panels of a product with a triangular matrix, which skip most of its zeros.
 PANELS = 4
-#: Moments of plain kernel values may be converted to moments of features afterwards if the
-#: rounding error in the solution is small enough. It is about this number, divided by the product
-#: of the ridge and the smallest squared pivot of the landmarks.
+#: Moments of kernel values can be converted to moments of features if the rounding error of the
+#: solution is small. It is about this number divided by the product of the ridge and the smallest
+#: squared pivot of the landmarks.
 DIRECT_ROUNDING = 2e-18
-#: Spacing of a grid of target landmarks in bandwidths of the RBF kernel, and its largest size.
+#: Spacing of a grid of target landmarks, in bandwidths of the RBF kernel, and its maximum size.
 GRID_STEP, MAX_GRID = 0.5, 5000
-#: Landmarks are chosen from at most this many labels of the first batch, evenly spaced.
+#: Landmarks are chosen from at most this number of labels of the first batch, evenly spaced.
 MAX_CANDIDATES = 10_000
 
 
@@ -44,9 +43,9 @@ class NystromMap:
     landmarks: Array  #: linearly independent to working precision
     #: Lower Cholesky factor of the landmarks' kernel matrix; None for columns used unchanged.
     triangle: Array | None
-    n_asked: int  #: number of landmarks before dependent ones were dropped
-    direct: bool = False  #: sums are taken of plain kernel values, which saves most of the work
-    #: Indices of ``landmarks`` among all landmarks that were passed.
+    n_asked: int  #: number of landmarks, including linearly dependent ones that were dropped
+    direct: bool = False  #: kernel values are summed instead of features, which is much faster
+    #: Indices of ``landmarks`` among all landmarks, including dropped ones.
     chosen: Array | None = field(default=None, repr=False, compare=False)
 
     @cached_property
@@ -69,25 +68,26 @@ class NystromMap:
     ) -> NystromMap:
         """Choose linearly independent landmarks by pivoted Cholesky.
 
-        ``ridge`` is the regularisation of the solutions, per row. Sums are of plain kernel values
-        (``direct``) if that keeps the rounding error of the solutions below ``rounding``.
+        ``ridge`` is the regularization of the solutions, per row. Kernel values are summed
+        (``direct``) if the rounding error of the solutions is then below ``rounding``.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             W = check_finite(_exact(kernel, landmarks), landmarks.dtype)
         eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
-        # Differences that float32 rows do not resolve, or rounding errors of W.
-        share = max(eps, len(W) * eps_double)
-        tolerance = share * float(np.abs(np.diagonal(W)).max(initial=0.0))
+        # Pivots below this are differences that float32 does not resolve, or rounding errors of W.
+        relative = max(eps, len(W) * eps_double)
+        tolerance = relative * float(np.abs(np.diagonal(W)).max(initial=0.0))
         scale = float(np.diagonal(W).max(initial=0.0))
         factor, order, rank, _ = dpstrf(W, tol=tolerance, lower=1)
-        triangle, pivots, others = np.tril(factor[:rank, :rank]), order[:rank] - 1, order[rank:] - 1
+        triangle, order = np.tril(factor[:rank, :rank]), order - 1
+        pivots, dropped = order[:rank], order[rank:]
         if scale <= 0 or not np.isfinite(triangle).all():
             raise ValueError(
                 "the diagonal of the kernel matrix is not positive and finite. If it contains "
                 "distances or a negated kernel, pass a kernel instead"
             )
-        # A function known to be indefinite (not sound) is positive definite on the pivots.
-        residual = W[others, others] - np.square(factor[rank:, :rank]).sum(axis=1)
+        # A function that is known to be indefinite (not sound) is positive definite on the pivots.
+        residual = W[dropped, dropped] - np.square(factor[rank:, :rank]).sum(axis=1)
         if kernel.sound and residual.min(initial=0.0) < -1e-6 * scale:
             raise ValueError("the kernel is not positive semi-definite. Choose another kernel")
         sizes = np.diagonal(triangle) ** 2
@@ -120,11 +120,11 @@ class NystromMap:
     def summands(
         self, X: Array, memory: Any = None, distances: Any = None, *, compiled: bool = False
     ) -> Array:
-        """Return what :class:`NystromSums` adds up: features, or kernel values if ``direct``.
+        """Return the columns that are summed: features, or kernel values if ``direct``.
 
-        ``memory`` is an array, large enough for the result, that may be overwritten. ``distances``
-        between X and all landmarks that were passed can be shared by kernels that differ in width.
-        ``compiled`` is for sums over many rows.
+        ``memory`` is an array that may be overwritten, large enough for the result. ``distances``
+        between X and all landmarks can be shared by kernels that differ in gamma. ``compiled`` is
+        for sums over many rows.
         """
         values = self._values if self.direct else self.features
         return values(X, memory, distances=distances, compiled=compiled)
@@ -143,16 +143,16 @@ class NystromMap:
         return self.kernel.block(left, self._prepared, out, compiled=compiled)
 
     def gram(self, X: Array) -> Array:
-        """Return ``Phi Phi'``, which equals the kernel where either row is a landmark."""
+        """Return ``Phi Phi'``, which equals the kernel matrix in rows and columns of landmarks."""
         index_of = {row.tobytes(): i for i, row in enumerate(X)}
         indices = np.array([index_of.get(row.tobytes(), -1) for row in self.landmarks])
         if not isinstance(self.kernel, Kernel) or indices.min() < 0:
             Phi = self.features(X).astype(np.float64, copy=False)
             return np.asarray(Phi @ Phi.T)
         K = _exact(self.kernel, X)
-        others = np.setdiff1d(np.arange(len(X)), indices)
-        V = solve_triangular(self.triangle, K[np.ix_(indices, others)], lower=True)
-        K[np.ix_(others, others)] = V.T @ V
+        not_landmarks = np.setdiff1d(np.arange(len(X)), indices)
+        V = solve_triangular(self.triangle, K[np.ix_(indices, not_landmarks)], lower=True)
+        K[np.ix_(not_landmarks, not_landmarks)] = V.T @ V
         return K
 
     def weights(self, X: Array, dual: Array) -> Array:
@@ -175,17 +175,17 @@ def _shaped(memory: Array, shape: tuple[int, int], dtype: Any) -> Array:
 
 
 def _exact(kernel: Kernel, X: Array) -> Array:
-    """Kernel matrix of rows, evaluated in float64."""
+    """Return the kernel matrix of rows, evaluated in float64."""
     origin = None if kernel.origin is None else kernel.origin.astype(np.float64)
     return np.asarray(replace(kernel, origin=origin).matrix(X.astype(np.float64)))
 
 
 @dataclass(frozen=True)
 class LabelMap:
-    """Map from continuous labels to features, fixed before the pass over the rows."""
+    """Map from continuous labels to features, defined before the pass over the rows."""
 
-    kernel: Kernel | None  #: None for the linear kernel, whose features are the values themselves
-    points: Array  #: landmarks among the values, (q, k)
+    kernel: Kernel | None  #: None for the linear kernel, whose features are the labels
+    points: Array  #: landmarks among the labels, (q, k)
     triangle: Array  #: lower Cholesky factor of their kernel matrix
 
     @classmethod
@@ -198,11 +198,12 @@ class LabelMap:
         name: str,
         points: Any = None,
     ) -> LabelMap:
-        """Take landmarks from ``points``, or from the values (n, k) of the first batch.
+        """Choose landmarks from ``points``, or from the values (n, k) of the first batch.
 
-        ``gamma`` is resolved on the values. Landmarks are added until the residual trace per row
-        is below ``tolerance``. ``name`` is for error messages. ``points=(low, high)`` is a grid
-        over that range with a spacing of ``GRID_STEP`` bandwidths of the RBF kernel.
+        ``gamma`` is computed from the values if it is a string. Landmarks are added until the
+        residual trace per row is below ``tolerance``. ``name`` is used in error messages.
+        ``points=(low, high)`` is a grid over that range with a spacing of ``GRID_STEP`` bandwidths
+        of the RBF kernel.
         """
         if kernel == "linear":
             return cls(None, values[:0], np.zeros((0, 0)))
@@ -234,42 +235,42 @@ class LabelMap:
 
 
 def _user_points(points: Any, values: Array, kernel: Kernel) -> Array:
-    """Return the landmarks of a label kernel that the user passed, checked."""
+    """Check ``target_landmarks`` and return them as an array."""
     if isinstance(points, tuple):
         if len(points) != 2 or not points[0] < points[1] or values.shape[1] != 1:
             raise ValueError(
-                f"target_landmarks={points!r}: a tuple must be the range (low, high) of one target"
+                f"target_landmarks={points!r} must be an array or the range (low, high) of one y"
             )
         if kernel.name != "rbf":
             raise ValueError(
-                "target_landmarks as a range needs an RBF target kernel. Pass the points themselves"
+                f"target_landmarks={points!r} needs an RBF target kernel. Pass an array of points"
             )
         step = GRID_STEP / np.sqrt(2.0 * kernel.gamma)
         n_points = int(np.ceil((points[1] - points[0]) / step)) + 1
         if n_points > MAX_GRID:
             raise ValueError(
-                f"target_landmarks={points!r} needs {n_points} points at this target_gamma, more "
-                f"than {MAX_GRID}: pass a smaller target_gamma or the points themselves"
+                f"target_landmarks={points!r} needs {n_points} points with this target_gamma; at "
+                f"most {MAX_GRID} are allowed. Pass a smaller target_gamma, or an array of points"
             )
         return np.linspace(points[0], points[1], n_points)[:, None]
     landmarks = np.asarray(points, dtype=np.float64)
     landmarks = landmarks[:, None] if landmarks.ndim == 1 else landmarks
     if landmarks.ndim != 2 or landmarks.shape[1] != values.shape[1] or not len(landmarks):
         raise ValueError(
-            f"target_landmarks must have shape (n_landmarks, {values.shape[1]}), got "
+            f"target_landmarks must have shape (n_landmarks, {values.shape[1]}); got "
             f"{landmarks.shape}"
         )
     if not np.isfinite(landmarks).all():
-        raise ValueError("target_landmarks contain NaN or infinite values")
+        raise ValueError("target_landmarks contain NaN or infinite values. Pass finite values")
     return landmarks
 
 
 class NystromGram(Gram):
     """The Gram matrix ``Phi Phi'`` of centred features, represented by sums over rows.
 
-    A thin matrix holds coordinates: first with respect to the columns of Phi, then with respect to
-    the orthonormal label directions. ``second`` is ``Phi'Phi``, ``cross`` is the label directions
-    times Phi. The centred ``landmark_features`` determine the signs of components.
+    A thin matrix contains coordinates: first with respect to the columns of Phi, then with respect
+    to the orthonormal label directions. ``second`` is ``Phi'Phi``, ``cross`` is the product of the
+    label directions with Phi. The centred ``landmark_features`` determine the signs of components.
     """
 
     def __init__(
@@ -286,7 +287,7 @@ class NystromGram(Gram):
         return np.asarray(self.second @ V[: self.size] + self.cross.T @ V[self.size :])
 
     def lift(self, coordinates: Array) -> Array:
-        """Return label-space coordinates below zeros for the features."""
+        """Return label-space coordinates, preceded by zeros for the features."""
         return np.vstack([np.zeros((self.size, coordinates.shape[1])), coordinates])
 
     def inner(self, U: Array, V: Array) -> Array:
@@ -317,8 +318,8 @@ class NystromGram(Gram):
         """Return the leading eigenpairs within the span of all features and ``start``."""
         d, U = self._spectrum()
         if not len(d):  # all rows are the same
-            none = self.lift(np.zeros((self.labels.size, 0)))
-            return RitzPairs(d, none, none, {"eigen_solver": "lapack", "converged": True})
+            empty = self.lift(np.zeros((self.labels.size, 0)))
+            return RitzPairs(d, empty, empty, {"eigen_solver": "lapack", "converged": True})
         X = self._inside(U / np.sqrt(d))
         if start is not None:
             for _ in range(2):

@@ -16,9 +16,9 @@ from domainwise.labels.factors import RowLabels
 from domainwise.methods.components import norms
 from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, project_pencil
 
-#: An iteration has stalled if its residual did not halve within this many blocks.
-STALL = 8
-#: A subspace that would exceed this many columns is replaced by its leading Ritz vectors.
+#: An iteration has stalled if this number of steps did not halve its residual.
+STALL_STEPS = 8
+#: A subspace that would have more columns is replaced by its leading Ritz vectors.
 MAX_COLUMNS = 400
 
 
@@ -26,8 +26,8 @@ class RowsGram(Gram):
     """Centred Gram matrix of N rows; thin matrices are float64 arrays or tensors of shape (N, r).
 
     Only small matrices and scalars leave the device of a tensor. ``dtype``, the precision of the
-    rows, determines what counts as rounding; ``tol`` is the relative residual of linear solves, and
-    eigenvectors are computed to a hundredth of it (at depth 2: to ``tol`` itself).
+    rows, determines the size of rounding errors. ``tol`` is the relative residual of linear solves;
+    that of eigenvectors is a hundredth of ``tol`` (``tol`` itself at depth 2).
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class RowsGram(Gram):
         return self._centred_image(multiply(centred), r)
 
     def _centred_image(self, KV: Matrix, r: int) -> Matrix:
-        """Centre the first r columns of a product; a further column holds ``K 1``."""
+        """Centre the first r columns of a product; a further column is ``K 1``."""
         if KV.shape[1] > r:
             self._row_means = KV[:, r] / self.n_samples
             KV = KV[:, :r]
@@ -118,16 +118,17 @@ class RowsGram(Gram):
     ) -> RitzPairs:
         """Return leading eigenpairs by block Krylov subspaces.
 
-        A subspace begins with :meth:`first_block` and ``start``. Each step adds the residuals of
-        its ``grow`` leading Ritz pairs, by default as many as it began with (at depth 2 without a
-        preconditioner: their images). If too wide, it is replaced by its leading Ritz vectors.
+        A subspace starts with :meth:`first_block` and ``start``. Each step adds the residuals of
+        the ``grow`` leading Ritz pairs, or their images at depth 2 without a preconditioner. The
+        default of ``grow`` is the initial number of columns. A subspace with too many columns is
+        replaced by its leading Ritz vectors.
         """
         first = self.first_block(k)
         if start is not None:
             first = self.hstack([first, start if precondition is None else precondition(start)])
         first = first - first.mean(0)
-        # The error of an eigenvector is the root of its eigenvalue's error: ask for less than tol.
-        # At depth 2, where small eigenvalues of K bound the residual from below, ask for tol.
+        # The error of an eigenvector is the root of the error of its eigenvalue: require less than
+        # tol. At depth 2, where small eigenvalues of K bound the residual from below, require tol.
         floor = 1e-6 if self.dtype == np.float32 else 1e-12
         tol = max(self.tol * (1e-2 if depth == 1 else 1.0), floor)
         block = min(grow or first.shape[1], first.shape[1])
@@ -147,12 +148,12 @@ class RowsGram(Gram):
             lead = C[:, :width]
             left, right = self.combine(AX, lead), self.combine(BX, lead * values[:width])
             residual, preimage = left - right, self.combine(KX, lead)
-            # Relative to the largest pair, which bounds the precision of small eigenvalues.
+            # Relative to the largest pair, which limits the precision of small eigenvalues.
             size = norms(self, left).max(initial=np.finfo(float).tiny)
             error = norms(self, residual) / size
             history.append(float(error[:n_pairs].max(initial=0.0)))
             converged = history[-1] <= tol
-            stalled = len(history) > STALL and history[-1] > 0.5 * min(history[:-STALL])
+            stalled = len(history) > STALL_STEPS and history[-1] > 0.5 * min(history[:-STALL_STEPS])
             if converged or stalled or not new.shape[1] or len(history) >= self.max_iter:
                 info = {"n_iterations": len(history), "residual": history[-1]}
                 info["converged"] = converged
@@ -165,7 +166,7 @@ class RowsGram(Gram):
                 basis = basis @ (U[:, keep] / np.sqrt(d[keep]))
                 X, KX = self.combine(X, basis), self.combine(KX, basis)
                 KKX = self.combine(KKX, basis) if depth == 2 else None
-            # After two products with K a residual is too smooth to extend the space.
+            # After two products with K, a residual is too smooth to extend the subspace.
             step = residual if depth == 1 else preimage
             new = _orthonormal(self, step if precondition is None else precondition(residual), X)
 
@@ -174,7 +175,7 @@ class RowsGram(Gram):
         return self.random(min(self.n_samples, k + 8))
 
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
-        """Return the rows of ``values`` in which a component has its largest absolute value."""
+        """Return the rows of ``values`` in which some component has its largest absolute value."""
         rows = self.xp.unique(abs(values).argmax(0))
         return to_host(values[rows])
 
@@ -185,7 +186,7 @@ class RowsGram(Gram):
 
 
 def _orthonormal(gram: Gram, V: Matrix, against: Matrix) -> Matrix:
-    """Orthonormal basis of V projected off the columns of ``against``; drops rounding errors."""
+    """Return an orthonormal basis of V, orthogonal to ``against``, without rounding errors."""
     sizes = norms(gram, V)
     V = gram.combine(V, np.diag(np.where(sizes > 0, 1.0 / np.where(sizes > 0, sizes, 1.0), 0.0)))
     for _ in range(2):
