@@ -316,7 +316,7 @@ def test_the_target_is_not_looked_at_unless_conditional():
         (dict(gamma=0), dict(), "gamma"),
         (dict(kernel="sigmoid"), dict(), "kernel"),
         (dict(kernel="precomputed"), dict(), "square kernel matrix"),
-        (dict(kernel_params={"a": 1}), dict(), "callable kernel only"),
+        (dict(kernel_params={"a": 1}), dict(), "needs a callable kernel"),
     ],
 )
 def test_bad_input_is_named(arguments, labels, message):
