@@ -171,9 +171,7 @@ def test_a_callable_of_the_wrong_shape_or_with_nan_is_an_error_that_says_so():
 
 
 def test_kernel_params_with_a_named_kernel_are_refused():
-    with pytest.raises(
-        ValueError, match="kernel_params=.*'width'.*needs a callable kernel"
-    ):
+    with pytest.raises(ValueError, match="kernel_params=.*'width'.*needs a callable kernel"):
         make_kernel("rbf", rows(), kernel_params={"width": 2})
 
 
