@@ -132,7 +132,7 @@ def test_missing_data_are_exit_code_2_and_say_where_to_get_them(tmp_path, monkey
     done = invoke("reproduce", "landmine", "--out", tmp_path / "out")
     assert done.exit_code == 2
     assert "landmine.csv.gz was not found" in done.output
-    assert "It is made from" in done.output
+    assert "It was made from" in done.output
     assert not (tmp_path / "out").exists()
 
 

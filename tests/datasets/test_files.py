@@ -313,7 +313,7 @@ def test_text_columns_become_one_indicator_for_each_value(name, columns, data):
         ("hipc", {"domain": "plate"}, "domain must be one of .* got 'plate'"),
         ("facies", {"missing": "mean"}, "missing must be one of .* got 'mean'"),
         ("oilwells", {"event_classes": [1]}, "event_classes must hold .* got \\[1\\]"),
-        ("oilwells", {"sensors": []}, "sensors must hold at least one"),
+        ("oilwells", {"sensors": []}, "sensors must contain one or more of"),
         ("cytof", {"cofactor": -5}, "'cofactor' .* Got -5"),
     ],
 )

@@ -190,7 +190,9 @@ def test_force_removes_only_what_jobs_wrote(tmp_path):
     assert [path.read_text() for path in own] == ["mine"] * 3
     assert not list((tmp_path / "jobs").glob("*linear*"))
     (tmp_path / "jobs" / "results.jsonl").write_text("my results\n")
-    with pytest.raises(ResultsError, match="is not a results file of domainwise; it is unchanged"):
+    with pytest.raises(
+        ResultsError, match="is not a results file of domainwise and was not changed"
+    ):
         run(tmp_path, force=True)
     assert (tmp_path / "jobs" / "results.jsonl").read_text() == "my results\n"
 

@@ -167,7 +167,7 @@ def test_another_seed_or_size_is_refused(tmp_path):
 
 def test_a_foreign_folder_is_refused_and_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(ResultsError, match="is not empty and holds no results.jsonl"):
+    with pytest.raises(ResultsError, match="is not empty and contains no results.jsonl"):
         opened(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     with pytest.raises(ResultsError, match="is a file, not a folder"):

@@ -428,7 +428,7 @@ def test_files_of_another_kind_are_recognised(frame, tmp_path):
     ("place", "kind"), [("none/x.skops", FileNotFoundError), ("", IsADirectoryError)]
 )
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path, place, kind):
-    words = r"none does not exist: create it to write x\.skops|is a folder"
+    words = r"none does not exist. Create it to write x\.skops|is a folder"
     with pytest.raises(kind, match=words), replacing(tmp_path / place):
         pass
 

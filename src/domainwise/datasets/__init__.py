@@ -1,9 +1,9 @@
-"""Data with domains: the paper's synthetic set, and loaders of real files.
+"""Data sets with domains: the paper's synthetic data, and loaders of real data.
 
 :func:`load_heart` reads a file that is part of the package. Other files are looked up in the folder
-``$DOMAINWISE_DATA``, then in ``domainwise`` inside the user's cache (``$XDG_CACHE_HOME``, else
-``~/.cache``), and their SHA-256 is checked. If a file is absent, the error says where the original
-is.
+``$DOMAINWISE_DATA``, then in the folder ``domainwise`` of the user's cache (``$XDG_CACHE_HOME``, or
+``~/.cache``), and their SHA-256 is checked. If a file is missing, the error says where the original
+can be found.
 """
 
 from typing import TYPE_CHECKING

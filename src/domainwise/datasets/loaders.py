@@ -1,8 +1,8 @@
-"""Loaders of data files, which all return the same kind of ``Bunch``, and where the files are.
+"""Loaders of data files, which all return a ``Bunch`` with the same entries.
 
-``registry.toml`` has the checksum, size, origin and description of each file. The files are derived
-from public copies of the original releases, mostly with a ``domain`` column in front. One of them,
-whose licence allows it, is in this folder.
+``registry.toml`` contains the checksum, size, origin and description of each file. The files were
+made from public copies of the original releases; most have a ``domain`` column in front. The
+licence of one file allows it to be part of this package.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ __all__ = [
 
 _ENVIRONMENT = "DOMAINWISE_DATA"
 _PACKAGE = Path(__file__).parent
-# Files whose checksum was right in this process, by path, size and modification time.
+# Files whose checksum was correct in this process, by path, size and modification time.
 _VERIFIED: set[tuple[str, int, int]] = set()
 F = TypeVar("F", bound=Callable[..., Bunch])
 
 
 @cache
 def data_files() -> dict[str, dict[str, Any]]:
-    """Entries of ``registry.toml`` by data set, in the order in which users see them."""
+    """Return the entries of ``registry.toml`` by name, in the order of :func:`list_datasets`."""
     return tomllib.loads((_PACKAGE / "registry.toml").read_text(encoding="utf-8"))
 
 
@@ -58,8 +58,8 @@ class DatasetInfo:
     """One entry of :func:`list_datasets`.
 
     ``rows``, ``domains``, ``features``, ``target`` and ``classes`` describe what the loader returns
-    by default; ``classes`` is None for a continuous target. ``path`` is where the file is, None if
-    it is absent.
+    by default; ``classes`` is None for a continuous target. ``path`` is the path of the file, or
+    None if it is missing.
     """
 
     name: str
@@ -79,9 +79,9 @@ class DatasetInfo:
 
 
 def list_datasets() -> list[DatasetInfo]:
-    """List every data set that has a loader, and whether its file is on this machine.
+    """List all data sets that have a loader, and whether their files are on this machine.
 
-    No file is read: sizes are those of the files that the loaders accept.
+    No file is read; numbers of rows and columns come from the package.
 
     Returns
     -------
@@ -103,14 +103,14 @@ def list_datasets() -> list[DatasetInfo]:
 
 
 def find_file(file: str) -> Path | None:
-    """Return the path of a data file; None if it is absent."""
-    named = os.environ.get(_ENVIRONMENT)
-    folders = [_PACKAGE, *([Path(named).expanduser()] if named else []), cache_dir()]
+    """Return the path of a data file; None if it is missing."""
+    folder = os.environ.get(_ENVIRONMENT)
+    folders = [_PACKAGE, *([Path(folder).expanduser()] if folder else []), cache_dir()]
     return next((folder / file for folder in folders if (folder / file).is_file()), None)
 
 
 def cache_dir() -> Path:
-    """Folder for data files that are not in ``$DOMAINWISE_DATA``."""
+    """Return the folder for data files that are not in ``$DOMAINWISE_DATA``."""
     base = os.environ.get("XDG_CACHE_HOME")
     # The XDG specification asks for relative paths to be ignored.
     root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
@@ -118,15 +118,15 @@ def cache_dir() -> Path:
 
 
 def verified_path(name: str) -> Path:
-    """Return the path of a data set's file; an error if absent or its checksum is wrong."""
+    """Return the path of a data set's file; refuse a missing file and a wrong checksum."""
     entry = data_files()[name]
     file, expected, origin = entry["file"], entry["sha256"], entry["origin"]
     path = find_file(file)
     if path is None:
-        named = os.environ.get(_ENVIRONMENT) or "not set"
+        folder = os.environ.get(_ENVIRONMENT) or "not set"
         raise FileNotFoundError(
-            f"{file} was not found in ${_ENVIRONMENT} ({named}) or in {cache_dir()}. Put the file"
-            f" in one of these folders. It is made from {origin}"
+            f"{file} was not found in ${_ENVIRONMENT} ({folder}) or in {cache_dir()}. Copy the "
+            f"file to one of these folders. It was made from {origin}"
         )
     status = path.stat()
     key = (str(path.resolve()), status.st_size, status.st_mtime_ns)
@@ -135,8 +135,9 @@ def verified_path(name: str) -> Path:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if digest != expected:
             raise ValueError(
-                f"{path} is not the expected file: its SHA-256 is {digest}, expected {expected}."
-                f" It may be incomplete or another version; it was made from {origin}"
+                f"{path} is not the expected file: its SHA-256 is {digest}, expected {expected}. "
+                "It may be incomplete, or another version. Replace it with the file made from "
+                f"{origin}"
             )
         _VERIFIED.add(key)
     return path
@@ -154,10 +155,10 @@ def read_table(name: str, as_frame: bool) -> Any:
     except ImportError as error:
         needed = "pandas and pyarrow" if path.suffix == ".parquet" else "pandas"
         raise ImportError(
-            f'reading {path.name} needs {needed}: pip install "domainwise[data]"'
+            f'reading {path.name} requires {needed}. Install them: pip install "domainwise[data]"'
         ) from error
     # pandas 3.1 reads every digit by default and deprecates the argument.
-    version = tuple(int(part) for part in pd.__version__.split(".")[:2])
+    version = tuple(map(int, pd.__version__.split(".")[:2]))
     exact = {"float_precision": "round_trip"} if version < (3, 1) else {}
     return pd.read_csv(path, **exact)
 
@@ -172,7 +173,8 @@ def bunch(
 ) -> Bunch:
     """Make the Bunch that a loader returns; text columns become indicators such as ``sex_Female``.
 
-    Most files have the domain first, the target last and the features between.
+    In most files, the first column is the domain, the last one the target, and the others are
+    features.
     """
     import pandas as pd
 
@@ -202,14 +204,15 @@ def _labels(column: Any, as_frame: bool) -> Any:
 #: Docstring of the parameter and return value that all loaders share.
 _SHARED = """\
 as_frame : bool, default=False
-    Return pandas objects instead of arrays, and the rows of the file, with text columns as text,
-    in ``frame``.
+    Whether to return pandas objects instead of arrays, and the table of the file, with text
+    columns, in ``frame``.
 
 Returns
 -------
 Bunch
     ``data`` {shape}, ``target``, ``sample_domain`` ({domain}), ``feature_names`` and the
-    description ``DESCR``; text columns are indicators (``sex_Female``) in ``data``."""
+    description ``DESCR``. In ``data``, text columns are replaced by indicators such as
+    ``sex_Female``."""
 
 
 def described(loader: F) -> F:
@@ -221,16 +224,16 @@ def described(loader: F) -> F:
 
 
 def treat_missing(table: Any, features: list[str], missing: str) -> tuple[Any, list[str]]:
-    """Keep missing values, or leave out the rows or the columns that have any."""
-    empty = table[features].isna()
+    """Keep missing values, or drop the rows or the columns that have any."""
+    is_missing = table[features].isna()
     if missing == "drop_rows":
-        table = table[~empty.any(axis=1)]
+        table = table[~is_missing.any(axis=1)]
     elif missing == "drop_columns":
-        features = [name for name in features if not empty[name].any()]
+        features = [name for name in features if not is_missing[name].any()]
     if len(table) == 0 or not features:
         raise ValueError(
-            f"missing={missing!r} leaves {len(table)} rows and {len(features)} features; choose"
-            " other columns or missing='keep'"
+            f"missing={missing!r} leaves {len(table)} rows and {len(features)} features. Choose "
+            "other columns or missing='keep'"
         )
     return table, features
 
@@ -242,13 +245,13 @@ def check_choice(value: object, name: str, accepted: Sequence[str]) -> None:
 
 
 def check_subset(values: Any, name: str, accepted: Sequence[Any]) -> list[Any]:
-    """Return values as a list; ValueError unless there is at least one, and all are accepted."""
-    chosen = [values] if isinstance(values, (str, int)) else list(values)
-    if not chosen or not all(value in accepted for value in chosen):
+    """Return values as a list; raise ValueError if it is empty, or a value is not accepted."""
+    selected = [values] if isinstance(values, (str, int)) else list(values)
+    if not selected or not all(value in accepted for value in selected):
         raise ValueError(
-            f"{name} must hold at least one of {', '.join(map(repr, accepted))}; got {values!r}"
+            f"{name} must contain one or more of {', '.join(map(repr, accepted))}; got {values!r}"
         )
-    return chosen
+    return selected
 
 
 @described
@@ -258,7 +261,7 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     Parameters
     ----------
     target : {"motor_UPDRS", "total_UPDRS", "both"}, default="motor_UPDRS"
-        The score to predict; "both" gives a target of two columns, motor first.
+        The score to predict; "both" returns a target with two columns, motor first.
     {shared}
 
     Examples
@@ -273,8 +276,8 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     table = read_table("parkinsons", as_frame)
     names = list(table.columns)
     features = names[names.index("Jitter(%)") : names.index("PPE") + 1]
-    chosen = scores if target == "both" else target
-    return bunch("parkinsons", table, as_frame, features, chosen)
+    targets = scores if target == "both" else target
+    return bunch("parkinsons", table, as_frame, features, targets)
 
 
 @described
@@ -284,9 +287,10 @@ def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = 
     Parameters
     ----------
     target : {"t_cell", "label"}, default="t_cell"
-        "label" is the manual gate, 0 to 5, which means different populations in different samples.
+        "label" is the manual gate, 0 to 5. The same gate may be another population in another
+        sample.
     ungated : bool, default=True
-        Keep the cells outside every gate (``t_cell`` is 0 for them).
+        Whether to include cells outside all gates (their ``t_cell`` is 0).
     {shared}
 
     Examples
@@ -317,13 +321,13 @@ def load_oilwells(
     Parameters
     ----------
     event_classes : sequence of {2, 3, 4, 6}, default=(2, 6)
-        Kinds of events whose windows are kept. Classes 3 and 4 hold almost no normal windows.
+        Event classes whose windows are included. Classes 3 and 4 have almost no normal windows.
     sensors : sequence of str, default=("P-TPT", "T-TPT")
-        Sensors, out of P-PDG, P-TPT, T-TPT, P-MON-CKP, T-JUS-CKP, P-JUS-CKGL and QGL. Each gives
+        Sensors among P-PDG, P-TPT, T-TPT, P-MON-CKP, T-JUS-CKP, P-JUS-CKGL and QGL. Each sensor has
         four features: mean, std, slope, range.
     missing : {"drop_rows", "drop_columns", "keep"}, default="drop_rows"
-        What to do with missing values: leave out those rows (10 windows by default), leave out
-        the columns that have any, or keep NaN.
+        What to do with missing values: drop rows that have any (10 windows by default), drop
+        columns that have any, or keep them as NaN.
     {shared}
 
     Examples
@@ -334,12 +338,12 @@ def load_oilwells(
     """
     classes = check_subset(event_classes, "event_classes", (2, 3, 4, 6))
     accepted = ("P-PDG", "P-TPT", "T-TPT", "P-MON-CKP", "T-JUS-CKP", "P-JUS-CKGL", "QGL")
-    chosen = check_subset(sensors, "sensors", accepted)
+    sensors = check_subset(sensors, "sensors", accepted)
     check_choice(missing, "missing", ("keep", "drop_rows", "drop_columns"))
     table = read_table("oilwells", as_frame)
     table = table[table["event_class"].isin(classes)]
     statistics = ("mean", "std", "slope", "range")
-    features = [f"{sensor}_{statistic}" for sensor in chosen for statistic in statistics]
+    features = [f"{sensor}_{statistic}" for sensor in sensors for statistic in statistics]
     table, features = treat_missing(table, features, missing)
     return bunch("oilwells", table, as_frame, features, "label")
 
@@ -351,12 +355,12 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
     Parameters
     ----------
     recruit : bool, default=False
-        Add the pseudo-well Recruit F9: 80 rows, all of facies 9.
+        Whether to include the pseudo-well Recruit F9: 80 rows, all of facies 9.
     missing : {"keep", "drop_rows", "drop_columns"}, default="keep"
-        The log PE was not measured in two whole wells. "keep" leaves NaN there, to be filled by an
-        imputer that is fitted on the source wells (``SimpleImputer`` at the head of the pipeline);
-        "drop_columns" leaves PE out (6 features, 9 wells), "drop_rows" leaves those wells out
-        (3,164 rows, 7 wells).
+        The log PE was not measured in two wells. "keep" returns NaN for them, to be filled in by an
+        imputer that is fitted to the source wells (``SimpleImputer`` as the first step of a
+        pipeline); "drop_columns" drops PE (6 features, 9 wells), and "drop_rows" drops the two
+        wells (3,164 rows, 7 wells).
     {shared}
 
     Examples
@@ -384,9 +388,9 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
     Parameters
     ----------
     target : {"label", "population"}, default="label"
-        The population as a number 1 to 10, or by name.
+        The population as a number from 1 to 10, or its name.
     domain : {"sample", "center", "patient"}, default="sample"
-        What counts as a domain: each sample, each centre (5) or each patient (3).
+        The column with the domains: 19 samples, 5 centres or 3 patients.
     {shared}
 
     Examples
@@ -410,7 +414,8 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
     Parameters
     ----------
     cofactor : float or None, default=None
-        Transform the raw counts x to ``arcsinh(x / cofactor)``; 5 is usual in mass cytometry.
+        If not None, raw counts x are transformed to ``arcsinh(x / cofactor)``; 5 is usual in mass
+        cytometry.
     {shared}
 
     Examples
@@ -429,10 +434,10 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
 
 @described
 def load_heart(*, as_frame: bool = False) -> Bunch:
-    """Heart disease: 4 hospitals, 13 measurements of a patient, disease (1) or not (0).
+    """Heart disease: 4 hospitals, 13 measurements per patient, disease (1) or not (0).
 
-    The file is part of the package. Missing values are NaN. In Switzerland every cholesterol value
-    (``chol``) is 0, and so are 49 in the VA hospital: these values are missing, too.
+    The file is part of the package. Missing values are NaN. Cholesterol values (``chol``) of 0 are
+    also missing: all values of Switzerland, and 49 values of the VA hospital.
 
     Parameters
     ----------
@@ -440,7 +445,7 @@ def load_heart(*, as_frame: bool = False) -> Bunch:
 
     See Also
     --------
-    make_synthetic : Domains that are simulated.
+    make_synthetic : Simulated domains.
 
     References
     ----------
@@ -460,7 +465,7 @@ def load_heart(*, as_frame: bool = False) -> Bunch:
 
 
 def _loader(name: str) -> Callable[..., Bunch]:
-    """Make a loader whose only option is ``as_frame``."""
+    """Make a loader whose only argument is ``as_frame``."""
 
     def load(*, as_frame: bool = False) -> Bunch:
         return bunch(name, read_table(name, as_frame), as_frame)

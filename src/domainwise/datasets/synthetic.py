@@ -15,8 +15,8 @@ _DESCR = """\
 Synthetic domains of the paper "Domain Generalization via Domain-based Covariance Minimization"
 
 {n_domains} domains, {n_rows} rows, {n_features} features, classes -1 and 1. The rows of a domain
-are zero-mean Gaussian with their own covariance, drawn from Wishart(eta I, {n_features}) with
-eta = {eta}; the relation between features and class is the same in every domain:
+are Gaussian with mean zero, and a covariance that is drawn from Wishart(eta I, {n_features}) with
+eta = {eta}. The relation between features and class is the same in every domain:
 y = sgn(sgn(b1'x + e1) log|b2'x + e2 + c|) with b1, b2 ~ N(0, I), e1, e2 ~ N(0, 1) and c = {c}.
 The paper does not give b1, b2 and c; these choices reproduce its SVM results.
 """
@@ -31,7 +31,7 @@ def make_synthetic(
     c: float = 2.0,
     random_state: int | np.random.RandomState | None = None,
 ) -> Bunch:
-    r"""Draw the paper's synthetic domains: shifting covariance, one labelling rule.
+    r"""Draw the paper's synthetic domains: covariances differ, the labelling rule does not.
 
     Domain i has :math:`n_i \sim \mathrm{Poisson}(n)` rows
     :math:`x \sim N(0, \Sigma_i)`, :math:`\Sigma_i \sim \mathrm{Wishart}(\eta I_p, p)`, and
@@ -65,7 +65,7 @@ def make_synthetic(
 
     See Also
     --------
-    load_heart : Four real hospitals.
+    load_heart : Real data from four hospitals.
 
     References
     ----------

@@ -1,7 +1,7 @@
-"""Run a list of jobs on several workers, and store the rows of each as soon as it is finished.
+"""Run a list of jobs on several workers, and store the rows of each job when it finishes.
 
 A job is any picklable object with a ``cost`` and a ``run()`` that returns rows. To resume a run,
-leave out the jobs whose rows are already in the results file.
+omit the jobs whose rows are already in the results file.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Row = dict[str, Any]
 
 
 class Job(Protocol):
-    """A piece of work that is independent of the others."""
+    """Work that does not depend on other jobs."""
 
     @property
     def cost(self) -> float:
         """Rough time in seconds, to estimate the remaining time."""
 
     def run(self) -> list[Row]:
-        """Do the work and return its rows."""
+        """Run the job and return its rows."""
 
 
 #: Called with the cost and the rows of every finished job.
@@ -35,10 +35,10 @@ Progress = Callable[[float, list[Row]], None]
 def run_jobs(
     jobs: Sequence[Job], store: Any, *, n_jobs: int = 1, progress: Progress | None = None
 ) -> None:
-    """Run jobs in parallel, in this order; ``store.append(rows)`` is called as each job finishes.
+    """Start jobs in this order, in parallel, and call ``store.append(rows)`` after each job.
 
-    After an interruption (Ctrl-C) the store has the rows of all finished jobs. Only this process
-    writes to it. ``progress(cost, rows)`` is called after each job.
+    After an interruption (Ctrl-C), the store contains the rows of all finished jobs. Only this
+    process writes to it. ``progress(cost, rows)`` is called after each job.
     """
     if not jobs:
         return
@@ -82,11 +82,11 @@ def clock(seconds: float) -> str:
     >>> clock(12.3), clock(754)
     ('12 s', '12:34 min')
     """
-    whole = max(0, round(seconds))
-    if whole < 100:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes}:{rest:02d} min" if minutes < 100 else f"{minutes / 60:.1f} h"
+    total = max(0, round(seconds))
+    if total < 100:
+        return f"{total} s"
+    minutes, remainder = divmod(total, 60)
+    return f"{minutes}:{remainder:02d} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
 class Bar:

@@ -2,9 +2,8 @@
 
 The first line of a results file is a header: schema, versions, machine, seed. Every other line has
 a ``kind``: ``result``, ``timing``, ``projection``, ``spectrum``, ``long_run``, ``job``, or
-``session`` where a later run continued the file. Lines are written whole and flushed, so an
-interrupted run leaves a file that can be read and continued. Any other file is refused and left
-unchanged.
+``session``, which a run writes when it resumes the file. Complete lines are written and flushed, so
+the file of an interrupted run can be read and resumed. Any other file is refused and not changed.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ MAX_BYTES = 2**30
 
 
 class ResultsError(ValueError):
-    """A results folder that cannot be used, with the reason."""
+    """A results folder cannot be used; the message gives the reason."""
 
 
 DAMAGED = "The file is damaged, or was not written by this version of domainwise"
-#: Numbers in files have smaller absolute values than these.
+#: The absolute values of numbers in files must be smaller than these.
 LIMITS = {int: 2**63, float: 1e200}
-Form = Any  #: of a value in JSON, as :func:`check_form` takes it
+Form = Any  #: what a JSON value must look like; see :func:`check_form`
 
 
 class Maybe:
@@ -70,20 +69,19 @@ def check_form(value: Any, form: Form, where: str) -> None:
         return None if value is None else check_form(value, form.form, where)
     if isinstance(form, dict):
         fits, expected = isinstance(value, dict), "a mapping"
-        for name, part in form.items() if fits else ():
+        for name, entry_form in form.items() if fits else ():
             if name is str:
                 for key, entry in value.items():
-                    check_form(entry, part, f"{where}, {key[:40]}")
-            elif name.removesuffix("?") in value:
-                key = name.removesuffix("?")
-                check_form(value[key], part, f"{where}, {key}")
+                    check_form(entry, entry_form, f"{where}, {key[:40]}")
+            elif (key := name.removesuffix("?")) in value:
+                check_form(value[key], entry_form, f"{where}, {key}")
             elif not name.endswith("?"):
                 raise ResultsError(f"{where}: the entry {name!r} is missing. {DAMAGED}")
     elif isinstance(form, list):
         fits = isinstance(value, list) and len(form) in (1, len(value))
         expected = "a list" if len(form) == 1 else f"a list of {len(form)}"
-        for place, entry in enumerate(value if fits else ()):
-            check_form(entry, form[place % len(form)], f"{where}[{place}]")
+        for index, entry in enumerate(value if fits else ()):
+            check_form(entry, form[index % len(form)], f"{where}[{index}]")
     elif isinstance(form, set):
         fits, expected = isinstance(value, str) and value in form, f"one of {sorted(form)}"
     elif isinstance(form, re.Pattern):
@@ -101,15 +99,15 @@ def check_form(value: Any, form: Form, where: str) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file without NaN and infinite numbers."""
+    """Return the content of a JSON file; refuse NaN and infinite numbers."""
     try:
         size = path.stat().st_size
         value = None if size > MAX_BYTES else _json(path.read_bytes(), finite=True)
     except OSError as error:
         raise ResultsError(f"{path} cannot be read: {error.strerror or error}") from error
     if value is None:
-        reason = f"it has {size:,} bytes" if size > MAX_BYTES else "it is cut off or damaged"
-        raise ResultsError(f"{path} is not a JSON file of domainwise: {reason}")
+        reason = "is too large for" if size > MAX_BYTES else "is damaged, or is not"
+        raise ResultsError(f"{path} {reason} a JSON file of domainwise. Choose another file")
     return value
 
 
@@ -147,9 +145,14 @@ class ResultStore:
         self._rows: list[Row] = []
 
     def read(self) -> None:
-        """Read and check the file; ResultsError if missing, damaged, or of another version."""
+        """Read and check the file.
+
+        Raises ResultsError if it is missing or damaged, or if another version wrote it.
+        """
         if not self.path.is_file():
-            raise ResultsError(f"{self.folder} contains no {FILE_NAME}: no run was saved there")
+            raise ResultsError(
+                f"{self.folder} contains no {FILE_NAME}: no run was saved there. Check the path"
+            )
         try:
             *lines, incomplete = self.path.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
@@ -158,28 +161,28 @@ class ResultStore:
         for number, row in enumerate(rows, 1):
             if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
                 raise ResultsError(
-                    f"{self.path} is damaged: line {number} is cut off or not a result. Remove that"
-                    " line to continue from the lines before it, or choose another folder"
+                    f"{self.path} is damaged: line {number} is cut off or not a result. Remove it "
+                    "and the lines after it to resume the run, or choose another folder"
                 )
         if not rows or rows[0]["kind"] != "header":
             raise ResultsError(
-                f"{self.path} does not begin with a header of domainwise; choose another folder"
+                f"{self.path} does not begin with a header of domainwise. Choose another folder"
             )
         self.header, *self._rows = rows
-        for name, here in (("schema", SCHEMA), ("domainwise", __version__)):
-            if self.header.get(name) != here:
+        for name, current in (("schema", SCHEMA), ("domainwise", __version__)):
+            if self.header.get(name) != current:
                 raise ResultsError(
-                    f"{self.path} was written by another version ({name} {self.header.get(name)!r},"
-                    f" this is {here!r}); choose another folder"
+                    f"{self.path} was written by another version ({name} {self.header.get(name)!r} "
+                    f"instead of {current!r}). Choose another folder"
                 )
 
     def open(self, *, repair: bool = False, more: Row | None = None, **run: Any) -> None:
-        """Continue the file if there is one for the same run, else begin it.
+        """Create the file, or resume it if it belongs to the same run.
 
-        ``run`` identifies the run, as values of JSON; ``more`` are further entries of a new header.
-        ``repair`` removes a last line that a killed process has cut off: only the holder of the
-        lock may do that. A folder that cannot be used raises a ResultsError, and nothing is
-        changed.
+        ``run`` contains JSON values that identify the run; ``more`` are further entries of a new
+        header. ``repair`` removes an incomplete last line, which a killed process may leave; only
+        the process that has the lock may do this. Raises ResultsError, and changes nothing, if the
+        folder cannot be used.
         """
         prepare_folder(self.folder)
         new = not self.path.exists()
@@ -195,13 +198,13 @@ class ResultStore:
         for name, value in run.items():
             if self.header.get(name) != value:
                 raise ResultsError(
-                    f"{self.path} was started with {name} {self.header.get(name)!r}, but"
-                    f" this run has {value!r}. Choose another folder"
+                    f"{self.path} was started with {name} {self.header.get(name)!r}, but this run "
+                    f"has {value!r}. Choose another folder"
                 )
         self.append([{"kind": "session", **now}])
 
     def append(self, rows: Iterable[Row]) -> None:
-        """Append rows; they are on disk when this returns."""
+        """Append rows, and wait until they are on disk."""
         new = list(rows)
         self._write(new, mode="a")
         self._rows.extend(new)
@@ -213,12 +216,12 @@ class ResultStore:
             os.fsync(stream.fileno())
 
     def rows(self, kind: str | None = None) -> list[Row]:
-        """Return the rows read and written so far, of one kind or all."""
+        """Return all rows that were read or written so far, or those of one kind."""
         return [row for row in self._rows if kind is None or row.get("kind") == kind]
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder against a second run; the lock ends with the process."""
+        """Lock the folder, so that no other run can use it; the lock ends with the process."""
         prepare_folder(self.folder)
         with self.path.open("ab") as stream:
             try:
@@ -234,25 +237,29 @@ class ResultStore:
                     fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise ResultsError(
-                    f"another run is writing to {self.path}: wait for it, or choose another folder"
+                    f"another run is writing to {self.path}. Wait until it has finished, or choose "
+                    "another folder"
                 ) from error
             yield
 
     def has_flag(self, name: str) -> bool:
-        """Whether an entry of the header is true; any version may have written the file."""
+        """Whether an entry of the header is true, in a file of any version."""
         with suppress(OSError):
             header = _json(self.path.read_bytes().partition(b"\n")[0])
             return isinstance(header, dict) and header.get(name) is True
         return False
 
-    def clear(self, written: re.Pattern[str]) -> None:
-        """Remove all rows, and the files named in them, if a name matches the pattern."""
+    def clear(self, file_names: re.Pattern[str]) -> None:
+        """Remove all rows, and the files that they name if the name matches a pattern."""
         lines = self.path.read_bytes().splitlines()
         rows = [row for line in lines if isinstance(row := _json(line), dict)]
         if lines and (not rows or rows[0].get("kind") != "header" or "domainwise" not in rows[0]):
-            raise ResultsError(f"{self.path} is not a results file of domainwise; it is unchanged")
+            raise ResultsError(
+                f"{self.path} is not a results file of domainwise and was not changed. Choose "
+                "another folder"
+            )
         for name in {str(row.get("file")) for row in rows}:
-            if written.fullmatch(name):
+            if file_names.fullmatch(name):
                 (self.folder / name).unlink(missing_ok=True)
         self.path.write_bytes(b"")
 
@@ -260,18 +267,19 @@ class ResultStore:
 def prepare_folder(folder: Path) -> None:
     """Create the folder, or check that it is empty or a results folder, and writable."""
     if folder.exists() and not folder.is_dir():
-        raise ResultsError(f"{folder} is a file, not a folder; choose a folder")
+        raise ResultsError(f"{folder} is a file, not a folder. Choose a folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        foreign = any(folder.iterdir()) and not (folder / FILE_NAME).exists()
+        has_other_files = any(folder.iterdir()) and not (folder / FILE_NAME).exists()
     except OSError as error:
-        raise ResultsError(f"{folder} cannot be used: {error.strerror or error}") from error
-    if foreign:
+        reason = error.strerror or error
+        raise ResultsError(f"{folder} cannot be used: {reason}. Choose another folder") from error
+    if has_other_files:
         raise ResultsError(
-            f"{folder} is not empty and holds no {FILE_NAME}; choose an empty folder"
+            f"{folder} is not empty and contains no {FILE_NAME}. Choose an empty folder"
         )
     if not os.access(folder, os.W_OK):
-        raise ResultsError(f"{folder} cannot be written to: choose another folder")
+        raise ResultsError(f"{folder} is not writable. Choose another folder")
 
 
 def describe_environment() -> Row:
@@ -282,8 +290,8 @@ def describe_environment() -> Row:
             versions[name] = version(name)
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        named = next(line for line in lines if line.startswith("model name"))
-        processor = named.split(":", 1)[1].strip()
+        model = next(line for line in lines if line.startswith("model name"))
+        processor = model.split(":", 1)[1].strip()
     return {
         "domainwise": __version__,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -301,16 +309,16 @@ def describe_environment() -> Row:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary file name in the same folder, and rename the file to ``path`` at the end.
 
-    If an error occurs, or the process ends, the file at ``path`` is unchanged; so is a file that
-    another process has put there meanwhile. A symbolic link stays a link: its target is replaced.
-    The temporary name ends with that of ``path``.
+    If an error occurs, if the process is killed, or if another process has written the file in the
+    meantime, the file at ``path`` is not changed. A symbolic link remains a link: its target is
+    replaced. The temporary name ends with that of ``path``.
     """
     path = Path(path).resolve()
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path.parent} does not exist: create it to write {path.name}")
+        raise FileNotFoundError(f"{path.parent} does not exist. Create it to write {path.name}")
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; choose a file")
-    temporary, before = _beside(path), _state(path)
+        raise IsADirectoryError(f"{path} is a folder. Choose the name of a file")
+    temporary, before = _temporary_path(path), _state(path)
     try:
         yield temporary
         with open(temporary, "rb") as file:
@@ -322,20 +330,20 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text file in one step: an interruption leaves the old one."""
+    """Write a text file in one step; if the process is interrupted, an old file remains."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def replacing_folder(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder beside ``path``, and rename it to ``path`` at the end.
+    """Yield a temporary folder next to ``path``, and rename it to ``path`` at the end.
 
-    If an error occurs, a folder that was at ``path`` before is unchanged; otherwise it is removed.
-    As for files, a folder of another process is not replaced, and a symbolic link stays a link.
+    An old folder at ``path`` is removed, unless an error occurs; then it is not changed. As for
+    files, the folder of another process is not replaced, and a symbolic link remains a link.
     """
     path = Path(path).resolve()
-    temporary, old, before = _beside(path), _beside(path), _state(path)
+    temporary, old, before = _temporary_path(path), _temporary_path(path), _state(path)
     temporary.mkdir()
     try:
         yield temporary
@@ -351,16 +359,16 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder after renaming it, so that other processes see it disappear at once."""
+    """Rename and then remove a folder, so that no process sees a part of it."""
     if folder.exists():
-        unwanted = _beside(folder)
-        os.rename(folder, unwanted)
-        shutil.rmtree(unwanted, ignore_errors=True)
+        renamed = _temporary_path(folder)
+        os.rename(folder, renamed)
+        shutil.rmtree(renamed, ignore_errors=True)
 
 
 @contextmanager
 def _exclusive(path: Path, before: tuple[int, int] | None) -> Iterator[None]:
-    """Lock the parent folder, if the system can; refuse a path that others have replaced."""
+    """Lock the parent folder, if the system supports it; refuse a path that was replaced."""
     lock = None
     with suppress(ImportError, OSError):
         import fcntl
@@ -369,7 +377,9 @@ def _exclusive(path: Path, before: tuple[int, int] | None) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX)
     try:
         if _state(path) not in (None, before):
-            raise FileExistsError(f"{path} was written by another process; it is unchanged")
+            raise FileExistsError(
+                f"another process has written {path}, which was not changed. Choose another path"
+            )
         yield
     finally:
         if lock is not None:
@@ -384,5 +394,5 @@ def _state(path: Path) -> tuple[int, int] | None:
     return None
 
 
-def _beside(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
     return path.with_name(f".{uuid.uuid4().hex[:12]}.{path.name}")
