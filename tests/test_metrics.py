@@ -85,8 +85,8 @@ def test_g_mean_takes_pandas_categories():
     ("y_true", "y_pred", "message"),
     [
         ([0, 1, 1], [0, 1], "y_pred has 2 entries but y_true has 3"),
-        ([0.5, 1.5], [0, 1], "y_true must hold class labels"),
-        ([0, 1], [0.2, 0.7], "y_pred must hold class labels"),
+        ([0.5, 1.5], [0, 1], "y_true must contain class labels"),
+        ([0, 1], [0.2, 0.7], "y_pred must contain class labels"),
         ([0, np.nan], [0, 1], "y_true has 1 missing or infinite"),
         ([[0, 1]], [[0, 1]], "y_true must be 1-D"),
         ([], [], "y_true is empty"),

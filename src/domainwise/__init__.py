@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: Projections are public if they can be saved.
+#: All projections that can be saved are public.
 _PROJECTIONS = " ".join(_OWN[f"domainwise.estimators.{module}"] for module in ("exact", "fast"))
-#: Public names, imported when they are first used: the command line must begin to run before it has
-#: loaded all that it needs, so that Ctrl-C ends it without a traceback.
+#: Public names are imported when they are first used, so that the command line starts quickly, and
+#: Ctrl-C at the start ends it without a traceback.
 _LAZY = {
     name: f"domainwise.{module}"
     for module, names in {
@@ -48,7 +48,7 @@ _LAZY = {
     for name in names.split()
 }
 
-if not TYPE_CHECKING:  # type checkers take the names that are imported above
+if not TYPE_CHECKING:  # type checkers use the imports above
     __all__ = ["__version__", *_LAZY]
 
 

@@ -1,4 +1,4 @@
-"""The console script. It starts without optional packages, so that it can report missing ones."""
+"""The console script, which needs no optional package to report that one is missing."""
 
 from __future__ import annotations
 
@@ -13,34 +13,33 @@ _CLI_PACKAGES = ("typer", "rich", "click", "skops")
 
 def main() -> None:
     """Run the command line; print an error if the extra ``cli`` is not installed."""
-    # Until there is something to clean up, Ctrl-C ends the process; after that it is an exception.
-    signal.signal(signal.SIGINT, _stop)
+    # While there is nothing to clean up, Ctrl-C ends the process without an exception.
+    signal.signal(signal.SIGINT, _exit_at_once)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: the next file opened would get its descriptor
+        if getattr(sys, name) is None:  # it is closed: the next open file would get its descriptor
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-        # Characters that the terminal cannot show are printed as codes.
+        # Characters that the terminal cannot display are printed as escape sequences.
         getattr(sys, name).reconfigure(errors="backslashreplace")
     try:
         from domainwise.cli import app
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in _CLI_PACKAGES:
             raise
-        print(
-            f'the command line needs {error.name}: pip install "domainwise[cli]"', file=sys.stderr
-        )
+        message = f'the command line needs {error.name}: pip install "domainwise[cli]"'
+        print(message, file=sys.stderr)
         raise SystemExit(2) from None
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, _raise_exit)
     app()
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
+def _exit_at_once(number: int, frame: FrameType | None) -> None:
     os.write(2, b"interrupted: nothing was done\n")
     os._exit(1)
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    # An exception, so that unfinished files are removed on the way out.
+def _raise_exit(number: int, frame: FrameType | None) -> None:
+    # An exception lets functions remove unfinished files.
     raise SystemExit(128 + number)
 
 

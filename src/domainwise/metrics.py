@@ -1,8 +1,8 @@
 """Scores of predictions on unseen domains, and dependence of features on domains.
 
 ``g_mean_score`` and ``worst_domain_score`` score predictions; ``hsic``, ``mmd`` and
-``invariance_report`` measure features. The kernel measures compute the N x N kernel matrices in
-square tiles and use their symmetry, so that memory is O(N + tile) for any N.
+``invariance_report`` measure how features depend on domains. They compute N x N kernel matrices in
+square tiles and use their symmetry, so that memory is O(N + tile).
 """
 
 from __future__ import annotations
@@ -42,22 +42,21 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     r"""Geometric mean of the recalls of the classes.
 
     For a binary target this is :math:`\sqrt{\mathrm{TPR} \cdot \mathrm{TNR}}`; for C classes it
-    is the C-th root of the product of the C recalls. Only classes that occur in ``y_true`` count,
-    so a target with one class gives the recall of that class, and a class that occurs only in
-    ``y_pred`` lowers the score through the recalls of the true classes. The score is 0 if any class
+    is the C-th root of the product of the C recalls. Only classes that occur in ``y_true`` are
+    included: with a single class, the score is the recall of this class. The score is 0 if a class
     is never predicted correctly.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
-        Class labels, of any type that can be compared for equality and sorted.
+        Class labels, of any type that can be sorted.
     y_pred : array-like of shape (n_samples,)
         Predicted class labels.
 
     Returns
     -------
     float
-        Between 0 and 1, larger is better.
+        Score between 0 and 1; larger is better.
 
     See Also
     --------
@@ -72,15 +71,16 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     truth = checked_labels(y_true, "y_true")
     predicted = checked_labels(y_pred, "y_pred")
     same_length(predicted, "y_pred", truth, "y_true")
-    true_type, predicted_type = (kind_of_label(part[0].item()) for part in (truth, predicted))
+    true_type, predicted_type = (kind_of_label(y[0].item()) for y in (truth, predicted))
     if true_type != predicted_type:
         raise ValueError(
-            f"y_pred holds labels of type {predicted_type}, but y_true of {true_type}. Use one type"
+            f"y_pred contains labels of type {predicted_type}, but y_true labels of type "
+            f"{true_type}. Convert them to one type"
         )
     for name, values in (("y_true", truth), ("y_pred", predicted)):
         kind = type_of_target(values, input_name=name)
         if kind not in ("binary", "multiclass"):
-            raise ValueError(f"{name} must hold class labels, got a target of kind {kind!r}")
+            raise ValueError(f"{name} must contain class labels; got a target of type {kind!r}")
     recalls = [np.mean(predicted[truth == label] == label) for label in np.unique(truth)]
     return float(gmean(recalls))
 
@@ -100,11 +100,11 @@ def worst_domain_score(
     y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
         True targets.
     y_pred : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        Predictions, or decision values if ``metric`` takes them.
+        Predictions, or decision values if ``metric`` expects them.
     sample_domain : array-like of shape (n_samples,)
         Domain of each row.
     metric : callable
-        ``metric(y_true, y_pred)`` returning a number, such as
+        A function ``metric(y_true, y_pred)`` that returns a number, such as
         :func:`sklearn.metrics.accuracy_score` or :func:`g_mean_score`.
     greater_is_better : bool, default=True
         False for a loss such as :func:`sklearn.metrics.root_mean_squared_error`: the worst domain
@@ -113,14 +113,14 @@ def worst_domain_score(
     Returns
     -------
     float
-        The smallest score over domains (the largest loss). With one domain, the plain metric.
+        The smallest score (or the largest loss) over domains.
 
     Raises
     ------
     ValueError
-        If the metric cannot be computed for a domain, or is not finite there (for example, AUC
-        where only one class occurs). The message names the domain. Omitting it silently would hide
-        exactly the domains that this score is about.
+        If the metric cannot be computed for a domain, or is not finite (for example, AUC in a
+        domain with only one class). The message names the domain. Such domains are not omitted,
+        because the score could then hide the worst domain.
 
     See Also
     --------
@@ -140,22 +140,22 @@ def worst_domain_score(
     check_arguments("worst_domain_score", metric=metric, greater_is_better=greater_is_better)
     truth, predicted = label_array(y_true, "y_true"), label_array(y_pred, "y_pred")
     if len(np.atleast_1d(truth)) == 0:
-        raise ValueError("y_true is empty: at least one row is needed")
+        raise ValueError("y_true is empty. Pass at least one row")
     same_length(predicted, "y_pred", truth, "y_true")
     codes, domains = encode_labels(sample_domain, "sample_domain")
     same_length(codes, "sample_domain", truth, "y_true")
     scores = []
     for code, domain in enumerate(domains.tolist()):
         rows = codes == code
-        place = f"for domain {domain!r} ({rows.sum()} rows)"
+        where = f"for domain {domain!r} ({rows.sum()} rows)"
         try:
             score = float(metric(truth[rows], predicted[rows]))
         except ValueError as error:
-            raise ValueError(f"metric cannot be computed {place}: {error}") from error
+            raise ValueError(f"metric cannot be computed {where}: {error}") from error
         if not np.isfinite(score):
             raise ValueError(
-                f"metric is {score} {place}. Exclude that domain, or use a metric that is defined "
-                "there"
+                f"metric is {score} {where}. Exclude this domain, or use a metric that is defined "
+                "for it"
             )
         scores.append(score)
     return min(scores) if greater_is_better else max(scores)
@@ -176,26 +176,27 @@ def hsic(
 
     .. math:: \mathrm{HSIC}(A, B) = \frac{1}{N^2} \operatorname{tr}(H K_A H \, H K_B H)
 
-    with :math:`H = I - 11^\top / N`. It is 0 when one side is constant and, with characteristic
-    kernels such as RBF and delta, tends to 0 as N grows exactly when A and B are independent.
+    with :math:`H = I - 11^\top / N`. It is 0 if A or B is constant. With characteristic kernels,
+    such as RBF and delta, it tends to 0 for growing N if and only if A and B are independent.
 
     Parameters
     ----------
     A, B : array-like of shape (n_samples, n_features) or (n_samples,)
-        The two sets of variables, row by row: features, labels, domains.
+        The two sets of variables, such as features, labels or domains.
     kernel_a, kernel_b : {"auto", "rbf", "linear", "delta"}, default="auto"
-        "auto" is RBF for a 2-D numeric array and for a 1-D continuous one, and delta (1 where
-        labels are equal) for every other 1-D array.
+        "auto" means RBF for 2-D numeric arrays and 1-D continuous arrays, and delta (1 for equal
+        labels, 0 otherwise) for other 1-D arrays.
     gamma_a, gamma_b : float or "median", default="median"
-        RBF parameter; the median rule is :math:`1 / (2\,\mathrm{median}(d)^2)` over the non-zero
-        distances between rows (of 2,000 evenly spaced rows when there are more).
+        Coefficient of RBF kernels. "median" means :math:`1 / (2\,\mathrm{median}(d)^2)` of the
+        non-zero distances d between rows (with more than 2,000 rows, between 2,000 evenly spaced
+        rows).
     normalize : bool, default=False
-        Divide by :math:`\sqrt{\mathrm{HSIC}(A, A)\,\mathrm{HSIC}(B, B)}` (centred kernel
-        alignment): between 0 and 1, comparable across scales and kernels. Where one side is
-        constant the result is 0.
+        Whether to divide by :math:`\sqrt{\mathrm{HSIC}(A, A)\,\mathrm{HSIC}(B, B)}` (centred
+        kernel alignment). The result is then between 0 and 1, and comparable across scales and
+        kernels. It is 0 if A or B is constant.
     block_size : int, default=1024
-        Rows of a tile. Memory is O(N + block_size^2); the value does not change the result beyond
-        rounding.
+        Number of rows of a tile. Memory is O(N + block_size^2). The result does not depend on it,
+        except for rounding.
 
     Returns
     -------
@@ -247,8 +248,8 @@ def mmd(
         \overline{k}_{ii} + \overline{k}_{jj} - 2\,\overline{k}_{ij}}
 
     where :math:`\overline{k}_{ij}` is the mean of the kernel over all pairs of a row of i and a row
-    of j (the biased, or V-statistic, estimate: never negative, and larger for small domains). One
-    gamma serves all pairs, so the entries can be compared.
+    of j (the biased estimate, or V-statistic: it is never negative, and larger for small domains).
+    All pairs have the same gamma, so the entries can be compared.
 
     Parameters
     ----------
@@ -257,15 +258,15 @@ def mmd(
     sample_domain : array-like of shape (n_samples,)
         Domain of each row.
     gamma : float or "median", default="median"
-        RBF parameter, see :func:`hsic`.
+        Coefficient of the RBF kernel; see :func:`hsic`.
     block_size : int, default=1024
-        Rows of a tile, see :func:`hsic`.
+        Number of rows of a tile; see :func:`hsic`.
 
     Returns
     -------
     ndarray of shape (n_domains, n_domains)
-        Symmetric, with a zero diagonal; rows in the sorted order of the domains, that is, of
-        ``numpy.unique(sample_domain)``. With one domain: ``[[0.]]``.
+        Symmetric matrix with a zero diagonal. Its rows are in the order of
+        ``numpy.unique(sample_domain)``. With one domain, it is ``[[0.]]``.
 
     See Also
     --------
@@ -290,13 +291,13 @@ def mmd(
     codes, domains = encode_labels(sample_domain, "sample_domain")
     tile, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
     _check_length(len(codes), "sample_domain", n_samples)
-    # Each row weighs 1/n_g, so that the summed tiles are means over pairs of domains.
+    # Each row has the weight 1/n_g, so that sums over tiles are means over pairs of rows.
     weights = np.zeros((n_samples, len(domains)))
     weights[np.arange(n_samples), codes] = 1.0 / np.bincount(codes)[codes]
     means = np.zeros((len(domains), len(domains)))
     for rows, columns in upper_tiles(n_samples, block_size):
-        part = weights[rows].T @ (tile(rows, columns) @ weights[columns])
-        means += part if rows == columns else part + part.T
+        sums = weights[rows].T @ (tile(rows, columns) @ weights[columns])
+        means += sums if rows == columns else sums + sums.T
     within = np.diag(means)
     squared = within[:, None] + within - (means + means.T)
     np.fill_diagonal(squared, 0.0)
@@ -311,16 +312,16 @@ class InvarianceReport:
     Attributes
     ----------
     domain_dependence : float
-        Normalised HSIC (0 to 1) of the features with the domains: smaller is more invariant. 0 when
-        there is one domain.
+        Normalized HSIC (0 to 1) of the features with the domains; smaller is more invariant. It is
+        0 if there is only one domain.
     target_dependence : float or None
-        Normalised HSIC of the features with the target: larger is better. None without a target.
+        Normalized HSIC of the features with the target; larger is better. None without a target.
     mmd : ndarray of shape (n_domains, n_domains)
-        Distances between domains, see :func:`mmd`.
+        Distances between domains; see :func:`mmd`.
     mean_mmd, max_mmd : float
-        Mean and largest distance over pairs of different domains; 0 when there is one domain.
+        Mean and largest distance over pairs of different domains; 0 if there is only one domain.
     domain_mmd : ndarray of shape (n_domains,)
-        Mean distance of each domain to the others: largest for an outlying domain.
+        Mean distance of each domain to the others; it is large for an outlying domain.
     domains : ndarray of shape (n_domains,)
         The domains, in the order of the rows of ``mmd``.
     """
@@ -334,7 +335,7 @@ class InvarianceReport:
     domains: Array
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings, ready for JSON.
+        """Return numbers, lists and strings that can be written as JSON.
 
         Returns
         -------
@@ -359,21 +360,21 @@ def invariance_report(
     """Measure how much features depend on the domain and on the target.
 
     Good features for unseen domains have a small ``domain_dependence``, small distances between
-    domains and a large ``target_dependence``. With the median rule the measures do not change when
-    Z is multiplied by a number, so representations of different scale can be compared.
+    domains and a large ``target_dependence``. With ``gamma="median"``, the scale of Z does not
+    matter, so representations of different scales can be compared.
 
     Parameters
     ----------
     Z : array-like of shape (n_samples, n_features)
         Features, for example the output of ``transform``.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs), or None
-        Target; classes get the delta kernel, continuous targets RBF.
+        Target. The delta kernel is used for classes, and RBF for a continuous target.
     sample_domain : array-like of shape (n_samples,)
-        Domain of each row. One domain is allowed: every domain measure is then 0.
+        Domain of each row. With only one domain, all measures of domains are 0.
     gamma, target_gamma : float or "median", default="median"
-        RBF parameters of the features and of a continuous target, see :func:`hsic`.
+        Coefficients of the RBF kernels of features and of a continuous target; see :func:`hsic`.
     block_size : int, default=1024
-        Rows of a tile, see :func:`hsic`.
+        Number of rows of a tile; see :func:`hsic`.
 
     Returns
     -------
@@ -405,8 +406,7 @@ def invariance_report(
         tile_functions.append(tile_y)
     inner = tiles.centred_inner_products(tile_functions, n_samples, block_size)
     distances = mmd(Z, codes, gamma=gamma, block_size=block_size)
-    others = max(len(domains) - 1, 1)
-    domain_mmd = distances.sum(axis=1) / others
+    domain_mmd = distances.sum(axis=1) / max(len(domains) - 1, 1)
     return InvarianceReport(
         domain_dependence=tiles.alignment(inner, 0, 1),
         target_dependence=None if y is None else tiles.alignment(inner, 0, 2),

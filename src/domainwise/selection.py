@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from domainwise.scoring.measures import domain_cross_validate as domain_cross_validate
     from domainwise.splits.folds import LeaveDomainsOut as LeaveDomainsOut
 
-#: The module of each public name, which is imported when the name is first used.
+#: Modules of the public names; a module is imported when its name is first used.
 _LAZY = {
     "DCMCV": "estimators.dcmcv",
     "DomainConformal": "calibration.conformal",
@@ -29,7 +29,7 @@ _LAZY = {
     "domain_cross_validate": "scoring.measures",
 }
 
-if not TYPE_CHECKING:  # type checkers take the names that are imported above
+if not TYPE_CHECKING:  # type checkers use the imports above
     __all__ = list(_LAZY)
 
 

@@ -141,7 +141,7 @@ def test_a_foreign_folder_is_exit_code_2_and_left_alone(tiny, tmp_path):
     done = invoke("reproduce", "synthetic", "--out", tmp_path)
     assert done.exit_code == 2
     assert contents(tmp_path) == {"mine.txt": b"mine"}
-    assert "choose an empty folder (--out)" in " ".join(done.output.split())
+    assert "Choose an empty folder (--out)" in " ".join(done.output.split())
 
 
 def test_a_cut_off_results_file_is_exit_code_2_and_left_alone(tiny, tmp_path):

@@ -312,7 +312,7 @@ def test_text_columns_become_one_indicator_for_each_value(name, columns, data):
         ("gvhd", {"target": "gate"}, "target must be one of 't_cell', 'label'; got 'gate'"),
         ("hipc", {"domain": "plate"}, "domain must be one of .* got 'plate'"),
         ("facies", {"missing": "mean"}, "missing must be one of .* got 'mean'"),
-        ("oilwells", {"event_classes": [1]}, "event_classes must hold .* got \\[1\\]"),
+        ("oilwells", {"event_classes": [1]}, "event_classes must contain .* got \\[1\\]"),
         ("oilwells", {"sensors": []}, "sensors must contain one or more of"),
         ("cytof", {"cofactor": -5}, "'cofactor' .* Got -5"),
     ],

@@ -295,7 +295,7 @@ def test_what_cannot_be_converted_is_named():
         with pytest.raises(ValueError, match=words):
             to_onnx(model.fit(X, TWO))
     fitted = knn.fit(X, TWO, sample_domain=DOMAIN)
-    with pytest.raises(ValueError, match="DomainEnsembleClassifier with the member 'near'.*KNeigh"):
+    with pytest.raises(ValueError, match="member 'near' of DomainEnsembleClassifier.*KNeigh"):
         to_onnx(fitted)
 
 

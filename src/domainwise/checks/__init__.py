@@ -46,7 +46,7 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ImportError(
-            f'{purpose} requires {error.name}. Install it: pip install "domainwise[{extra}]"'
+            f'{purpose} needs {error.name}: pip install "domainwise[{extra}]"'
         ) from None
 
 

@@ -12,5 +12,5 @@ from domainwise.datasets import loaders
 from domainwise.datasets.loaders import *
 from domainwise.datasets.synthetic import make_synthetic as make_synthetic
 
-if not TYPE_CHECKING:  # type checkers take all names of the star import
+if not TYPE_CHECKING:  # type checkers use the star import
     __all__ = [*loaders.__all__, "make_synthetic"]

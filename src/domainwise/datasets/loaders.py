@@ -155,7 +155,7 @@ def read_table(name: str, as_frame: bool) -> Any:
     except ImportError as error:
         needed = "pandas and pyarrow" if path.suffix == ".parquet" else "pandas"
         raise ImportError(
-            f'reading {path.name} requires {needed}. Install them: pip install "domainwise[data]"'
+            f'reading {path.name} needs {needed}: pip install "domainwise[data]"'
         ) from error
     # pandas 3.1 reads every digit by default and deprecates the argument.
     version = tuple(map(int, pd.__version__.split(".")[:2]))

@@ -1,4 +1,4 @@
-"""Fitted models as ONNX graphs, which predict without Python."""
+"""Conversion of fitted models to ONNX graphs, which predict without Python."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def to_onnx(model: Estimator) -> ModelProto:
     Parameters
     ----------
     model : estimator
-        A projection, machine, search or ensemble of this package, or a pipeline with one, such as
-        those of ``domainwise fit``. Other steps may be any that skl2onnx converts. A ShiftWatch
-        is left out, and an ensemble predicts without context, as ``predict(X)`` does.
+        A projection, SVM, search or ensemble of this package, or a pipeline with one of them, such
+        as a model of ``domainwise fit``. Other steps must be types that skl2onnx can convert. A
+        ShiftWatch is omitted, and an ensemble predicts without context, like ``predict(X)``.
 
     Returns
     -------
@@ -34,12 +34,12 @@ def to_onnx(model: Estimator) -> ModelProto:
     Raises
     ------
     ValueError
-        If a part cannot be converted; the message names it: a kernel that is a Python function, a
-        :class:`~domainwise.DomainContext`, or a member of an ensemble without a converter.
+        If the model contains something that cannot be converted, such as a kernel that is a Python
+        function, or a :class:`~domainwise.DomainContext`. The message names it.
 
     See Also
     --------
-    save : Writes a model for Python.
+    save : Save a model for Python.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Converters of models to ONNX graphs, by type, in float64; skl2onnx calls them for pipelines.
+"""Converters of models to ONNX graphs in float64, by type. skl2onnx calls them.
 
-Models of scikit-learn are converted here if skl2onnx loses precision: it rounds support vectors,
-leaves and imputed values to float32, and does not support missing text.
+They include models of scikit-learn for which skl2onnx loses precision: it rounds support vectors,
+values of leaves and imputed values to float32, and does not support missing text.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from domainwise.shift.watch import ShiftWatch
 OPSETS = {"": 19, "ai.onnx.ml": 3}
 #: Types of labels by NumPy's kind; all others are text.
 LABELS = {"i": Int64TensorType, "f": DoubleTensorType}
-#: Types that predict with another model, and the attribute that holds this model.
+#: Types that predict with another model, and the attribute that contains this model.
 WRAPPERS: dict[type, str] = {
     **dict.fromkeys((MethodSearch, DomainConformal), "estimator_"),
     **dict.fromkeys((GridSearchCV, RandomizedSearchCV), "best_estimator_"),
     FrozenEstimator: "estimator",
 }
-#: Converters by exact type: from rows to a :class:`Tensor`, for classifiers :class:`Classified`.
+#: Converters by exact type. They return a :class:`Tensor`, or :class:`Classified` for classifiers.
 CONVERTERS: dict[type, Callable[[Any, Tensor], Any]] = {}
 
 
@@ -71,13 +71,13 @@ def convert(model: Any) -> Any:
     check_is_fitted(model)
     steps, types = list(_steps(model)), [kind for kind in CONVERTERS if kind is not Pipeline]
     inputs, last = _inputs(steps[0]), steps[-1]
-    outputs, taken = ["projection"], {name for name, _ in inputs}
+    outputs, input_names = ["projection"], {name for name, _ in inputs}
     if is_classifier(last) or is_regressor(last):
         outputs = ["prediction"]
     if is_classifier(last):
         outputs.append("probabilities" if hasattr(last, "predict_proba") else "decisions")
-    # Registered for this call only: other uses of skl2onnx are unchanged.
-    ours: dict[str, Any] = {
+    # Converters are registered for this call only, so that other uses of skl2onnx do not change.
+    options: dict[str, Any] = {
         "custom_conversion_functions": dict.fromkeys(types, _add_nodes),
         "custom_shape_calculators": dict.fromkeys(types, lambda operator: None),
         "custom_parsers": dict.fromkeys(types, _declare),
@@ -85,15 +85,15 @@ def convert(model: Any) -> Any:
             **{kind: {"zipmap": False} for kind in _parse.sklearn_classifier_list},
             **{kind: {} for kind in types},
         },
-        "final_types": [(name + "_" * (name in taken), None) for name in outputs],
+        "final_types": [(name + "_" * (name in input_names), None) for name in outputs],
     }
     try:
         graph = skl2onnx.convert_sklearn(
-            make_pipeline(*steps), "model", inputs, target_opset=OPSETS, **ours
+            make_pipeline(*steps), "model", inputs, target_opset=OPSETS, **options
         )
     except RuntimeError as error:
         raise ValueError(f"skl2onnx cannot convert {type(model).__name__}: {error}") from error
-    # skl2onnx has turned names such as "Well Name" into identifiers.
+    # skl2onnx converts names such as "Well Name" to identifiers: restore them.
     for value, (name, _) in zip(graph.graph.input, inputs, strict=True):
         for node in graph.graph.node:
             node.input[:] = [name if source == value.name else source for source in node.input]
@@ -117,24 +117,24 @@ def _steps(model: Any) -> Iterator[Any]:
 
 
 def _inputs(first: Any) -> list[tuple[str, Any]]:
-    """Names and types of the inputs: one array, or a ColumnTransformer's columns."""
+    """Return names and types of the inputs: one array, or the columns of a ColumnTransformer."""
     n = first.n_features_in_
     if not isinstance(first, ColumnTransformer):
         return [("X", DoubleTensorType([None, n]))]
     names = getattr(first, "feature_names_in_", np.array([f"x{i}" for i in range(n)]))
     text: set[str] = set()
-    for _, transformer, chosen in first.transformers_:
+    for _, transformer, columns in first.transformers_:
         step = transformer.steps[0][1] if isinstance(transformer, Pipeline) else transformer
         fitted = [*getattr(step, "categories_", []), getattr(step, "statistics_", np.zeros(0))]
         if any(values.dtype.kind in "OU" for values in fitted):
-            named = isinstance(chosen, (list, np.ndarray)) and isinstance(chosen[0], str)
-            text |= {*(chosen if named else np.atleast_1d(names[chosen]))}
+            named = isinstance(columns, (list, np.ndarray)) and isinstance(columns[0], str)
+            text |= {*(columns if named else np.atleast_1d(names[columns]))}
     kinds = {True: StringTensorType, False: DoubleTensorType}
     return [(str(name), kinds[name in text]([None, 1])) for name in names]
 
 
 def _declare(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
-    """Declare the outputs of a part, with their types."""
+    """Declare the outputs of a model, with their types."""
     operator = scope.declare_local_operator(None, model)
     operator.inputs = inputs
     text = isinstance(inputs[0].type, StringTensorType)
@@ -152,8 +152,8 @@ def _add_nodes(scope: Any, operator: Any, container: Any) -> None:
         X = X.cast("DOUBLE")
     values = [output := CONVERTERS[type(model)](model, X)]
     if isinstance(output, Classified):
-        chosen = output.probabilities if hasattr(model, "predict_proba") else output.decisions
-        values = [output.codes.taken_from(_classes(model)), chosen]
+        scores = output.probabilities if hasattr(model, "predict_proba") else output.decisions
+        values = [output.codes.taken_from(_classes(model)), scores]
     for value, output in zip(values, operator.outputs, strict=True):
         container.add_node("Identity", value.name, output.full_name)
 
@@ -173,22 +173,25 @@ def converts(*types: type) -> Callable[[Any], Any]:
     return register
 
 
-def part(model: Any, X: Tensor) -> Any:
-    """Convert a model that is inside another one."""
-    refuse(model, "inside another model", type(model) not in CONVERTERS)
+def converted(model: Any, X: Tensor) -> Any:
+    """Convert a model that is part of another model."""
+    refuse(model, "as part of another model", type(model) not in CONVERTERS)
     return CONVERTERS[type(model)](model, X)
 
 
-def refuse(model: Any, reason: str, refused: bool = True) -> None:
-    """Raise an error that names the model, if it is refused."""
-    if refused:
-        raise ValueError(f"to_onnx cannot convert {type(model).__name__} {reason}")
+def refuse(model: Any, reason: str, condition: bool = True) -> None:
+    """Raise an error that names the model if the condition is True."""
+    if condition:
+        raise ValueError(
+            f"to_onnx cannot convert {type(model).__name__} {reason}. Replace it, or save the "
+            "model for Python with domainwise.save"
+        )
 
 
 @converts(Pipeline)
 def _pipeline(model: Pipeline, X: Tensor) -> Any:
     for _, step in model.steps:
-        X = X if step in (None, "passthrough") else part(step, X)
+        X = X if step in (None, "passthrough") else converted(step, X)
     return X
 
 
@@ -202,12 +205,12 @@ def _scaler(model: StandardScaler, X: Tensor) -> Tensor:
 def _imputer(model: SimpleImputer, X: Tensor) -> Tensor:
     refuse(model, "with add_indicator=True", model.add_indicator)
     fills, marker = model.statistics_, model.missing_values
-    if fills.dtype.kind in "OU":  # in a graph missing text is empty
+    if fills.dtype.kind in "OU":  # missing text is empty in a graph
         missing = X.op("Equal", np.array(marker if isinstance(marker, str) else "", dtype=object))
         return X.where(missing, np.where(fills == fills, fills, "")[None])
     is_nan = marker is None or marker != marker
     missing = X.op("IsNaN") if is_nan else X.op("Equal", float(marker))
-    columns = np.flatnonzero(~np.isnan(fills))  # those without any value are dropped
+    columns = np.flatnonzero(~np.isnan(fills))  # columns without values are dropped
     return X.where(missing, np.nan_to_num(fills)[None]).op("Gather", columns, axis=1)
 
 
@@ -219,7 +222,7 @@ def _linear(model: Any, X: Tensor) -> Any:
 
 
 def _by_decisions(model: Any, values: Tensor) -> Classified:
-    """Classes by decision values, and logistic probabilities if the model has any."""
+    """Return classes by decision values, and logistic probabilities if the model has any."""
     columns = class_columns(values, n := len(model.classes_))
     probabilities = None
     if hasattr(model, "predict_proba"):
@@ -230,8 +233,8 @@ def _by_decisions(model: Any, values: Tensor) -> Classified:
 
 @converts(SVR)
 def _svr(model: SVR, X: Tensor) -> Tensor:
-    """Weighted sum of the kernels of support vectors, for regression and two classes."""
-    return _machine(model, X, model.dual_coef_.T) + model.intercept_
+    """Return a weighted sum of kernels, for regression and two classes."""
+    return _kernel_sum(model, X, model.dual_coef_.T) + model.intercept_
 
 
 @converts(SVC)
@@ -247,20 +250,22 @@ def _svc(model: SVC, X: Tensor) -> Classified:
         for code, row in ((i, j - 1), (j, i)):
             rows = slice(first[code], first[code + 1])
             dual[rows, k] = model.dual_coef_[row, rows]
-    ahead, behind = np.eye(n)[np.array(pairs).T]
-    values = _machine(model, X, dual) + model.intercept_
-    votes = values.op("Greater", 0.0).cast("DOUBLE") @ (ahead - behind) + behind.sum(axis=0)
-    sums = values @ (ahead - behind)
+    first_of_pair, second_of_pair = np.eye(n)[np.array(pairs).T]
+    signs = first_of_pair - second_of_pair
+    values = _kernel_sum(model, X, dual) + model.intercept_
+    votes = values.op("Greater", 0.0).cast("DOUBLE") @ signs + second_of_pair.sum(axis=0)
+    sums = values @ signs
     decisions = votes + sums / ((sums.op("Abs") + 1.0) * 3.0)
     codes = (decisions if model.break_ties else votes).codes()
     return Classified(codes, decisions if model.decision_function_shape == "ovr" else values)
 
 
-def _machine(model: Any, X: Tensor, dual: Array) -> Tensor:
+def _kernel_sum(model: Any, X: Tensor, dual: Array) -> Tensor:
+    """Return sums of the kernels of support vectors with the weights ``dual``."""
     if model.kernel == "precomputed":
-        everywhere = np.zeros((model.shape_fit_[0], dual.shape[1]))
-        everywhere[model.support_] = dual
-        return X @ everywhere
+        dual_of_rows = np.zeros((model.shape_fit_[0], dual.shape[1]))
+        dual_of_rows[model.support_] = dual
+        return X @ dual_of_rows
     refuse(model, f"with kernel={model.kernel!r}", model.kernel not in ("rbf", "linear", "poly"))
     rows = model.support_vectors_
     kernel = Kernel(model.kernel, model._gamma, model.degree, model.coef0)
@@ -272,7 +277,9 @@ def _machine(model: Any, X: Tensor, dual: Array) -> Tensor:
 def _transformed(model: TransformedTargetRegressor, X: Tensor) -> Tensor:
     scaler = model.transformer_
     refuse(model, f"with {type(scaler).__name__}", type(scaler) is not StandardScaler)
-    values = part(model.regressor_, X) * np.ravel(1.0 if scaler.scale_ is None else scaler.scale_)
+    values = converted(model.regressor_, X) * np.ravel(
+        1.0 if scaler.scale_ is None else scaler.scale_
+    )
     return values + scaler.mean_ if scaler.with_mean else values
 
 
@@ -288,11 +295,11 @@ def _constant(model: Any, X: Tensor) -> Any:
 
 @converts(ensemble.HistGradientBoostingClassifier, ensemble.HistGradientBoostingRegressor)
 def _boosting(model: Any, X: Tensor) -> Any:
-    refuse(model, "with categorical_features: encode them first", model._preprocessor is not None)
+    refuse(model, "with categorical_features", model._preprocessor is not None)
     names = ("left", "right", "feature_idx", "num_threshold", "missing_go_to_left")
-    trees = [(k, tree.nodes) for stage in model._predictors for k, tree in enumerate(stage)]
-    parts = [(nodes, nodes["is_leaf"] > 0, nodes["value"][:, None], [k]) for k, nodes in trees]
-    values = _trees(X, names, parts) + model._baseline_prediction
+    nodes = [(k, tree.nodes) for stage in model._predictors for k, tree in enumerate(stage)]
+    trees = [(tree, tree["is_leaf"] > 0, tree["value"][:, None], [k]) for k, tree in nodes]
+    values = _trees(X, names, trees) + model._baseline_prediction
     if hasattr(model, "classes_"):
         return _by_decisions(model, values)
     return values.op("Exp") if model.loss in ("poisson", "gamma") else values
@@ -301,12 +308,12 @@ def _boosting(model: Any, X: Tensor) -> Any:
 @converts(SymmetricBoostingClassifier, SymmetricBoostingRegressor)
 def _symmetric(model: Any, X: Tensor) -> Any:
     n_trees, n_leaves, n_outputs = model.leaves_.shape
-    chosen = X.op("Gather", model.features_.ravel(), axis=1)
-    above = chosen.op("Greater", model.thresholds_.ravel()).cast("DOUBLE")
+    compared = X.op("Gather", model.features_.ravel(), axis=1)
+    above = compared.op("Greater", model.thresholds_.ravel()).cast("DOUBLE")
     above = above.op("Reshape", np.array([-1, *model.features_.shape]))
     leaf = above @ (2.0 ** np.arange(model.features_.shape[1])[::-1])
-    places = leaf.cast("INT64") + n_leaves * np.arange(n_trees)
-    values = places.taken_from(model.leaves_.reshape(-1, n_outputs))
+    indices = leaf.cast("INT64") + n_leaves * np.arange(n_trees)
+    values = indices.taken_from(model.leaves_.reshape(-1, n_outputs))
     values = values.op("ReduceSum", np.array([1]), keepdims=0) + model.start_
     return _by_decisions(model, values) if hasattr(model, "classes_") else values
 
@@ -318,28 +325,28 @@ def _symmetric(model: Any, X: Tensor) -> Any:
 def _forest(model: Any, X: Tensor) -> Any:
     refuse(model, "with several targets", model.n_outputs_ > 1)
     trees, classes = [tree.tree_ for tree in model.estimators_], hasattr(model, "classes_")
-    # Sums are float32, which would lose digits of a target far from 0.
-    middle = 0.0 if classes else float(trees[0].value[0, 0, 0])
+    # Sums are float32, so a target far from 0 would lose digits: subtract a typical value.
+    offset = 0.0 if classes else float(trees[0].value[0, 0, 0])
     names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
-    parts = [
+    described = [
         (
             tree.__getstate__()["nodes"],
             tree.children_left < 0,
-            (tree.value[:, 0] - middle) / len(trees),
+            (tree.value[:, 0] - offset) / len(trees),
             range(tree.value.shape[2]),
         )
         for tree in trees
     ]
-    X = X.cast("FLOAT").cast("DOUBLE")  # as scikit-learn's trees see rows
-    values = _trees(X, names, parts) + middle
+    X = X.cast("FLOAT").cast("DOUBLE")  # scikit-learn's trees round rows to float32
+    values = _trees(X, names, described) + offset
     return Classified(values.codes(), None, values) if classes else values
 
 
 def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
-    """Sum trees, each a tuple of nodes (fields ``names``), leaf mask, values and targets."""
+    """Sum trees; each is a tuple of nodes (with fields ``names``), leaf mask, values, targets."""
     nodes, leaves, values, targets = zip(*trees, strict=True)
     leaf, sizes = np.concatenate(leaves), [len(node) for node in nodes]
-    tree, place = np.repeat(np.arange(len(trees)), sizes), np.concatenate([*map(np.arange, sizes)])
+    tree, index = np.repeat(np.arange(len(trees)), sizes), np.concatenate([*map(np.arange, sizes)])
     fields = ("truenodeids", "falsenodeids", "featureids", "values", "missing_value_tracks_true")
     columns: dict[str, Any] = {
         f"nodes_{field}": np.where(leaf, 0, np.concatenate([node[name] for node in nodes]))
@@ -347,10 +354,10 @@ def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
     }
     columns |= {
         "nodes_treeids": tree,
-        "nodes_nodeids": place,
+        "nodes_nodeids": index,
         "nodes_modes": np.where(leaf, "LEAF", "BRANCH_LEQ"),
         "target_treeids": np.repeat(tree[leaf], len(targets[0])),
-        "target_nodeids": np.repeat(place[leaf], len(targets[0])),
+        "target_nodeids": np.repeat(index[leaf], len(targets[0])),
         "target_ids": np.array(targets)[tree[leaf]].ravel(),
         "target_weights": np.concatenate(values)[leaf].ravel(),
     }
@@ -386,20 +393,20 @@ def _invariant_kernel(model: Any, X: Tensor) -> Tensor:
 
 @converts(invariant.InvariantSVR, invariant.InvariantSVC)
 def _invariant_machine(model: Any, X: Tensor) -> Any:
-    output = part(model.machine_, part(model.transformer_, X))
+    output = converted(model.machine_, converted(model.transformer_, X))
     if not is_classifier(model):
         return model.on_target_scale(output)
     if not model.probability:
         return output
-    calibrated = part(model.calibration_.model, output.decisions / model.calibration_.scale)
+    calibrated = converted(model.calibration_.model, output.decisions / model.calibration_.scale)
     return Classified(output.codes, output.decisions, calibrated.probabilities)
 
 
 @converts(ridge.InvariantRidgeCV, ridge.InvariantRidgeClassifierCV)
 def _ridge(model: Any, X: Tensor) -> Any:
-    # A model that was fitted in batches is finalized first, as predict does.
-    parts = [_expanded(function, X) for function in model.finalize().expansions_]
-    values = mean_of(parts, [1.0] * len(parts))
+    # finalize runs the search of a model that was fitted in batches.
+    functions = [_expanded(function, X) for function in model.finalize().expansions_]
+    values = mean_of(functions, [1.0] * len(functions))
     if not is_classifier(model):
         return _corrected(model, values)
     columns = class_columns(values, len(model.classes_))
@@ -431,7 +438,7 @@ def _probabilities(curve: Curve, values: Tensor) -> Tensor:
 
 @converts(InvariantSearchCV)
 def _invariant_search(model: Any, X: Tensor) -> Any:
-    outputs = [part(member, X) for member in model.estimators_]
+    outputs = [converted(member, X) for member in model.estimators_]
     if len(outputs) == 1 or not is_classifier(model):
         return outputs[0] if len(outputs) == 1 else mean_of(outputs)
     n, mean = len(model.classes_), mean_of([output.decisions for output in outputs])
@@ -452,13 +459,13 @@ def _ensemble(model: Any, X: Tensor) -> Any:
     Z = (X - model.domain_context_.mean_) / model.domain_context_.scale_
     low, high = model.feature_limits
     Z = Z.where(Z.op("IsNaN"), 0.0).op("Max", low).op("Min", high)
-    parts = []
+    outputs = []
     for name in model.weights_:
         try:
-            parts.append(_member(model.members_[name], Z))
+            outputs.append(_member(model.members_[name], Z))
         except ValueError as error:
-            refuse(model, f"with the member {name!r}: {error}")
-    mean = mean_of(parts, list(model.weights_.values()))
+            raise ValueError(f"member {name!r} of {type(model).__name__}: {error}") from error
+    mean = mean_of(outputs, list(model.weights_.values()))
     if not is_classifier(model):
         return _corrected(model, model.on_target_scale(mean))
     probabilities = _corrected(model, mean)
@@ -467,7 +474,7 @@ def _ensemble(model: Any, X: Tensor) -> Any:
 
 @converts(SiteAdapter)
 def _adapter(model: Any, X: Tensor) -> Any:
-    output = part(model.estimator_, X)
+    output = converted(model.estimator_, X)
     if not is_classifier(model):
         return _corrected(model, output)
     probabilities, n = output.probabilities, len(model.classes_)
@@ -487,22 +494,22 @@ def _member(member: Member, Z: Tensor) -> Tensor:
 
 def _class_scores(model: Any, Z: Tensor, n_classes: int) -> Tensor:
     """Return outputs of a member, like :func:`domainwise.search.scores.outputs`."""
-    output = part(model, Z)
+    output = converted(model, Z)
     if not n_classes:
         return output
     seen = np.asarray(model.classes_, dtype=np.intp)
     if hasattr(model, "decision_function"):
         columns = class_columns(output.decisions, len(seen))
-        least = columns.over("Min").op("Min", 0.0)
+        smallest = columns.over("Min").op("Min", 0.0)
     else:
         columns = output.probabilities.op("Max", LEAST_PROBABILITY).op("Log")
-        least = Z.repeated(np.log([LEAST_PROBABILITY]))
+        smallest = Z.repeated(np.log([LEAST_PROBABILITY]))
     # Classes that the member has not seen get the smallest value.
-    place = np.full(n_classes, len(seen))
-    place[seen] = np.arange(len(seen))
-    return columns.op("Concat", least, axis=1).op("Gather", place, axis=1)
+    column_of = np.full(n_classes, len(seen))
+    column_of[seen] = np.arange(len(seen))
+    return columns.op("Concat", smallest, axis=1).op("Gather", column_of, axis=1)
 
 
 converts(own_ensemble.DomainContext)(
-    lambda model, X: refuse(model, "(it needs all rows of a domain; a graph predicts row by row)")
+    lambda model, X: refuse(model, "(it needs all rows of a domain; graphs predict single rows)")
 )

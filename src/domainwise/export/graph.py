@@ -1,4 +1,4 @@
-"""Values in an ONNX graph under construction, with NumPy's arithmetic."""
+"""Values in an ONNX graph, with operators as in NumPy; each operation adds a node."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from domainwise.kernels.functions import Kernel
 class Tensor:
     """A value in a graph; numbers are float64, as in the models."""
 
-    scope: Any  #: of skl2onnx, which gives out names
-    container: Any  #: of skl2onnx, which holds the nodes
+    scope: Any  #: object of skl2onnx that assigns names
+    container: Any  #: object of skl2onnx that contains the nodes
     name: str
 
-    def op(self, kind: str, *others: Any, domain: str = "", **attributes: Any) -> Tensor:
+    def op(self, kind: str, *operands: Any, domain: str = "", **attributes: Any) -> Tensor:
         """Add a node with this tensor as its first input; arrays become constants."""
-        inputs = [self.name, *(self._constant(other).name for other in others)]
+        inputs = [self.name, *(self._constant(operand).name for operand in operands)]
         output = self.scope.get_unique_variable_name(kind)
         name = self.scope.get_unique_operator_name(kind)
         self.container.add_node(kind, inputs, output, domain, name=name, **attributes)
@@ -37,8 +37,8 @@ class Tensor:
             return value
         value, name = np.asarray(value), self.scope.get_unique_variable_name("constant")
         if value.dtype.kind in "OUT":
-            words = [str(word).encode() for word in value.ravel()]
-            self.container.add_initializer(name, TensorProto.STRING, value.shape, words)
+            strings = [str(text).encode() for text in value.ravel()]
+            self.container.add_initializer(name, TensorProto.STRING, value.shape, strings)
         else:
             value = value.astype(np.float64) if value.dtype.kind == "f" else value
             self.container.add_initializer(name, None, None, numpy_helper.from_array(value))
@@ -59,11 +59,11 @@ class Tensor:
         return self.op(f"Reduce{reduction}", np.array([1]), keepdims=1)
 
     def where(self, condition: Tensor, value: Any) -> Tensor:
-        """Return ``value`` where the condition holds, and this tensor elsewhere."""
+        """Return ``value`` where the condition is true, and this tensor elsewhere."""
         return condition.op("Where", value, self)
 
     def codes(self, *, last: bool = False) -> Tensor:
-        """Return the index of the largest column; of ties the first, or the ``last``."""
+        """Return the index of the largest column; of equal columns the first, or the ``last``."""
         return self.op("ArgMax", axis=1, keepdims=0, select_last_index=int(last))
 
     def taken_from(self, values: Array) -> Tensor:
@@ -76,7 +76,7 @@ class Tensor:
         return self._constant(row[None]).op("Expand", shape)
 
     def distances(self, rows: Array, *, l1: bool) -> Tensor:
-        """Return L1 or squared Euclidean distances to ``rows``, from differences, row by row."""
+        """Return L1 or squared Euclidean distances to ``rows``, from differences of rows."""
         body = parser.parse_graph(
             f"""distances (double[{rows.shape[1]}] row) => (double[{len(rows)}] all) {{
                 difference = Sub(rows, row)  size = Abs(difference)
@@ -104,8 +104,8 @@ def class_columns(values: Tensor, n_classes: int) -> Tensor:
 def mean_of(values: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
     """Return the mean of several tensors, or their weighted sum."""
     shares = [1.0 / len(values)] * len(values) if weights is None else weights
-    first, *others = (value * share for value, share in zip(values, shares, strict=True))
-    return sum(others, start=first)
+    first, *terms = (value * share for value, share in zip(values, shares, strict=True))
+    return sum(terms, start=first)
 
 
 def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
@@ -118,7 +118,8 @@ def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
     if kernel.function is not None:
         name = getattr(kernel.function, "__name__", str(kernel.function))
         raise ValueError(
-            f"to_onnx cannot convert the kernel {name}, a Python function. Use a named kernel."
+            f"to_onnx cannot convert the kernel {name}, because it is a Python function. Use a "
+            'kernel of this package, such as kernel="rbf"'
         )
     rows = np.asarray(rows, dtype=np.float64)
     if kernel.name == "laplacian" or kernel.by_differences:
@@ -127,7 +128,7 @@ def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
     right, gamma = kernel.prepare(rows).right, kernel.gamma
     X = X if kernel.origin is None else X - np.asarray(kernel.origin, dtype=np.float64)
     if kernel.name == "rbf":
-        # The last two of the prepared columns are for the norms.
+        # The last two columns of prepared rows contain norms.
         products = X @ (sqrt(2.0 * gamma) * right[:, :-2].T)
         return expm1((products + X.over("SumSquare") * -gamma + right[:, -1]).op("Min", 0.0))
     if kernel.name == "poly":
@@ -148,7 +149,7 @@ def _divided(X: Tensor, sizes: Tensor) -> Tensor:
 
 
 def _polynomial(kernel: Kernel, T: Tensor) -> Tensor:
-    """(T + coef0)^degree - coef0^degree, by Horner's rule; see :class:`Kernel`."""
+    """Return (T + coef0)^degree - coef0^degree by Horner's rule; see :class:`Kernel`."""
     c, degree = float(kernel.coef0), float(kernel.degree)
     if not degree.is_integer():
         return (T + c).op("Pow", degree)
