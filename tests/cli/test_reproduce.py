@@ -112,7 +112,7 @@ def test_an_interruption_is_exit_code_1_and_says_how_to_go_on(tiny, tmp_path, mo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["sinthetic"], "there is no table 'sinthetic'"),
+        (["sinthetic"], "unknown table 'sinthetic'"),
         (["synthetic", "--repeats", "0"], "--repeats must be at least 1, got 0"),
         (["synthetic", "--jobs", "0"], "--jobs must be at least 1"),
         (["synthetic", "--seed", "-1"], "--seed must be between 0 and 2**32 - 1, got -1"),
@@ -182,8 +182,9 @@ def test_a_missing_extra_is_named(tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     done = invoke("reproduce", "synthetic", "--out", tmp_path / "out")
     assert done.exit_code == 2
-    needed = 'this command without --no-report needs jinja2: pip install "domainwise[report]"'
-    assert needed in " ".join(done.output.split())
+    message = "this command without --no-report requires jinja2. "
+    message += 'Install it: pip install "domainwise[report]"'
+    assert message in " ".join(done.output.split())
 
 
 def test_datasets_lists_every_set_and_whether_it_is_here(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.utils import Bunch
 
-from domainwise.paper.trials import make_split, rows_of_domain, seed_of, split_domains
+from domainwise.paper.trials import derive_seed, make_split, rows_of_domain, split_domains
 
 
 def test_a_split_shares_no_domain_between_sources_and_unseen_ones(tiny_case):
@@ -23,7 +23,7 @@ def test_a_split_depends_on_seed_case_and_repeat_alone(tiny_case):
 
 def test_seeds_of_different_work_differ():
     states = {
-        tuple(seed_of(0, *path).generate_state(2))
+        tuple(derive_seed(0, *path).generate_state(2))
         for path in (("a", 0), ("a", 1), ("b", 0), ("a", 0, "x"))
     }
     assert len(states) == 4
@@ -47,5 +47,5 @@ def test_a_small_domain_keeps_all_its_rows():
 
 def test_too_few_domains_are_refused(tiny_case):
     bunch = Bunch(data=np.zeros((4, 1)), target=np.zeros(4), sample_domain=np.arange(4))
-    with pytest.raises(ValueError, match="needs 5 domains, but its data have 4"):
+    with pytest.raises(ValueError, match="requires 5 domains, but the data have 4; check"):
         split_domains(bunch, tiny_case, np.random.default_rng(0))

@@ -55,6 +55,6 @@ def test_a_fingerprint_changes_with_the_meaning_and_not_with_the_size():
 
 
 def test_an_unknown_table_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="there is no table 'sythetic'; choose synthetic"):
+    with pytest.raises(ValueError, match="unknown table 'sythetic'; choose synthetic"):
         select_tables("sythetic")
     assert len(select_tables("all")) == 5

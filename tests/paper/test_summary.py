@@ -9,9 +9,9 @@ from domainwise.paper.sentences import (
     agreement,
     best_methods,
     count,
+    describe_run,
     join,
-    unfinished,
-    what_was_run,
+    missing_repeats,
 )
 from domainwise.paper.summary import summarise_run
 from domainwise.scoring.statistics import p_text
@@ -84,7 +84,7 @@ def test_methods_beside_the_papers_are_shown_and_do_not_compete(run):
         beside = [method for method in case.methods if method.key in NOT_IN_THE_PAPER]
         assert len(beside) == (1 if case.case.task == "regression" else 3)
         assert all(method.label.endswith("(not in the paper)") for method in beside)
-        assert not NOT_IN_THE_PAPER & {method.key for method in case.all_best()}
+        assert not NOT_IN_THE_PAPER & {method.key for method in case.best_methods()}
     for ranking in run.rankings.values():
         assert not any("not in the paper" in name for name in ranking.methods)
 
@@ -100,8 +100,9 @@ def test_all_that_share_the_best_mean_are_named(made_up_results):
     store = ResultStore(folder)
     store.read()
     found = summarise_run(store)
-    assert [method.key for method in found.cases()[0].all_best()] == ["svm", "coir"]
-    assert "SVM (5 of 5) and COIR (5 of 5), ties counted for each" in " ".join(best_methods(found))
+    assert [method.key for method in found.cases()[0].best_methods()] == ["svm", "coir"]
+    expected = "SVM (in 5 of 5 cases) and COIR (in 5 of 5 cases), with ties counted for each method"
+    assert expected in " ".join(best_methods(found))
 
 
 def test_cases_of_one_data_set_count_once_in_the_ranking(run):
@@ -137,7 +138,7 @@ def test_a_table_shows_ours_beside_the_papers(run):
 def test_markdown_names_command_seed_and_stand_ins(run):
     text = to_markdown(run)
     assert "`domainwise reproduce all --seed 0`" in text
-    assert "## What reproduces, what does not, and why" in text
+    assert "## Differences from the paper" in text
     assert text.count("**Stand-in data.**") == 2
     assert "approximate" in text
     for line in text.splitlines():
@@ -147,12 +148,12 @@ def test_markdown_names_command_seed_and_stand_ins(run):
 
 def test_missing_parts_are_reported(run, made_up_results):
     """The made-up file has 8 repeats of everything; the protocol asks for more."""
-    (sentence,) = unfinished(run)
+    (sentence,) = missing_repeats(run)
     assert "Synthetic domains, tuned: 8 of 10" in sentence
     assert "LandMine (all objects), paper: 8 of 10" in sentence
     store = ResultStore(made_up_results(n_repeats=20, tables=("oil",)))
     store.read()
-    assert unfinished(summarise_run(store)) == []
+    assert missing_repeats(summarise_run(store)) == []
 
 
 def test_a_quick_run_claims_nothing(made_up_results):
@@ -160,13 +161,13 @@ def test_a_quick_run_claims_nothing(made_up_results):
     store.read()
     quick = summarise_run(store)
     assert agreement(quick) == []
-    assert any("quick run" in sentence for sentence in what_was_run(quick))
+    assert any("quick run" in sentence for sentence in describe_run(quick))
     assert "What reproduces" not in to_markdown(quick)
 
 
 def test_an_empty_results_file_has_no_report(tmp_path):
     ResultStore(tmp_path).open(root_seed=0, profile="full")
-    with pytest.raises(ResultsError, match="contains no finished result yet"):
+    with pytest.raises(ResultsError, match="contains no results yet; run reproduce"):
         publish(tmp_path)
     with pytest.raises(ResultsError, match="no run was saved there"):
         publish(tmp_path / "elsewhere")

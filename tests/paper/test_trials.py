@@ -158,7 +158,7 @@ def test_landmark_readings_of_m():
 def test_parameters_shown_are_those_the_method_uses_and_fit_json():
     import json
 
-    shown = Parameters(ridge=float("inf")).shown(METHODS["coir"])
+    shown = Parameters(ridge=float("inf")).used_by(METHODS["coir"])
     assert "domain_weight" not in shown
     assert json.loads(json.dumps(shown, allow_nan=False))["ridge"] == "inf"
 

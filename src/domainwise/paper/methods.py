@@ -1,7 +1,7 @@
-"""The methods of the tables, each built as one scikit-learn pipeline.
+"""The methods of the paper's tables as scikit-learn pipelines.
 
-A pipeline imputes and scales if the data need it, projects if the method has a projection, and
-predicts. All steps are fitted on source domains.
+A pipeline imputes and scales if the data require it, projects if the method has a projection, and
+predicts. All steps are fitted to source domains.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from domainwise.models.table_model import plain_parameters
 from domainwise.paper.protocols import Case
 from domainwise.reference import algorithm1, algorithm2_stable, project
 
-# The paper's algorithms as transformers: slow, with N x N matrices, to be compared with -----------
+# The paper's algorithms as transformers: slow, with N x N matrices, for comparison ----------------
 
 
 @dataclass(eq=False, repr=False)
@@ -39,7 +39,7 @@ class ReferenceDCM(TransformerMixin, BaseEstimator):
     target_gamma: float = 1.0
     epsilon: float = 1e-3
     domain_weight: float = 1.0
-    continuous: bool = False  #: whether the target is continuous (RBF) or a label (delta)
+    continuous: bool = False  #: RBF kernel for continuous targets, delta kernel for classes
 
     def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
         """Solve the eigenproblem on the source domains."""
@@ -57,8 +57,8 @@ class ReferenceDCM(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Array) -> Array:
         """Project rows, centred with the training means."""
-        between = rbf_kernel(self.X_fit_, X, gamma=self.gamma)
-        return project(self.kernel_, between, self.coefficients_)
+        new_kernel = rbf_kernel(self.X_fit_, X, gamma=self.gamma)
+        return project(self.kernel_, new_kernel, self.coefficients_)
 
     def _target_kernel(self, a: Array, b: Array) -> Array:
         if not self.continuous:
@@ -77,18 +77,18 @@ class ReferenceFastDCM(ReferenceDCM):
     def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
         """Solve the eigenproblem on the source domains."""
         rng = np.random.default_rng(self.random_state)
-        drawn = np.sort(rng.choice(len(X), min(self.n_landmarks, len(X)), replace=False))
-        landmarks = X[drawn]
-        # The extension to new points is affine in their kernel values: projecting a zero column and
-        # unit columns gives its offset and matrix, with which transform projects new rows.
-        probes = np.hstack([np.zeros((len(drawn), 1)), np.eye(len(drawn))])
+        rows = np.sort(rng.choice(len(X), min(self.n_landmarks, len(X)), replace=False))
+        landmarks = X[rows]
+        # The extension to new points is affine in their kernel values. Projecting a zero column and
+        # unit columns gives its offset and its matrix.
+        probes = np.hstack([np.zeros((len(rows), 1)), np.eye(len(rows))])
         result = algorithm2_stable(
             rbf_kernel(X, landmarks, gamma=self.gamma),
             rbf_kernel(landmarks, gamma=self.gamma),
-            self._target_kernel(y, y[drawn]),
-            self._target_kernel(y[drawn], y[drawn]),
-            delta_kernel(sample_domain, sample_domain[drawn]),
-            delta_kernel(sample_domain[drawn], sample_domain[drawn]),
+            self._target_kernel(y, y[rows]),
+            self._target_kernel(y[rows], y[rows]),
+            delta_kernel(sample_domain, sample_domain[rows]),
+            delta_kernel(sample_domain[rows], sample_domain[rows]),
             probes,
             epsilon=self.epsilon,
             n_components=self.n_components,
@@ -102,13 +102,13 @@ class ReferenceFastDCM(ReferenceDCM):
 
     def transform(self, X: Array) -> Array:
         """Project rows by the Nyström extension."""
-        between = rbf_kernel(X, self.landmarks_, gamma=self.gamma)
-        projected: Array = between @ self.extension_ + self.offset_
+        new_kernel = rbf_kernel(X, self.landmarks_, gamma=self.gamma)
+        projected: Array = new_kernel @ self.extension_ + self.offset_
         return projected
 
 
 def delta_kernel(a: Array, b: Array) -> Array:
-    """1 where labels are equal, 0 elsewhere."""
+    """Return 1 where labels are equal and 0 elsewhere."""
     same: Array = (np.asarray(a)[:, None] == np.asarray(b)).astype(np.float64)
     return same
 
@@ -118,10 +118,10 @@ def delta_kernel(a: Array, b: Array) -> Array:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of all methods; each method uses only its own.
+    """Parameters of all methods, of which each method uses some.
 
-    ``predictor_gamma`` is gamma of the SVM; None means ``gamma`` (the paper's choice).
-    ``n_landmarks`` belongs to the fast methods.
+    ``predictor_gamma`` is gamma of the SVM; None means ``gamma`` (the paper's choice). Only fast
+    methods use ``n_landmarks``.
     """
 
     gamma: float | str = "median"
@@ -137,8 +137,8 @@ class Parameters:
     n_landmarks: int | None = None
     random_state: int = 0
 
-    def shown(self, method: Method) -> dict[str, Any]:
-        """The parameters this method used, ready for JSON."""
+    def used_by(self, method: Method) -> dict[str, Any]:
+        """Return the parameters that a method uses, as a dict for JSON."""
         names = (*method.names, *(["n_landmarks"] if method.landmarks else []), "C", "class_weight")
         if method.key == "majority":
             return {}
@@ -147,34 +147,34 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Method:
-    """A method by name: how it is built and how it is shown."""
+    """A method of the tables."""
 
-    key: str  #: in result files
-    label: str  #: in tables
-    kind: str  #: baseline, exact, ridge, fast, reference, or beside (not in the paper)
+    key: str  #: name in result files
+    label: str  #: name in tables
+    kind: str  #: baseline, exact, ridge, fast, reference, or extra (not in the paper)
     names: tuple[str, ...] = ()  #: fields of ``Parameters`` that it uses, except those of an SVM
-    projection: type[BaseEstimator] | None = None  #: None: predicts from the features
-    landmarks: str = ""  #: the paper's M: a "divisor" of N, a "count", or a "fifth" of the rows
+    projection: type[BaseEstimator] | None = None  #: None if it predicts from the features
+    landmarks: str = ""  #: how M sets their number: N/M ("divisor"), M ("count"), N/5 ("fifth")
     ridge: float = Parameters.ridge  #: in the paper setting
 
     @property
-    def main(self) -> bool:
-        """Whether it can have the best mean; variants are only shown for comparison."""
+    def competes(self) -> bool:
+        """Whether the method can have the best mean; variants are only shown for comparison."""
         return self.kind in ("baseline", "exact", "fast") and self.landmarks in ("", "divisor")
 
     def name(self, task: str) -> str:
-        """Label for a task: a support vector machine for regression is an SVR."""
+        """Return the label for a task, such as SVR instead of SVM for regression."""
         regression = {"majority": "constant", "svm": "SVR", "invariant": "InvariantSVR"}
         return regression.get(self.key, self.label) if task == "regression" else self.label
 
     def n_landmarks(self, n_rows: int, m: int | None) -> int | None:
-        """Number of landmarks for ``n_rows`` source rows and the paper's M."""
+        """Return the number of landmarks for ``n_rows`` source rows and the paper's M."""
         if not self.landmarks:
             return None
         if self.landmarks == "fifth":
             return max(n_rows // 5, 2)
         if m is None:
-            raise ValueError(f"{self.key} needs the paper's M, which this case does not have")
+            raise ValueError(f"{self.key} requires the paper's M; set m of the case")
         return max(round(n_rows / m), 2) if self.landmarks == "divisor" else m
 
 
@@ -214,9 +214,9 @@ METHODS: dict[str, Method] = {
             ReferenceFastDCM,
             "count",
         ),
-        Method("sca", "SCA (not in the paper)", "beside", _SCATTER, SCA),
-        Method("mda", "MDA (not in the paper)", "beside", _SCATTER, MDA),
-        Method("mida", "MIDA (not in the paper)", "beside", _MIDA, MIDA),
+        Method("sca", "SCA (not in the paper)", "extra", _SCATTER, SCA),
+        Method("mda", "MDA (not in the paper)", "extra", _SCATTER, MDA),
+        Method("mida", "MIDA (not in the paper)", "extra", _MIDA, MIDA),
     )
 }
 
@@ -224,7 +224,7 @@ METHODS: dict[str, Method] = {
 def build_pipeline(
     case: Case, method: Method, parameters: Parameters, *, impute: bool = False
 ) -> Pipeline:
-    """Build a method for a case's task and scaling; ``impute`` fills in means."""
+    """Build the pipeline of a method for a case; ``impute`` adds imputation by the mean."""
     regression = case.task == "regression"
     steps: list[tuple[str, Any]] = [("impute", SimpleImputer())] if impute else []
     if case.scaling != "none":
@@ -232,32 +232,35 @@ def build_pipeline(
         steps.append(("scale", scaler()))
     if method.projection is not None:
         names = (*method.names, *(("n_landmarks", "random_state") if method.landmarks else ()))
-        chosen = {name: getattr(parameters, name) for name in names}
-        # Iterations converge slowly for DICA (theory 5.2); these sizes are solved directly.
+        arguments = {name: getattr(parameters, name) for name in names}
+        # The iterative solver converges slowly for DICA (theory 5.2), and the cases are small.
         if method.projection is DICA:
-            chosen["solver"] = "dense"
+            arguments["solver"] = "dense"
         if method.kind == "reference":
-            chosen["continuous"] = regression
-        steps.append(("project", method.projection(**chosen)))
+            arguments["continuous"] = regression
+        steps.append(("project", method.projection(**arguments)))
     gamma = parameters.gamma if parameters.predictor_gamma is None else parameters.predictor_gamma
-    options: dict[str, Any] = {"C": parameters.C, "gamma": gamma}
+    svm_arguments: dict[str, Any] = {"C": parameters.C, "gamma": gamma}
     if not regression:
-        options["class_weight"] = parameters.class_weight
+        svm_arguments["class_weight"] = parameters.class_weight
     predictor: BaseEstimator
     if method.key == "majority":
         predictor = DummyRegressor() if regression else DummyClassifier()
     elif method.key == "invariant":
         machine = InvariantSVR if regression else InvariantSVC
-        predictor = machine(domain_weight=parameters.domain_weight, **options)
+        predictor = machine(domain_weight=parameters.domain_weight, **svm_arguments)
     else:
-        predictor = SVR(epsilon=0.1, **options) if regression else SVC(**options)
+        predictor = SVR(epsilon=0.1, **svm_arguments) if regression else SVC(**svm_arguments)
     return Pipeline([*steps, ("predict", predictor)])
 
 
 def paper_parameters(
     case: Case, method: Method, y: Array, n_rows: int, random_state: int
 ) -> Parameters:
-    """The paper's parameters of a case, completed as in theory 10.2; ``y`` are source targets."""
+    """Return the paper's parameters of a case; theory 10.2 has those that the paper omits.
+
+    ``y`` contains the targets of the source domains.
+    """
     gamma = float(np.median(y)) if isinstance(case.gamma, str) else case.gamma
     n_components = case.n_components
     if method.kind == "reference" and n_components is None:
@@ -269,10 +272,10 @@ def paper_parameters(
         epsilon=case.epsilon,
         n_components=n_components,
         ridge=method.ridge,
-        # MIDA's domain kernel has eigenvalues of the size of a domain (theory 5.4).
+        # The eigenvalues of MIDA's domain kernel are as large as the domains (theory 5.4).
         domain_weight=1.0 / n_rows if method.key == "mida" else 1.0,
-        # The paper gives DICA no lambda. N times the ridge is the same amount of smoothing as COIR
-        # and DCM get, and makes DICA agree with COIR to four digits, as it does in the paper.
+        # The paper does not give lambda of DICA. N times the ridge regularizes it as much as COIR
+        # and DCM, and DICA then agrees with COIR to four digits, as it does in the paper.
         lam=n_rows * Parameters.ridge,
         n_landmarks=method.n_landmarks(n_rows, case.m),
         random_state=random_state,

@@ -1,4 +1,4 @@
-"""The figures of a report. Functions take a summary and return :class:`Picture` objects."""
+"""The figures of the report: functions that draw a summary as :class:`Picture` objects."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.page import COLOURS as EVALUATED
+from domainwise.evaluation.page import COLOURS as EVALUATION_COLOURS
 from domainwise.paper.methods import METHODS
 from domainwise.paper.summary import CaseView, MethodView, RunSummary, TableView
 from domainwise.plots.style import GREY
 from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
 
-#: Colours of ``evaluate``; DCM has that of the tuned DCM, fast methods that of the exact one.
-COLOURS = {**EVALUATED, "dcm": EVALUATED["dcmcv"]}
-#: Where labels of points are placed.
+#: Colours of ``evaluate``. DCM has the colour of DCMCV there, a fast method that of the exact one.
+COLOURS = {**EVALUATION_COLOURS, "dcm": EVALUATION_COLOURS["dcmcv"]}
+#: Style of the labels of points.
 LABEL: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "color": INK}
 
 
 def ranking_plots(run: RunSummary) -> list[Picture]:
-    """Average ranks, with Nemenyi's critical difference, in settings with several data sets."""
+    """Draw average ranks with Nemenyi's critical difference, if there are several data sets."""
     pictures = []
     for setting, ranking in run.rankings.items():
         if ranking.n_datasets < 2:
@@ -32,22 +32,22 @@ def ranking_plots(run: RunSummary) -> list[Picture]:
         with drawing(6.6, 0.9 + 0.28 * len(labels)) as figure:
             axes = figure.subplots()
             height = np.arange(len(labels))[::-1]
-            reach = ranks[0] + ranking.critical_difference
-            axes.axvspan(ranks[0], reach, color=COLOURS["dcm"], alpha=0.12, linewidth=0)
+            band_end = ranks[0] + ranking.critical_difference
+            axes.axvspan(ranks[0], band_end, color=COLOURS["dcm"], alpha=0.12, linewidth=0)
             axes.plot(ranks, height, "o", color=COLOURS["dcm"], markersize=7)
-            place: Any = {"textcoords": "offset points", "xytext": (8, -3), "fontsize": 8}
+            style: Any = {"textcoords": "offset points", "xytext": (8, -3), "fontsize": 8}
             for x, y in zip(ranks, height, strict=True):
-                axes.annotate(f"{x:.2f}", (x, y), **place)
+                axes.annotate(f"{x:.2f}", (x, y), **style)
             axes.set_yticks(height, labels)
-            axes.set_xlim(0.8, max(len(labels), reach) + 0.4)
+            axes.set_xlim(0.8, max(len(labels), band_end) + 0.4)
             axes.set_ylim(-0.6, len(labels) - 0.4)
             axes.set_xlabel("average rank (1 is best)")
             axes.grid(axis="x")
             listed = ", ".join(f"{label} {x:.2f}" for label, x in zip(labels, ranks, strict=True))
             alt = f"Average ranks over {ranking.n_datasets} data sets, {setting} setting: {listed}"
             caption = (
-                f"{ranking.n_datasets} data sets, {setting} setting. Methods inside the band do not"
-                " differ significantly from the first (Nemenyi, 5 %)"
+                f"{ranking.n_datasets} data sets, {setting} setting. Methods inside the band are"
+                " not significantly different from the best one (Nemenyi test, 5 %)"
             )
             svg = to_svg(figure, f"rank-{setting}", alt)
             pictures.append(Picture(svg, alt, caption, wide=True))
@@ -55,7 +55,7 @@ def ranking_plots(run: RunSummary) -> list[Picture]:
 
 
 def projection_plots(run: RunSummary) -> list[Picture]:
-    """The paper's figure, method by method: sources, then three unseen domains."""
+    """Draw the paper's figure: for each method, the source domains and three unseen domains."""
     pictures = []
     by_method = {row["method"]: row["panels"] for row in run.projections}
     for key, panels in ((key, by_method[key]) for key in METHODS if key in by_method):
@@ -71,8 +71,8 @@ def projection_plots(run: RunSummary) -> list[Picture]:
                 axes.set_xlabel("component 1")
             grid[0].set_ylabel(f"{label}\ncomponent 2")
             alt = (
-                f"Projection on two components of {label}: source domains and three unseen domains,"
-                " points coloured by class"
+                f"Projection onto two components of {label}: source domains and three unseen"
+                " domains, with points coloured by class"
             )
             pictures.append(
                 Picture(to_svg(figure, f"projection-{key}", alt), alt, label, wide=True)
@@ -81,7 +81,7 @@ def projection_plots(run: RunSummary) -> list[Picture]:
 
 
 def time_plots(table: TableView) -> list[Picture]:
-    """Seconds of one fit and prediction against the score; hollow marks are the paper's."""
+    """Draw the score against the seconds of a fit and a prediction; hollow marks: the paper's."""
     pictures = []
     for case in table.in_setting("paper"):
         timed = [(view, view.seconds) for view in case.methods if view.seconds is not None]
@@ -109,26 +109,24 @@ def time_plots(table: TableView) -> list[Picture]:
             axes.set(xlabel="seconds, one core", ylabel=case.primary.label)
             axes.grid()
             listed = "; ".join(f"{view.label} {seconds:.3g} s" for view, seconds in timed)
-            alt = f"Time against {case.primary.label}, {case.case.title}: {listed}"
-            better = (
-                "left is better" if case.stand_in else "to the left is better; hollow: the paper's"
-            )
-            caption = f"{case.case.title}. Up and {better}"
+            alt = f"{case.primary.label} against time, {case.case.title}: {listed}"
+            hollow = "" if case.stand_in else "; hollow marks: the paper's results"
+            caption = f"{case.case.title}. Up and to the left is better{hollow}"
             pictures.append(Picture(to_svg(figure, _id("time", case), alt), alt, caption))
     return pictures
 
 
 def invariance_plots(table: TableView) -> list[Picture]:
-    """Dependence on the domain and on the target before and after projecting, where measured."""
+    """Draw the dependence of features on domain and target, before and after a projection."""
     pictures = []
     for case in table.in_setting("paper"):
         measured = [
             (view, view.invariance["domain_dependence"], view.invariance["target_dependence"])
             for view in case.methods
-            if view.invariance and METHODS[view.key].main
+            if view.invariance and METHODS[view.key].competes
         ]
-        start = next(((x, y) for view, x, y in measured if view.key == "svm"), None)
-        if start is None or len(measured) < 2:
+        inputs = next(((x, y) for view, x, y in measured if view.key == "svm"), None)
+        if inputs is None or len(measured) < 2:
             continue
         with drawing(4.3, 2.9) as figure:
             axes = figure.subplots()
@@ -137,12 +135,12 @@ def invariance_plots(table: TableView) -> list[Picture]:
                 colour, label = _colour(view), view.label
                 if view.key == "svm":
                     colour, label = INK, "input features"
-                axes.plot(*zip(start, (x, y), strict=True), color=colour, linewidth=0.7, alpha=0.5)
-                mark = "^" if METHODS[view.key].kind == "fast" else "o"
-                axes.plot(x, y, mark, color=colour, markersize=6, alpha=0.9)
+                axes.plot(*zip(inputs, (x, y), strict=True), color=colour, linewidth=0.7, alpha=0.5)
+                marker = "^" if METHODS[view.key].kind == "fast" else "o"
+                axes.plot(x, y, marker, color=colour, markersize=6, alpha=0.9)
                 points.append((label, x, y))
-            for text, place in merged_labels(points):
-                axes.annotate(text, place, **LABEL)
+            for text, position in merged_labels(points):
+                axes.annotate(text, position, **LABEL)
             axes.set(
                 xlabel="dependence on the domain (HSIC, 0–1)", ylabel="dependence on the target"
             )
@@ -158,14 +156,14 @@ def invariance_plots(table: TableView) -> list[Picture]:
 
 
 def box_plot(case: CaseView) -> Picture | None:
-    """Scores over repeats of the competing methods, with the paper's mean ± sd."""
-    views = [view for view in case.methods if METHODS[view.key].main and view.values]
+    """Draw the scores of the competing methods over repeats, with the paper's mean ± sd."""
+    views = [view for view in case.methods if METHODS[view.key].competes and view.values]
     if not views or case.n_repeats < 2:
         return None
     with drawing(4.3, 0.55 + 0.3 * len(views)) as figure:
         axes = figure.subplots()
         positions = np.arange(len(views))[::-1]
-        parts = axes.boxplot(
+        artists = axes.boxplot(
             [list(view.values.values()) for view in views],
             positions=positions,
             orientation="horizontal",
@@ -176,11 +174,11 @@ def box_plot(case: CaseView) -> Picture | None:
             whiskerprops={"color": FAINT},
             capprops={"color": FAINT},
         )
-        for box, view in zip(parts["boxes"], views, strict=True):
+        for box, view in zip(artists["boxes"], views, strict=True):
             colour = _colour(view)
             box.set(facecolor=colour, alpha=0.75, edgecolor=colour)
-        printed = [view.cells[case.primary.key].paper for view in views]
-        for position, cell in zip(positions, printed, strict=True):
+        paper_cells = [view.cells[case.primary.key].paper for view in views]
+        for position, cell in zip(positions, paper_cells, strict=True):
             if cell is not None:
                 style: Any = {"markersize": 3.5, "color": INK, "elinewidth": 0.9, "capsize": 2}
                 axes.errorbar(cell[0], position, xerr=cell[1], fmt="D", **style)
@@ -197,14 +195,14 @@ def box_plot(case: CaseView) -> Picture | None:
             )
         )
         caption = f"{title}: {case.n_repeats} repeats"
-        if any(printed):
+        if any(paper_cells):
             data = " on its own data" if case.stand_in else ""
             caption += f"; diamonds: the paper's mean ± sd{data}"
         return Picture(to_svg(figure, _id("box", case), alt), alt, caption)
 
 
 def spectrum_plot(row: dict[str, Any]) -> Picture:
-    """Every eigenvalue of Algorithm 1: few above 1, few below, the rest exactly 1."""
+    """Draw all eigenvalues of Algorithm 1: few are above 1, few below, most exactly 1."""
     values = np.array(row["eigenvalues"])
     signs = np.sign(np.where(np.abs(values - 1) <= 1e-6, 0.0, values - 1))
     above, equal, below = (int(np.sum(signs == sign)) for sign in (1, 0, -1))
@@ -242,19 +240,19 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
 def merged_labels(
     points: Sequence[tuple[str, float, float]],
 ) -> list[tuple[str, tuple[float, float]]]:
-    """Merge the labels of points that nearly coincide, where they would overlap.
+    """Merge the labels of points that nearly coincide, because they would overlap.
 
     >>> merged_labels([("a", 0.0, 0.0), ("b", 0.001, 0.0), ("c", 1.0, 1.0)])
     [('a, b', (0.0, 0.0)), ('c', (1.0, 1.0))]
     """
-    places = np.array([[x, y] for _, x, y in points], dtype=np.float64)
-    spread = np.ptp(places, axis=0)
-    # A label is about a quarter of the picture wide and a twentieth high.
-    near = np.where(spread > 0, spread, 1.0) * np.array([0.2, 0.055])
+    positions = np.array([[x, y] for _, x, y in points], dtype=np.float64)
+    spread = np.ptp(positions, axis=0)
+    # The width of a label is about a quarter of that of the picture, its height a twentieth.
+    tolerance = np.where(spread > 0, spread, 1.0) * np.array([0.2, 0.055])
     groups: dict[int, list[str]] = {}
-    for index, place in enumerate(places):
-        close = (first for first in groups if np.all(np.abs(places[first] - place) < near))
-        groups.setdefault(next(close, index), []).append(points[index][0])
+    for index, position in enumerate(positions):
+        overlapping = (i for i in groups if np.all(np.abs(positions[i] - position) < tolerance))
+        groups.setdefault(next(overlapping, index), []).append(points[index][0])
     return [(", ".join(names), points[first][1:]) for first, names in groups.items()]
 
 

@@ -1,7 +1,7 @@
-"""The paper's experiments as declarations: metrics, cases, tables, and the numbers it prints.
+"""Declarations of the paper's experiments: metrics, cases, tables, and the paper's numbers.
 
-A table is a set of cases; a case is one data set, one way of splitting its domains, and the methods
-to compare there. Tables are in ``protocols.toml``, the paper's numbers in ``printed.toml``.
+A table is a set of cases. A case is a data set, a rule that splits its domains, and the methods to
+compare. The tables are in ``protocols.toml``, the paper's numbers in ``printed.toml``.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ SETTINGS = ("paper", "tuned")
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric: its name in tables, the digits the paper prints, and how it is computed."""
+    """A metric of the tables, with the number of digits that the paper prints."""
 
     key: str
     label: str
     digits: int
-    score: Callable[[NDArray, NDArray], float]  #: of targets and predictions
+    score: Callable[[NDArray, NDArray], float]  #: function of targets and predictions
     greater_is_better: bool = True
     binary: bool = False  #: whether it is defined for two classes only
-    of_decision: bool = False  #: whether it takes decision values instead of labels
+    of_decision: bool = False  #: whether it is computed from decision values instead of labels
 
     def format(self, mean: float, deviation: float | None = None) -> str:
-        """Mean ± standard deviation as the paper prints them."""
+        """Return mean ± standard deviation as the paper prints them."""
         if not np.isfinite(mean):
             return "–"
         text = f"{mean:.{self.digits}f}"
@@ -51,10 +51,10 @@ class Metric:
 
 
 def mean_recall(y_true: NDArray, y_pred: NDArray) -> float:
-    """Balanced accuracy, which is also the AUC of hard labels.
+    """Return the balanced accuracy, which equals the AUC of predicted labels.
 
-    scikit-learn's function warns when a predicted class does not occur in ``y_true``, as happens in
-    a small unseen domain.
+    scikit-learn's function would warn if a predicted class does not occur in ``y_true``, which
+    happens in small unseen domains.
     """
     recalls = [np.mean(y_pred[y_true == label] == label) for label in np.unique(y_true)]
     return float(np.mean(recalls))
@@ -77,10 +77,10 @@ METRICS = {
 def score_predictions(
     metrics: Iterable[str], y_true: NDArray, y_pred: NDArray, decision: NDArray | None = None
 ) -> dict[str, float]:
-    """Compute metrics of one set of predictions, by key of ``METRICS``.
+    """Compute metrics of predictions, by keys of ``METRICS``.
 
-    Metrics that are not defined (AUC with only one class, or without decision values) are left
-    out.
+    Metrics that are not defined are omitted, such as the AUC of one class or without decision
+    values.
 
     >>> import numpy as np
     >>> y = np.array([0, 0, 1, 1])
@@ -98,7 +98,7 @@ def score_predictions(
 
 # The numbers of the paper -------------------------------------------------------------------------
 
-#: Where the numbers come from.
+#: Source of the paper's numbers.
 PROVENANCE = "dcm.tex, the LaTeX source of 'Domain-based Covariance Minimization'"
 
 
@@ -116,48 +116,48 @@ PAPER: dict[str, dict[str, dict[str, Any]]] = read_toml("printed.toml")
 
 @dataclass(frozen=True)
 class Case:
-    """One data set, one split, and the methods that are compared on it."""
+    """A data set, a split, and the methods that are compared."""
 
-    key: str  #: ``table/case``, the key in result files
-    title: str  #: what a reader sees
+    key: str  #: ``table/case``, as in result files
+    title: str
     source: str  #: a loader of :mod:`domainwise.datasets`, or "synthetic"
-    train_domains: int  #: drawn as sources
-    test_domains: int  #: drawn as unseen ones
+    train_domains: int  #: number of source domains
+    test_domains: int  #: number of unseen domains
     metrics: tuple[str, ...]  #: the first one ranks the methods
     #: RBF parameter of the paper setting, for the projection and for the SVM; "median_target" is
-    #: the median of the source domains' targets (the paper's words).
+    #: the median of the source domains' targets, as in the paper.
     gamma: float | str
-    epsilon: float  #: regulariser of the label kernels in the paper setting
+    epsilon: float  #: regularization of the label kernels in the paper setting
     methods: tuple[str, ...]
     tuned_methods: tuple[str, ...]
     source_params: Mapping[str, Any] = field(default_factory=dict)  #: arguments of the loader
     repeats: int = 20
-    tuned_repeats: int = 10  #: the first ones of the paper setting
+    tuned_repeats: int = 10  #: with the domains of the first repeats
     task: str = "classification"  #: or "regression"
-    n_components: int | None = None  #: as in the paper; None if it gives none
+    n_components: int | None = None  #: None if the paper does not give it
     m: int | None = None  #: the paper's M, for fast methods
-    rows_per_domain: int | None = None  #: drawn from each domain in each repeat; None keeps all
-    quick_rows: int | None = None  #: the same for quick runs; None changes nothing
-    stratified: bool = False  #: draw rows so that each domain keeps its class ratio
-    scaling: str = "none"  #: or "minmax", "standard"; fitted on the source domains
+    rows_per_domain: int | None = None  #: sampled in each repeat; None for all rows
+    quick_rows: int | None = None  #: ``rows_per_domain`` of quick runs; None for the same
+    stratified: bool = False  #: whether the sample has the class ratio of its domain
+    scaling: str = "none"  #: or "minmax", "standard"; fitted to the source domains
     tuning_rows: int = 60  #: per source domain
-    tuning_folds: int = 5  #: groups of source domains held out while tuning
+    tuning_folds: int = 5  #: number of groups of source domains that are held out
     repeats_of: Mapping[str, int] = field(default_factory=dict)  #: fewer for slow methods
     cost: float = 3.0  #: approximate seconds of a repeat, to estimate the remaining time
     tuned_cost: float = 6.0
 
     @property
     def table(self) -> str:
-        """Key of the table the case belongs to."""
+        """Key of the table that contains the case."""
         return self.key.split("/")[0]
 
     @property
     def paper(self) -> dict[str, dict[str, Any]]:
-        """The paper's numbers for this case, by method; empty if it has none."""
+        """The paper's numbers of the case, by method; empty if there are none."""
         return PAPER.get(self.key, {})
 
     def quick(self) -> Case:
-        """The same case, small enough that all of them run in a few minutes."""
+        """Return a small version of the case, so that all cases run in a few minutes."""
         return replace(
             self,
             repeats=3,
@@ -169,32 +169,32 @@ class Case:
         )
 
     def methods_of(self, setting: str) -> tuple[str, ...]:
-        """Methods compared in a setting."""
+        """Return the methods that are compared in a setting."""
         return self.methods if setting == "paper" else self.tuned_methods
 
     def planned_repeats(self, setting: str) -> int:
-        """Number of repeats that the protocol has in a setting."""
+        """Return the number of repeats in a setting."""
         return self.repeats if setting == "paper" else self.tuned_repeats
 
     def fingerprint(self) -> str:
-        """Hash of everything that changes the meaning of a result with the same key.
+        """Return a hash of all fields on which a result depends.
 
-        The number of repeats, the list of methods and the titles are not included: each result
-        depends only on its own repeat and method.
+        The number of repeats, the list of methods and the titles are not included, because a result
+        belongs to one repeat and one method.
         """
         ignored = {"title", "methods", "tuned_methods", "repeats", "tuned_repeats", "repeats_of"}
         ignored |= {"quick_rows", "cost", "tuned_cost"}
-        meaning = {name: value for name, value in asdict(self).items() if name not in ignored}
-        text = json.dumps(meaning, sort_keys=True, default=str)
+        fields = {name: value for name, value in asdict(self).items() if name not in ignored}
+        text = json.dumps(fields, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper: its cases, and what a reader must know about the data.
+    """A table of the paper.
 
-    ``stand_in`` is empty where the data are the paper's; otherwise it describes the other data, and
-    every output repeats it. ``data_files`` are names of ``list_datasets``.
+    ``stand_in`` describes the data that replace those of the paper, and is part of every output; it
+    is empty if the data are those of the paper. ``data_files`` are names from ``list_datasets``.
     """
 
     key: str
@@ -206,15 +206,15 @@ class Table:
 
 
 def _tables(groups: Mapping[str, list[str]], tables: Mapping[str, Any]) -> dict[str, Table]:
-    """Make the declared tables; ``*group`` in a list stands for the names of that group."""
+    """Make the declared tables; replace ``*group`` in a list by the names of the group."""
     result = {}
     for key, declared in tables.items():
         cases, shared = [], declared.pop("shared")
         for case, values in declared.pop("cases").items():
             values = shared | values
-            for part in ("metrics", "methods", "tuned_methods"):
-                names = (groups.get(name.removeprefix("*"), [name]) for name in values[part])
-                values[part] = tuple(chain.from_iterable(names))
+            for field_name in ("metrics", "methods", "tuned_methods"):
+                names = (groups.get(name.removeprefix("*"), [name]) for name in values[field_name])
+                values[field_name] = tuple(chain.from_iterable(names))
             cases.append(Case(key=f"{key}/{case}", **values))
         result[key] = Table(key=key, cases=tuple(cases), **declared)
     return result
@@ -224,14 +224,14 @@ TABLES: dict[str, Table] = _tables(**read_toml("protocols.toml"))
 
 
 def select_tables(name: str) -> tuple[Table, ...]:
-    """Return the table with this name, or every table for "all"; raise ValueError for others."""
+    """Return the table with this name, or all tables for "all"."""
     if name == "all":
         return tuple(TABLES.values())
     if name not in TABLES:
-        raise ValueError(f"there is no table {name!r}; choose {', '.join(TABLES)} or all")
+        raise ValueError(f"unknown table {name!r}; choose {', '.join(TABLES)} or all")
     return (TABLES[name],)
 
 
 def find_case(key: str) -> Case:
-    """The case with this key, in full size."""
+    """Return the case with this key, in full size."""
     return {case.key: case for table in TABLES.values() for case in table.cases}[key]

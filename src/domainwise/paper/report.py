@@ -1,4 +1,4 @@
-"""Render a results file as tables on a terminal, a Markdown file, an HTML page, and JSON."""
+"""The report of a results file: printed tables, a Markdown file, an HTML file, and JSON."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SETTING_TITLES = {"paper": "The paper's parameters", "tuned": "Tuned on source d
 
 @dataclass(frozen=True)
 class Published:
-    """The summary of a run and the files made from it."""
+    """The summary of a run, and the files written from it."""
 
     run: RunSummary
     markdown: Path
     html: Path | None
 
     def print(self, console: Console) -> None:
-        """Print every case as a table, the summary in words, and where the files are."""
+        """Print the table of every case, the summary, and the paths of the files."""
         from rich.table import Table
 
         styles = {"within": "green", "outside": "yellow"}
@@ -59,15 +59,15 @@ class Published:
                     grid.add_row(*(f"[bold]{text}[/]" if c.bold else text for c, text in pairs))
                 console.print(grid)
         console.print(f"\n[dim]{legend(self.run)}[/]\n")
-        for part in (sentences.what_was_run, sentences.agreement, sentences.best_methods):
-            for sentence in part(self.run):
+        for describe in (sentences.describe_run, sentences.agreement, sentences.best_methods):
+            for sentence in describe(self.run):
                 console.print(f"• {sentence}", markup=False)
         console.print(f"\ntables: {self.markdown}", soft_wrap=True)
         if self.html is not None:
             console.print(f"report: [bold]{self.html}[/] (open it in a browser)", soft_wrap=True)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the content of the tables as a dict for JSON."""
+        """Return the contents of the tables as a dict for JSON."""
         cases = []
         for case in self.run.cases():
             methods: dict[str, Any] = {}
@@ -86,14 +86,14 @@ class Published:
                 methods[view.key] = {"metrics": metrics, "p_value": p_value}
                 for name in ("seconds", "paper_seconds", "peak_mib"):
                     methods[view.key][name] = getattr(view, name)
-            named = {"case": case.case.key, "setting": case.setting, "stand_in": case.stand_in}
-            cases.append({**named, "repeats": case.n_repeats, "methods": methods})
-        failure = ("case", "setting", "repeat", "method", "error")
+            head = {"case": case.case.key, "setting": case.setting, "stand_in": case.stand_in}
+            cases.append({**head, "repeats": case.n_repeats, "methods": methods})
+        failure_keys = ("case", "setting", "repeat", "method", "error")
         return {
             "header": self.run.header,
             "cases": cases,
-            "summary": sentences.in_short(self.run),
-            "failures": [{key: row[key] for key in failure} for row in self.run.failures],
+            "summary": sentences.summary(self.run),
+            "failures": [{key: row[key] for key in failure_keys} for row in self.run.failures],
             "files": [str(path) for path in (self.markdown, self.html) if path is not None],
         }
 
@@ -101,14 +101,14 @@ class Published:
 def publish(folder: Path, *, html: bool = True) -> Published:
     """Read a results folder and write the Markdown tables and the HTML report into it.
 
-    The report needs the extra ``report``. Raises ResultsError if the results cannot be read, or if
-    none is finished yet.
+    The HTML report requires the extra ``report``. Raises ResultsError if the results cannot be
+    read, or if the folder has no results yet.
     """
     store = ResultStore(folder)
     store.read()
     run = summarise_run(store)
     if not run.tables:
-        raise ResultsError(f"{store.path} contains no finished result yet: run reproduce first")
+        raise ResultsError(f"{store.path} contains no results yet; run reproduce first")
     markdown, page = folder / MARKDOWN_NAME, folder / HTML_NAME if html else None
     write_text(markdown, to_markdown(run))
     if page is not None:
@@ -116,9 +116,9 @@ def publish(folder: Path, *, html: bool = True) -> Published:
     return Published(run, markdown, page)
 
 
-# The cells of a case's table as text, the same everywhere -----------------------------------------
+# The table of a case, in the same form for all outputs --------------------------------------------
 
-#: Marks after our means: within one of the paper's standard deviations, or outside.
+#: Marks of our means that are within one of the paper's standard deviations, or outside.
 WITHIN, OUTSIDE = "✓", "✗"
 
 
@@ -130,8 +130,9 @@ def legend(run: RunSummary) -> str:
     )
     if any(_is_paired(case) for case in run.cases()):
         text += (
-            " p: DCM against the method, paired over repeats (fast methods against FastDCM); ▲ DCM"
-            " better, ▼ DCM worse at 0.05. Approximate, since repeats share domains."
+            " p: paired test of DCM against the method over repeats (of FastDCM for fast methods);"
+            " ▲ / ▼: DCM is significantly better / worse (0.05). The test is approximate, because"
+            " repeats share domains."
         )
     return text
 
@@ -141,7 +142,7 @@ def _is_paired(case: CaseView) -> bool:
 
 
 def case_table(case: CaseView) -> TextTable:
-    """Lay out a case as a table: our scores and the paper's, p-values, times and memory."""
+    """Return the table of a case: our scores and the paper's, p-values, times and memory."""
     methods = case.methods
     columns: list[tuple[str, list[TextCell]]] = []
 
@@ -151,27 +152,27 @@ def case_table(case: CaseView) -> TextTable:
     add("method", [method.label for method in methods])
     for metric in case.metrics:
         cells = [method.cells.get(metric.key) for method in methods]
-        columns.append((metric.label, [_ours(metric, cell) for cell in cells]))
-        printed = [None if cell is None else cell.paper for cell in cells]
-        if any(printed):
-            add("paper", ["" if cell is None else metric.format(*cell) for cell in printed])
+        columns.append((metric.label, [_our_cell(metric, cell) for cell in cells]))
+        paper_cells = [None if cell is None else cell.paper for cell in cells]
+        if any(paper_cells):
+            add("paper", ["" if cell is None else metric.format(*cell) for cell in paper_cells])
     if _is_paired(case):
         signs = [np.sign(case.advantage(method)) for method in methods]
-        tests = [p_text(method.paired.p_value) if method.paired else "" for method in methods]
+        p_values = [p_text(method.paired.p_value) if method.paired else "" for method in methods]
         marks = {1: " ▲", 0: "", -1: " ▼"}
-        add("p", [text + marks[sign] for text, sign in zip(tests, signs, strict=True)])
+        add("p", [text + marks[sign] for text, sign in zip(p_values, signs, strict=True)])
     for name, heading in (("seconds", "s"), ("paper_seconds", "paper s"), ("peak_mib", "MiB")):
         values = [getattr(method, name) for method in methods]
         if any(value is not None for value in values):
-            whole = 0.0 if name == "peak_mib" else 100.0  # from here on without decimals
-            texts = ("" if v is None else f"{v:.3g}" if v < whole else f"{v:.0f}" for v in values)
+            limit = 0.0 if name == "peak_mib" else 100.0  # larger values have no decimals
+            texts = ("" if v is None else f"{v:.3g}" if v < limit else f"{v:.0f}" for v in values)
             add(heading, texts)
-    kinds = ["" if METHODS[method.key].main else "variant" for method in methods]
+    kinds = ["" if METHODS[method.key].competes else "variant" for method in methods]
     rows = zip(*(cells for _, cells in columns), strict=True)
     return TextTable([heading for heading, _ in columns], list(rows), kinds)
 
 
-def _ours(metric: Metric, cell: CellView | None) -> TextCell:
+def _our_cell(metric: Metric, cell: CellView | None) -> TextCell:
     if cell is None:
         return TextCell("–")
     text = metric.format(cell.ours.mean, cell.ours.deviation)
@@ -182,46 +183,45 @@ def _ours(metric: Metric, cell: CellView | None) -> TextCell:
 
 
 def case_caption(case: CaseView) -> str:
-    """Describe the case in one line."""
+    """Describe a case in one line."""
     c = case.case
     low, high = case.n_train
-    parts = [
+    phrases = [
         f"{c.train_domains} source and {c.test_domains} unseen domains",
         f"{low:,} source rows" if low == high else f"{low:,}–{high:,} source rows",
         sentences.count(case.n_repeats, "repeat"),
     ]
     if case.setting == "paper":
         gamma = "median score" if isinstance(c.gamma, str) else f"{c.gamma:g}"
-        parts.append(f"γ = {gamma}, ε = {c.epsilon:g}" + (f", M = {c.m}" if c.m else ""))
+        phrases.append(f"γ = {gamma}, ε = {c.epsilon:g}" + (f", M = {c.m}" if c.m else ""))
     counts = {method.label: len(method.values) for method in case.methods}
     if fewer := sorted(f"{name} ({n})" for name, n in counts.items() if n < case.n_repeats):
-        parts.append(f"fewer repeats: {', '.join(fewer)}")
-    return ", ".join(parts)
+        phrases.append(f"fewer repeats: {', '.join(fewer)}")
+    return ", ".join(phrases)
 
 
 # Markdown -----------------------------------------------------------------------------------------
 
 _TIMES = (
-    "Times: CPU seconds of one fit and prediction, in a separate process; MiB: its peak memory,"
-    " including Python and the data; blank where not measured."
+    "s: CPU seconds of one fit and prediction in a separate process. MiB: peak memory of this"
+    " process, including Python and the data. Empty cells were not measured."
 )
 
 
 def to_markdown(run: RunSummary) -> str:
-    """Render a run as Markdown: command, seed, findings, tables and versions."""
+    """Return the Markdown report of a run: command, seed, findings, tables and versions."""
     keys = [table.table.key for table in run.tables]
     command = f"domainwise reproduce {keys[0] if len(keys) == 1 else 'all'}"
     command += f"{' --quick' if run.quick else ''} --seed {run.header.get('root_seed')}"
-    made_by = f"Made by `{command}`; do not edit."
     lines = [
         "# The paper's tables, reproduced",
         "",
-        f"{made_by} The numbers of the paper are those of its LaTeX source.",
+        f"Made by `{command}`; do not edit. The paper's numbers are those of its LaTeX source.",
         "",
-        *(f"- {sentence}" for sentence in sentences.in_short(run)),
+        *(f"- {sentence}" for sentence in sentences.summary(run)),
     ]
     if not run.quick:
-        lines += ["", "## What reproduces, what does not, and why"]
+        lines += ["", "## Differences from the paper"]
         for title, entries in sentences.findings(run).items():
             lines += ["", f"{title}:", "", *(f"- {entry}" for entry in entries)]
     lines += ["", "## Tables", "", legend(run), _TIMES]
@@ -245,7 +245,7 @@ def to_markdown(run: RunSummary) -> str:
 
 
 def _facts(run: RunSummary) -> Iterator[tuple[str, Any]]:
-    """Settings, versions and machine."""
+    """Yield the settings, versions and machine of a run."""
     header, machine = run.header, run.header.get("machine", {})
     yield "domainwise", header.get("domainwise")
     yield "Python", header.get("python")
@@ -253,7 +253,7 @@ def _facts(run: RunSummary) -> Iterator[tuple[str, Any]]:
     yield "machine", f"{machine.get('processor')}, {machine.get('cores')} cores"
     yield "system", machine.get("system")
     yield "root seed", header.get("root_seed")
-    yield "size of the run", header.get("profile")
+    yield "profile", header.get("profile")
     yield "started", header.get("started")
     if run.sessions:
         yield "resumed", sentences.count(len(run.sessions), "time")
@@ -263,7 +263,7 @@ def _facts(run: RunSummary) -> Iterator[tuple[str, Any]]:
 
 
 def to_html(run: RunSummary) -> str:
-    """Make the report of a run: a complete HTML document, one file that needs no network."""
+    """Return the HTML report of a run, a single file that loads nothing from the network."""
     from domainwise.paper import plots
 
     return render_page(

@@ -1,4 +1,4 @@
-"""Rows of a results file as means, comparisons and ranks. Nothing is formatted here."""
+"""Summary of a results file: means, comparisons with the paper, paired tests, and ranks."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from domainwise.paper.protocols import METRICS, SETTINGS, TABLES, Case, Metric, 
 from domainwise.paper.trials import INVARIANCE
 from domainwise.scoring.statistics import Paired, Ranking, Summary, compare, rank_methods, summarise
 
-#: A paired difference is called significant below this p-value.
+#: A paired difference with a smaller p-value is significant.
 LEVEL = 0.05
-#: Methods in the ranking over data sets, which run on every case.
+#: Methods that are ranked over data sets; they run on every case.
 RANKED = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
 
 
 @dataclass(frozen=True)
 class CellView:
-    """One cell: our mean, the paper's, and how they compare."""
+    """A cell of a table: our score and the paper's."""
 
     ours: Summary
     paper: Sequence[float] | None  #: mean and standard deviation
-    within: bool | None  #: within one of the paper's standard deviations; None: not comparable
+    within: bool | None  #: within one of the paper's standard deviations; None if not comparable
     best: bool
 
     @property
     def difference(self) -> float | None:
-        """Ours minus the paper's."""
+        """Our mean minus the paper's."""
         return None if self.paper is None else self.ours.mean - self.paper[0]
 
 
 @dataclass(frozen=True)
 class MethodView:
-    """One row of a case's table."""
+    """A row of the table of a case."""
 
     key: str
     label: str
     cells: Mapping[str, CellView]
-    values: Mapping[int, float]  #: of the ranking metric, by repeat
+    values: Mapping[int, float]  #: scores by repeat, in the ranking metric
     paired: Paired | None
     seconds: float | None
     paper_seconds: float | None
     peak_mib: float | None
-    invariance: Mapping[str, float]  #: empty where it was not measured
+    invariance: Mapping[str, float]  #: empty if it was not measured
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ class CaseView:
 
     @property
     def metrics(self) -> list[Metric]:
-        """Metrics of the case, the ranking one first."""
+        """Metrics of the case; the first one ranks the methods."""
         return [METRICS[key] for key in self.case.metrics]
 
     @property
     def primary(self) -> Metric:
-        """The ranking metric."""
+        """The metric that ranks the methods."""
         return self.metrics[0]
 
     @property
@@ -78,41 +78,41 @@ class CaseView:
         return self.case.title + (" (stand-in)" if self.stand_in else "")
 
     def advantage(self, method: MethodView) -> float:
-        """Mean lead of DCM (or FastDCM) over the method; 0 if it is not significant."""
+        """Return the mean advantage of DCM or FastDCM over a method; 0 if it is not significant."""
         paired = method.paired
         if paired is None or paired.p_value is None or paired.p_value >= LEVEL:
             return 0.0
         return paired.difference if self.primary.greater_is_better else -paired.difference
 
-    def all_best(self) -> list[MethodView]:
-        """All methods that have the best mean."""
+    def best_methods(self) -> list[MethodView]:
+        """Return all methods that have the best mean."""
         key = self.primary.key
         return [method for method in self.methods if key in method.cells and method.cells[key].best]
 
     def best(self) -> MethodView | None:
-        """The first method with the best mean; None if there is none."""
-        return next(iter(self.all_best()), None)
+        """Return the first method with the best mean; None if there is none."""
+        return next(iter(self.best_methods()), None)
 
     def find(self, key: str) -> MethodView | None:
-        """A method by key, if it was run."""
+        """Return a method by key; None if it was not run."""
         return next((method for method in self.methods if method.key == key), None)
 
 
 @dataclass(frozen=True)
 class TableView:
-    """A table of the paper: its cases, by setting."""
+    """A table of the paper with the cases that were run."""
 
     table: Table
     cases: Sequence[CaseView]
 
     def in_setting(self, setting: str) -> list[CaseView]:
-        """Cases in one setting, in the paper's order."""
+        """Return the cases in one setting, in the paper's order."""
         return [case for case in self.cases if case.setting == setting]
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Everything a report needs, from one results file."""
+    """The contents of a results file that are reported."""
 
     header: Row
     sessions: Sequence[Row]
@@ -125,17 +125,17 @@ class RunSummary:
 
     @property
     def quick(self) -> bool:
-        """Whether the run was a quick one, too small for conclusions."""
+        """Whether this is a quick run, which is too small for conclusions."""
         return bool(self.header.get("profile") == "quick")
 
     def cases(self, setting: str | None = None) -> list[CaseView]:
-        """All cases, of one setting or both."""
+        """Return the cases of all tables, in one setting or in all."""
         cases = [case for table in self.tables for case in table.cases]
         return [case for case in cases if setting in (None, case.setting)]
 
 
 def summarise_run(store: ResultStore) -> RunSummary:
-    """Summarise a results file that has been read."""
+    """Summarize a results file that has been read."""
     results: dict[tuple[str, str], dict[str, dict[int, Row]]] = {}
     failures: dict[tuple[str, str, int, str], Row] = {}
     for row in store.rows("result"):
@@ -191,7 +191,7 @@ def _case_view(
             for name, r in rows.items()
         }
         summaries[key] = {n: summarise(list(v.values())) for n, v in scores[key].items() if v}
-        means = [ours.mean for name, ours in summaries[key].items() if METHODS[name].main]
+        means = [ours.mean for name, ours in summaries[key].items() if METHODS[name].competes]
         better = max if METRICS[key].greater_is_better else min
         best[key] = better(filter(np.isfinite, means), default=np.nan)
     values = scores[case.metrics[0]]
@@ -200,18 +200,18 @@ def _case_view(
         method = METHODS[name]
         rival = "fastdcm" if method.landmarks and name != "fastdcm" else "dcm"
         is_paired = rival in values and name != rival
-        timed, printed = times.get((case.key, name), {}), case.paper.get(name, {})
+        timing, paper_numbers = times.get((case.key, name), {}), case.paper.get(name, {})
         if setting != "paper":
-            timed, printed = {}, {}
+            timing, paper_numbers = {}, {}
         cells = {}
         for key, ours in ((key, by_name.get(name)) for key, by_name in summaries.items()):
             if ours is not None:
-                cell, within = printed.get(key), None
-                if cell is not None and not table.stand_in:
-                    within = abs(ours.mean - cell[0]) <= cell[1]
-                top = method.main and bool(np.isclose(ours.mean, best[key], rtol=1e-9, atol=0.0))
-                cells[key] = CellView(ours, cell, within, top)
-        measured = [row["invariance"] for row in by_repeat.values() if row.get("invariance")]
+                paper, within = paper_numbers.get(key), None
+                if paper is not None and not table.stand_in:
+                    within = abs(ours.mean - paper[0]) <= paper[1]
+                is_best = bool(np.isclose(ours.mean, best[key], rtol=1e-9, atol=0.0))
+                cells[key] = CellView(ours, paper, within, method.competes and is_best)
+        invariances = [row["invariance"] for row in by_repeat.values() if row.get("invariance")]
         methods.append(
             MethodView(
                 key=name,
@@ -219,12 +219,12 @@ def _case_view(
                 cells=cells,
                 values=values[name],
                 paired=compare(values[rival], values[name]) if is_paired else None,
-                seconds=timed.get("seconds"),
-                paper_seconds=printed.get("seconds"),
-                peak_mib=timed.get("peak_mib"),
+                seconds=timing.get("seconds"),
+                paper_seconds=paper_numbers.get("seconds"),
+                peak_mib=timing.get("peak_mib"),
                 invariance={
-                    part: float(np.mean([m[part] for m in measured]))
-                    for part in (INVARIANCE if measured else ())
+                    key: float(np.mean([measured[key] for measured in invariances]))
+                    for key in (INVARIANCE if invariances else ())
                 },
             )
         )
@@ -242,7 +242,7 @@ def _case_view(
 
 
 def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:
-    """Rank methods over data sets; the cases of one data set count once, by their mean rank."""
+    """Rank methods over data sets, with the mean rank of the cases of each data set."""
     cases = [case for table in tables for case in table.in_setting(setting)]
     names = [name for name in RANKED if all(case.find(name) is not None for case in cases)]
     if not cases or len(names) < 2:
@@ -253,5 +253,5 @@ def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:
         means = {method.key: method.cells[case.primary.key].ours.mean for method in case.methods}
         signed = np.array([[sign * means[name] for name in names]])
         ranks.setdefault(case.case.source, []).append(rank_methods(signed, names).average_ranks)
-    scores = [-np.mean(of_source, axis=0) for of_source in ranks.values()]
+    scores = [-np.mean(source_ranks, axis=0) for source_ranks in ranks.values()]
     return rank_methods(np.array(scores), [METHODS[name].label for name in names])

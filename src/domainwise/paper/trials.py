@@ -1,8 +1,8 @@
-"""One repeat of a case: draw domains, choose parameters on the sources, score on unseen domains.
+"""One repeat of a case: sample domains, choose parameters, fit, and score on unseen domains.
 
-In the tuned setting parameters are chosen by holding out source domains, never on unseen domains.
-The search is scikit-learn's. The tables' numbers depend on what is defined here: the grids and
-their order, which breaks ties, the rows drawn for tuning, and the groups of domains held out.
+In the tuned setting, parameters are chosen by holding out source domains, never on unseen domains,
+with the grid search of scikit-learn. The numbers in the tables depend on the grids, on their order,
+which breaks ties, on the rows sampled for tuning, and on the groups of held-out domains.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from domainwise.scoring.predictions import fit_with_domains
 
 @dataclass(frozen=True)
 class Split:
-    """Source domains to fit on, unseen domains to score on."""
+    """Rows of the source domains and of the unseen domains."""
 
     X: Array
     y: Array
@@ -48,23 +48,22 @@ class Split:
 
     @property
     def has_missing(self) -> bool:
-        """Whether the pipeline has to begin with an imputer."""
+        """Whether the pipeline needs an imputer."""
         return bool(np.isnan(self.X).any() or np.isnan(self.X_test).any())
 
 
-def seed_of(root_seed: int, *path: object) -> np.random.SeedSequence:
-    """Seed of a part of the work, from the root seed and the names of the part.
+def derive_seed(root_seed: int, *names: object) -> np.random.SeedSequence:
+    """Return a seed that depends on the root seed and these names only.
 
-    It depends on nothing else, so that any subset of the work, in any order and on any number of
-    workers, draws the same numbers.
+    Random numbers are therefore independent of the order of the jobs and the number of workers.
     """
-    key = tuple(zlib.crc32(str(part).encode()) for part in path)
+    key = tuple(zlib.crc32(str(name).encode()) for name in names)
     return np.random.SeedSequence(root_seed, spawn_key=key)
 
 
 def make_split(case: Case, root_seed: int, repeat: int) -> Split:
-    """Draw rows and domains of a repeat, the same for all methods and settings (paired)."""
-    rng = np.random.default_rng(seed_of(root_seed, case.key, repeat))
+    """Sample the domains and rows of a repeat; they are the same for all methods and settings."""
+    rng = np.random.default_rng(derive_seed(root_seed, case.key, repeat))
     if case.source == "synthetic":
         seed = int(rng.integers(2**31 - 1))
         bunch = datasets.make_synthetic(random_state=seed, **case.source_params)
@@ -74,44 +73,46 @@ def make_split(case: Case, root_seed: int, repeat: int) -> Split:
 
 
 def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
-    """Choose source and unseen domains at random, and the rows drawn from each."""
+    """Sample source and unseen domains, and rows of each domain."""
     names = np.unique(bunch.sample_domain)
     needed = case.train_domains + case.test_domains
     if len(names) < needed:
-        raise ValueError(f"{case.key} needs {needed} domains, but its data have {len(names)}")
+        raise ValueError(
+            f"{case.key} requires {needed} domains, but the data have {len(names)}; check the file"
+        )
     draw = partial(rows_of_domain, stratified=case.stratified, rng=rng)
     rows = [
         draw(np.flatnonzero(bunch.sample_domain == name), bunch.target, case.rows_per_domain)
         for name in rng.permutation(names)[:needed]
     ]
-    parts = (rows[: case.train_domains], rows[case.train_domains :])
+    train, test = map(np.concatenate, (rows[: case.train_domains], rows[case.train_domains :]))
     arrays = (bunch.data, bunch.target, bunch.sample_domain)
-    return Split(*(values[np.concatenate(part)] for part in parts for values in arrays))
+    return Split(*(values[indices] for indices in (train, test) for values in arrays))
 
 
 def rows_of_domain(
     rows: Array, target: Array, count: int | None, *, stratified: bool, rng: np.random.Generator
 ) -> Array:
-    """At most ``count`` of the rows, sorted; ``stratified`` preserves the ratio of classes."""
+    """Sample at most ``count`` rows, sorted; ``stratified`` preserves the class ratio."""
     if count is None or len(rows) <= count:
         return rows
     if not stratified:
         return np.sort(rng.choice(rows, count, replace=False))
     classes, sizes = np.unique(target[rows], return_counts=True)
-    # Largest remainders, so that the parts add up to count.
+    # The largest remainders are rounded up, so that the class counts sum to count.
     exact = sizes * count / len(rows)
-    parts = np.floor(exact).astype(int)
-    parts[np.argsort(parts - exact, kind="stable")[: count - parts.sum()]] += 1
-    drawn = [
-        rng.choice(rows[target[rows] == label], part, replace=False)
-        for label, part in zip(classes, parts, strict=True)
+    class_counts = np.floor(exact).astype(int)
+    class_counts[np.argsort(class_counts - exact, kind="stable")[: count - class_counts.sum()]] += 1
+    samples = [
+        rng.choice(rows[target[rows] == label], class_count, replace=False)
+        for label, class_count in zip(classes, class_counts, strict=True)
     ]
-    return np.sort(np.concatenate(drawn))
+    return np.sort(np.concatenate(samples))
 
 
-def evenly_spaced(n_rows: int, most: int) -> Array:
-    """Indices of at most ``most`` rows, evenly spaced."""
-    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most)).astype(int))
+def evenly_spaced(n_rows: int, max_rows: int) -> Array:
+    """Return the indices of at most ``max_rows`` evenly spaced rows."""
+    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, max_rows)).astype(int))
 
 
 @lru_cache(maxsize=4)
@@ -122,16 +123,16 @@ def _load(name: str, params: tuple[tuple[str, Any], ...]) -> Bunch:
 
 # Tuned parameters ---------------------------------------------------------------------------------
 
-#: Values searched; those of gamma are multiples of the median rule.
+#: Values in the grids; those of gamma are multiples of the median rule.
 GAMMAS = (0.3, 1.0, 3.0)
 SVM_GAMMAS = (0.1, 0.3, 1.0, 3.0)
 SVM_COSTS = (0.1, 1.0, 10.0, 100.0)
 RIDGES = (1e-3, 1e-1, float("inf"))
 WEIGHTS = (0.01, 1.0)
-INVARIANT_WEIGHTS = (0.01, 0.1, 1.0)  #: tried after C and gamma were chosen without domains
-INDEPENDENCE = (0.1, 1.0, 10.0)  #: divided by the number of rows
+INVARIANT_WEIGHTS = (0.01, 0.1, 1.0)  #: searched after C and gamma, which are chosen with weight 0
+MIDA_WEIGHTS = (0.1, 1.0, 10.0)  #: divided by the number of rows
 _SCATTER = {"ridge": (1e-4, 1e-2, 1.0), "domain_weight": WEIGHTS}
-#: Grids of projections, without gamma; a fast method has the grid of its exact one.
+#: Grids of projections, without gamma; a fast method has the grid of the exact one.
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "kpca": {"n_components": (2, 10)},
     "coir": {"ridge": RIDGES},
@@ -145,9 +146,9 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 def tune(
     case: Case, method: Method, split: Split, rng: np.random.Generator, random_state: int
 ) -> tuple[Parameters, dict[str, Any]]:
-    """Choose a method's parameters on source domains; ``rng`` draws rows and groups.
+    """Choose the parameters of a method on source domains; ``rng`` samples rows and groups.
 
-    Also returns the record of how they were chosen, and their score on held-out sources.
+    Also returns a record of the rule, the parameters and their score on held-out source domains.
     """
     rows = tuning_rows(split, case, rng)
     X, y, domain = split.X[rows], split.y[rows], split.sample_domain[rows]
@@ -157,7 +158,7 @@ def tune(
 
     def best_of(candidates: list[Parameters]) -> tuple[Parameters, float]:
         """Return the candidate with the best mean score (the first in a tie), and the score."""
-        models = [build_pipeline(case, method, choice, impute=impute) for choice in candidates]
+        models = [build_pipeline(case, method, values, impute=impute) for values in candidates]
         search = GridSearchCV(
             Pipeline([("model", models[0])]),
             {"model": models},
@@ -184,32 +185,32 @@ def tune(
         f"best mean {metric.label} over {groups} held out in turn,"
         f" at most {case.tuning_rows} rows per domain, {len(candidates)} candidates"
     )
-    chosen = replace(best, n_landmarks=method.n_landmarks(len(split.X), case.m))
-    record = {"rule": rule, "parameters": chosen.shown(method), "source_score": score}
-    return chosen, {**record, "candidates": len(candidates)}
+    parameters = replace(best, n_landmarks=method.n_landmarks(len(split.X), case.m))
+    record = {"rule": rule, "parameters": parameters.used_by(method), "source_score": score}
+    return parameters, {**record, "candidates": len(candidates)}
 
 
 def tuning_metric(case: Case) -> str:
-    """The metric for tuning: the ranking metric, or balanced accuracy for AUC of labels."""
+    """Return the metric for tuning: the ranking metric, or balanced accuracy for AUC of labels."""
     return "balanced_accuracy" if case.metrics[0] == "label_auc" else case.metrics[0]
 
 
 def tuning_rows(split: Split, case: Case, rng: np.random.Generator) -> Array:
-    """At most ``case.tuning_rows`` rows of each source domain, keeping its class ratio."""
+    """Sample ``case.tuning_rows`` rows of each source domain, with its class ratio."""
     draw = partial(rows_of_domain, stratified=case.task == "classification", rng=rng)
     domains = (split.sample_domain == name for name in np.unique(split.sample_domain))
     return np.concatenate([draw(np.flatnonzero(d), split.y, case.tuning_rows) for d in domains])
 
 
 def domain_folds(domain: Array, n_folds: int, rng: np.random.Generator) -> Iterator[Array]:
-    """Masks of held-out rows: one domain each, or groups where there are more than ``n_folds``."""
+    """Yield masks of held-out rows: one per domain, or per group if there are many domains."""
     names = rng.permutation(np.unique(domain))
     for group in np.array_split(names, min(n_folds, len(names))):
         yield np.isin(domain, group)
 
 
 def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parameters]:
-    """Candidates of a method. ``X`` are scaled source rows, for the median rule."""
+    """Return the candidates of a method; ``X`` contains scaled source rows, for the median rule."""
     median = resolve_gamma("median", "rbf", X)
     base = Parameters(
         epsilon=case.epsilon,
@@ -227,9 +228,9 @@ def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parame
         axes = {"gamma": [median * factor for factor in GAMMAS]}
         axes |= GRIDS.get(method.key.removeprefix("fast"), {})
         if method.key == "mida":
-            axes["domain_weight"] = [weight / len(X) for weight in INDEPENDENCE]
-    points = itertools.product(*axes.values())
-    return [replace(base, **dict(zip(axes, values, strict=True))) for values in points]
+            axes["domain_weight"] = [weight / len(X) for weight in MIDA_WEIGHTS]
+    combinations = itertools.product(*axes.values())
+    return [replace(base, **dict(zip(axes, values, strict=True))) for values in combinations]
 
 
 def _scaled(case: Case, X: Array) -> Array:
@@ -245,7 +246,8 @@ def _scaled(case: Case, X: Array) -> Array:
 
 # A repeat -----------------------------------------------------------------------------------------
 
-#: Invariance costs O(rows^2): it is measured in the first repeats, on at most this many rows.
+#: The cost of invariance is quadratic in the number of rows, so it is measured in the first
+#: repeats and on a sample of rows.
 INVARIANCE_REPEATS = 5
 INVARIANCE_ROWS = 1000
 INVARIANCE = ("domain_dependence", "target_dependence", "mean_mmd")
@@ -255,7 +257,7 @@ _PAPER_RULE = "the paper's parameters; where it gives none, ridge 1e-3, λ = N·
 
 @dataclass(frozen=True)
 class Trial:
-    """A unit of work: some methods, on one repeat of a case, in one setting."""
+    """A job: methods on one repeat of a case in one setting."""
 
     case: Case
     setting: str
@@ -270,24 +272,23 @@ class Trial:
         return share * (self.case.cost if self.setting == "paper" else self.case.tuned_cost)
 
     def run(self) -> list[Row]:
-        """Results of all methods; a method that fails gives a row with the error.
+        """Return a row for each method; if a method fails, its row contains the error.
 
-        BLAS gets one thread, since the order of its sums, and with it the last digits, depends on
-        the number of threads.
+        BLAS uses one thread, because the last digits of its sums depend on the number of threads.
         """
         with threadpool_limits(limits=1):
             split = make_split(self.case, self.root_seed, self.repeat)
             return [self._row(METHODS[key], split) for key in self.methods]
 
     def choose_parameters(self, method: Method, split: Split) -> tuple[Parameters, dict[str, Any]]:
-        """Parameters of a method in this setting, and the record of how they were chosen."""
-        path = (self.root_seed, self.case.key, self.repeat)
-        random_state = int(seed_of(*path, "method").generate_state(1)[0] % 2**31)
+        """Return the parameters of a method in this setting, and a record of their choice."""
+        names = (self.root_seed, self.case.key, self.repeat)
+        random_state = int(derive_seed(*names, "method").generate_state(1)[0] % 2**31)
         if self.setting != "tuned" or method.key == "majority":
             parameters = paper_parameters(self.case, method, split.y, len(split.X), random_state)
-            return parameters, {"rule": _PAPER_RULE, "parameters": parameters.shown(method)}
-        # The same tuning rows and groups of domains for every method.
-        rng = np.random.default_rng(seed_of(*path, "tuning"))
+            return parameters, {"rule": _PAPER_RULE, "parameters": parameters.used_by(method)}
+        # All methods have the same tuning rows and groups of domains.
+        rng = np.random.default_rng(derive_seed(*names, "tuning"))
         return tune(self.case, method, split, rng, random_state)
 
     def _row(self, method: Method, split: Split) -> Row:
@@ -304,7 +305,7 @@ class Trial:
             "train_domains": list(map(str, np.unique(split.sample_domain))),
             "test_domains": list(map(str, np.unique(split.test_domain))),
         }
-        started = time.perf_counter()
+        start = time.perf_counter()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -314,7 +315,7 @@ class Trial:
                 row["status"] = "error"
                 row["error"] = f"{type(error).__name__}: {error}"
         row["warnings"] = sorted({str(item.message)[:200] for item in caught})
-        row["seconds"] = round(time.perf_counter() - started, 4)
+        row["seconds"] = round(time.perf_counter() - start, 4)
         return row
 
     def _scores(self, method: Method, split: Split) -> Row:
@@ -331,7 +332,7 @@ class Trial:
             row["eigenvalues"] = [float(value) for value in projection.eigenvalues_[:12]]
         has_features = projection is not None or method.key == "svm"
         if self.setting == "paper" and self.repeat < INVARIANCE_REPEATS and has_features:
-            # Dependence of the predictor's features on unseen domains and on their targets.
+            # Dependence of the features on the unseen domains and on their targets.
             rows = evenly_spaced(len(split.X_test), INVARIANCE_ROWS)
             features = split.X_test[rows]
             if len(pipeline) > 1:
@@ -343,29 +344,29 @@ class Trial:
 
 def plan_trials(
     cases: Iterable[Case],
-    done: Iterable[Row],
+    results: Iterable[Row],
     *,
     root_seed: int,
     repeats: int | None = None,
     settings: Sequence[str] = SETTINGS,
 ) -> list[Trial]:
-    """Plan the trials that have no result yet; those that failed earlier are repeated.
+    """Plan the trials without results; methods that failed in an earlier run are repeated.
 
     ``repeats`` overrides the number of repeats of each case.
     """
     finished = {
         (row["case"], row["setting"], row["repeat"], row["method"])
-        for row in done
+        for row in results
         if row["status"] == "ok"
     }
     trials = []
     for case, setting in itertools.product(cases, settings):
-        most = case.planned_repeats(setting) if repeats is None else repeats
-        for repeat in range(most):
+        n_repeats = case.planned_repeats(setting) if repeats is None else repeats
+        for repeat in range(n_repeats):
             methods = tuple(
                 name
                 for name in case.methods_of(setting)
-                if repeat < case.repeats_of.get(name, most)
+                if repeat < case.repeats_of.get(name, n_repeats)
                 and (case.key, setting, repeat, name) not in finished
             )
             if methods:
