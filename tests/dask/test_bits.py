@@ -13,9 +13,9 @@ from domainwise.gram.dask.graphs import (  # noqa: E402
     FAN_IN,
     Constant,
     call,
-    received,
     run,
     tree,
+    unwrap,
 )
 
 pytestmark = pytest.mark.dask
@@ -64,7 +64,7 @@ def test_exact_products_do_not_depend_on_the_schedule_either(
     rows, client, threads, assert_same_bits, monkeypatch
 ):
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
-    monkeypatch.setattr("domainwise.gram.dask.operator.LEAST_BLOCKS", 4)
+    monkeypatch.setattr("domainwise.gram.dask.operator.MIN_BLOCKS", 4)
     p = rows("three")
     X, y, domain = p.arrays()
     with dask.config.set(scheduler="synchronous"):
@@ -108,8 +108,8 @@ def test_unaligned_arrays_are_copied_for_blas():
     data = np.arange(40.0).tobytes()
     askew = np.frombuffer(b"." + data, dtype=np.float64, offset=1)
     assert not askew.flags.aligned
-    for mended in (received(askew), received([askew])[0], received((1, askew))[1]):
-        assert mended.flags.aligned
-        np.testing.assert_array_equal(mended, askew)
+    for aligned in (unwrap(askew), unwrap([askew])[0], unwrap((1, askew))[1]):
+        assert aligned.flags.aligned
+        np.testing.assert_array_equal(aligned, askew)
     sent = pickle.loads(pickle.dumps(Constant({"a": np.arange(7), "b": np.eye(3, order="F")})))
-    assert all(array.flags.aligned for array in received(sent).values())
+    assert all(array.flags.aligned for array in unwrap(sent).values())

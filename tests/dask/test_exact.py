@@ -19,7 +19,7 @@ pytestmark = pytest.mark.dask
 def _streamed(monkeypatch):
     """Small problems are streamed, too, here and on Dask."""
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
-    monkeypatch.setattr("domainwise.gram.dask.operator.LEAST_BLOCKS", 3)
+    monkeypatch.setattr("domainwise.gram.dask.operator.MIN_BLOCKS", 3)
 
 
 @pytest.mark.usefixtures("_streamed")
@@ -76,7 +76,7 @@ def test_a_data_frame_with_named_columns_is_an_array(rows):
 @pytest.mark.parametrize("name", ["rbf", "linear", "poly", "laplacian", "cosine"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_products_are_those_of_the_streamed_operator(name, dtype, monkeypatch):
-    monkeypatch.setattr("domainwise.gram.dask.operator.LEAST_BLOCKS", 7)
+    monkeypatch.setattr("domainwise.gram.dask.operator.MIN_BLOCKS", 7)
     rng = np.random.default_rng(0)
     X = (rng.standard_normal((230, 5)) + 3).astype(dtype)
     V = rng.standard_normal((230, 3))

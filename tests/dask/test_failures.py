@@ -173,7 +173,7 @@ def test_a_ridge_search_survives_as_well(how_many, scoring, task, rows, doomed, 
 
 def test_an_exact_fit_survives_as_well(rows, doomed, worker_pids, assert_same_bits, monkeypatch):
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
-    monkeypatch.setattr("domainwise.gram.dask.operator.LEAST_BLOCKS", 4)
+    monkeypatch.setattr("domainwise.gram.dask.operator.MIN_BLOCKS", 4)
     p = rows("three")
     X, y, domain = p.arrays()
     undisturbed = DCM(gamma=0.1).fit(X, y, sample_domain=domain)

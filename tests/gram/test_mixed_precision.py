@@ -130,10 +130,10 @@ def test_rough_products_and_those_of_float32_rows_know_single_precision(name, pa
     kernel, V = KERNELS[name](X), np.random.default_rng(2).normal(size=(len(X), 3))
     K = dense(kernel, X, X)
     prepared = kernel.prepare(X)
-    assert tiles.can_be_rough(kernel, prepared) == (path == "numba" or name == "rbf")
+    assert tiles.can_use_float32(kernel, prepared) == (path == "numba" or name == "rbf")
     single = kernel.prepare(X.astype(np.float32))
     got = [symmetric_product(kernel, single, V)]
-    if tiles.can_be_rough(kernel, prepared):
+    if tiles.can_use_float32(kernel, prepared):
         got.append(symmetric_product(kernel, prepared, V, rough=True))
         # Columns of any size, which float32 could not hold.
         tiny = symmetric_product(kernel, prepared, 1e-60 * V, rough=True)
@@ -146,7 +146,7 @@ def test_rough_products_and_those_of_float32_rows_know_single_precision(name, pa
 
 def test_rough_products_are_not_used_where_float32_cannot_hold_the_values(path):
     def rough(kernel, X):
-        return tiles.can_be_rough(kernel, kernel.prepare(X))
+        return tiles.can_use_float32(kernel, kernel.prepare(X))
 
     X = rows()
     assert not rough(make_kernel("poly", X, gamma=1e6, degree=9), X)
@@ -262,7 +262,7 @@ def test_rough_iterations_give_the_answer_of_accurate_ones(case, method, path, m
     model = method(tol=1e-9, max_iter=1000, **arguments)
     mixed = model.fit(X, y, sample_domain=domain)
     Z, values, info = mixed.transform(X), mixed.eigenvalues_, mixed.solver_info_
-    monkeypatch.setattr(tiles, "can_be_rough", lambda *_: False)
+    monkeypatch.setattr(tiles, "can_use_float32", lambda *_: False)
     for module in (tiles, functions):
         monkeypatch.setattr(module, "compiled_functions", lambda: None)
     plain = model.fit(X, y, sample_domain=domain)

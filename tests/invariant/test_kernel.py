@@ -315,7 +315,7 @@ def test_the_target_is_not_looked_at_unless_conditional():
         (dict(domain_epsilon=-1.0), dict(), "domain_epsilon"),
         (dict(gamma=0), dict(), "gamma"),
         (dict(kernel="sigmoid"), dict(), "kernel"),
-        (dict(kernel="precomputed"), dict(), "square kernel matrix"),
+        (dict(kernel="precomputed"), dict(), "requires a square matrix"),
         (dict(kernel_params={"a": 1}), dict(), "needs a callable kernel"),
     ],
 )

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array, is_dask
-from domainwise.gram.dask.graphs import Deferred, Task, calls, constant, received, run, task, tree
+from domainwise.gram.dask.graphs import Deferred, Task, calls, constant, run, task, tree, unwrap
 from domainwise.gram.sums import NystromSums
 
 _NAMES = ("y", "sample_domain")
@@ -58,7 +58,7 @@ class Layout:
             X = rows[list(self.features)].to_numpy(dtype=self.dtype, na_value=np.nan)
         else:
             X = np.asarray(rows, dtype=self.dtype)
-        X = received(X)
+        X = unwrap(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"expected rows of {self.n_features} features, got shape {X.shape}")
         if not np.isfinite(X).all() and not (missing and not np.isinf(X).any()):
@@ -286,7 +286,7 @@ def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
     sums = calls(partial_sums, [(sent, *parts.arguments(i)) for i in range(len(parts))])
     (merged,) = run([tree(sums, merge_sums)])
     # Copy arrays that arrived unaligned over a network, so that BLAS can use them.
-    total = merged.mapped(received)
+    total = merged.mapped(unwrap)
     classes = total.classes()
     if len(classes) == 1 and None not in classes:  # None is the class of a continuous target
         raise ValueError(

@@ -287,7 +287,7 @@ class StreamedGram(IterativeGram):
 
     def iteration_products(self) -> tuple[Product, Product | None]:
         """Return float32 products for the iterations where they are faster."""
-        rough = tiles.can_be_rough(self.kernel, self.prepared)
+        rough = tiles.can_use_float32(self.kernel, self.prepared)
         path = tiles.product_path(self.kernel, self.prepared, rough=rough)
         self.info = {**self.info, "iterations": path}
         if not rough:

@@ -1,4 +1,4 @@
-"""Sums over rows that are read once: over all rows, or cell by cell (theory 9.2, 13.1)."""
+"""Sums over rows that are read once: over all rows, or separately by cell (theory 9.2, 13.1)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.gram.tiles import in_threads, panels, use_compiled
 from domainwise.labels.factors import LabelSpace, category_space
 
-#: Rows summed at a time: their features take a few megabytes.
+#: Number of rows of a batch, whose features take a few megabytes.
 BATCH_ROWS = 4096
 
 
@@ -34,11 +34,11 @@ BATCH_ROWS = 4096
 class NystromSums:
     """Sums over rows of the features Phi, followed by the features of continuous labels.
 
-    ``partial`` sums over a batch, ``merge`` adds two sums, and :func:`finalize` turns sums into a
-    Gram operator. A distributed engine needs only these three.
+    :meth:`partial` sums over a batch, :meth:`merge` adds two sums, and :func:`finalize` turns sums
+    into a Gram operator. A distributed computation needs only these three.
 
-    Centred second moments are merged by Chan's update so that no digits are lost; the moments
-    between features are zero where a method does not use them.
+    Centred second moments are merged by Chan's update, which is precise. The moments between
+    features are zero if a method does not use them.
     """
 
     n_samples: int
@@ -47,12 +47,12 @@ class NystromSums:
     groups: dict[Any, tuple[int, Array]]  #: count and sum of features of each (class, domain)
 
     def __sizeof__(self) -> int:
-        """Bytes with all arrays: what moving it to another worker takes."""
+        """Bytes of all arrays, from which Dask estimates transfer times."""
         totals = sum(total.nbytes for _, total in self.groups.values())
         return int(self.mean.nbytes + self.second.nbytes + totals)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Lists instead of a dict with tuples as keys, which saved models cannot hold.
+        # Lists, because saved models cannot contain a dict with tuples as keys.
         groups = self.groups.values()
         return vars(self) | {
             "groups": list(self.groups),
@@ -80,7 +80,7 @@ class NystromSums:
         """Sum over one batch of features: an array or a tensor, which is overwritten.
 
         ``codes`` has the group of each row as an index into ``keys``, the (class, domain) pairs;
-        ``dense`` holds the features of continuous labels. ``moments=False`` sets the second moments
+        ``dense`` has the features of continuous labels. ``moments=False`` sets the second moments
         of the features to zero.
         """
         n, m = features.shape
@@ -103,14 +103,14 @@ class NystromSums:
         if len(present) == 1:
             sums = n * (mean + rounding)[None]
         else:
-            inside = to_device_of(np.cumsum(counts > 0) - 1, rows)[codes]
-            sums = group_sums(rows, inside, len(present))
+            present_codes = to_device_of(np.cumsum(counts > 0) - 1, rows)[codes]
+            sums = group_sums(rows, present_codes, len(present))
             sums += to_device_of(counts[present], rows)[:, None] * mean
         groups = {keys[g]: (int(counts[g]), sums[i]) for i, g in enumerate(present.tolist())}
         return cls(n, mean + rounding, second, groups)
 
     def of_features(self, nystrom: NystromMap) -> NystromSums:
-        """Turn sums over :meth:`NystromMap.summands` into sums over features."""
+        """Convert sums over :meth:`NystromMap.summands` to sums over features."""
         triangle, constant = nystrom.triangle, nystrom.kernel.constant
         if not nystrom.direct or triangle is None:
             return self
@@ -134,15 +134,15 @@ class NystromSums:
         return NystromSums(self.n_samples, convert(self.mean), convert(self.second), groups)
 
     def classes(self) -> set[Any]:
-        """Classes that occurred."""
+        """Return the classes of the rows."""
         return {key[0] for key in self.groups}
 
     def regrouped(self, key_of: Callable[[Any], Any]) -> NystromSums:
-        """Return the same sums, with groups added together where ``key_of`` gives the same key."""
+        """Return the same sums, with one group for each result of ``key_of``."""
         return replace(self, groups=added((key_of(key), sums) for key, sums in self.groups.items()))
 
     def merge(self, other: NystromSums) -> NystromSums:
-        """Join the sums of two sets of rows."""
+        """Merge the sums of two sets of rows."""
         n = self.n_samples + other.n_samples
         delta = other.mean - self.mean
         share = other.n_samples / n
@@ -153,7 +153,7 @@ class NystromSums:
 
 
 def added(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int, Any]]:
-    """Add up the counts and sums of groups that have the same key."""
+    """Add the counts and sums of groups with the same key."""
     sums: dict[Any, tuple[int, Any]] = {}
     for key, (count, total) in groups:
         n, before = sums.get(key, (0, None))
@@ -172,7 +172,7 @@ def sum_rows(
     summands: Callable[..., Any] | None = None,
     batch_rows: int | None = None,
 ) -> NystromSums:
-    """Sum over the rows of X, batch by batch, in threads whose sums are merged in order.
+    """Sum over the rows of X, batch by batch, in threads whose results are merged in order.
 
     ``dense`` returns the features of the continuous labels of a batch; see
     :meth:`NystromSums.partial` for the other arguments. ``summands`` is for tensors.
@@ -182,20 +182,20 @@ def sum_rows(
     summands = summands or partial(nystrom.summands, compiled=compiled)
 
     def work(thread: int, threads: int) -> NystromSums:
-        memory = _memory([nystrom], X)
-        parts = (
+        memory = _batch_memory([nystrom], X)
+        batches = (
             NystromSums.partial(
                 summands(X[rows], memory), codes[rows], keys, dense(rows), moments=moments
             )
             for rows in cuts[thread::threads]
         )
-        return reduce(NystromSums.merge, parts)
+        return reduce(NystromSums.merge, batches)
 
     return reduce(NystromSums.merge, in_threads(len(cuts), work, sequential=is_tensor(X)))
 
 
-def _memory(maps: Sequence[NystromMap], X: Any) -> Array | None:
-    """Memory for the features of a batch, which a thread reuses for every batch."""
+def _batch_memory(maps: Sequence[NystromMap], X: Any) -> Array | None:
+    """Return memory for the features of a batch, which a thread reuses for all batches."""
     if is_tensor(X):
         return None
     return np.empty(BATCH_ROWS * max(nystrom.n_features for nystrom in maps))
@@ -206,7 +206,7 @@ Cells = dict[Any, NystromSums]
 
 @dataclass(frozen=True)
 class CellRows:
-    """Cells and groups of the rows, and further columns to sum in addition to the features.
+    """Cells and groups of the rows, and columns that are summed in addition to the features.
 
     A group is a (class, domain) pair, for which only the count and the sums are stored; a cell,
     which may contain many groups, also has second moments.
@@ -216,7 +216,7 @@ class CellRows:
     groups: Any  #: group of each row, as an index into ``group_keys``
     cell_keys: Sequence[Hashable]
     group_keys: Sequence[Hashable]
-    dense: Any = None  #: further columns: descriptors of domains, then continuous targets
+    dense: Any = None  #: additional columns: descriptors of domains, then continuous targets
 
     @classmethod
     def of_parts(
@@ -228,10 +228,10 @@ class CellRows:
         dense: Any,
         by_class: bool,
     ) -> CellRows:
-        """Make one cell for each part of the rows, or for each (part, class) if ``by_class``.
+        """Return one cell for each part of the rows, or for each (part, class) if ``by_class``.
 
-        ``classes`` and ``domains`` are codes. ``sizes`` is the number of classes and of domains,
-        0 where there are none.
+        ``classes`` and ``domains`` are codes. ``sizes`` are the numbers of classes and of domains,
+        0 if there are none.
         """
         labels: list[Any] = list(range(sizes[0])) or [None]
         n_domains = max(1, sizes[1])
@@ -246,11 +246,11 @@ class CellRows:
 
     @property
     def width(self) -> int:
-        """Number of further columns."""
+        """Number of additional columns."""
         return 0 if self.dense is None else int(self.dense.shape[1])
 
     def batches(self, batch_rows: int) -> Iterator[tuple[Hashable, Any]]:
-        """Yield the key of a cell and a batch of its rows, cell by cell."""
+        """Yield pairs of the key of a cell and the indices of a batch of its rows."""
         xp = namespace(self.cells)
         order = xp.argsort(self.cells, stable=True)
         ends = np.cumsum(to_host(xp.bincount(self.cells, minlength=len(self.cell_keys))))
@@ -266,7 +266,7 @@ class CellSums:
     maps: list[Cells]
 
     def merge(self, other: CellSums) -> CellSums:
-        """Join the sums of two sets of rows."""
+        """Merge the sums of two sets of rows."""
         pairs = zip(self.maps, other.maps, strict=True)
         return CellSums([merged_cells(a, b) for a, b in pairs])
 
@@ -277,7 +277,7 @@ class CellSums:
         )
 
     def classes(self) -> set[Any]:
-        """Classes that occurred."""
+        """Return the classes of the rows."""
         return set().union(*(cell.classes() for cell in self.maps[0].values()))
 
     @property
@@ -286,11 +286,11 @@ class CellSums:
         return sum(cell.n_samples for cell in self.maps[0].values())
 
     def __sizeof__(self) -> int:
-        """Bytes with all arrays: what moving it to another worker takes."""
+        """Bytes of all arrays, from which Dask estimates transfer times."""
         return sum(cell.__sizeof__() for cells in self.maps for cell in cells.values())
 
     def __getstate__(self) -> dict[str, Any]:
-        # Lists instead of dicts with tuples as keys, which saved models cannot hold.
+        # Lists, because saved models cannot contain a dict with tuples as keys.
         on_host = self.mapped(to_host)  # the machine that loads a file may lack the device
         return {
             "keys": [list(cells) for cells in on_host.maps],
@@ -323,32 +323,32 @@ def cells_by_split(
 ) -> Iterator[tuple[Cells, Cells]]:
     """Yield the training cells and the test cells of each split, by class.
 
-    The keys of ``cells`` are (part, class); a part is a set of rows that no split divides. A split
-    is a pair: the training parts and the test parts.
+    The keys of ``cells`` are (part, class). A part is a set of rows that no split divides; a split
+    consists of training parts and test parts.
     """
     parts: dict[int, Cells] = {}
     for (part, label), cell in cells.items():
         parts.setdefault(part, {})[label] = cell
 
-    def union(which: Iterable[int]) -> Cells:
-        return reduce(merged_cells, (parts.get(part, {}) for part in which), {})
+    def union(selected: Iterable[int]) -> Cells:
+        return reduce(merged_cells, (parts.get(part, {}) for part in selected), {})
 
-    everything = set().union(*(train for train, _ in splits), *(test for _, test in splits))
-    tested = [part for _, test in splits for part in test]
-    if sorted(tested) != sorted(everything) or any(
-        len(train) + len(test) != len(everything) for train, test in splits
+    all_parts = set().union(*(part for split in splits for part in split))
+    test_parts = [part for _, test in splits for part in test]
+    if sorted(test_parts) != sorted(all_parts) or any(
+        len(train) + len(test) != len(all_parts) for train, test in splits
     ):
         for train, test in splits:
             yield union(train), union(test)
         return
     # Each part is held out once: merge the parts before a split with the parts after it.
     tests = [union(test) for _, test in splits]
-    behind: list[Cells] = [{}]
+    after: list[Cells] = [{}]
     for held_out in tests[:0:-1]:
-        behind.append(merged_cells(held_out, behind[-1]))
+        after.append(merged_cells(held_out, after[-1]))
     before: Cells = {}
     for held_out in tests:
-        yield merged_cells(before, behind.pop()), held_out
+        yield merged_cells(before, after.pop()), held_out
         before = merged_cells(before, held_out)
 
 
@@ -360,66 +360,67 @@ def sum_cells(
     summands: Sequence[Callable[..., Any]] | None = None,
     batch_rows: int | None = None,
 ) -> CellSums:
-    """Sum over the rows of X cell by cell, in threads whose sums are merged in order.
+    """Sum over the rows of each cell of X, in threads whose results are merged in order.
 
-    All maps take their landmarks from the same set, so that several maps share the distances.
+    The landmarks of all maps are subsets of the same set, so that maps share the distances.
     ``summands``, one function for each map, are for tensors.
     """
     xp, tasks = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
     landmarks = common_landmarks(maps)
     shared = None if landmarks is None else as_type_of(landmarks, X)
-    of_maps = summands or [
+    functions = summands or [
         partial(m.summands, compiled=use_compiled(len(X) * m.n_features)) for m in maps
     ]
 
     def work(thread: int, threads: int) -> CellSums:
         share = tasks[thread * len(tasks) // threads : (thread + 1) * len(tasks) // threads]
-        memory = _memory(maps, X)
+        memory = _batch_memory(maps, X)
         total: list[Cells] = [{} for _ in maps]
         for key, index in share:
-            # Neighbouring rows as a slice, which copies nothing.
-            near = not is_tensor(X) and index[-1] - index[0] + 1 == len(index)
-            batch = X[index[0] : index[-1] + 1] if near else X[index]
+            # A slice of contiguous rows is not copied.
+            contiguous = not is_tensor(X) and index[-1] - index[0] + 1 == len(index)
+            batch = X[index[0] : index[-1] + 1] if contiguous else X[index]
             distances = None if shared is None else cross_distances(batch, shared, l1=True)
             dense = None if rows.dense is None else rows.dense[index]
-            for cells, of_map in zip(total, of_maps, strict=True):
-                values = cast(of_map(batch, memory, distances), xp.float64)
-                part = NystromSums.partial(values, rows.groups[index], rows.group_keys, dense)
-                cells[key] = cells[key].merge(part) if key in cells else part
+            for cells, function in zip(total, functions, strict=True):
+                values = cast(function(batch, memory, distances), xp.float64)
+                sums = NystromSums.partial(values, rows.groups[index], rows.group_keys, dense)
+                cells[key] = cells[key].merge(sums) if key in cells else sums
         return CellSums(total)
 
     total = reduce(CellSums.merge, in_threads(len(tasks), work, sequential=is_tensor(X)))
-    plain_cells = [
+    direct_cells = [
         (cells, key, nystrom)
         for nystrom, cells in zip(maps, total.maps, strict=True)
         for key in cells
         if nystrom.direct and not is_tensor(X)
     ]
 
-    def turn_into_features(thread: int, threads: int) -> None:
-        for cells, key, nystrom in plain_cells[thread::threads]:
+    def convert_to_features(thread: int, threads: int) -> None:
+        for cells, key, nystrom in direct_cells[thread::threads]:
             cells[key] = cells[key].of_features(nystrom)
 
-    in_threads(len(plain_cells), turn_into_features)
+    in_threads(len(direct_cells), convert_to_features)
     return total
 
 
 def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) -> None:
     """Raise MemoryError if the cells do not fit the memory of the device of X.
 
-    ``widths`` are the numbers of columns of the maps. Merging takes as much memory again.
+    ``widths`` are the numbers of columns of the maps. Merging doubles the memory.
     """
     needed = 2.0 * 8.0 * n_cells * sum(width**2 for width in widths)
     free = available_memory(X)
     if free is not None and needed > free:
         raise MemoryError(
-            f"moments of {n_cells} cells and {len(widths)} kernel(s) with {max(widths)} columns "
-            f"take {needed / 2**30:.1f} GiB, but only {free / 2**30:.1f} GiB are free: {advice}"
+            f"the moments of {n_cells} cells and {len(widths)} kernel(s) with up to {max(widths)} "
+            f"columns need {needed / 2**30:.1f} GiB, but only {free / 2**30:.1f} GiB are free; "
+            f"{advice}"
         )
 
 
 def common_landmarks(maps: Sequence[NystromMap]) -> Array | None:
-    """Return the landmarks that several maps share, with zeros for those that no map uses."""
+    """Return the set that contains the landmarks of all maps, with zeros for unused ones."""
     first = maps[0]
     if len(maps) == 1 or first.chosen is None:
         return None
@@ -437,7 +438,7 @@ def finalize(
     domain: LabelMap | None = None,
     conditional: bool = False,
 ) -> tuple[NystromGram, list[Any], list[Any]]:
-    """Turn sums over rows into a Gram operator, and list the classes and domains that occurred.
+    """Return the Gram operator of sums over rows, and the classes and domains of the rows.
 
     Columns of the sums: features of X, features of a continuous target, the target itself, features
     of continuous domain descriptors. ``target`` and ``domain`` are the maps of continuous labels.
@@ -457,7 +458,7 @@ def finalize(
         space, cross = groups, centred[: groups.size, :m]
     else:
         space, cross = _joint_space(sums, groups, centred, np.sqrt(counts), m, target, domain)
-    # Without landmarks, the signs of components are chosen from the weights of the columns.
+    # Without landmarks, the weights of the columns determine the signs of components.
     landmark_features = np.eye(m) if nystrom.triangle is None else nystrom.triangle - sums.mean[:m]
     gram = NystromGram(
         sums.second[:m, :m], cross, space, landmark_features, nystrom.landmarks.dtype
@@ -476,10 +477,10 @@ def _joint_space(
 ) -> tuple[LabelSpace, Array]:
     """Build the label space spanned by the group directions and the continuous label features.
 
-    ``root`` holds the square roots of the group sizes.
+    ``root`` are the square roots of the group sizes.
     """
     n_groups, continuous = len(centred), sums.second[m:, m:]
-    # Group directions are orthonormal except for the constant, which centring removes.
+    # Group directions are orthonormal, except that centring removes the constant.
     inner_groups = np.eye(n_groups) - np.outer(root, root) / sums.n_samples
     gram = np.block([[inner_groups, centred[:, m:]], [centred[:, m:].T, continuous]])
     # Scale features to unit variance; the constant group direction must stay zero.
@@ -499,8 +500,8 @@ def _joint_space(
     ends = [n_target, n_target + (target is not None)]
     of_target, of_values, of_domain = np.split(of_features, ends, axis=1)
 
-    def from_groups(part: Array | None) -> Array | None:
-        return None if part is None else of_groups @ part
+    def from_groups(factor: Array | None) -> Array | None:
+        return None if factor is None else of_groups @ factor
 
     space = LabelSpace(
         sums.n_samples,

@@ -1,12 +1,12 @@
-"""Products of arrays and tensors with a kernel matrix that is never stored: tile by tile.
+"""Products of kernel matrices with arrays and tensors, tile by tile, without storing the matrix.
 
 A tile is small enough to stay in the cache between its evaluation and its use. The assignment of
-tiles to threads is fixed and the sums of the threads are added in order. The bits of a result
-therefore depend only on the number of threads, which is the current BLAS limit, and on whether
+tiles to threads is fixed, and the sums of the threads are added in order. The bits of a result
+therefore depend only on the number of threads, which is the current limit of BLAS, and on whether
 tiles are evaluated by NumPy or by Numba (for large matrices, if it is installed).
 
-A *rough* product of float64 rows evaluates and multiplies in float32; sums over tiles are always in
-float64.
+A *rough* product of float64 rows is evaluated and multiplied in float32. Sums over tiles are always
+in float64.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ from domainwise.kernels.functions import (
     resolve_gamma,
 )
 
-#: Largest tile: on a CPU it fits the cache, on a GPU it fills the device.
+#: Maximum size of a tile, so that it fits the cache of a CPU, or keeps a GPU busy.
 MAX_TILE_BYTES, CUDA_TILE_BYTES = 4 * 2**20, 256 * 2**20
-#: Matrices of at least this many entries use compiled functions; polynomials up to MAX_DEGREE.
+#: Minimum number of entries of a matrix, and maximum degree of a polynomial kernel, for which
+#: compiled functions are used.
 COMPILED_ENTRIES, MAX_DEGREE = 2**24, 16
-#: Largest tile of a stored matrix; not for callable kernels, which are called for each tile.
+#: Maximum size of a tile of a stored matrix; not for callable kernels, which are called per tile.
 COPIED_TILE_BYTES = 2**18
 
 
@@ -64,7 +65,7 @@ def blas_limit(threads: int) -> Any:
 
 
 def one_thread() -> Any:
-    """Limit BLAS and OpenMP to one thread. The cached controller saves a library search of 5 ms."""
+    """Limit BLAS and OpenMP to one thread; the cached controller does not search for libraries."""
     return _controller().limit(limits=1)
 
 
@@ -73,24 +74,25 @@ def single_blas_thread(active: bool = True) -> AbstractContextManager[Any]:
     return blas_limit(1) if active else nullcontext()
 
 
-def tile_side(itemsize: int, most: int | None = None) -> int:
+def tile_side(itemsize: int, max_bytes: int | None = None) -> int:
     """Return the side of a square tile that fits scikit-learn's ``working_memory``."""
-    budget = min(float(get_config()["working_memory"]) * 2**20, most or MAX_TILE_BYTES)
+    budget = min(float(get_config()["working_memory"]) * 2**20, max_bytes or MAX_TILE_BYTES)
     return max(1, int(np.sqrt(budget / itemsize)))
 
 
-def _side(X: Any, dtype: Any, most: int | None = None) -> int:
+def _side(X: Any, dtype: Any, max_bytes: int | None = None) -> int:
     """Return the side of a square tile of this dtype on the device of X."""
-    return tile_side(dtype.itemsize, CUDA_TILE_BYTES if str(X.device).startswith("cuda") else most)
+    cuda = str(X.device).startswith("cuda")
+    return tile_side(dtype.itemsize, CUDA_TILE_BYTES if cuda else max_bytes)
 
 
 def panels(n: int, side: int) -> list[slice]:
-    """Cut n rows into slices of at most ``side`` rows."""
+    """Divide n rows into slices of at most ``side`` rows."""
     return [slice(i, min(i + side, n)) for i in range(0, n, side)]
 
 
 def upper_tiles(n: int, side: int) -> list[tuple[slice, slice]]:
-    """Tiles on and above the diagonal of a square matrix."""
+    """Return the tiles on and above the diagonal of a square matrix, as pairs of slices."""
     return list(combinations_with_replacement(panels(n, side), 2))
 
 
@@ -118,18 +120,18 @@ def in_threads(
 
 @dataclass(frozen=True)
 class FusedTiles:
-    """Rows in the form that compiled functions take: scaled, in blocks, in one precision."""
+    """Rows as the arguments of compiled functions: scaled, in blocks, in one precision."""
 
     functions: Any  #: the module :mod:`domainwise.kernels.compiled`
     kind: int  #: how a tile is evaluated
-    scaled: Callable[[Array], Array]  #: brings prepared rows into the form of ``right``
+    scaled: Callable[[Array], Array]  #: converts prepared rows to blocks like ``right``
     right: Array  #: blocks of rows
-    left: Array  #: blocks of the same rows on the other side of the kernel
+    left: Array  #: blocks of the same rows as the left argument of the kernel
     coefs: Array  #: coefficients of a polynomial kernel
 
     @classmethod
     def plan(cls, kernel: Basis, rows: Prepared, n_left: int, dtype: Any) -> FusedTiles | None:
-        """Plan products of ``n_left`` rows; return None if NumPy evaluates the tiles."""
+        """Prepare products of ``n_left`` rows, or return None if NumPy evaluates the tiles."""
         if not isinstance(kernel, Kernel) or is_tensor(rows.right):
             return None
         if not use_compiled(n_left * len(rows.right)):
@@ -145,14 +147,14 @@ class FusedTiles:
             return None
         powers = range(degree - 1, 0, -1) if kind == functions.POLYNOMIAL else ()
         coefs = [comb(degree, k) * float(kernel.coef0) ** (degree - k) for k in powers]
-        # Differences do not depend on an origin; subtracting one keeps the digits of large rows.
+        # Differences do not depend on the origin, and are more precise close to it.
         origin = rows.right.mean(axis=0) if differences else 0.0
         scale = sqrt(kernel.gamma) if kernel.name == "rbf" else kernel.gamma
 
         def scaled(X: Array) -> Array:
             if differences:
                 X = (X - origin) * scale
-            # The last two columns of RBF rows hold the norms, which blocks store separately.
+            # The last two columns of RBF rows are norms and ones, which blocks do not contain.
             X = X[:, :-2] if kind == functions.INNER else X
             return np.asarray(
                 functions.pack_rows(np.asarray(X, dtype=dtype), kind == functions.INNER)
@@ -165,9 +167,9 @@ class FusedTiles:
     def add_products(
         self, left: Array, pairs: Array, Z_left: Array, Z_right: Array, out: Array
     ) -> None:
-        """Add the products of pairs of blocks to ``out``; with Z_left, also of mirrored pairs."""
-        pairs = np.ascontiguousarray(pairs)  # another memory layout would be compiled again
-        # The interpreter checks for interrupts between batches, about every tenth of a second.
+        """Add products of pairs of blocks to ``out``; with a Z_left, also of mirrored pairs."""
+        pairs = np.ascontiguousarray(pairs)  # Numba would compile again for another layout
+        # Python checks for interrupts between batches, about every tenth of a second.
         for batch in panels(len(pairs), 4096):
             self.functions.multiply(
                 left, self.right, self.kind, self.coefs, pairs[batch], Z_left, Z_right, out
@@ -207,29 +209,29 @@ class FusedTiles:
 
 
 def use_compiled(entries: int) -> bool:
-    """Whether compiled functions are available, and faster for a matrix of this size."""
+    """Whether compiled functions are installed, and faster for a matrix of this size."""
     return entries >= COMPILED_ENTRIES and compiled_functions() is not None
 
 
-def can_be_rough(kernel: Basis, rows: Prepared) -> bool:
-    """Whether products of these float64 rows are faster, and precise enough, in float32."""
+def can_use_float32(kernel: Basis, rows: Prepared) -> bool:
+    """Whether products of these float64 rows are faster and precise enough in float32."""
     if rows.left.dtype != np.float64 or kernel.is_product or not isinstance(kernel, Kernel):
         return False
     eps = float(np.finfo(np.float32).eps)
     if kernel.name == "rbf" and not kernel.by_differences:
-        # The second-to-last column holds half the squared norm: it bounds the exponent's error.
+        # The second-to-last column, half the squared norm, bounds the error of exponents.
         return float(np.abs(rows.left[:, -2]).max()) * eps <= EXPONENT_ERROR["float32"]
     if not use_compiled(len(rows.left) ** 2):
         return False
     if kernel.name == "poly":
-        size = [float(squared_norms(side).max()) ** 0.5 for side in (rows.left, rows.right)]
-        most = (size[0] * size[1] + abs(kernel.coef0)) ** float(kernel.degree)
-        return float(kernel.degree).is_integer() and most <= MAX_POLYNOMIAL["float32"]
+        norms = [float(squared_norms(side).max()) ** 0.5 for side in (rows.left, rows.right)]
+        largest = (norms[0] * norms[1] + abs(kernel.coef0)) ** float(kernel.degree)
+        return float(kernel.degree).is_integer() and largest <= MAX_POLYNOMIAL["float32"]
     return kernel.name in ("rbf", "laplacian")
 
 
 def product_path(kernel: Basis, rows: Prepared, *, rough: bool = False) -> str:
-    """Name the implementation of the product and the precision of kernel values."""
+    """Return the name of the implementation of products and the precision of kernel values."""
     if kernel.is_product:
         return "feature products"
     n, dtype = len(rows.left), np.float32 if rough else rows.left.dtype
@@ -311,8 +313,8 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
     if kernel.is_product:
         rows = Prepared(cast(rows.left, xp.float64), cast(rows.right, xp.float64))
     K = xp.empty((n, n), dtype=xp.float64, device=X.device)
-    most = None if kernel.function or is_tensor(X) else COPIED_TILE_BYTES
-    tiles = upper_tiles(n, _side(X, rows.left.dtype, most))
+    max_bytes = None if kernel.function or is_tensor(X) else COPIED_TILE_BYTES
+    tiles = upper_tiles(n, _side(X, rows.left.dtype, max_bytes))
     compiled = use_compiled(n * n)
 
     def work(thread: int, threads: int) -> None:
@@ -330,7 +332,7 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
 def thin_product(A: Any, B: Any) -> Any:
     """Return ``A B`` in float64 without a float64 copy of the whole float32 A.
 
-    With rounding to float32, a product would leave the range of K, and projections with a small
+    A product that is rounded to float32 is not in the range of K, so that projections with a small
     ridge would be inaccurate.
     """
     xp, (n, k) = namespace(A), A.shape
@@ -342,7 +344,7 @@ def thin_product(A: Any, B: Any) -> Any:
     return xp.vstack([cast(A[a], xp.float64) @ B for a in cuts])
 
 
-# Rows of a tile: 1024 x 1024 float64 numbers are 8 MiB, so that a few tiles fit the cache.
+#: Number of rows of a tile: 1024 x 1024 float64 numbers are 8 MiB, and a few tiles fit the cache.
 TILE_ROWS = 1024
 
 Tile = Callable[[slice, slice], NDArray[np.float64]]
@@ -351,7 +353,7 @@ Tile = Callable[[slice, slice], NDArray[np.float64]]
 def centred_inner_products(
     kernels: list[Tile], n_samples: int, block_size: int
 ) -> NDArray[np.float64]:
-    """Return the matrix of tr(H K_i H K_j) of all pairs of kernels, in one pass over their tiles.
+    """Return tr(H K_i H K_j) for all pairs of kernels, in one pass over their tiles.
 
     tr(H K H L) = sum(K * L) - 2/N (K1)'(L1) + (1'K1)(1'L1)/N^2.
     """
@@ -371,7 +373,7 @@ def centred_inner_products(
     centred: NDArray[np.float64] = (
         products - 2.0 / n_samples * row_sums @ row_sums.T + np.outer(totals, totals) / n_samples**2
     )
-    # Centring a constant kernel leaves only rounding: return an exact zero.
+    # A centred constant kernel contains only rounding errors: return exact zeros.
     constant = np.diag(centred) <= 1e-13 * np.diag(products)
     centred[constant, :] = 0.0
     centred[:, constant] = 0.0
@@ -379,7 +381,7 @@ def centred_inner_products(
 
 
 def alignment(inner: NDArray[np.float64], i: int, j: int) -> float:
-    """Return tr(K_i K_j) divided by both norms; 0 if a centred kernel is zero."""
+    """Return tr(K_i K_j) divided by the norms of both kernels; 0 if one of them is zero."""
     scale = np.sqrt(max(inner[i, i], 0.0) * max(inner[j, j], 0.0))
     return float(np.clip(inner[i, j] / scale, 0.0, 1.0)) if scale > 0 else 0.0
 
@@ -395,7 +397,7 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
     if values.ndim == 1 and name != "Z":
         values = values[:, None]
     X = check_array(values, dtype=np.float64, input_name=name)
-    # Distances and centred inner products do not depend on the mean; small numbers round less.
+    # Distances and centred inner products do not depend on the mean, and are more precise without.
     X = X - X.mean(axis=0)
     if kernel == "linear":
         return (lambda rows, columns: X[rows] @ X[columns].T), len(X)
@@ -407,7 +409,7 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
     prepared = rbf.prepare(X)
 
     def tile(rows: slice, columns: slice) -> NDArray[np.float64]:
-        # k - 1 in place of k: centring and MMD cancel the constant, and tiny gammas stay exact.
+        # k - 1 instead of k: the constant cancels, and values are precise for tiny gammas.
         values = rbf.block(prepared.left[rows], prepared.right[columns])
         if rows == columns:
             np.fill_diagonal(values, 0.0)

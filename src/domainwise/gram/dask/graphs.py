@@ -1,8 +1,8 @@
-"""Parts of task graphs over rows: constants, trees of merges, one thread per task.
+"""Building blocks of task graphs over rows: constants, trees of merges, one thread per task.
 
-A function marked :func:`task` limits BLAS to one thread and receives aligned arrays, which BLAS can
-use. Partial results are merged in a tree that depends only on their number. The bits of a result
-therefore do not depend on the number of workers, or on which worker computed which part.
+A function decorated with :func:`task` limits BLAS to one thread and gets aligned arrays, which BLAS
+can use. Partial results are merged in a tree that depends only on their number. The bits of a
+result therefore do not depend on the number of workers, or on which worker ran which task.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _limit: Any = None
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread while any task of this process runs.
 
-    The limit holds for the process, and tasks of a threaded scheduler overlap: the first task sets
-    the limit and the last one restores the previous limit.
+    The limit applies to the process, and tasks of a threaded scheduler overlap: the first task sets
+    the limit, and the last one restores the previous limit.
     """
     global _running, _limit
     with _lock:
@@ -54,53 +54,52 @@ def one_blas_thread() -> Iterator[None]:
 
 
 class Constant:
-    """A value that is sent in one piece, so that its arrays arrive aligned.
+    """A value that is pickled as a whole, so that workers get aligned arrays.
 
-    ``size`` is the number of bytes received, which Dask uses to estimate transfers.
+    ``size`` is the number of bytes of the pickle, from which Dask estimates transfer times.
     """
 
     def __init__(self, value: Any, size: int = 0) -> None:
         self.value, self.size = value, size
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes]]:
-        return _restored, (cloudpickle.dumps(self.value, protocol=5),)
+        return _load_constant, (cloudpickle.dumps(self.value, protocol=5),)
 
     def __sizeof__(self) -> int:
         return self.size
 
 
-def _restored(data: bytes) -> Constant:
+def _load_constant(data: bytes) -> Constant:
     return Constant(cloudpickle.loads(data), len(data))
 
 
 def constant(value: Any, name: str) -> Task:
-    """Return a task whose result is ``value``, sent once per worker and again if one is lost."""
+    """Return a task with the result ``value``, which is sent to each worker once."""
     return dask.delayed(Constant(value), name=f"{name}-{uuid4().hex}", traverse=False)
 
 
 class Deferred:
-    """Rows that a task reads itself, so that they are not sent between workers."""
+    """Rows that a task reads itself, so that workers do not send them to each other."""
 
     def __init__(self, read: Callable[..., Any], *arguments: Any) -> None:
         self.read, self.arguments = read, arguments
 
 
 def task(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function that runs in a task: one BLAS thread, and arguments ready to use."""
+    """Decorate a function that runs in a task: one BLAS thread, and unwrapped arguments."""
 
     @wraps(function)
-    def computing(*arguments: Any, **named: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         with one_blas_thread():
             return function(
-                *(received(argument) for argument in arguments),
-                **{name: received(argument) for name, argument in named.items()},
+                *map(unwrap, args), **{name: unwrap(value) for name, value in kwargs.items()}
             )
 
-    return computing
+    return wrapper
 
 
-def received(value: Any) -> Any:
-    """Return an argument of a task in a form to compute with.
+def unwrap(value: Any) -> Any:
+    """Return the value of a constant, read deferred rows, and copy unaligned arrays.
 
     Arrays from network buffers may be unaligned. NumPy multiplies unaligned arrays without BLAS,
     which is slow and rounds differently.
@@ -110,7 +109,7 @@ def received(value: Any) -> Any:
     if isinstance(value, Deferred):
         return value.read(*value.arguments)
     if isinstance(value, list | tuple):
-        return type(value)(received(part) for part in value)
+        return type(value)(map(unwrap, value))
     if isinstance(value, np.ndarray) and not value.flags.aligned:
         return value.copy(order="K")
     return value
@@ -125,16 +124,16 @@ def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) ->
     """Return the tasks of many calls as one group.
 
     The scheduler distributes the tasks of a group with few dependencies among the free workers.
-    Without a group it would send them all to the worker that holds their constants.
+    Without a group, it would send all of them to the worker that has their constants.
     """
     name = f"{function.__name__}-{uuid4().hex}"
     delayed = dask.delayed(function, pure=False, traverse=False)
     return [delayed(*values, dask_key_name=(name, i)) for i, values in enumerate(arguments)]
 
 
-def tree(parts: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
-    """Merge partial results, ``FAN_IN`` neighbours at a time, until one is left."""
-    level = list(parts)
+def tree(tasks: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
+    """Merge the results of tasks, ``FAN_IN`` neighbours at a time, into one."""
+    level = list(tasks)
     while len(level) > 1:
         groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
         level = [call(merge, group) if len(group) > 1 else group[0] for group in groups]
@@ -143,14 +142,14 @@ def tree(parts: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
 
 def run(tasks: Sequence[Task]) -> list[Any]:
     """Compute tasks on the current client, or on Dask's local scheduler if there is none."""
-    return [received(result) for result in dask.compute(*tasks, traverse=False)]
+    return [unwrap(result) for result in dask.compute(*tasks, traverse=False)]
 
 
 def fetch(collection: Any) -> Array:
     """Compute a Dask array, series or data frame as a NumPy array."""
     values = collection.compute()
     values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-    return np.asarray(received(values))
+    return np.asarray(unwrap(values))
 
 
 def current_client() -> Any:
@@ -164,7 +163,7 @@ def current_client() -> Any:
 
 
 def memory_per_task() -> float | None:
-    """Bytes available to one task: the smallest memory per thread of any worker."""
+    """Return the bytes available to one task: the smallest memory per thread of any worker."""
     client = current_client()
     if client is None:
         free = available_memory()

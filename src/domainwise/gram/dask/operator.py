@@ -1,16 +1,17 @@
 """The exact operator on Dask: products over pairs of row blocks as a task graph.
 
-Thin matrices are NumPy arrays in the client's memory; the rows of X and all kernel values stay on
-workers. A task multiplies one block of K, tile by tile, and adds the result to the running sums
-of its two row blocks. Pairs are scheduled as rounds of a tournament, in which every block
-meets every other once: within a round all tasks are independent, there is one running sum for each
-block at any time, and the order of additions is fixed.
+Thin matrices are NumPy arrays in the memory of the client; the rows of X and all kernel values stay
+on workers. A task multiplies one block of K, tile by tile, and adds the result to the running sums
+of its two row blocks. Pairs are scheduled like a round-robin tournament: the tasks of a round are
+independent, there is one running sum for each block at any time, and the order of additions is
+fixed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -38,13 +39,13 @@ from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
 
-#: Largest number of rows of a block: more make tasks long, and a lost worker expensive.
+#: Maximum number of rows of a block: larger blocks make tasks long, and lost workers expensive.
 MAX_BLOCK_ROWS = 16_384
-#: Smallest number of blocks, so that a few workers share the work of a small X.
-LEAST_BLOCKS = 8
-#: Share of a task's memory for its two blocks of rows and everything computed from them.
+#: Minimum number of blocks, so that a few workers share the work for a small X.
+MIN_BLOCKS = 8
+#: Fraction of the memory of a task for its two blocks of rows and all arrays computed from them.
 MEMORY_SHARE = 1 / 8
-#: Number of columns of thin matrices for which blocks leave memory.
+#: Number of columns of thin matrices that have to fit into memory with the blocks.
 THIN_COLUMNS = 64
 
 
@@ -61,19 +62,18 @@ class DaskGram(IterativeGram):
 
     def uncentred_product(self, V: Array) -> Array:
         """Return ``K V`` block by block."""
-        kernel, blocks, parts = constant(self.kernel, "kernel"), row_blocks(self.X), self.parts(V)
-        pairs_of_tasks = list(zip(blocks, parts, strict=True))
+        kernel, blocks, thin = constant(self.kernel, "kernel"), row_blocks(self.X), self.split(V)
+        operands = list(zip(blocks, thin, strict=True))
         if self.kernel.is_product:
-            inner = tree([call(_inner, kernel, *pair) for pair in pairs_of_tasks], _sum)
+            inner = tree([call(_inner, kernel, *pair) for pair in operands], _sum)
             return np.vstack(run([call(_outer, kernel, block, inner) for block in blocks]))
-        sums = [call(_square, kernel, *pair) for pair in pairs_of_tasks]
-        for pairs in tournament(len(blocks)):
-            for i, j in pairs:
-                operands = (blocks[i], blocks[j], parts[i], parts[j], sums[i], sums[j])
-                sums[i], sums[j] = call(_pair, kernel, *operands, n_results=2)
+        sums = [call(_square, kernel, *pair) for pair in operands]
+        for i, j in chain(*tournament(len(blocks))):
+            pair = (blocks[i], blocks[j], thin[i], thin[j], sums[i], sums[j])
+            sums[i], sums[j] = call(_pair, kernel, *pair, n_results=2)
         return np.vstack(run(sums))
 
-    def parts(self, V: Array) -> list[Task]:
+    def split(self, V: Array) -> list[Task]:
         """Return the rows of a thin matrix as tasks, one for each block."""
         return [constant(np.ascontiguousarray(V[cut]), "thin") for cut in self.cuts]
 
@@ -94,7 +94,7 @@ class BlockPreconditioner(Preconditioner):
 
     def down(self, R: Array) -> Array:
         """Return ``U'R``."""
-        (inner,) = run([tree(self._over_blocks(_features_inner, self.gram.parts(R)), _sum)])
+        (inner,) = run([tree(self._over_blocks(_features_inner, self.gram.split(R)), _sum)])
         return np.asarray(self.root.T @ (inner - np.outer(self.mean, R.sum(axis=0))))
 
     def up(self, W: Array) -> Array:
@@ -112,14 +112,14 @@ class BlockPreconditioner(Preconditioner):
 
 
 def in_blocks(X: Any) -> Any:
-    """Rechunk a Dask array into blocks of rows, a few of which fit a worker's memory."""
+    """Rechunk a Dask array into blocks of rows, a few of which fit the memory of a worker."""
     n, p = X.shape
-    rows = min(MAX_BLOCK_ROWS, max(1, -(-n // LEAST_BLOCKS)))
+    rows = min(MAX_BLOCK_ROWS, max(1, -(-n // MIN_BLOCKS)))
     memory = memory_per_task()
     if memory is not None:
         # Two blocks: their rows, the left and right prepared rows, thin matrices and sums.
-        one_row = 2 * (X.dtype.itemsize * 3 * (p + 2) + 8 * 3 * THIN_COLUMNS)
-        rows = min(rows, max(256, int(memory * MEMORY_SHARE / one_row)))
+        row_bytes = 2 * (X.dtype.itemsize * 3 * (p + 2) + 8 * 3 * THIN_COLUMNS)
+        rows = min(rows, max(256, int(memory * MEMORY_SHARE / row_bytes)))
     return X.rechunk({0: rows, 1: -1})
 
 
@@ -136,7 +136,7 @@ def row_blocks(X: Any) -> list[Task]:
 
 
 def tournament(n: int) -> list[list[tuple[int, int]]]:
-    """Return rounds in which each of n players meets every other player once.
+    """Return rounds of pairs in which each of n players meets every other player once.
 
     >>> tournament(4)
     [[(0, 3), (1, 2)], [(0, 2), (1, 3)], [(0, 1), (2, 3)]]
@@ -145,8 +145,7 @@ def tournament(n: int) -> list[list[tuple[int, int]]]:
     half, rounds = len(players) // 2, []
     for _ in range(len(players) - 1):
         pairs = zip(players[:half], reversed(players[half:]), strict=True)
-        met = [(min(pair), max(pair)) for pair in pairs if -1 not in pair]
-        rounds.append(sorted(met))
+        rounds.append(sorted((min(pair), max(pair)) for pair in pairs if -1 not in pair))
         players = [players[0], players[-1], *players[1:-1]]
     return rounds
 
@@ -157,11 +156,9 @@ def cross_tasks(kernel: Basis, X: list[Task], support: Any, dual: Array) -> list
     blocks, constant_kernel = row_blocks(support), constant(kernel, "kernel")
     duals = [constant(np.ascontiguousarray(dual[cut]), "dual") for cut in block_cuts(support)]
     sums: list[Task] = [None] * len(X)
-    for block, part in zip(blocks, duals, strict=True):
-        sums = [
-            call(_cross, constant_kernel, rows, block, part, total)
-            for rows, total in zip(X, sums, strict=True)
-        ]
+    for pair in zip(blocks, duals, strict=True):
+        rows_and_sums = zip(X, sums, strict=True)
+        sums = [call(_cross, constant_kernel, rows, *pair, total) for rows, total in rows_and_sums]
     return sums
 
 
@@ -175,8 +172,8 @@ def _checked(rows: Any, cut: slice) -> Array:
     X = np.asarray(rows)
     if len(X) != cut.stop - cut.start:
         raise ValueError(
-            f"rows {cut.start} to {cut.stop} of X: got {len(X)} rows, which is not the size of the "
-            "chunk. Call X.compute_chunk_sizes() where X is created"
+            f"the chunk of rows {cut.start} to {cut.stop} of X has {len(X)} rows. Call "
+            "X.compute_chunk_sizes() where X is created"
         )
     if not np.isfinite(X).all():
         raise ValueError(f"rows {cut.start} to {cut.stop}: Input X contains NaN or infinity.")
@@ -239,8 +236,5 @@ def _features_outer(landmarks: LandmarkFeatures, rows: Array, weights: Array) ->
 
 
 @task
-def _sum(parts: list[Array]) -> Array:
-    total = parts[0].copy()
-    for part in parts[1:]:
-        total += part
-    return total
+def _sum(arrays: list[Array]) -> Array:
+    return np.asarray(sum(arrays[1:], start=arrays[0]))
