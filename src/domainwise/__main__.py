@@ -1,4 +1,4 @@
-"""The console script, which needs no optional package to report that one is missing."""
+"""The console script. It works without optional packages, and reports which one is missing."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import signal
 import sys
 from types import FrameType
 
-#: Packages that the command line itself needs.
+#: Packages of the extra ``cli``.
 _CLI_PACKAGES = ("typer", "rich", "click", "skops")
 
 
 def main() -> None:
     """Run the command line; print an error if the extra ``cli`` is not installed."""
-    # While there is nothing to clean up, Ctrl-C ends the process without an exception.
-    signal.signal(signal.SIGINT, _exit_at_once)
+    # Until there is something to clean up, Ctrl-C ends the process without an exception.
+    signal.signal(signal.SIGINT, _exit_immediately)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # it is closed: the next open file would get its descriptor
+        if getattr(sys, name) is None:  # closed: the next file to be opened would replace it
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         # Characters that the terminal cannot display are printed as escape sequences.
         getattr(sys, name).reconfigure(errors="backslashreplace")
@@ -33,13 +33,13 @@ def main() -> None:
     app()
 
 
-def _exit_at_once(number: int, frame: FrameType | None) -> None:
-    os.write(2, b"interrupted: nothing was done\n")
+def _exit_immediately(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"interrupted before anything was done\n")
     os._exit(1)
 
 
 def _raise_exit(number: int, frame: FrameType | None) -> None:
-    # An exception lets functions remove unfinished files.
+    # With an exception, unfinished files are removed.
     raise SystemExit(128 + number)
 
 

@@ -182,8 +182,7 @@ def test_a_missing_extra_is_named(tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     done = invoke("reproduce", "synthetic", "--out", tmp_path / "out")
     assert done.exit_code == 2
-    message = "this command without --no-report requires jinja2. "
-    message += 'Install it: pip install "domainwise[report]"'
+    message = 'this command without --no-report needs jinja2: pip install "domainwise[report]"'
     assert message in " ".join(done.output.split())
 
 
