@@ -5,9 +5,9 @@
     python benchmarks/adapt.py report                           writes ADAPT.md
 
 Ensembles are trained on 600 rows, as on the leaderboard, with default and with balanced class
-weights. Each domain of a held-out fold plays the part of the new site: labels are drawn at random
-(20 draws), or are those of the first rows in table order, and the other rows of the domain are
-scored. A run that is started again continues where it stopped.
+weights. Each domain of a held-out fold is treated as the new site: labels are drawn at random (20
+draws), or are those of the first rows in table order, and the other rows of the domain are scored.
+An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from domainwise.adaptation.corrections import (
 
 HERE = Path(__file__).parent
 DRAWS = 20
-#: Rows of a site that are scored, at least.
-FEWEST_SCORED = 10
+#: Smallest number of scored rows of a site.
+MIN_SCORED = 10
 
 
 def fit_job(job: tuple[str, int, bool, Path, Path]) -> str:
@@ -49,7 +49,7 @@ def fit_job(job: tuple[str, int, bool, Path, Path]) -> str:
     name, fold, balanced, data, out = job
     file = out / f"{name}.{fold}.{'balanced' if balanced else 'default'}.npz"
     if file.exists():
-        return f"{file.name} is there"
+        return f"{file.name} already exists"
     task = tasks(name, data)[fold]
     model: Any = DomainEnsembleRegressor(random_state=0)
     if task.n_classes:
@@ -66,7 +66,7 @@ def fit_job(job: tuple[str, int, bool, Path, Path]) -> str:
             for kind, given in kinds.items()
         }
     arrays = {"y_new": task.y_new, "domain_new": task.domain_new, "n_classes": task.n_classes}
-    if task.n_classes:  # for the trial with weights of members
+    if task.n_classes:  # for the alternative that reweights members
         rows = model._features(model._check_rows(task.X_new, reset=False), None)[False]
         members = [model.members_[name].predict(rows) for name in model.weights_]
         arrays["members_new"] = np.stack(members).astype(np.float32)
@@ -188,11 +188,11 @@ def study(name: str, setting: str, kind: str, out: Path) -> dict[str, Any]:
         for code in codes:
             site = Site(fold, code, kind, balanced)
             for k in LABEL_COUNTS[1:]:
-                if len(site.y) < k + FEWEST_SCORED:
+                if len(site.y) < k + MIN_SCORED:
                     continue
                 for order in ("random", "first"):
                     scores[k, order].append(site.scores(prior, k, order, rng))
-            if len(site.y) >= 20 + FEWEST_SCORED:
+            if len(site.y) >= 20 + MIN_SCORED:
                 coverage.append(site.coverage(prior, 20, rng))
     return {
         "classes": classes,
@@ -239,7 +239,7 @@ def trial(name: str, out: Path) -> dict[str, float]:
         for code in codes:
             site = Site(fold, code, "plain", False)
             places = np.flatnonzero(fold["domain_new"] == code)
-            if len(places) < 10 + FEWEST_SCORED:
+            if len(places) < 10 + MIN_SCORED:
                 continue
             for variant, changed in variants.items():
                 by_site[variant].append(site.scores(changed, 10, "random", rng))
@@ -278,20 +278,20 @@ def trials(names: list[str], studies: dict[Any, dict[str, Any]]) -> list[list[st
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
-    """A table of Markdown."""
+    """A Markdown table."""
     line = lambda cells: f"| {' | '.join(cells)} |"  # noqa: E731
     return [line(head), line(["---"] * len(head)), *map(line, rows), ""]
 
 
 def cell(pairs: np.ndarray, column: int, *, percent: bool) -> str:
-    """A change with its standard error, in points or per cent."""
+    """A change with its standard error, in percentage points or percent."""
     before, difference, error = change(pairs, column)
     scale = 100.0 / before if percent else 100.0
     return f"{scale * difference:+.1f} ± {abs(scale) * error:.1f}"
 
 
 def study_job(job: tuple[str, str, str, Path]) -> tuple[tuple[str, str, str], dict[str, Any]]:
-    """A study with its key; ``trials`` is a kind as well."""
+    """A study with its key; the kind ``trials`` compares alternatives."""
     name, _, kind, out = job
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -340,7 +340,7 @@ def score_tables(
                         ]
                     )
                 gain += gain_rows(title, setting, results)
-    lines += ["### Regression: change of RMSE in per cent", ""]
+    lines += ["### Regression: change in RMSE, in percent", ""]
     head = ["", "RMSE", *(f"{k} labels" for k in LABEL_COUNTS[1:]), "first 10 rows"]
     lines += table(head, numbers)
     for setting, rows in classes.items():
@@ -351,7 +351,8 @@ def score_tables(
         "### Prediction sets and intervals with a nominal coverage of 90 %, twenty labels",
         "",
     ]
-    head = ["", "source domains", "coverage before", "after", "median size before", "after"]
+    head = ["", "source domains", "coverage without labels", "with labels"]
+    head += ["median size without labels", "with labels"]
     lines += table(head, cover)
     lines += ["### Predicted (`label_gain_`) and observed scores", ""]
     head = ["", "labels", "predicted", "interval", "observed", "inside"]
@@ -400,9 +401,9 @@ def report(out: Path, workers: int) -> None:
         "# Labels from a new site",
         "",
         "Written by `python benchmarks/adapt.py report`, from ensembles fitted to 600 rows. A "
-        "star marks confirmation sets. Changes are in points, or in per cent where stated, with "
-        "the standard error of paired differences over sites. Labels are drawn at random, unless "
-        "the column says that they are those of the first rows of the table.",
+        "star marks confirmation sets. Changes are in percentage points, or in percent where "
+        "stated, with the standard error of paired differences over sites. Labels are drawn at "
+        "random, unless the column says that they are those of the first rows of the table.",
         "",
     ]
     for kind in ("plain", "context"):
@@ -411,11 +412,12 @@ def report(out: Path, workers: int) -> None:
     lines += [
         "## Alternatives that were tried on development sets",
         "",
-        "The table shows the mean change over data sets with ten random labels, in per cent of "
-        "RMSE and log loss, and in points of accuracy. The current method corrects a level and a "
-        "slope in regression and a bias per class in classification, and gives less weight to "
-        "labels of rows with similar outputs. Weighting members by the likelihood of the labels "
-        "was rejected: it gains less than the bias, and it needs the outputs of every member.",
+        "The table shows the mean change over data sets with ten random labels, in percent of "
+        "RMSE and log loss, and in percentage points of accuracy. The current method corrects the "
+        "level and the slope in regression, and a bias per class in classification. Labels of "
+        "rows with similar outputs have less weight. Weighting members by the likelihood of the "
+        "labels was rejected: it improves scores less than the bias does, and it needs the "
+        "outputs of every member.",
         "",
         *table(["target", "variant", "measure", "change"], trials(names["development"], studies)),
     ]

@@ -4,8 +4,8 @@ Rows have 16 features, 2 classes and 10 domains. Times are compared with one pas
 ``Nystroem(500).transform`` over the same rows, and with scikit-learn's grid search of the same
 model with the same folds.
 
-    python benchmarks/any_size.py                   the CPU part, then ANY_SIZE.md beside this file
-    python benchmarks/any_size.py --quick           small sizes, to see that it works, no files
+    python benchmarks/any_size.py                   the CPU part, then ANY_SIZE.md
+    python benchmarks/any_size.py --quick           small sizes, for a test; writes no files
     python benchmarks/any_size.py --gpu --out DIR   ten million rows on a CUDA device, to DIR
     python benchmarks/any_size.py --dask            Parquet files on two workers, then ANY_SIZE.md
     python benchmarks/any_size.py --report          ANY_SIZE.md from stored results
@@ -39,14 +39,14 @@ from measuring import (  # noqa: E402
     size,
 )
 
-# A file beside this one has the name of a package that is imported here.
+# A file in this folder has the name of a package that is imported here.
 sys.path[:] = [entry for entry in sys.path if entry != str(HERE)]
 
 FEATURES, DOMAINS, LANDMARKS = 16, 10, 500
-#: One kernel and width, as many prices of domains and penalties.
+#: The grid: one kernel and width, and several domain weights and penalties.
 WEIGHTS, N_ALPHAS = (0.0, 0.1, 1.0, 10.0, 100.0), 9
 GAMMA = 1.0 / (2 * FEATURES)
-#: Rows per block of the Nystroem pass: 1,000 to 10,000 are equally fast, others are slower.
+#: Rows per block of the Nystroem pass: 1,000 to 10,000 are equally fast, other sizes are slower.
 BLOCK_ROWS = 2000
 GPU_LANDMARKS = 1000
 PROJECTION_LANDMARKS = 300
@@ -55,7 +55,7 @@ DASK_MEMORY = 2 * 2**30
 
 @dataclass(frozen=True)
 class Sizes:
-    """Numbers of rows, and rounds of times that are compared."""
+    """Numbers of rows, and rounds of compared measurements."""
 
     growth: tuple[int, ...] = (62_500, 125_000, 250_000, 500_000, 1_000_000)
     grid: int = 50_000
@@ -69,11 +69,11 @@ class Sizes:
 QUICK = Sizes((3000, 6000), 3000, 4000, 1, (20_000,), 200_000, 100_000)
 
 
-# Tasks: each runs in a child, which alone imports the numerical libraries.
+# Tasks: each runs in a child process; only there are numerical libraries imported.
 
 
 def make_rows(n: int, folder: str) -> Result:
-    """Write the rows to a file, with labels beside it."""
+    """Write the rows and the labels to two files."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -198,7 +198,7 @@ def on_device(n: int, device: str = "cuda") -> Result:
 
 
 def make_files(folder: str, rows: int, group_rows: int) -> Result:
-    """Write rows to Parquet files of a million rows."""
+    """Write Parquet files with up to a million rows each."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -218,12 +218,12 @@ def make_files(folder: str, rows: int, group_rows: int) -> Result:
 
 
 def one_process(folder: str, rows: int) -> Result:
-    """Search rows that are in memory already, on one core."""
+    """Search with rows in memory, on one core."""
     import numpy as np
     import pyarrow.parquet as pq
     from threadpoolctl import threadpool_limits
 
-    import domainwise.selection  # noqa: F401  (a limit binds only the libraries loaded before it)
+    import domainwise.selection  # noqa: F401  (limits apply only to libraries that are already loaded)
 
     columns = [*(f"x{j}" for j in range(FEATURES)), "y", "domain"]
     files = sorted(Path(folder).iterdir())[: -(-rows // 1_000_000)]
@@ -239,7 +239,7 @@ def one_process(folder: str, rows: int) -> Result:
 
 
 def on_cluster(folder: str, workers: int, each_group: bool = False) -> Result:
-    """Search the files on worker processes of one thread each."""
+    """Search with files, on worker processes with one thread each."""
     from distributed import Client, LocalCluster
 
     import domainwise.distributed.parquet as parquet
@@ -352,7 +352,7 @@ def dask_part(sizes: Sizes) -> dict[str, Any]:
         traffic = {}
         for rows in (sizes.dask // 100, sizes.dask // 50):
             small = str(Path(folder) / f"traffic-{rows}")
-            # Eight partitions of each: what moves must not depend on the rows in them.
+            # Eight partitions each: traffic must not depend on the number of rows in them.
             run_point(
                 __file__,
                 {"task": "files", "folder": small, "rows": rows, "group_rows": -(-rows // 8)},
@@ -395,14 +395,14 @@ def _cpu(report: Report, cpu: dict[str, Any]) -> None:
     n, ours, nystroem = cpu["n"], cpu["search"], cpu["pass"]
     report.check(
         f"N={size(n)}, {LANDMARKS} landmarks, {ours['candidates']} candidates, {ours['splits']} "
-        f"folds: time over one pass of `Nystroem({LANDMARKS}).transform`",
+        f"folds: time relative to one pass of `Nystroem({LANDMARKS}).transform`",
         ours["seconds"] / nystroem["seconds"],
         1.5,
         form="{:.2f}×",
         least=False,
     )
     report.check(
-        f"N={size(n)}: peak RSS of the whole process, the mapped file included (GiB)",
+        f"N={size(n)}: peak RSS of the whole process, including the mapped file (GiB)",
         ours["peak"] / 2**30,
         1.5,
         form="{:.2f}",
@@ -411,8 +411,8 @@ def _cpu(report: Report, cpu: dict[str, Any]) -> None:
     grid, search = cpu["grid"]["GridSearchCV"], cpu["grid"]["search"]
     grid_seconds, search_seconds = (part["seconds"] / part["candidates"] for part in (grid, search))
     report.check(
-        f"N={size(cpu['grid']['n'])}: a candidate of `GridSearchCV(make_pipeline(Nystroem, "
-        "Ridge))` over one of ours, same folds",
+        f"N={size(cpu['grid']['n'])}: time per candidate of `GridSearchCV(make_pipeline(Nystroem, "
+        "Ridge))` relative to ours, same folds",
         grid_seconds / search_seconds,
         50,
         form="{:.0f}×",
@@ -420,7 +420,7 @@ def _cpu(report: Report, cpu: dict[str, Any]) -> None:
     )
     ns, seconds = cpu["growth"]["n"], cpu["growth"]["seconds"]
     report.check(
-        f"time over N from {size(ns[0])} to {size(ns[-1])}: exponent",
+        f"growth of time with N, from {size(ns[0])} to {size(ns[-1])}: exponent",
         exponent(ns, seconds),
         1.05,
         form="{:.2f}",
@@ -431,14 +431,13 @@ def _cpu(report: Report, cpu: dict[str, Any]) -> None:
         f"{cpu['load']:.0f}, including the benchmark itself."
     )
     report.table(
-        ["N", "seconds of the search"],
+        ["N", "search (s)"],
         [[size(k), f"{s:.2f}"] for k, s in zip(ns, seconds, strict=True)],
     )
     report.text(
-        f"One pass of `Nystroem.transform` over {size(n)} rows takes "
-        f"{nystroem['seconds']:.2f} s. At N={size(cpu['grid']['n'])} a candidate takes "
-        f"{search_seconds:.3f} s here and {grid_seconds:.2f} s in `GridSearchCV`, both "
-        "with the folds of all domains."
+        f"One pass of `Nystroem.transform` over {size(n)} rows takes {nystroem['seconds']:.2f} s. "
+        f"At N={size(cpu['grid']['n'])}, a candidate takes {search_seconds:.3f} s here and "
+        f"{grid_seconds:.2f} s in `GridSearchCV`, in both cases with one fold per domain."
     )
 
 
@@ -451,7 +450,7 @@ def _projection(report: Report, projection: dict[str, Any]) -> None:
         f"{moments['seconds']:.2f} s from moments, and {rows['seconds']:.2f} s "
         f"({rows['seconds'] / moments['seconds']:.1f}×) with "
         "`estimator=LinearDiscriminantAnalysis()`, which is fitted to the projected rows of each "
-        f"fold. Mean scores differ by {max(abs(a - b) for a, b in pairs):.0e} at most."
+        f"fold. Mean scores differ by at most {max(abs(a - b) for a, b in pairs):.0e}."
     )
 
 
@@ -470,11 +469,11 @@ def _gpu(report: Report, gpu: dict[str, Any]) -> None:
     first = next(iter(gpu.values()))
     report.text(
         f"## On {first['device']}\n\nThe rows are float32 tensors on the device, and a fit of "
-        "20,000 rows serves as a warm-up. Scores of 20,000 float64 rows differ from those of "
-        f"NumPy by a relative {first['difference']:.0e} at most."
+        "20,000 rows serves as a warm-up. With 20,000 float64 rows, the relative difference from "
+        f"the scores of NumPy is at most {first['difference']:.0e}."
     )
     report.table(
-        ["N", "seconds", "peak memory of the device (GiB)"],
+        ["N", "seconds", "peak device memory (GiB)"],
         [
             [size(int(n)), f"{result['fit_seconds']:.2f}", f"{result['device_peak'] / 2**30:.1f}"]
             for n, result in gpu.items()
@@ -487,7 +486,7 @@ def _dask(report: Report, dask: dict[str, Any]) -> None:
     rate, worker_rate = here["rows"] / here["seconds"], dask["n"] / two["seconds"] / 2
     report.check(
         f"{size(dask['n'])} rows of Parquet, two workers of {DASK_MEMORY // 2**30} GiB: throughput "
-        "of a worker over that of one process with rows in memory",
+        "of a worker relative to one process with rows in memory",
         worker_rate / rate,
         0.7,
         form="{:.2f}×",
@@ -495,23 +494,24 @@ def _dask(report: Report, dask: dict[str, Any]) -> None:
     )
     (few, sent), (many, more) = ((int(n), sent) for n, sent in dask["traffic"].items())
     report.check(
-        f"traffic between workers with {size(many)} rows over that with {size(few)}, 8 partitions",
+        f"traffic between workers with {size(many)} rows relative to that with {size(few)}, 8 "
+        "partitions",
         more / max(sent, 1),
         1.1,
         form="{:.2f}×",
         least=False,
     )
     report.text(
-        f"## On Dask\n\n{dask['machine']}, a load average of {dask['load']:.0f}. One process with "
-        f"{size(here['rows'])} rows in memory on one core processes {rate:,.0f} rows per second, "
-        f"and two workers {2 * worker_rate:,.0f}. With eight partitions, workers send "
+        f"## On Dask\n\n{dask['machine']}, with a load average of {dask['load']:.0f}. One process "
+        f"with {size(here['rows'])} rows in memory on one core processes {rate:,.0f} rows per "
+        f"second, and two workers {2 * worker_rate:,.0f}. With eight partitions, workers send "
         f"{sent / 2**20:.0f} MiB to each other."
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, nothing written")
+    parser.add_argument("--quick", action="store_true", help="use small sizes and write no files")
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--dask", action="store_true")
     parser.add_argument("--report", action="store_true")

@@ -4,13 +4,13 @@
     python benchmarks/batch_size.py run --workers 8 --minutes 5   fits ensembles
     python benchmarks/batch_size.py report                        writes BATCH_SIZE.md, a figure
 
-Ensembles are trained on 600 rows of the source domains of a fold. Statistics of source domains
-are computed from all their rows ("large"), or from the training rows only ("small"); in the second
+Ensembles are trained on 600 rows of the source domains of a fold. Statistics of source domains are
+computed from all their rows ("large"), or from the training rows only ("small"); in the second
 case, batches can be larger than the source domains. The rows of a held-out domain are divided at
-random into batches of equal size, and at least 300 rows are scored, or all. "before" is an earlier
-version of context, without division into parts, shrinkage and the check for unusual batches: it
-compared each row with all rows of its batch, however few. A run that is started again continues
-where it stopped.
+random into batches of equal size, and at least 300 rows (or all) are scored. "before" is an earlier
+version of context, without the division into parts, the shrinkage and the check for unusual
+batches: it compared each row with all rows of its batch, no matter how few. An interrupted run
+continues where it stopped.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def score(task: Task, y: np.ndarray, outputs: np.ndarray) -> float:
 
 
 def standard_error(values: np.ndarray) -> float:
-    """Standard error of a mean."""
+    """The standard error of the mean."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def batches(rows: np.ndarray, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of a domain in random batches of a size, and the number of the batch of each."""
+    """Rows of a domain in random order, and the batch number of each row."""
     rows = rng.permutation(rows)
     n = max(1, min(len(rows), max(SCORED, size)) // size) * min(size, len(rows))
     return rows[:n], np.arange(n) // size
@@ -106,7 +106,7 @@ def job(name: str, fold: int, sources: str, data: Path, out: Path) -> str:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Run the jobs that have no results yet, until the time is over."""
+    """Run the jobs that have no results yet, until the time limit."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     deadline = time.time() + 60 * arguments.minutes
     todo = [
@@ -133,7 +133,7 @@ def collected(out: Path) -> dict[tuple[str, str], dict[int, np.ndarray]]:
     """Scores of all folds by set and kind of sources, and by size.
 
     The columns are plain, context, before, whether the batch was unusual, and the relative time.
-    A domain with fewer rows than the batch size is one batch, so that all sizes have all domains.
+    A domain with fewer rows than the batch size is one batch, so all sizes include all domains.
     """
     files = [json.loads(path.read_text("utf-8")) for path in sorted(out.glob("*.json"))]
     scores: dict[tuple[str, str], dict[int, list]] = {}
@@ -156,7 +156,7 @@ def report(arguments: argparse.Namespace) -> None:
     scores = collected(arguments.out)
     lines = ["# Scores by batch size", "", *(__doc__ or "").split("\n\n")[2:], ""]
     lines += [arguments.note, ""] if arguments.note else []
-    lines += ["![Gain over rows one by one, by batch size](../docs/batch_size.png)", ""]
+    lines += ["![Gain from context, by batch size](../docs/batch_size.png)", ""]
     worst: list[tuple[float, str]] = []
     for sources in SOURCES:
         lines += [
@@ -189,8 +189,8 @@ def report(arguments: argparse.Namespace) -> None:
     lines += [
         "Losses of more than one standard error: " + ("; ".join(below) if below else "none") + ".",
         "",
-        "Share of batches that are unusual, so that their rows are predicted one by one, by batch "
-        f"size: {', '.join(alarms)}.",
+        "Share of unusual batches, whose rows are predicted one by one, by batch size: "
+        f"{', '.join(alarms)}.",
         "Time of a prediction with context, relative to rows one by one (median), by batch size: "
         f"{', '.join(cost)}.",
         "",
@@ -200,12 +200,12 @@ def report(arguments: argparse.Namespace) -> None:
 
 
 def by_sizes(scores: dict[tuple[str, str], dict[int, np.ndarray]], column: int) -> dict[int, Any]:
-    """A column of all sets together, by size."""
+    """One column of all data sets together, by batch size."""
     return {n: np.concatenate([by[n][:, column] for by in scores.values()]) for n in SIZES}
 
 
 def draw(scores: dict[tuple[str, str], dict[int, np.ndarray]], path: Path) -> None:
-    """Draw the gain of context over rows one by one, by set."""
+    """Plot the gain from context, by data set."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -231,7 +231,7 @@ def draw(scores: dict[tuple[str, str], dict[int, np.ndarray]], path: Path) -> No
                     axis.fill_between(SIZES, mean - error, mean + error, alpha=0.2)
     axes[0, 0].legend(fontsize=7)
     figure.supxlabel("rows in a batch", fontsize=9)
-    figure.supylabel("gain over rows one by one", fontsize=9)
+    figure.supylabel("gain from context", fontsize=9)
     figure.tight_layout(rect=(0.01, 0.01, 1.0, 1.0))
     figure.savefig(path, dpi=100)
 

@@ -1,11 +1,12 @@
-"""Federated fits: the effect of limits on site files on scores, and attacks on these files.
+"""Federated fits: how the limits of site files affect scores, and attacks on these files.
 
-Scores on domains that did not take part in the fit. Every source domain is a site, which sends the
-default file. For comparison, sites accept the disclosure of 30, 100 and 500 columns of each of six
-maps. Then three tests of whether a row is in the data, from the second moments of a site.
+The first part scores models on domains that did not take part in the fit. Every source domain is a
+site, which sends the default file. For comparison, sites accept the disclosure of 30, 100 and 500
+columns of each of six maps. The second part runs three tests of whether a row is in the data, based
+on the second moments of a site.
 
-    python benchmarks/disclosure.py           both parts, then DISCLOSURE.md beside this file
-    python benchmarks/disclosure.py --quick   one data set and few repeats, no files
+    python benchmarks/disclosure.py           both parts, then DISCLOSURE.md
+    python benchmarks/disclosure.py --quick   one data set and few repeats; writes no files
 
 Data are read from ``$DOMAINWISE_DATA``, or from ``../shared/data``.
 """
@@ -24,10 +25,10 @@ sys.path.insert(0, str(HERE))
 
 from measuring import Report, Result, measured, run_point, serve_point, size  # noqa: E402
 
-# A file beside this one may have the name of a package that is imported here.
+# A file in this folder may have the name of a package that is imported here.
 sys.path[:] = [entry for entry in sys.path if entry != str(HERE)]
 
-#: File, target, and columns that would give it away.
+#: File, target, and columns that leak the target.
 DATA_SETS: dict[str, tuple[str, str, list[str]]] = {
     "heart": ("heart_hospitals.csv.gz", "label", []),
     "adult": ("adult_occupations.csv.gz", "over_50k", []),
@@ -36,19 +37,19 @@ DATA_SETS: dict[str, tuple[str, str, list[str]]] = {
     "communities": ("communities_states.csv.gz", "log_violent_crimes", []),
 }
 COLUMNS = (30, 100, 500)
-#: Groups of domains, of which each is held out once.
+#: Number of groups of domains; each group is held out once.
 GROUPS = 4
-#: Seeds of a map with few columns, over which scores are averaged; others have one.
+#: Seeds of maps with few columns, over which scores are averaged; other maps have one seed.
 SEEDS, FEW = 4, 50
-#: Rows of a site in the tests of membership, and how often each is repeated.
+#: Rows of a site in the tests of membership, and the number of repeats.
 SITE_ROWS, REPEATS = (150, 600, 3000), 20
 MEMBERSHIP = ("span", "leverage", "reference")
-#: Rows that the third test knows the population by.
+#: Rows from which the third test knows the distribution.
 POPULATION = 20_000
 
 
 def accuracy_of(name: str, columns: int | None) -> Result:
-    """Scores on held-out domains; without ``columns``, those of the default files."""
+    """Scores on held-out domains; without ``columns``, with the default files."""
     import warnings
 
     import numpy as np
@@ -109,8 +110,8 @@ def membership(rows: int, repeats: int, columns: int | None) -> Result:
     """Areas under the ROC curve of three tests of membership, means over repeats.
 
     Rows have five independent normal columns. The test of span computes how far a row lies outside
-    the range of a second moment, and the test of leverage its leverage in it. The third test
-    compares the second moment with that of the distribution, which it knows.
+    the range of a second moment, and the test of leverage computes its leverage. The third test
+    compares the second moment with that of the known distribution.
     """
     import numpy as np
     import pandas as pd
@@ -170,7 +171,7 @@ TASKS = {"accuracy": accuracy_of, "membership": membership}
 
 
 def report_accuracy(report: Report, results: dict[tuple[str, int | None], Result]) -> None:
-    """A table of scores, and the default files of each data set."""
+    """Add the table of scores, with the properties of the default files."""
     report.text("## The effect of the default limits on scores")
     report.text(
         "Every domain is a site, and the domains of one of four groups are held out in turn. "
@@ -180,7 +181,8 @@ def report_accuracy(report: Report, results: dict[tuple[str, int | None], Result
         "written with `accept_disclosure=True`. The metric is balanced accuracy (larger is "
         "better), or RMSE if the table says so (smaller is better)."
     )
-    header = ["data (rows, sites)", "default", "its columns", "its maps", "rows in its files"]
+    header = ["data (rows, sites)", "default", "columns by default"]
+    header += ["maps by default", "rows in default files"]
     rows = []
     for name in dict.fromkeys(name for name, _ in results):
         default = results[name, None]
@@ -194,15 +196,16 @@ def report_accuracy(report: Report, results: dict[tuple[str, int | None], Result
 
 
 def report_membership(report: Report, results: dict[tuple[int, int | None], Result]) -> None:
-    """A table of all tests, and the bound for default files."""
+    """Add the table of membership tests, and the check of default files."""
     report.text("## Tests of whether a row is in the data")
     report.text(
         "There are two sites with five normally distributed columns. The table shows the area "
-        "under the ROC curve of tests that separate the rows of one class of the first site from "
-        f"as many new rows, as means over {REPEATS} repeats. 0.5 is chance, and 1 means that "
-        "every row is classified correctly. The tests of span and leverage need only the file. "
-        f"The third test also knows the distribution at the site, from {size(POPULATION)} other "
-        "rows. The accepted file has 500 columns and second moments by class."
+        "under the ROC curve of tests that distinguish the rows of one class at the first site "
+        f"from the same number of new rows, averaged over {REPEATS} repeats. 0.5 is chance, and 1 "
+        "means that every row is classified correctly. The tests of span and leverage need only "
+        "the file. The third test also knows the distribution at the site, from "
+        f"{size(POPULATION)} other rows. The accepted file has 500 columns and second moments by "
+        "class."
     )
     header = ["rows of the site", "columns", *MEMBERSHIP]
     rows = []
@@ -211,7 +214,7 @@ def report_membership(report: Report, results: dict[tuple[int, int | None], Resu
         cells = [f"{r[test]:.2f}" for r in (default, accepted) for test in MEMBERSHIP]
         rows.append([size(n), str(default["columns"]), *cells])
         report.check(
-            f"membership at a site of {size(n)} rows by default: distance of the area from chance",
+            f"membership at a site with {size(n)} rows, default file: distance of the AUC from 0.5",
             max(abs(default[test] - 0.5) for test in ("span", "leverage")),
             0.1,
             form="{:.2f}",
@@ -222,7 +225,7 @@ def report_membership(report: Report, results: dict[tuple[int, int | None], Resu
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few points, nothing written")
+    parser.add_argument("--quick", action="store_true", help="measure few points, write no files")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.point:
@@ -232,7 +235,7 @@ def main() -> None:
     script, report = (
         str(Path(__file__)),
         Report(
-            "What site files disclose, and the effect of limits on scores",
+            "What site files disclose, and how the limits affect scores",
             "python benchmarks/disclosure.py",
             "Every measurement ran in a separate process.",
         ),

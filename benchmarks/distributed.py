@@ -1,7 +1,7 @@
-"""Throughput, scaling, memory and traffic of fit_parquet on a cluster of this machine's cores.
+"""Throughput, scaling, memory and traffic of fit_parquet on a local cluster.
 
-``python benchmarks/distributed.py`` makes 20 million rows of Parquet in a temporary folder, which
-it removes, and writes DISTRIBUTED.md beside itself; ``--quick`` writes no report.
+``python benchmarks/distributed.py`` writes 20 million rows as Parquet files into a temporary folder
+and then writes DISTRIBUTED.md; ``--quick`` writes no report.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from measuring import (  # noqa: E402
     size,
 )
 
-# This file has the name of the package it measures, which must not be looked for beside it.
+# This file has the name of the package that it measures, so its folder must not be searched.
 sys.path[:] = [entry for entry in sys.path if entry != HERE]
 
 N_FEATURES, N_LANDMARKS, N_DOMAINS = 16, 300, 8
@@ -39,7 +39,7 @@ GROUP_ROWS = 100_000
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows of the main comparison, number of files, and rows of the table of data transfer."""
+    """Rows and files of the main comparison, and rows in the table of data transfer."""
 
     rows: int = 20_000_000
     files: int = 20
@@ -50,7 +50,7 @@ QUICK = Sizes(rows=2_000_000, files=10, traffic=100_000)
 
 
 def make_data(folder: str, rows: int, files: int, group_rows: int) -> Result:
-    """Write rows whose classes depend on two features, in domains that are shifted."""
+    """Write rows in shifted domains, whose classes depend on two features."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -74,19 +74,19 @@ def make_data(folder: str, rows: int, files: int, group_rows: int) -> Result:
 
 
 def model() -> Any:
-    """The estimator of all measurements; gamma is fixed, so that all do the same work."""
+    """The estimator of all measurements; gamma is fixed, so that all fits do the same work."""
     from domainwise import FastDCM
 
     return FastDCM(n_landmarks=N_LANDMARKS, gamma=1 / (2 * N_FEATURES))
 
 
 def fit_in_memory(folder: str) -> Result:
-    """Fit rows that are in memory already, on one core."""
+    """Fit rows in memory, on one core."""
     import numpy as np
     import pyarrow.parquet as pq
     from threadpoolctl import threadpool_limits
 
-    import domainwise.estimators.fast  # noqa: F401  (a limit binds only the libraries loaded before it)
+    import domainwise.estimators.fast  # noqa: F401  (limits apply only to libraries that are already loaded)
 
     table = pq.read_table(folder)
     X = np.empty((table.num_rows, N_FEATURES), dtype=np.float32)
@@ -102,7 +102,7 @@ def fit_in_memory(folder: str) -> Result:
 
 
 def fit_on_cluster(folder: str, workers: int, each_group: bool = False) -> Result:
-    """Fit the files on worker processes of one thread and 1 GiB each."""
+    """Fit the files on worker processes with one thread and 1 GiB each."""
     import resource
 
     from distributed import Client, LocalCluster
@@ -161,14 +161,14 @@ def throughput(report: Report, folder: Path, sizes: Sizes) -> Result:
     rate = here["rows"] / here["seconds"]
     per_core = two_workers["rows"] / two_workers["seconds"] / 2
     report.check(
-        "throughput per worker against `fit` in memory on one core, two workers",
+        "throughput per worker relative to `fit` in memory on one core, two workers",
         per_core / rate,
         0.7,
         form="{:.2f}",
         least=True,
     )
     report.check(
-        "two workers against one",
+        "speed of two workers relative to one",
         one_worker["seconds"] / two_workers["seconds"],
         1.6,
         form="{:.2f}x",
@@ -207,7 +207,7 @@ def throughput(report: Report, folder: Path, sizes: Sizes) -> Result:
 
 
 def traffic(report: Report, folder: Path, sizes: Sizes) -> None:
-    """Measure bytes between workers, which depend on the number of partitions, not of rows."""
+    """Measure bytes sent by workers, which depend on the number of partitions, not of rows."""
     lines = []
     for factor, partitions in [(1, 8), (2, 8), (2, 16), (2, 32)]:
         rows = factor * sizes.traffic
@@ -229,11 +229,11 @@ def traffic(report: Report, folder: Path, sizes: Sizes) -> None:
         "## Data transfer\n\nThe table shows the bytes that two workers sent to each other and to "
         "the client during the whole fit. The sums of a partition take slightly more than 8 M² "
         "bytes. They are sent unless the same worker computes and merges them. A partition is "
-        "read by the task that sums it, so that no rows are sent except those of the first sample "
-        "(at most 32,768). Every line includes this sample and the constants of the pass, which a "
-        "single worker also sends in the table above."
+        "read by the task that sums it, so no rows are sent except those of the first sample (at "
+        "most 32,768). Every row of the table includes this sample and the constants of the pass, "
+        "which a single worker also sends in the table above."
     )
-    header = ["rows", "partitions", "sent (MiB)", "per partition (MiB)", "per partition and 8 M²"]
+    header = ["rows", "partitions", "sent (MiB)", "per partition (MiB)", "per partition / 8 M²"]
     report.table(header, lines)
 
 
@@ -248,23 +248,22 @@ def arithmetic(report: Report, two: Result) -> None:
     sums = 8 * N_LANDMARKS**2
     tasks = partitions * (1 + 1 / 3)
     report.text(
-        "## Estimate for 10¹⁰ rows on 100 workers\n\nThis was not run. Two workers processed "
-        f"{size(rate)} rows per second each. So 100 workers, with storage that is fast enough, "
-        f"would need 10¹⁰ / (100 × {size(rate)}) = {size(seconds)} s, or {seconds / 60:.0f} "
-        f"minutes. With {size(partition_rows)} rows per partition there are {size(partitions)} "
-        f"partitions, and a worker reads and sums one in {partition_rows / rate:.1f} s. If the "
-        f"sums of every partition were sent once, {partitions * sums / 2**30:.0f} GiB would be "
-        f"sent over the network, {partitions * sums / workers / seconds / MIB:.1f} MiB/s per "
-        f"worker. With the measured {per_partition / MIB:.2f} MiB per partition it would be "
+        "## Estimate for 10¹⁰ rows on 100 workers\n\nThis was not measured. Two workers processed "
+        f"{size(rate)} rows per second each. With sufficiently fast storage, 100 workers would "
+        f"need 10¹⁰ / (100 × {size(rate)}) = {size(seconds)} s, or {seconds / 60:.0f} minutes. "
+        f"With {size(partition_rows)} rows per partition, there are {size(partitions)} partitions, "
+        f"and a worker reads and sums one in {partition_rows / rate:.1f} s. If the sums of every "
+        f"partition were sent once, {partitions * sums / 2**30:.0f} GiB would be sent over the "
+        f"network, {partitions * sums / workers / seconds / MIB:.1f} MiB/s per worker. With the "
+        f"measured {per_partition / MIB:.2f} MiB per partition, it would be "
         f"{partitions * per_partition / 2**30:.0f} GiB. The graph has about {size(tasks)} tasks "
         "(one per partition, and one merge for every three). Dask's scheduler needs about a "
-        f"millisecond per task, so that it is busy for {tasks / 1000:.0f} s of the "
-        f"{size(seconds)} s. So partitions should not be smaller than this, and with many more "
-        "workers they should be larger. The rows would take "
-        f"{rows * (N_FEATURES + 2) * 4 / 2**40:.2f} TiB of Parquet. A worker still needs no more "
-        "than 1 GiB, and the client needs memory for a few M × M matrices. With five times as "
-        "many landmarks, the sums take 25 times as many bytes, and the products up to 25 times as "
-        "long."
+        f"millisecond per task, so it is busy for {tasks / 1000:.0f} s of the {size(seconds)} s. "
+        "Partitions should therefore not be smaller than this, and they should be larger with "
+        f"many more workers. The rows would take {rows * (N_FEATURES + 2) * 4 / 2**40:.2f} TiB of "
+        "Parquet. A worker still needs no more than 1 GiB, and the client needs memory for a few "
+        "M × M matrices. With five times as many landmarks, the sums take 25 times as many bytes, "
+        "and the products up to 25 times as long."
     )
 
 
@@ -274,9 +273,9 @@ def run(**point: Any) -> Result:
 
 
 def main() -> None:
-    """Parse arguments, measure, report."""
+    """Parse the arguments, measure, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few rows, nothing written")
+    parser.add_argument("--quick", action="store_true", help="use few rows and write no files")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.point:

@@ -65,11 +65,11 @@ class Histograms(MEMBER_TYPES["boosting"]):  # type: ignore[misc]
 
 
 def histograms(**changed: Any) -> dict[str, Any]:
-    """One thing changed."""
+    """Boosting with one changed setting."""
     return {"settings": {**Histograms.settings, **changed}}
 
 
-#: Boosting in which one thing is changed at a time.
+#: Boosting with one setting changed at a time.
 VARIANTS: dict[str, tuple[type, dict[str, Any]]] = {
     "histograms": (Histograms, {}),
     "histograms, 8 leaves": (Histograms, {"sizes": 2 * ((8,),)}),
@@ -137,10 +137,10 @@ def job(name: str, fold: int, member: str, data: Path, out: Path) -> str:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Run the jobs that have no results yet, until the time is over."""
+    """Run the jobs that have no results yet, until the time limit."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     deadline = time.time() + 60 * arguments.minutes
-    # Folds in turn, so that a run that is stopped has some of every set.
+    # Folds of all sets in turn, so that an interrupted run has results for every set.
     todo = [
         (name, fold, member)
         for fold in range(arguments.folds)
@@ -167,7 +167,7 @@ def run(arguments: argparse.Namespace) -> None:
 class Fold:
     """Stored predictions of one outer fold: for source rows, and for rows of new domains.
 
-    ``predicted`` is by member and view: probabilities, or a column of values.
+    ``predicted`` contains probabilities, or a column of values, by member and view.
     """
 
     predicted: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]
@@ -214,14 +214,14 @@ def stored(out: Path, sets: list[str], members: list[str]) -> dict[tuple[str, in
 
 
 def losses(P: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
-    """Minus the logarithm of the probability of the class, or the squared error, of each row."""
+    """Negative log-likelihood, or squared error, of each row."""
     if classes:
         return -np.log(np.maximum(P[np.arange(len(y)), y], 1e-6))
     return (y - P[:, 0]) ** 2
 
 
 def by_score(fold: Fold, P: np.ndarray, *, temperature: float, spread: float = 0.0) -> np.ndarray:
-    """``exp(score / temperature)``, with scores reduced by a part of their spread over domains."""
+    """``exp(score / temperature)``, with scores minus a multiple of their spread over domains."""
     quality = np.array([fold.quality(p, "inner") for p in P])
     scores = exponent_scores(quality, errors=not fold.classes)
     if spread:
@@ -232,7 +232,7 @@ def by_score(fold: Fold, P: np.ndarray, *, temperature: float, spread: float = 0
 
 
 def by_loss(fold: Fold, P: np.ndarray, *, temperature: float) -> np.ndarray:
-    """``exp(-loss / temperature)``: the logarithm of the RMSE, or the log loss."""
+    """``exp(-loss / temperature)``, where the loss is the log of the RMSE, or the log loss."""
     y, domains = fold.inner
     weights = equal_weights(domains, y if fold.classes else None)
     mean = np.array([weights @ losses(p, y, fold.classes) for p in P])
@@ -242,7 +242,7 @@ def by_loss(fold: Fold, P: np.ndarray, *, temperature: float) -> np.ndarray:
 
 
 def best(fold: Fold, P: np.ndarray, *, n: int) -> np.ndarray:
-    """The best, equally."""
+    """Equal weights for the best members."""
     order = np.argsort(-by_score(fold, P, temperature=1.0))
     return np.isin(np.arange(len(P)), order[:n]) / n
 
@@ -250,12 +250,12 @@ def best(fold: Fold, P: np.ndarray, *, n: int) -> np.ndarray:
 def least_squares(
     P: np.ndarray, y: np.ndarray, weights: np.ndarray, classes: int, pull: float
 ) -> np.ndarray:
-    """Convex weights with the least squared error, shrunk to equal weights by ``pull``."""
+    """Convex weights with the smallest squared error, shrunk towards equal weights by ``pull``."""
     n, root = len(P), np.sqrt(weights / weights.sum())[:, None]
     target = np.eye(P.shape[2])[y] if classes else y[:, None]
     scale = np.sqrt(np.sum((root * (target - P.mean(axis=0))) ** 2)) or 1.0
     columns = np.stack([(root * (target - p)).ravel() / scale for p in P], axis=1)
-    # The sum of weights is 1, so that errors of members average as predictions do.
+    # Weights sum to 1, so the error of the average is the average of the errors.
     rows = [columns, np.sqrt(pull) * np.eye(n), 1e3 * np.ones((1, n))]
     aim = [np.zeros(len(columns)), np.full(n, np.sqrt(pull) / n), [1e3]]
     solution = nnls(np.concatenate(rows), np.concatenate(aim))[0]
@@ -265,7 +265,7 @@ def least_squares(
 def likelihood(
     P: np.ndarray, y: np.ndarray, weights: np.ndarray, classes: int, pull: float
 ) -> np.ndarray:
-    """Convex weights with the least log loss, by expectation maximisation with equal priors."""
+    """Convex weights with the smallest log loss, by expectation maximization with equal priors."""
     if not classes:
         return least_squares(P, y, weights, classes, pull)
     n = len(P)
@@ -371,7 +371,7 @@ def in_context(fold: Fold, *, rule: Callable, share: float = 0.4) -> np.ndarray:
 def compared(
     folds: dict[tuple[str, int], Fold], ways: dict[str, Callable[[Fold], np.ndarray]]
 ) -> str:
-    """A table that compares predictions; the first line is the reference."""
+    """A table that compares predictions; the first row is the reference."""
     sets = sorted({name for name, _ in folds})
     scores: dict[str, list[np.ndarray]] = {}
     for way, predict in ways.items():
@@ -432,11 +432,11 @@ def report(out: Path, path: Path) -> None:
         "Written by `python benchmarks/ensemble_design.py run`, then `report`. Members were "
         "searched and fitted on outer folds of the development sets (600 rows), and their "
         "predictions for held-out source rows and for the new domains were stored. Parameters and "
-        "weights are chosen on source domains only. Scores are balanced accuracies, or RMSE. "
-        "Gains over the first row are points, or per cent of RMSE, with the standard error over "
-        "data sets. CatBoost was searched with up to ten groups of held-out domains, the others "
-        "with five.",
-        "## Members alone",
+        "weights are chosen on source domains only. Scores are balanced accuracy, or RMSE. Gains "
+        "over the first row are in percentage points, or in percent of RMSE, with the standard "
+        "error over data sets. CatBoost was searched with up to ten groups of held-out domains, "
+        "the others with five.",
+        "## Single members",
         table(needed, one(needed)),
         "## Boosting, with one setting changed at a time",
         "*boosting* has at most 120 symmetric trees, 32 bins, a penalty of 3 and a learning rate "
@@ -445,18 +445,18 @@ def report(out: Path, path: Path) -> None:
         "depths of 2 and 6, and added noise to the gains of splits, as CatBoost does. The current "
         "version corresponds to *no noise* and *depth 4*.",
         table(tried, one(tried)),
-        "## Members together",
+        "## Combinations of members",
         table(
             needed, {name: partial(weighted, members=m, rule=weigh) for name, m in lists.items()}
         ),
         "## Weights",
-        "Rows are predicted one by one. *Shrinkage* is that of the weights to equal weights; "
-        "*shrinkage chosen* means that it is chosen on held-out domains.",
+        "Rows are predicted one by one. *Shrinkage* moves the weights towards equal weights; "
+        "*shrinkage chosen* means that its strength is chosen on held-out domains.",
         table(
             list(AUTO),
             {name: partial(weighted, members=AUTO, rule=rule) for name, rule in RULES.items()},
         ),
-        "With members with context:",
+        "Including members with context:",
         table(list(AUTO), {name: partial(in_context, rule=rule) for name, rule in RULES.items()}),
         "## Decisions",
         DECIDED,
@@ -466,20 +466,20 @@ def report(out: Path, path: Path) -> None:
 
 
 DECIDED = (
-    "Boosting with symmetric trees replaces `HistGradientBoosting`, because it scores better "
-    "alone and in the ensemble. Of the settings whose scores do not differ significantly, it uses "
-    "the fastest: one depth, without noise (this combination was not measured on all folds). With "
-    "it, CatBoost or LightGBM as a sixth member does not improve the average score, so neither is "
-    "recommended. The rule for weights remains exp(score / 0.02): no other rule is significantly "
-    "better in both tables, and none improves the worst domains reliably. Two decisions from an "
-    "earlier version of this script are unchanged: for trees, features level off at 3 standard "
-    "deviations; and three kinds of members are used with context, with a total weight that "
-    "starts at 0.4 and depends on their scores."
+    "Boosting with symmetric trees replaces `HistGradientBoosting`, because it scores better both "
+    "as a single model and in the ensemble. Of the settings whose scores do not differ "
+    "significantly, it uses the fastest: one depth, without noise (this combination was not "
+    "measured on all folds). Adding CatBoost or LightGBM as a sixth member does not improve the "
+    "average score, so neither is recommended. The rule for weights remains exp(score / 0.02): no "
+    "other rule is significantly better in both tables, and none improves the worst domains "
+    "reliably. Two decisions from an earlier version of this script are unchanged: for trees, "
+    "large feature values saturate at 3 standard deviations; and three kinds of members are used "
+    "with context, with a total weight that starts at 0.4 and depends on their scores."
 )
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["run", "report"])
     parser.add_argument("--data", type=Path, default=Path("build/leaderboard"))

@@ -6,8 +6,8 @@
     python benchmarks/ensemble_speed.py report                      writes ENSEMBLE_SPEED.md
 
 Each job fits both versions and one HistGradientBoosting with scikit-learn's defaults to the same
-rows, one after the other on one thread. Differences of scores are paired over held-out domains. A
-run that is started again continues where it stopped.
+rows, one after the other on one thread. Differences of scores are paired over held-out domains. An
+interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from leaderboard_data import OUTER_FOLDS, STAGE, TRAINING_ROWS, domain_scores, t
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 VERSIONS = ("before", "now")
 LEADERBOARD_NOTE = (
-    "; those of the current version are from a run of the leaderboard on another machine (an AMD "
-    "EPYC with other work instead of an Intel Xeon), and include predictions"
+    "; those of the current version are from a run of the leaderboard on another machine (a busy "
+    "AMD EPYC instead of an Intel Xeon), and include predictions"
 )
 
 
 def job(name: str, number: int, rows: int, data: Path) -> dict[str, Any]:
-    """Scores by domain, CPU seconds and memory of the ensemble that is imported, on one fold."""
+    """Scores by domain, CPU seconds and memory of the imported ensemble on one fold."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
@@ -132,7 +132,7 @@ def from_leaderboard(store: Path, before: list[dict[str, Any]]) -> list[dict[str
             now = results.setdefault(
                 key, known[key] | {"version": "now", "scores": {}, "mib": np.nan}
             )
-            now["seconds"] = row["seconds"]  # predictions included
+            now["seconds"] = row["seconds"]  # including predictions
             now["scores"][methods[row["method"]]] = row["scores"]
     return [row for row in results.values() if len(row["scores"]) == 2]
 
@@ -183,11 +183,11 @@ def report(arguments: argparse.Namespace) -> None:
                 cells.append(f"**{text}**" if gain < -error else text)
             lines.append("| " + " | ".join(map(str, cells)) + " |")
     head = (
-        "| set | rows | classes | folds | CPU s before | now | ratio | times boosting before | "
-        "now | MiB before | now | score, rows one by one | score, with context |"
+        "| set | rows | classes | folds | CPU s before | now | ratio | relative to boosting "
+        "before | now | MiB before | now | score, rows one by one | score, with context |"
     )
     text = [
-        "# The ensemble before and after it was made faster",
+        "# Speed of the ensemble, before and now",
         "",
         "Written by `python benchmarks/ensemble_speed.py run`, then `report`. *Before* is commit "
         "18932f9. CPU seconds are those of one fit on one thread, also as multiples of one "
@@ -208,7 +208,7 @@ def report(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line."""
     here = Path(__file__)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["run", "report"])

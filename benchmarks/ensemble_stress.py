@@ -1,4 +1,4 @@
-"""The effect of one feature that is shifted, or in another unit -> ENSEMBLE_STRESS.md.
+"""The effect of a feature that is shifted or in another unit: writes ENSEMBLE_STRESS.md.
 
     python benchmarks/leaderboard.py prepare --sets communities bike parkinsons gvhd facies
     python benchmarks/ensemble_stress.py
@@ -33,15 +33,14 @@ ABOUT = (
     "# A feature in another unit",
     "Written by `python benchmarks/ensemble_stress.py`. In the held-out domains, one feature is "
     "shifted by five standard deviations of the source domains, or multiplied by 1000. The table "
-    "shows the worst score over ten features, or over all if there are fewer. Scores are balanced "
-    "accuracy, or RMSE, on the first outer fold of the leaderboard, with the same rows. Models "
-    "are fitted once, and only the new rows change.",
+    "shows the worst score over ten features, or over all features if there are fewer. Scores are "
+    "balanced accuracy, or RMSE, on the first outer fold of the leaderboard, with the same rows. "
+    "Models are fitted once, and only the new rows change.",
     "The ensemble clips values that lie farther outside the range of the source domains than the "
     "outermost source domain lies outside the range of the others. Up to this distance, members "
-    "have been scored on held-out domains. The ensemble *without clipping* does not do this, and "
-    "its linear member then dominates the average. Clipping cannot restore the information in the "
-    "feature: on facies and GvHD the scores of all methods drop a lot, on facies that of boosting "
-    "least.",
+    "have been scored on held-out domains. In the ensemble *without clipping*, the linear member "
+    "dominates the average. Clipping cannot restore the information in the feature: on facies and "
+    "GvHD, the scores of all methods drop a lot; on facies, boosting loses least.",
 )
 Rule = Callable[[np.ndarray], np.ndarray]
 
@@ -83,7 +82,7 @@ def score(task: Task, predicted: np.ndarray) -> float:
 
 
 def table_lines(data_set: str, task: Task) -> list[str]:
-    """Lines of the table: each method on unchanged rows, and the worst score of each change."""
+    """Rows of the table: the score of each method on unchanged rows, and its worst scores."""
     worst, kind = (min, "") if task.n_classes else (max, " (RMSE)")
     numeric = [j for j, x in enumerate(task.X.T) if len(np.unique(x[~np.isnan(x)])) > 2]
     features = np.random.default_rng(0).permutation(numeric)[:MOST_FEATURES]
@@ -105,7 +104,7 @@ def table_lines(data_set: str, task: Task) -> list[str]:
 
 
 def main() -> None:
-    """Write the page."""
+    """Write the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=SETS)
     parser.add_argument("--data", type=Path, default=Path("build/leaderboard"))

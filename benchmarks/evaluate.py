@@ -1,14 +1,15 @@
-"""CPU time of `evaluate`: a small table, the house prices, and quick answers on all data sets.
+"""CPU time of `evaluate`: a small table, house prices, and quick evaluations of all data sets.
 
 Every evaluation runs in a separate process with one thread and one worker. Its CPU time is the sum
-of the time of jobs, which workers share, and the rest: reading, checks, intervals, page. The time
-on two idle cores is estimated from both. For comparison, the CPU time of one leave-domains-out
-cross-validation of HistGradientBoosting with default arguments is measured on the same rows.
+of the time of jobs, which workers share, and of all other steps: reading, checks, intervals, page.
+The time on two idle cores is estimated from both. For comparison, the CPU time of one
+leave-domains-out cross-validation of HistGradientBoosting with default parameters is measured on
+the same rows.
 
     python benchmarks/evaluate.py                    all, then EVALUATE.md
     python benchmarks/evaluate.py --parallel 8       eight evaluations at a time
     python benchmarks/evaluate.py --only small quick some of small, house and quick
-    python benchmarks/evaluate.py --points FILE      continues a run that was stopped
+    python benchmarks/evaluate.py --points FILE      continues an interrupted run
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from typing import Any
 from measuring import Report, Result, peak_rss, run_point, serve_point
 
 HERE = Path(__file__).resolve().parent
-#: What `evaluate` compared by default before seven methods were enough.
+#: Methods that `evaluate` compared by default in an earlier version.
 FORMER = ["constant", "svm", "linear", "boosting", "kpca", "coir", "dica", "dcm", "fastdcm"]
 FORMER += ["dcmcv", "invariant", "invariantridge", "ensemble"]
 ROWS, DOMAINS, COLUMNS = 1189, 8, 14
-#: CPU seconds of the small table with the former methods before, as reported then.
+#: CPU seconds of the small table with the former methods, as reported at that time.
 BEFORE = 210.0
-#: Data sets with less than a minute for all, by name in leaderboard_data.
+#: Data sets for quick evaluations, by their name in leaderboard_data.
 QUICK = ["facies", "gvhd", "parkinsons", "adult", "bike", "communities", "landmine", "oilwells"]
 QUICK += ["cytof", "hipc", "shoppers", "kc_house", "heart", "large"]
 
 
 def small_table() -> tuple[Any, Any, Any]:
-    """Draw the rows: domains differ in place, scale, size and share of the classes."""
+    """Draw the rows: domains differ in location, scale, size and class shares."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -90,7 +91,7 @@ def boosting_seconds(problem: Any, splits: Any) -> float:
 
 
 def run(name: str, methods: list[str] | None = None, quick: bool = False) -> Result:
-    """Evaluate a data set and draw its page; CPU seconds of the parts."""
+    """Evaluate a data set and write its page; return the CPU seconds of each step."""
     import tempfile
 
     from domainwise import evaluate
@@ -174,13 +175,13 @@ def main() -> None:
             if options.points:
                 with options.points.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(finished) + "\n")
-    page = "the page included" if find_spec("matplotlib") else "without the page (no matplotlib)"
+    page = "including the page" if find_spec("matplotlib") else "without the page (no matplotlib)"
     note = (
-        f"Times are CPU seconds with one thread and one worker, {page}. *Seconds on two cores* is "
-        "the estimated time on two idle cores, where two workers share the jobs but not the rest. "
-        "The ratio is to one leave-domains-out cross-validation of HistGradientBoosting (default "
-        "arguments) on the same training rows. Evaluations that ran at the same time: "
-        f"{options.parallel}."
+        f"Times are CPU seconds with one thread and one worker, {page}. *Two cores* is the "
+        "estimated time on two idle cores, where two workers share the jobs but not the other "
+        "steps. The ratio compares the CPU time with that of one leave-domains-out "
+        "cross-validation of HistGradientBoosting (default parameters) on the same training rows. "
+        f"Evaluations that ran at the same time: {options.parallel}."
     )
     report = Report("CPU time of evaluate", "python benchmarks/evaluate.py", note)
     bounds = {
@@ -194,14 +195,15 @@ def main() -> None:
             seconds = "CPU seconds" if what == "total" else "seconds on two cores"
             value = results[name][what]
             report.check(f"{name}: {seconds}", value, bound, form="{:.0f}", least=False)
-    header = ["evaluation", "rows", "columns", "domains", "learnt from", "CPU s", "two cores, s"]
+    header = ["evaluation", "rows", "columns", "domains", "training rows"]
+    header += ["CPU s", "two cores, s"]
     rows = []
     for name, result in results.items():
         numbers = [f"{n:,}" for n in result["shape"]]
         times = [f"{result['total']:.1f}", f"{result['two_cores']:.1f}"]
         ratio = f"{result['total'] / result['boosting']:.0f}"
         rows.append([name, *numbers, *times, ratio, ", ".join(result["left_out"]) or "–"])
-    report.table([*header, "ratio", "left out"], rows)
+    report.table([*header, "ratio", "skipped"], rows)
     names = [name for name in results if not name.startswith("quick")]
     keys = list(dict.fromkeys(key for name in names for key in results[name]["methods"]))
     report.text("CPU seconds by method:")

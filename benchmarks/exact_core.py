@@ -3,9 +3,9 @@
 Rows are standard normal with 16 features, the median gamma, 2 classes and 10 domains. Exact DCM is
 measured with and without the compiled functions of the extra ``fast``.
 
-    python benchmarks/exact_core.py            writes EXACT_CORE.md beside this file
-    python benchmarks/exact_core.py --avx2     the same with vector instructions up to AVX2 only
-    python benchmarks/exact_core.py --quick    small sizes, to see that it works; writes nothing
+    python benchmarks/exact_core.py            writes EXACT_CORE.md
+    python benchmarks/exact_core.py --avx2     the same, without instructions beyond AVX2
+    python benchmarks/exact_core.py --quick    small sizes, for a test; writes no files
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from measuring import (
     size,
 )
 
-#: Enough rows for a streamed fit, so that what is compiled or loaded has been when time counts.
+#: Enough rows for a streamed fit, so that all code is compiled or loaded before the measurement.
 WARM_UP_ROWS = 4200
 FEATURES = 16
-#: Arithmetic instructions of an exponential in ``kernels/compiled.py``, by precision: a fused
-#: multiplication and addition counts once, so do comparisons and operations on bits.
+#: Arithmetic instructions of an exponential in ``kernels/compiled.py``, by precision. A fused
+#: multiplication and addition counts once, as do comparisons and bit operations.
 EXPONENTIAL = {"float32": 15, "float64": 21}
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Numbers of rows at which each line is measured."""
+    """Numbers of rows for each measurement."""
 
     algorithm1: tuple[int, ...] = (500, 1000, 2000)
     compared: int = 10_000
@@ -62,7 +62,7 @@ QUICK = Sizes(
 )  # fmt: skip
 
 
-# Tasks: each runs in a child, which alone imports the numerical libraries.
+# Tasks: each runs in a child process; only there are numerical libraries imported.
 
 
 def problem(n: int) -> tuple[Any, Any, Any]:
@@ -233,7 +233,7 @@ TASKS = {
 
 @dataclass
 class Bench:
-    """The report, and settings that all measurements share."""
+    """The report, and the settings of all measurements."""
 
     report: Report
     sizes: Sizes
@@ -272,14 +272,15 @@ class Bench:
         for what, result, bound in (("with", compiled, 0.2), ("without", plain, 0.5)):
             for unit, words in (("seconds", "time"), ("cpu", "CPU time")):
                 self.report.check(
-                    f"N={size(n)}: {words} of `DCM().fit` {what} `[fast]` over `KernelPCA.fit`",
+                    f"N={size(n)}: {words} of `DCM().fit` {what} `[fast]` relative to "
+                    "`KernelPCA.fit`",
                     result[unit] / kernel_pca[unit],
                     bound,
                     form="{:.2f}×",
                     least=False,
                 )
         self.report.check(
-            f"N={size(n)}: peak memory of `DCM().fit` over `KernelPCA.fit`",
+            f"N={size(n)}: peak memory of `DCM().fit` relative to `KernelPCA.fit`",
             plain["above"] / kernel_pca["above"],
             0.3,
             form="{:.2f}×",
@@ -287,7 +288,7 @@ class Bench:
         )
         self.report.text(f"## N={size(n)}")
         self.report.table(
-            ["fit", "seconds", "CPU seconds", "peak memory (MiB)", "of KernelPCA's time"],
+            ["fit", "seconds", "CPU seconds", "peak memory (MiB)", "relative to KernelPCA"],
             [
                 [
                     name,
@@ -380,12 +381,12 @@ class Bench:
                     f"{100 * result['share']:.0f} %",
                 ])  # fmt: skip
         self.report.text(
-            f"## The fused product\n\nOn one thread, N={size(n)}, in CPU time. An entry of K "
-            f"takes {FEATURES} multiplications and additions for its exponent, one more for the "
-            f"norms, {EXPONENTIAL['float32']} (float32) or {EXPONENTIAL['float64']} (float64) for "
-            "its exponential, and two for each column, because K is symmetric and each entry is "
-            "used twice. The peak is the measured rate of fused multiplications and additions in "
-            "a matrix product."
+            f"## The fused product\n\nCPU times on one thread with N={size(n)}, are compared. An "
+            f"entry of K takes {FEATURES} multiplications and additions for its exponent, one more "
+            f"for the norms, {EXPONENTIAL['float32']} (float32) or {EXPONENTIAL['float64']} "
+            "(float64) for its exponential, and two for each column, because K is symmetric and "
+            "each entry is used twice. The peak is the measured rate of fused multiplications and "
+            "additions in a matrix product."
         )
         header = ["precision", "ns per evaluated entry", "peak (10⁹/s)", "share of the peak"]
         self.report.table(header, rows)
@@ -421,7 +422,7 @@ class Bench:
 
 
 def avx2_only() -> dict[str, str]:
-    """Environment variables that limit NumPy, BLAS and Numba to the vectors of AVX2."""
+    """Environment variables that limit NumPy, BLAS and Numba to AVX2."""
     code = (
         "import numpy, json; print(json.dumps(numpy.show_config(mode='dicts')['SIMD Extensions']))"
     )
@@ -440,7 +441,7 @@ def avx2_only() -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, nothing written")
+    parser.add_argument("--quick", action="store_true", help="use small sizes and write no files")
     parser.add_argument("--avx2", action="store_true", help="no instructions beyond AVX2")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -454,10 +455,9 @@ def main() -> None:
     limited = " Vector instructions are limited to AVX2." if arguments.avx2 else ""
     report.text(
         "Rows are standard normal with 16 features, gamma is the median rule, and there are 2 "
-        "classes and 10 domains. Times that are compared with each other are medians of "
-        f"{sizes.rounds} alternating rounds. Memory is the peak RSS minus that of the "
-        "interpreter, its imports and a small fit. `[fast]` is the extra that compiles code with "
-        f"Numba.{limited}"
+        f"classes and 10 domains. Compared times are medians of {sizes.rounds} alternating rounds. "
+        "Memory is the peak RSS minus that of the interpreter, its imports and a small fit. "
+        f"`[fast]` is the extra that compiles code with Numba.{limited}"
     )
     algorithm1 = bench.compare_with_algorithm1()
     bench.compare_with_kernel_pca()

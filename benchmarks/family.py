@@ -1,13 +1,13 @@
 """Time and memory of SCA, MDA and MIDA, compared with dense computations, and for many rows.
 
-The dense computations are those of the authors' programs: N x N scatters, a linear system, and
-LAPACK's eigenvalues. Rows have 16 features, 4 classes and 8 shifted domains.
+The dense computations are those of the authors' programs: N x N scatter matrices, a linear system,
+and LAPACK's eigenvalue solver. Rows have 16 features, 4 classes and 8 shifted domains.
 
-    python benchmarks/family.py                   the CPU part, then FAMILY.md beside this file
-    python benchmarks/family.py --quick           small sizes, to see that it works; writes nothing
+    python benchmarks/family.py                   the CPU part, then FAMILY.md
+    python benchmarks/family.py --quick           small sizes, for a test; writes no files
     python benchmarks/family.py --gpu --out DIR   a million rows each on a CUDA device, to DIR
     python benchmarks/family.py --others PYTHON   pykale and skada, in an interpreter that has them
-    python benchmarks/family.py --report          FAMILY.md from the results that are there
+    python benchmarks/family.py --report          FAMILY.md from stored results
 
 Results are JSON files, in DIR or ``domainwise-results/family``, one for each part.
 """
@@ -30,13 +30,13 @@ HERE = Path(__file__).resolve().parent
 METHODS = ("SCA", "MDA", "MIDA")
 N_DENSE, N_LARGE, N_GPU = 1500, 100_000, 1_000_000
 FEATURES, CLASSES, DOMAINS = 16, 4, 8
-#: Where and when a part was measured.
+#: Keys that say where and when a section was measured.
 ORIGIN = ("machine", "date")
-#: MIDA's price; the domain kernel has eigenvalues of the size of a domain.
+#: MIDA's domain weight; the eigenvalues of the domain kernel grow with the size of domains.
 WEIGHT = 10.0
 
 
-# Tasks: each runs in a child, which alone imports the numerical libraries.
+# Tasks: each runs in a child process; only there are numerical libraries imported.
 
 
 def rows(n: int, dtype: str = "float64") -> tuple[Any, Any, Any]:
@@ -66,7 +66,7 @@ def fit(method: str, n: int, dtype: str = "float64", cpu_time: bool = False) -> 
     X, y, d = rows(n, dtype)
     few = slice(200)
     estimator(method, 200).fit(X[few], y[few], sample_domain=d[few])
-    # The dense way is given its width, too.
+    # The dense computation also gets a fixed width.
     model = estimator(method, n).set_params(gamma=resolve_gamma("median", "rbf", X))
     with measured() as meter:
         started = time.process_time()
@@ -80,7 +80,8 @@ def dense(method: str, n: int) -> Result:
     """Solve as the authors' programs do, product by product, with the same kernel width.
 
     SCA and MDA follow S. Hu's programs in MATLAB (with column-major order) and Python. They centre
-    by products with the matrix of ones, solve, call LAPACK's ``eig`` with vectors, and sort them.
+    by products with the matrix of ones, solve a linear system, call LAPACK's ``eig`` with vectors,
+    and sort the result.
     """
     import numpy as np
     from scipy.spatial.distance import cdist
@@ -169,7 +170,7 @@ def _mda(K: Any, y: Any, d: Any) -> tuple[Any, Any]:
 
 
 def other(library: str, n: int) -> Result:
-    """The most similar method of another library on the same rows."""
+    """Fit the most similar method of another library to the same rows."""
     import numpy as np
     from sklearn.metrics import pairwise_distances
 
@@ -225,7 +226,7 @@ def plain(info: dict[str, Any]) -> dict[str, Any]:
 TASKS = {"fit": fit, "dense": dense, "other": other, "gpu": on_device}
 
 
-# The parts of a run, each written as a file of results.
+# The sections of a run; each writes a file of results.
 
 
 def cpu_part(n: int, rounds: int) -> dict[str, Any]:
@@ -238,7 +239,7 @@ def cpu_part(n: int, rounds: int) -> dict[str, Any]:
         ]
         ours, dense = alternate(__file__, points, rounds)
         results[method] = {"ours": ours, "dense": dense}
-    # Processes that push each other out of the cache take from a short fit more than from a long.
+    # Competition for the cache slows short fits down more than long fits.
     return results | {"load": max(before, os.getloadavg()[0])}
 
 
@@ -282,8 +283,8 @@ def write_report(folder: Path) -> None:
         "SCA, MDA and MIDA: time and memory",
         "python benchmarks/family.py",
         note=(
-            "Every measurement ran in a separate process. A section that was run on another "
-            "machine names it."
+            "Every measurement ran in a separate process. Sections measured on another machine "
+            "name it."
         ),
     )
     if "cpu" in parts:
@@ -304,7 +305,7 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
         ratio = dense_result["seconds"] / ours["seconds"]
         bound = 1.0 if method == "MIDA" else 50.0
         report.check(
-            f"N={size(cpu['n'])}: {method}, times as fast as the dense computation",
+            f"N={size(cpu['n'])}: {method}, speed-up over the dense computation",
             ratio,
             bound,
             form="{:.1f}×",
@@ -335,10 +336,10 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
             lines.append([f"{what}: {result['failed'][:80]}", "-", "-"])
     report.text(
         f"## N={size(cpu['n'])}\n\nThe rows have {FEATURES} float64 features, {CLASSES} classes "
-        f"and {DOMAINS} domains. The dense computation does the same as the authors' programs, "
-        "product by product: it centres by products with the matrix of ones, forms N x N "
-        "scatters, solves, and calls LAPACK's `eig` with vectors (MIDA: `eigh`). For SCA, it "
-        "computes the mean of a class again for each of its rows, in column-major order as in "
+        f"and {DOMAINS} domains. The dense computation follows the authors' programs, product by "
+        "product: it centres by products with the matrix of ones, forms N x N scatter matrices, "
+        "solves a linear system, and calls LAPACK's `eig` with vectors (MIDA: `eigh`). For SCA, "
+        "it recomputes the mean of a class for each of its rows, in column-major order as in "
         f"MATLAB. Times are CPU seconds of one thread, medians over {cpu['rounds']} alternating "
         f"rounds, measured on {cpu['date']} at a load average of up to {cpu['load']:.0f}."
     )
@@ -363,8 +364,8 @@ def _large(report: Report, parts: dict[str, Any]) -> None:
             lines.append([f"`{prefix}{method}`", f"{result['seconds']:.0f}", f"{memory:.2f}"])
     report.text(
         f"## N={size(N_LARGE)}\n\nThe rows are float32. The exact methods evaluate the kernel "
-        "matrix tile by tile, and the fast ones use their default landmarks. Memory is the peak "
-        "minus that of the interpreter with its imports. Times are wall-clock seconds on "
+        "matrix tile by tile, and the fast methods use their default landmarks. Memory is the "
+        "peak minus that of the interpreter with its imports. Times are wall-clock seconds on "
         f"{', '.join(parts.get('large', parts.get('fast', {}))[key] for key in ORIGIN)}."
     )
     report.table(["", "seconds", "memory (GiB)"], lines)

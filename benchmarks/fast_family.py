@@ -4,8 +4,8 @@ Rows have 16 features, 2 classes and 10 domains; there are 500 uniform landmarks
 with one pass of scikit-learn's ``Nystroem(500).transform`` over the same rows in blocks, which
 computes the same features and stores nothing.
 
-    python benchmarks/fast_family.py            writes FAST_FAMILY.md beside this file
-    python benchmarks/fast_family.py --quick    small sizes, to see that it works; writes nothing
+    python benchmarks/fast_family.py            writes FAST_FAMILY.md
+    python benchmarks/fast_family.py --quick    small sizes, for a test; writes no files
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from measuring import (
 
 FEATURES = 16
 LANDMARKS = 500
-#: Rows per block of the Nystroem pass: 1,000 to 10,000 are equally fast, others are slower.
+#: Rows per block of the Nystroem pass: 1,000 to 10,000 are equally fast, other sizes are slower.
 BLOCK_ROWS = 2000
-#: Rows handed to partial_fit at a time.
+#: Rows per call of partial_fit.
 BATCH_ROWS = 10_000
 WARM_UP_ROWS = 2000
-#: Class weights of the SVM on LandMine: the paper's, which are none, and those a user would take
-#: for six mines among a hundred objects.
+#: Class weights of the SVM on LandMine: none, as in the paper, and balanced, because only six of a
+#: hundred objects are mines.
 WEIGHTS = {"plain": None, "balanced": "balanced"}
 
 
@@ -54,11 +54,11 @@ class Sizes:
 QUICK = Sizes((3000, 10_000, 30_000), 1, 2, 60)
 
 
-# Tasks: each runs in a child, which alone imports the numerical libraries.
+# Tasks: each runs in a child process; only there are numerical libraries imported.
 
 
 def make_rows(n: int, folder: str) -> Result:
-    """Write the rows to a file, with labels beside it."""
+    """Write the rows and the labels to two files."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -121,7 +121,7 @@ def transform(n: int, folder: str) -> Result:
 
 
 def landmine(repeat: int, rows_per_field: int | None) -> Result:
-    """Fit FastDCM and DCM on 9 fields in turn; label AUC of an SVM on the other 20."""
+    """Fit FastDCM and DCM to 9 fields; compute the label AUC of an SVM on the other 20 fields."""
     import time
 
     import numpy as np
@@ -157,7 +157,7 @@ def landmine(repeat: int, rows_per_field: int | None) -> Result:
         Z, Z_new = model.transform(X), model.transform(data.data[unseen])
         for weights in WEIGHTS:
             svm = SVC(C=1.0, gamma=0.5, class_weight=WEIGHTS[weights]).fit(Z, y)
-            # The AUC of hard labels, the paper's measure, is balanced accuracy.
+            # The AUC of predicted labels, which the paper reports, equals balanced accuracy.
             auc = balanced_accuracy_score(data.target[unseen], svm.predict(Z_new))
             results[f"{name}_{weights}"] = auc
     return meter.result(**results)
@@ -205,14 +205,14 @@ def compare_with_nystroem(report: Report, n: int, rounds: int, folder: str) -> R
     points = [{"task": name, "n": n, "folder": folder} for name in names]
     ours, nystroem, projected = alternate(__file__, points, rounds)
     report.check(
-        f"N={size(n)}: time of `FastDCM.fit` over one pass of `Nystroem(500).transform`",
+        f"N={size(n)}: time of `FastDCM.fit` relative to one pass of `Nystroem(500).transform`",
         ours["seconds"] / nystroem["seconds"],
         1.0,
         form="{:.2f}×",
         least=False,
     )
     report.check(
-        f"N={size(n)}: peak RSS of the whole process, the mapped file included (GiB)",
+        f"N={size(n)}: peak RSS of the whole process, including the mapped file (GiB)",
         ours["peak"] / 2**30,
         1.0,
         form="{:.2f}",
@@ -244,7 +244,7 @@ def growth(report: Report, ns: tuple[int, ...], largest: Result, folder: str) ->
     ]
     slope = exponent(ns, [r["seconds"] for r in fits])
     report.check(
-        f"time of `fit` over N from {size(ns[0])} to {size(ns[-1])}: exponent",
+        f"growth of the time of `fit` with N, from {size(ns[0])} to {size(ns[-1])}: exponent",
         slope,
         1.1,
         form="{:.2f}",
@@ -310,7 +310,7 @@ def compare_with_exact(report: Report, repeats: int, rows_per_field: int | None)
             form="{:.2f}",
             least=False,
         )
-    report.check("LandMine: times as fast as exact DCM", ratio, 5, form="{:.1f}×", least=True)
+    report.check("LandMine: speed-up over exact DCM", ratio, 5, form="{:.1f}×", least=True)
     report.text(
         "## LandMine with all rows\n\nThe source domains are 9 of 29 fields (about "
         f"{size(statistics.mean(run['n'] for run in runs))} rows). The table shows the AUC of "
@@ -318,7 +318,7 @@ def compare_with_exact(report: Report, repeats: int, rows_per_field: int | None)
         f"gamma 0.5, epsilon 1e-6, {repeats} choices of fields."
     )
     report.table(
-        ["method", *(f"label AUC, {weights} SVM" for weights in WEIGHTS), "seconds of a fit"],
+        ["method", *(f"label AUC, {weights} SVM" for weights in WEIGHTS), "fit (s)"],
         [
             [
                 label,
@@ -336,7 +336,7 @@ def _spread(values: list[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, nothing written")
+    parser.add_argument("--quick", action="store_true", help="use small sizes and write no files")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.point:
@@ -346,9 +346,9 @@ def main() -> None:
     report = Report("Time and memory of FastDCM", "python benchmarks/fast_family.py")
     report.text(
         f"Rows with {FEATURES} float64 features are read from a memory-mapped file. There are 2 "
-        f"classes, 10 domains and {LANDMARKS} uniform landmarks. Times that are compared with "
-        f"each other are medians of {sizes.rounds} alternating rounds. `Nystroem` gets blocks of "
-        f"{size(BLOCK_ROWS)} rows."
+        f"classes, 10 domains and {LANDMARKS} uniform landmarks. Compared times are medians of "
+        f"{sizes.rounds} alternating rounds. `Nystroem` transforms blocks of {size(BLOCK_ROWS)} "
+        "rows."
     )
     n = sizes.growth[-1]
     with tempfile.TemporaryDirectory() as folder:

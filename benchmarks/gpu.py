@@ -4,7 +4,7 @@
 
 Times are medians after a warm-up, end to end from tensors on the device. Errors are measured
 against float64. The roofline is the larger of two times: all exponentials at the measured rate,
-and all products of float16 pieces at the measured rate of a large matrix product.
+and all float16 products at the measured rate of a large matrix product.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def seconds(work, repeats: int = 3) -> float:
 
 
 def problem(n: int, p: int = 16, n_domains: int = 30, seed: int = 0):
-    """Two classes whose difference is the same in all domains, and domains that are shifted."""
+    """Rows of two classes in shifted domains; the classes differ in the same way in all domains."""
     make = torch.Generator(DEVICE).manual_seed(seed)
     X = torch.randn((n, p), generator=make, device=DEVICE)
     domain = torch.randint(n_domains, (n,), generator=make, device=DEVICE)
@@ -96,7 +96,7 @@ def relative(result: torch.Tensor, reference: torch.Tensor) -> float:
 
 
 def rates() -> dict[str, float]:
-    """Measured ceilings of this device."""
+    """Peak rates of this device, as measured."""
     import triton
     import triton.language as tl
 
@@ -175,7 +175,7 @@ def products(ceiling: dict[str, float], n: int) -> None:
             lambda: TiledProduct(kernel, X, None).product(V), 1
         ),
     }
-    header(f"{small:,} rows, {r} columns", "time", "speed-up of fused", "with labels by")
+    header(f"{small:,} rows, {r} columns", "time", "fused is faster by", "with labels, by")
     for name, took in times.items():
         ratios = [took / times[other] for other in list(times)[:2]]
         row(name, f"{took:.4f} s", *(f"{ratio:.1f}" for ratio in ratios))
@@ -205,8 +205,8 @@ def other_kernels() -> None:
 def outside_label_space(model: DCM, X, y, domain, ridge: float) -> float:
     """Relative residual of the linear solve, from the fitted coefficients alone.
 
-    (K + N ridge I) dual has to lie in the span of the class and domain indicators. The product is
-    computed in plain float32 (or float64 for few rows), not with the code that was used in the fit.
+    (K + N ridge I) dual must lie in the span of the class and domain indicators. The product is
+    computed in IEEE float32 (or float64 for few rows), not with the code that was used in the fit.
     """
     n = len(X)
     dual = model.dual_coef_.double()
@@ -294,7 +294,7 @@ def fits(quick: bool) -> None:
 
 
 def agreement(n: int) -> None:
-    """Angle between components of tensors in float32 and of arrays in float64 on the host."""
+    """Angles between components from float32 tensors and from float64 arrays on the host."""
     X, y, domain = problem(n)
     host = (X.double().cpu().numpy(), y.cpu().numpy(), domain.cpu().numpy())
     for ridge in (1e-3, math.inf):
@@ -332,7 +332,7 @@ def ten_million() -> None:
 
 
 def fast() -> None:
-    header("fast family, 10,000,000 rows", "time", "target", "peak memory beyond X")
+    header("fast estimators, 10,000,000 rows", "time", "target", "peak memory beyond X")
     X, y, domain = problem(10_000_000)
     base = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -376,7 +376,7 @@ def main() -> None:
     )
     say(
         "Times are medians after a warm-up, for float32 tensors on the device. The precision is "
-        "tf32x3 unless another one is named."
+        "tf32x3 unless stated otherwise."
     )
     ceiling = rates()
     warnings.simplefilter("ignore")

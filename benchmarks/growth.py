@@ -1,11 +1,11 @@
-"""How time and memory of the ensemble grow with the rows, compared with HistGradientBoosting.
+"""Growth of the ensemble's time and memory with the rows, compared with HistGradientBoosting.
 
     python benchmarks/growth.py                    writes GROWTH.md; about half an hour on two cores
     python benchmarks/growth.py --rows 1000 10000  fewer sizes
 
 Every measurement runs in a separate process, with rows of 20 columns in ten domains and two
-workers. Up to 10,000 rows there is one process, so that the start of workers does not count. CPU
-seconds are those of all processes; memory is the sum over them, sampled ten times a second.
+workers. Up to 10,000 rows, one process is used, so that the start of workers does not count. CPU
+seconds and memory are sums over all processes; memory is sampled ten times a second.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from typing import Any
 from measuring import Point, Report, Result, mib, size
 
 COLUMNS, DOMAINS, WORKERS = 20, 10, 2
-#: Rows up to which there is one process.
+#: Largest number of rows that one process fits.
 ONE_PROCESS = 10_000
-TARGETS = {2: "two classes", 6: "six classes", 0: "a number"}
-#: Times the CPU seconds of one boosting fit that the ensemble may take, from 2,000 rows on.
+TARGETS = {2: "two classes", 6: "six classes", 0: "continuous"}
+#: Largest CPU time of the ensemble relative to one boosting fit, from 2,000 rows on.
 MOST_TIMES = {2: 30.0, 6: 20.0}
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def make_rows(n: int, classes: int) -> tuple[Any, Any, Any]:
-    """Rows whose level, and whose relation to the target, depends a little on their domain."""
+    """Rows whose level and whose relation to the target depend slightly on their domain."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -73,7 +73,7 @@ def fit(point: Point) -> Result:
     if point["task"] == "ensemble":
         from joblib.externals.loky import get_reusable_executor
 
-        get_reusable_executor().shutdown(wait=True)  # so that the workers' time is counted
+        get_reusable_executor().shutdown(wait=True)  # so that the time of the workers is counted
     after = os.times()
     cpu = sum(after[:4]) - sum(before[:4])
     if point["task"] == "ensemble" and find_spec("skops"):
@@ -96,7 +96,7 @@ def resident(group: int) -> int:
                     pages = int((entry / "statm").read_text().split()[1])
                     total += pages * os.sysconf("SC_PAGE_SIZE")
             except (OSError, IndexError):
-                continue  # it has ended meanwhile
+                continue  # the process has ended
     return total
 
 
@@ -140,8 +140,8 @@ def main() -> None:
     report = Report(
         "Growth of the ensemble",
         "python benchmarks/growth.py",
-        f"{COLUMNS} columns, {DOMAINS} domains; {WORKERS} workers beyond {size(ONE_PROCESS)} rows, "
-        "and one process up to there. Boosting is one fit of `HistGradientBoosting` with "
+        f"{COLUMNS} columns, {DOMAINS} domains; {WORKERS} workers above {size(ONE_PROCESS)} rows, "
+        "and one process otherwise. Boosting is one fit of `HistGradientBoosting` with "
         "scikit-learn's defaults to the same rows, on one thread. The ensemble chooses parameters "
         "on at most 20,000 rows; its boosting and invariant ridge are then fitted to all rows. "
         "Memory is that of all processes together, including the rows. CPU seconds include the "
@@ -153,7 +153,7 @@ def main() -> None:
         boosting, ensemble = (measure({**point, "task": t}) for t in ("boosting", "ensemble"))
         target, times = TARGETS[classes], ensemble["cpu"] / boosting["cpu"]
         if n >= 2000 and classes in MOST_TIMES:
-            what = f"{size(n)} rows, {target}: times boosting"
+            what = f"{size(n)} rows, {target}: CPU time relative to boosting"
             report.check(what, times, MOST_TIMES[classes], form="{:.0f}", least=False)
         cells = [f"{boosting['cpu']:.1f}", f"{ensemble['cpu']:.0f}", f"{times:.0f}"]
         cells += [f"{ensemble['seconds']:.0f}", mib(ensemble["peak"])]
@@ -164,7 +164,7 @@ def main() -> None:
             what = f"{size(n)} rows, {target}"
             report.check(f"{what}: minutes", minutes, 3.0, form="{:.1f}", least=False)
             report.check(f"{what}: memory (GiB)", gib, 4.0, form="{:.1f}", least=False)
-        heading = ["rows", "target", "boosting, CPU s", "ensemble, CPU s", "times boosting"]
+        heading = ["rows", "target", "boosting, CPU s", "ensemble, CPU s", "ratio"]
         report.parts.clear()
         report.table([*heading, "ensemble, s", "ensemble, MiB", "file, MB"], lines)
         arguments.report.write_text(report.render(), encoding="utf-8")

@@ -1,17 +1,17 @@
 """The invariant kernel on real domains: its gain, rules to choose its weight, time of a search.
 
-Nested leave-domains-out cross-validation. The domains of a data set are assigned to at most ten
-folds. Each fold is held out in turn; C, gamma, domain_weight and conditional are chosen on the
-other folds, which are held out in turn as well. The tuned SVM has the same grid with
+This script runs nested leave-domains-out cross-validation. The domains of a data set are assigned
+to at most ten folds. Each fold is held out in turn; C, gamma, domain_weight and conditional are
+chosen on the other folds, which are held out in turn as well. The tuned SVM has the same grid with
 domain_weight=0. Every candidate is scored on every held-out domain, and the scores are stored, so
 that selection rules can be compared without fitting again.
 
     python benchmarks/invariant.py run development     facies, GvHD, Parkinson's, synthetic
     python benchmarks/invariant.py run confirmation    LandMine, oil wells, CyTOF, HIPC: once
     python benchmarks/invariant.py search              compares InvariantSearchCV with GridSearchCV
-    python benchmarks/invariant.py report              writes INVARIANT.md beside this file
+    python benchmarks/invariant.py report              writes INVARIANT.md
 
-Results are written to --out as JSON lines; a run that is started again continues where it stopped.
+Results are written to --out as JSON lines; an interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ DATA_SETS = {
         "hipc": DataSet(datasets.load_hipc, 40, n_folds=5),
     },
 }
-#: What the two searches are compared on.
+#: Data sets on which the two searches are compared.
 SEARCHED = {
     "synthetic": DataSet(
         lambda: datasets.make_synthetic(n_domains=6, n_per_domain=250, random_state=0), 250
@@ -98,7 +98,7 @@ def candidates(regression: bool) -> list[Candidate]:
 
 
 def draw(data_set: DataSet) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, targets and domains, at most ``rows_per_domain`` of each domain."""
+    """Rows, targets and domains, with at most ``rows_per_domain`` rows of each domain."""
     bunch = data_set.load()
     rng = np.random.default_rng(0)
     names = np.unique(bunch.sample_domain)
@@ -124,7 +124,7 @@ def deal(domain: np.ndarray, n_folds: int) -> list[list[Any]]:
 def score_held(
     X: np.ndarray, y: np.ndarray, domain: np.ndarray, held: list[Any], regression: bool
 ) -> dict[str, list[float]]:
-    """Score every candidate on each of the held-out domains, trained on all the others."""
+    """Train every candidate on the other domains, and score it on each held-out domain."""
     test = np.isin(domain, held)
     scale = make_pipeline(SimpleImputer(), StandardScaler()).fit(X[~test])
     X_train, X_test = scale.transform(X[~test]), scale.transform(X[test])
@@ -152,7 +152,7 @@ def score_held(
                     scores[str(name)].append(
                         score(y_test[in_domain], predicted[in_domain], regression)
                     )
-    if regression:  # the best constant, to compare with
+    if regression:  # the best constant, for comparison
         for name in held:
             constant = np.full((of_test == name).sum(), y_train.mean())
             scores[str(name)].append(score(y_test[of_test == name], constant, True))
@@ -164,12 +164,12 @@ def score(target: np.ndarray, predicted: np.ndarray, regression: bool) -> float:
     if regression:
         return -float(root_mean_squared_error(target, predicted))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a class predicted that this domain does not have
+        warnings.simplefilter("ignore")  # predicted classes that do not occur in this domain
         return float(balanced_accuracy_score(target, predicted))
 
 
 def tasks(folds: list[list[Any]]) -> Iterator[tuple[int, ...]]:
-    """Folds held out together: two for inner scores of either, one for outer scores."""
+    """Sets of folds that are held out together: pairs for inner scores, one for outer scores."""
     yield from ((i,) for i in range(len(folds)))
     yield from itertools.combinations(range(len(folds)), 2)
 
@@ -209,7 +209,7 @@ def read(store: Path) -> list[dict[str, Any]]:
     for line in store.read_text().splitlines():
         try:
             records.append(json.loads(line))
-        except json.JSONDecodeError:  # cut off when a run was stopped
+        except json.JSONDecodeError:  # incomplete, because the run was interrupted
             continue
     return records
 
@@ -286,7 +286,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.what == "run":
         if arguments.stage is None:
-            parser.error("run needs a stage: development or confirmation")
+            parser.error("run needs a stage: development or confirmation.")
         run(arguments.stage, arguments.out, arguments.jobs)
     elif arguments.what == "search":
         import sklearn

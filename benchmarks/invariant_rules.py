@@ -1,4 +1,4 @@
-"""Selection rules over the stored scores of ``invariant.py``, and the report made from them."""
+"""Selection rules for the stored scores of ``invariant.py``, and the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Candidate:
-    """Arguments of one model; gamma as a multiple of the median rule."""
+    """Parameters of one model; gamma is a multiple of the median rule."""
 
     C: float
     gamma: float
@@ -50,7 +50,7 @@ class DataSetResult:
         return int(self.records[0]["rows"])
 
     def inner(self, outer: int) -> Array:
-        """Scores (candidates, source domains), each held out together with the outer fold."""
+        """Scores (candidates, source domains); each domain is held out with the outer fold."""
         columns = []
         for fold, domains in enumerate(self.folds):
             if fold != outer:
@@ -59,7 +59,7 @@ class DataSetResult:
         return np.array(columns).T
 
     def outer(self, rule: Rule) -> Array:
-        """Scores of the candidates that a rule chooses, one for each domain, by fold."""
+        """Scores on each domain of the candidate that a rule chooses for its fold."""
         scores = []
         for fold, domains in enumerate(self.folds):
             chosen = rule(self.inner(fold), self.grid)
@@ -90,7 +90,7 @@ class DataSetResult:
         )
 
 
-#: A rule looks at inner scores (candidates, domains) and returns the index of its choice.
+#: A rule maps inner scores (candidates, domains) to the index of the chosen candidate.
 Rule = Callable[[Array, list[Candidate]], int]
 
 
@@ -122,12 +122,12 @@ def one_standard_error(towards: str) -> Rule:
 
 
 def by_rank(scores: Array, grid: list[Candidate]) -> int:
-    """Best mean rank over source domains, so that no domain counts more than another."""
+    """Best mean rank over source domains, so that all domains have the same weight."""
     return int(rankdata(scores, axis=0).mean(axis=1).argmax())
 
 
 def weight_first(scores: Array, grid: list[Candidate]) -> int:
-    """Choose the weight by the mean of its three best (C, gamma), then C and gamma at it."""
+    """Choose the weight by the mean of its three best (C, gamma), then C and gamma for it."""
     mean = scores.mean(axis=1)
     kinds = [(c.weight, c.conditional) for c in grid]
     strength = {
@@ -138,7 +138,7 @@ def weight_first(scores: Array, grid: list[Candidate]) -> int:
 
 
 def svm_first(scores: Array, grid: list[Candidate]) -> int:
-    """Choose C and gamma for the plain SVM, then the weight at them."""
+    """Choose C and gamma for the SVM without penalty, then the weight for them."""
     plain = grid[best_of(lambda c: c.weight == 0)(scores, grid)]
     return best_of(lambda c: (c.C, c.gamma) == (plain.C, plain.gamma))(scores, grid)
 
@@ -181,7 +181,7 @@ def gain(result: DataSetResult, rule: Rule) -> tuple[float, float, float, Array]
 
 # The report ---------------------------------------------------------------------------------------
 
-#: What the development sets settled, before the confirmation sets were run.
+#: Chosen on the development sets, before the confirmation sets were run.
 CHOSEN = "best, marginal weights"
 DEFAULT = "weight 1, marginal"
 
@@ -192,20 +192,21 @@ class weights, and RMSE for Parkinson's. In nested leave-domains-out cross-valid
 10), gamma (0.3 or 1 times the median rule), `domain_weight` (0, 0.01, 0.1, 1, 10) and `conditional`
 are chosen on source domains only. A gain is the difference from the tuned SVM (the same search with
 `domain_weight=0`), paired by held-out domain, with its standard error; it is positive if the
-invariant kernel is better. p is the p-value of Wilcoxon's signed-rank test over domains. Both are
-approximate, because the models of different domains share training rows.""".splitlines()
+invariant kernel is better. p is the p-value of Wilcoxon's signed-rank test over domains. Standard
+errors and p-values are approximate, because the models of different domains share training
+rows.""".splitlines()
 
 
 READING = """\
 The gains on the development sets were not confirmed. Searching the weight improved scores slightly
-on all four development sets, by one to two and a half standard errors on the real ones. On the
+on all four development sets, by one to two and a half standard errors on the real sets. On the
 confirmation sets, it changed nothing on oil wells and CyTOF, and lost 1.3 standard errors on
 LandMine and one on HIPC; the target was to lose no more than one. The default weight lost two
 standard errors on CyTOF (p = 0.04) and gained one on HIPC. No gain is significant over domains. The
 confirmation sets were run with 40 to 100 rows per domain and five folds, LandMine with about four
 mines per domain. Inner scores are then noisy, and a search over more candidates is affected more by
 this noise. On Parkinson's, the tuned SVR is worse than a constant prediction, and a larger weight
-brings it closer to one.
+moves its predictions towards a constant.
 Nothing was changed after the results on the confirmation sets were seen.""".splitlines()
 TRIED = """\
 - The number of rows per domain was reduced to 20 to 150 (the limit of the protocol is 300), and the
@@ -214,18 +215,19 @@ TRIED = """\
 - The first grid also contained C=100 and a gamma of 3 times the median rule. On facies and GvHD the
   search never chose C=100 and rarely this gamma. To save time, both were dropped while Parkinson's
   was running, and the scores stored until then were reduced to the smaller grid.
-- All selection rules use the same stored scores (tables above). One standard error towards smaller
-  weights loses the gain. One standard error towards larger weights, ranks over domains, and
-  choosing the weight before C and gamma are not better than the best mean. Choosing C and gamma for
-  the SVM first is as good on real data and worse on the synthetic set. The best mean over marginal
-  weights was selected: it gains on every development set, and its grid is half as large.
+- All selection rules use the same stored scores (tables above). Choosing the smallest weight within
+  one standard error of the best loses the gain. Choosing the largest such weight, ranks over
+  domains, and choosing the weight before C and gamma are not better than the best mean. Choosing C
+  and gamma for the SVM first is as good on real data and worse on the synthetic set. The best mean
+  over marginal weights was selected: it gains on every development set, and its grid is half as
+  large.
 - Default weights, with C and gamma searched: 0.01 has little effect, 10 loses on GvHD, and 0.1 and
-  1 are close. `domain_weight=1.0` was not changed, because it lost on no development set.
-- After this study: every search rule is affected by the noise of few domains. So the best models
+  1 are close. `domain_weight=1.0` was not changed, because it did not lose on any development set.
+- After this study: with few domains, noise affects every selection rule. Therefore, the best models
   now vote (`InvariantSearchCV(n_average=5)`, one model for each of the five best kernels, weight
   1). SELECTION.md compares this with other methods, on more rows.
 - The path search saves only the time that is not spent in libsvm. On facies, with nine classes,
-  libsvm takes almost half of the time of a candidate, so that the search can be little more than
+  libsvm takes almost half of the time of a candidate, so the search can be only slightly more than
   twice as fast.
 """.splitlines()
 

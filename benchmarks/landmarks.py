@@ -4,7 +4,7 @@ FastDCM is compared with exact DCM on the same source domains: the largest angle
 subspaces of projected source rows, and the score of a linear model on unseen domains.
 
     python benchmarks/landmarks.py            writes docs/landmarks.md and docs/landmarks.png
-    python benchmarks/landmarks.py --quick    few repeats; writes nothing
+    python benchmarks/landmarks.py --quick    few repeats; writes no files
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def time_rules(X: Any, labels: dict[str, Any]) -> dict[str, float]:
 
 
 def remember_leverage() -> None:
-    """Compute leverage scores once per set of rows: draws of landmarks share them here."""
+    """Compute leverage scores once per set of rows, for all draws of landmarks."""
     compute, known = landmarks._leverage, {}
 
     def leverage(rows: Any, kernel: Any) -> Any:
@@ -124,7 +124,7 @@ def remember_leverage() -> None:
 
 
 def investigate(study: Study, splits: int, draws: int, weight: float) -> Findings:
-    """Fit every rule at every number of landmarks on several choices of source domains."""
+    """Fit with every rule and number of landmarks, for several choices of source domains."""
     data = study.load()
     findings = Findings({}, {}, [], {})
     for split in range(splits):
@@ -200,7 +200,7 @@ def draw_plot(findings: list[Findings], path: Path) -> None:
     figure.tight_layout(rect=(0, 0, 1, 0.95))
     image = io.BytesIO()
     figure.savefig(image, dpi=100)
-    Image.open(image).convert("RGB").quantize(96).save(path, optimize=True)  # a third of the bytes
+    Image.open(image).convert("RGB").quantize(96).save(path, optimize=True)  # a third of the size
 
 
 def write_page(report: Report, findings: list[Findings], splits: int, draws: int) -> None:
@@ -267,18 +267,19 @@ def write_page(report: Report, findings: list[Findings], splits: int, draws: int
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few repeats, nothing written")
+    parser.add_argument("--quick", action="store_true", help="use few repeats and write no files")
     parser.add_argument("--domain-weight", type=float, default=DCM().domain_weight)
     arguments = parser.parse_args()
     splits, draws = (1, 1) if arguments.quick else (4, 3)
-    warnings.simplefilter("ignore")  # few landmarks leave fewer informative directions than asked
+    # With few landmarks, there are fewer informative directions than requested.
+    warnings.simplefilter("ignore")
     remember_leverage()
     findings = [investigate(s, splits, draws, arguments.domain_weight) for s in STUDIES]
     report = Report(
         "Which rows should be landmarks?",
         "python benchmarks/landmarks.py",
-        "`DCM` and `FastDCM` have their defaults, features are standardized, and a linear model "
-        "is fitted to the projection.",
+        "`DCM` and `FastDCM` use their default parameters, features are standardized, and a "
+        "linear model is fitted to the projection.",
     )
     write_page(report, findings, splits, draws)
     keep = not arguments.quick

@@ -1,13 +1,13 @@
-"""Compare all methods on unseen domains of all data sets, with nested searches by domain.
+"""Compare all methods on unseen domains of all data sets.
 
     python benchmarks/leaderboard.py prepare                        needs the data and pandas
     python benchmarks/leaderboard.py run --workers 2 --minutes 60   needs the files of prepare
     python benchmarks/leaderboard.py report                         writes LEADERBOARD.md
 
-Domains are held out in at most eight groups. Methods are trained on 600 rows, drawn evenly from the
-other domains, and choose their parameters by holding out some of these. Every held-out domain is
-scored separately. Development sets were used to design the ensemble, and confirmation sets were run
-once, after the design was fixed. A run that is started again continues where it stopped.
+Domains are held out in at most eight groups. Methods are trained on 600 rows of the other domains
+and choose their parameters by holding out some of these domains. Every held-out domain is scored
+separately. Development sets were used to design the ensemble, and confirmation sets were run once,
+after the design was fixed. An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.models.registry import METHODS, Setting
 from domainwise.models.search import MethodSearch
 
-#: From the fastest to the slowest; an ensemble has two rows of results.
+#: From the fastest to the slowest; an ensemble has results with and without context.
 NAMES = (
     "constant",
     "linear",
@@ -78,7 +78,7 @@ def search_of(name: str, task: Task) -> Any:
 
 
 def external_boosting(name: str, classes: bool) -> Any:
-    """Boosting of another package, which must be installed."""
+    """Boosting from an optional package."""
     if name == "lightgbm":
         import lightgbm
 
@@ -95,7 +95,7 @@ def external_boosting(name: str, classes: bool) -> Any:
 
 
 def predictions(name: str, task: Task) -> dict[str, np.ndarray]:
-    """Predictions of a method for the scored rows, by name: an ensemble predicts in two ways."""
+    """Predictions for the scored rows, by name: an ensemble predicts with and without context."""
     if name == "ensemble":
         model: Any = DomainEnsembleRegressor(random_state=0)
         if task.n_classes:
@@ -170,7 +170,7 @@ def job(data: Path, name: str, number: int, method: str) -> list[dict[str, Any]]
             "method": shown,
             "classes": task.n_classes,
             "scores": domain_scores(task, predicted),
-            "seconds": seconds,  # of an ensemble, for both of its rows together
+            "seconds": seconds,  # for an ensemble, with and without context together
         }
         for shown, predicted in by_name.items()
     ]
@@ -186,7 +186,7 @@ def worker(queue: Any, results: Any, data: Path) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Run the jobs that have no results yet, until the time is over."""
+    """Run the jobs that have no results yet, until the time limit."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.out / "leaderboard.jsonl"
     done = {(row["set"], row["fold"], row["method"]) for row in read(store)}
@@ -247,7 +247,7 @@ def read(store: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["prepare", "run", "report"])
     parser.add_argument("--sets", nargs="*", default=list(STAGE), choices=list(STAGE))

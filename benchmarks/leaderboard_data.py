@@ -17,7 +17,7 @@ from domainwise.selection import LeaveDomainsOut
 from domainwise.splits.folds import draw_rows
 
 TRAINING_ROWS = 600
-#: Largest numbers of rows of a domain: all that are stored, and those that are scored.
+#: Largest numbers of stored rows and of scored rows per domain.
 STORED_ROWS, SCORED_ROWS = 1000, 300
 OUTER_FOLDS = 8
 
@@ -71,10 +71,10 @@ class Task:
     Attributes
     ----------
     X, y, domain : ndarray
-        Of the source domains. ``learn`` are the training rows; the other rows are used only as
-        context.
+        Rows of the source domains. ``learn`` contains the indices of training rows; the other rows
+        are used only as context.
     X_new, y_new, domain_new : ndarray
-        Of the held-out domains. ``scored`` are the rows that are scored.
+        Rows of the held-out domains. ``scored`` contains the indices of scored rows.
     n_classes : int
         0 for a continuous target.
     """
@@ -126,7 +126,7 @@ def domain_scores(task: Task, predicted: np.ndarray) -> dict[int, float]:
     for domain in np.unique(domains):
         rows = domains == domain
         if task.n_classes:
-            # Predicted classes that a domain does not have count as errors in its own classes.
+            # Predicted classes that do not occur in a domain count as errors for its true classes.
             scores[int(domain)] = float(
                 np.mean([np.mean(predicted[rows & (y == c)] == c) for c in np.unique(y[rows])])
             )

@@ -1,4 +1,4 @@
-"""LEADERBOARD.md from the results of leaderboard.py."""
+"""Writes LEADERBOARD.md from the results of leaderboard.py."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class SetScores:
         return float(np.min(self.scores[method]))
 
     def gains(self, method: str, reference: str) -> np.ndarray:
-        """Points of balanced accuracy, or per cent of the reference's mean error, by domain."""
+        """Gain by domain, in percentage points of balanced accuracy or percent of RMSE."""
         difference = self.scores[method] - self.scores[reference]
         return 100 * difference / (1.0 if self.classes else -self.mean(reference))
 
@@ -89,7 +89,7 @@ class SetScores:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """A Markdown table."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -102,7 +102,7 @@ def interval(values: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
 
 
 def means_table(sets: list[SetScores], methods: Sequence[str], what: str) -> str:
-    """Methods by sets; the best in bold."""
+    """A table of methods and data sets; the best scores are bold."""
     value = SetScores.mean if what == "mean" else SetScores.worst
     columns = []
     for data_set in sets:
@@ -154,16 +154,16 @@ def rank_table(sets: list[SetScores], methods: Sequence[str]) -> str:
     note = (
         f"{len(alone)} methods on {len(sets)} data sets. The critical difference of average ranks "
         f"is {critical:.1f}. The variant with context is ranked in place of the ensemble. Gains "
-        "are points of balanced accuracy, or per cent of RMSE. CPU seconds are those of one "
-        "search and fit."
+        "are in percentage points of balanced accuracy, or in percent of RMSE. CPU seconds are "
+        "those of one search and fit."
     )
     return f"{table(header, body)}\n\n{note}"
 
 
 def margins_table(sets: list[SetScores], method: str, times: float = 1.0) -> tuple[str, list[str]]:
-    """The ensemble against the best of the reference methods on each set.
+    """Compare a method with the best reference method on each data set.
 
-    Also the sets on which it is below by more than some standard errors.
+    Also returns the data sets on which it is worse by more than ``times`` standard errors.
     """
     body, below = [], []
     for data_set in sets:
@@ -179,7 +179,7 @@ def margins_table(sets: list[SetScores], method: str, times: float = 1.0) -> tup
 
 
 def aims(sets: list[SetScores], methods: Sequence[str]) -> str:
-    """Targets on the confirmation sets that were set before the run, and the results."""
+    """Targets for the confirmation sets, set before the run, and the results."""
     alone = [m for m in methods if m != "context"]
     rows = []
     for what, value in (
@@ -236,26 +236,26 @@ def write_report(path: Path, rows: list[dict[str, Any]]) -> None:
     parts = [
         "# Leaderboard",
         "Written by `python benchmarks/leaderboard.py run`, then `report`. Every domain is held "
-        f"out, in at most {OUTER_FOLDS} groups. Methods are trained on {TRAINING_ROWS} rows drawn "
-        "evenly from the other domains, and choose their parameters by holding out some of these "
-        f"domains. Up to {SCORED_ROWS} rows of each held-out domain are scored, separately for "
-        "each domain. The metric is balanced accuracy for classification, with equal class "
-        "weights in all classifiers, and RMSE for regression. The variant *with context* sees all "
-        "rows of a new domain, without targets, and uses all rows of the source domains to "
-        "describe these domains. All methods are trained on the same rows.",
+        f"out, in at most {OUTER_FOLDS} groups. Methods are trained on {TRAINING_ROWS} rows from "
+        "the other domains (equal numbers from each, where possible), and choose their parameters "
+        f"by holding out some of these domains. Up to {SCORED_ROWS} rows of each held-out domain "
+        "are scored, separately for each domain. The metric is balanced accuracy for "
+        "classification, with equal class weights in all classifiers, and RMSE for regression. "
+        "The variant *with context* uses all rows of a new domain, without targets, and all rows "
+        "of the source domains as context. All methods are trained on the same rows.",
         "The ensemble was designed on the development sets (`ENSEMBLE_DESIGN.md`). The "
         "confirmation sets were run once, after the design was fixed. However, some of them had "
-        "been used in the earlier trials that led to the idea of the ensemble. Before the run, "
-        "fast methods were run on some confirmation folds to test the script, and nothing was "
-        "changed because of their results. Results of other packages were added after the run, "
-        "and the ensemble was not changed because of them. The results of the ensemble were "
-        "computed again after each change that was made because of development sets: values "
-        "outside the range of the source domains are clipped (`ENSEMBLE_STRESS.md`), boosting "
-        "uses symmetric trees (`ENSEMBLE_DESIGN.md`), searches are faster, and context accepts "
-        "batches of any size. The other methods were then run again on the same machine, except "
-        "CatBoost, which was run on another one.",
-        "CPU seconds of the ensemble were measured on an AMD EPYC with other work, those of the "
-        "other methods on an Intel Xeon.",
+        "been used in earlier trials that led to the idea of the ensemble. Before the run, fast "
+        "methods were run on some confirmation folds to test the script, and nothing was changed "
+        "because of their results. Results of other packages were added after the run, and the "
+        "ensemble was not changed because of them. The results of the ensemble were recomputed "
+        "after each change motivated by the development sets: values outside the range of the "
+        "source domains are clipped (`ENSEMBLE_STRESS.md`), boosting uses symmetric trees "
+        "(`ENSEMBLE_DESIGN.md`), searches are faster, and context accepts batches of any size. "
+        "The other methods were then run again on the same machine, except CatBoost, which was "
+        "run on another machine.",
+        "CPU seconds of the ensemble were measured on a busy AMD EPYC, and those of the other "
+        "methods on an Intel Xeon.",
         "LightGBM 4.7 and CatBoost 1.2.10 choose a depth of 2 or 6 on held-out domains, with "
         "balanced class weights.",
         "AutoGluon 1.6.3, in tables that include it, was run with 40 seconds and one core per "

@@ -1,7 +1,7 @@
-"""Functions that the benchmarks share: measurements in separate processes, growth, reports.
+"""Functions shared by the benchmarks: measurements in separate processes, growth, reports.
 
-Only the standard library is imported here: the peak memory of a child process includes that of its
-parent at the start, so the parent has to stay small.
+Only the standard library is imported here, because the peak memory of a child process initially
+includes that of its parent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Meter:
 
 @contextmanager
 def measured(baseline: int | None = None) -> Iterator[Meter]:
-    """Measure the block; memory counts from ``baseline``, by default the peak before the block."""
+    """Measure a block; memory is relative to ``baseline``, by default the peak before the block."""
     meter = Meter(baseline=peak_rss() if baseline is None else baseline)
     started, worked = time.perf_counter(), time.process_time()
     yield meter
@@ -65,25 +65,25 @@ def run_point(script: str, point: Point, variables: dict[str, str] | None = None
     """Measure one point in a new interpreter, with further environment variables."""
     command = [sys.executable, script, "--point", json.dumps(point)]
     environment = os.environ | (variables or {})
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        raise RuntimeError(f"{point} failed:\n{done.stderr}")
-    result: Result = json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if process.returncode:
+        raise RuntimeError(f"{point} failed:\n{process.stderr}")
+    result: Result = json.loads(process.stdout.splitlines()[-1])
     print(f"  {describe(point)}: {result['seconds']:.2f} s, {result['above'] / MIB:.0f} MiB")
     sys.stdout.flush()
     return result
 
 
 def describe(point: Point) -> str:
-    """Name a point on one line, without the folders of this machine."""
-    rest = [f"{key}={value}" for key, value in point.items() if key not in ("task", "folder")]
-    return " ".join([point["task"], *rest])
+    """Describe a point in one line, without folder names."""
+    settings = [f"{key}={value}" for key, value in point.items() if key not in ("task", "folder")]
+    return " ".join([point["task"], *settings])
 
 
 def alternate(
     script: str, points: Sequence[Point], rounds: int, variables: dict[str, str] | None = None
 ) -> list[Result]:
-    """Measure points in turn, ``rounds`` times: medians of times, maxima of memory."""
+    """Measure points in turn, ``rounds`` times; return medians of times and maxima of memory."""
     runs = [[run_point(script, point, variables) for point in points] for _ in range(rounds)]
     merged = []
     for results in zip(*runs, strict=True):
@@ -98,7 +98,7 @@ def alternate(
 
 
 def serve_point(text: str, tasks: dict[str, Callable[..., Result]]) -> None:
-    """Run one point in a child and print its result."""
+    """Run one point in a child process and print its result."""
     point = json.loads(text)
     print(json.dumps(tasks[point.pop("task")](**point), default=float))
 
@@ -111,7 +111,7 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
 
 @dataclass
 class Report:
-    """A Markdown file of checks and tables that a run fills and writes at its end."""
+    """A Markdown report with checks and tables."""
 
     title: str
     command: str
@@ -130,12 +130,12 @@ class Report:
         self.parts.append(text)
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Add a table, its first column to the left and the others to the right."""
+        """Add a table; the first column is left-aligned, and the others are right-aligned."""
         lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
         self.parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
     def render(self) -> str:
-        """Return the whole file."""
+        """Return the text of the report."""
         head = [
             f"# {self.title}",
             f"`{self.command}`, {date.today().isoformat()}. {machine()}. {versions()}. {self.note}",
@@ -175,10 +175,10 @@ def versions() -> str:
 
 
 def size(n: float) -> str:
-    """Write a number of rows with thousands separated."""
+    """Format a number of rows with thousands separators."""
     return f"{n:,.0f}"
 
 
 def mib(n_bytes: float) -> str:
-    """Write bytes as MiB."""
+    """Format bytes as MiB."""
     return f"{n_bytes / MIB:,.0f}"

@@ -1,7 +1,7 @@
-"""Coverage of the range for one new domain -> NEXT_SITE.md.
+"""Coverage of the range for one new domain: writes NEXT_SITE.md.
 
 ``python benchmarks/next_site.py run ROWS.jsonl [--jobs 8] [--folds 10] [--ensemble]`` takes an hour
-on one core, and another hour with the ensemble; finished folds are skipped when it is run again.
+on one core, and another hour with the ensemble; an interrupted run skips finished folds.
 ``python benchmarks/next_site.py report ROWS.jsonl …`` writes the report.
 """
 
@@ -38,7 +38,7 @@ from domainwise.selection import LeaveDomainsOut
 from domainwise.splits.folds import draw_rows
 
 HERE = Path(__file__).resolve().parent
-#: Rows to learn from, those of a domain that is scored, and groups of domains that are held out.
+#: Training rows, scored rows per domain, and groups of held-out domains.
 TRAINING_ROWS, SCORED_ROWS, FOLDS = 1500, 200, 20
 ENSEMBLE_ROWS, ENSEMBLE_FOLDS = 600, 5
 
@@ -65,7 +65,7 @@ def ensembles(classes: bool) -> dict[str, Any]:
 
 
 def loaded(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-    """Rows, targets, codes of domains, and whether the targets are codes of classes."""
+    """Rows, targets, domain codes, and whether the targets are class codes."""
     with np.load(folder / f"{name}.npz") as file:
         X, y, domain, n_classes = (file[key] for key in ("X", "y", "domain", "n_classes"))
     return X, y, domain, bool(n_classes)
@@ -79,7 +79,7 @@ def fold(
     rows: int,
     n_folds: int,
 ) -> list[dict[str, Any]]:
-    """Ranges of models fitted to the other domains, and the scores on the new ones."""
+    """Ranges of models fitted to the source domains, and their scores on the new domains."""
     warnings.simplefilter("ignore")
     X, y, domain, classes = loaded(name, folder)
     splitter = LeaveDomainsOut(max_splits=n_folds, random_state=0)
@@ -97,7 +97,7 @@ def fold(
             new = new[draw_rows(np.zeros(len(new), int), SCORED_ROWS, number)]
             predicted = own.predict(prepared.transform(X[new]))
             if classes and len(np.unique(y[new])) < 2:
-                continue  # any constant would be right
+                continue  # with one class, any constant would be correct
             score = (
                 balanced_accuracy_score(y[new], predicted)
                 if classes
@@ -122,7 +122,7 @@ def run(out: Path, n_jobs: int, ensemble: bool, limit: int = FOLDS) -> None:
         n_folds = min(most, len(np.unique(loaded(name, folder)[2])))
         folds = range(min(n_folds, limit))
         points += [(name, k) for k in folds if (name, k, last) not in done]
-    # One fold of every set first, so that a run that is stopped has something of all.
+    # One fold of every set first, so that an interrupted run has results for all sets.
     points.sort(key=lambda point: point[1])
     work = (delayed(fold)(name, k, folder, make, rows, most) for name, k in points)
     for lines in Parallel(n_jobs, return_as="generator_unordered", batch_size=1)(work):
@@ -131,7 +131,7 @@ def run(out: Path, n_jobs: int, ensemble: bool, limit: int = FOLDS) -> None:
 
 
 def read(paths: list[Path]) -> list[dict[str, Any]]:
-    """All lines of some files."""
+    """All lines of the files."""
     texts = [path.read_text("utf-8") for path in paths if path.exists()]
     return [json.loads(line) for text in texts for line in text.splitlines()]
 
@@ -158,13 +158,13 @@ def chosen(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def covered(lines: list[dict[str, Any]]) -> np.ndarray:
-    """Whether each new domain lies in its range."""
+    """Whether the score on each new domain lies in its range."""
     ends = [(line["score"], *line["range"]) for line in lines if line["range"]]
     return np.array([low - 1e-9 <= score <= high + 1e-9 for score, low, high in ends])
 
 
 def report(paths: list[Path]) -> str:
-    """The report of all lines."""
+    """Write the report of all results."""
     lines = read(paths)
     cheap = [line for line in lines if line["model"] != "ensemble"]
     lines += chosen(cheap)
@@ -206,8 +206,8 @@ score lies in the range. Scores are balanced accuracy (recall averaged over the 
 or RMSE. Models are trained on up to {TRAINING_ROWS} rows and scored on up to {SCORED_ROWS} rows of
 each new domain; the ensemble, if it was run, on {ENSEMBLE_ROWS} rows and in {ENSEMBLE_FOLDS}
 groups. New domains with a single class are not scored.
-"recommended" is the one of the three fast models that `evaluate` would recommend. For its range,
-the method is chosen again for each domain, on the other domains.
+"recommended" is the model that `evaluate` would recommend among the three fast models. For its
+range, the model is chosen again for each domain, based on the other domains.
 
 Number of new domains whose score lies inside the range:
 
@@ -223,7 +223,7 @@ the range have domains of very different size (communities: 20 to 200 rows) or s
 
 
 def main() -> None:
-    """Run or report."""
+    """Run the benchmark or write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["run", "report"])
     parser.add_argument("files", nargs="+", type=Path)

@@ -1,8 +1,8 @@
 """Times and screenshots of the page that evaluate writes, for three difficult tables.
 
-``python benchmarks/pages.py OUT`` writes, for a table with a unit error, one with 11 events in a
-hospital and one with 40 domains, the page and its screenshots: light, dark, 390 pixels wide,
-printed (with Chromium on the PATH). It prints the CPU seconds of the sections, without the methods.
+The tables have a wrong unit, a hospital with 11 events, and 40 domains. ``python
+benchmarks/pages.py OUT`` writes their pages and, if Chromium is on the PATH, screenshots: light,
+dark, 390 pixels wide, printed. It prints the CPU seconds of each section, without the methods.
 """
 
 import argparse
@@ -18,13 +18,13 @@ import pandas
 from domainwise import evaluate
 from domainwise.evaluation import gather, jobs, page
 
-#: The module, whose name in its folder is that of the function.
+#: The module; the name ``evaluate`` in its package is the function.
 EVALUATING = importlib.import_module("domainwise.evaluation.evaluate")
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 
 
 def hospitals(rows, seed=0, effect=1.0):
-    """Patients of hospitals that differ a little; ``rows`` by hospital."""
+    """Patients of slightly different hospitals; ``rows`` has the number of patients by hospital."""
     rng = np.random.default_rng(seed)
     name = np.repeat(list(rows), list(rows.values()))
     n, codes = len(name), np.repeat(np.arange(len(rows)), list(rows.values()))
@@ -49,7 +49,7 @@ def hospitals(rows, seed=0, effect=1.0):
 
 
 def unit_error():
-    """°F in one hospital, a swapped sign in another, a column missing in a third."""
+    """°F at one hospital, a swapped sign at another, and a missing column at a third."""
     frame = hospitals(dict.fromkeys((f"hospital {mark}" for mark in "ABCDEF"), 333))
     at = {mark: frame["hospital"] == f"hospital {mark}" for mark in "CDE"}
     frame.loc[at["C"], "temperature"] = (frame.loc[at["C"], "temperature"] * 1.8 + 32).round(1)
@@ -59,7 +59,7 @@ def unit_error():
 
 
 def few_events():
-    """Eleven deaths in one hospital, hundreds in others."""
+    """Eleven deaths at one hospital, hundreds at the others."""
     frame = hospitals({"Ayr": 500, "Bath": 500, "Cork": 300, "Deal": 240, "Ely": 140, "Fife": 320})
     rows = np.flatnonzero((frame["hospital"] == "Ely") & (frame["died"] == "yes"))
     return frame.drop(index=rows[11:])
@@ -93,10 +93,10 @@ class Watch:
     def on(self, where, name):
         call = getattr(where, name)
 
-        def timed(*given, **named):
+        def timed(*arguments, **options):
             started = time.process_time()
             try:
-                return call(*given, **named)
+                return call(*arguments, **options)
             finally:
                 self.seconds[name] += time.process_time() - started
 
@@ -109,7 +109,7 @@ def draw(page, out):
     driver = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(driver)
     if (path := driver.find_browser()) is None:
-        print("no browser was found, so there are no screenshots")
+        print("No browser was found, so there are no screenshots.")
         return
     looks = {
         "light": {},
@@ -155,9 +155,9 @@ def main():
             max_rows=options.max_rows,
         )
         evaluation.report(out / "report.html", title=f"{target} on an unseen {domain}: {name}.csv")
-        whole = time.process_time() - started
-        times = ", ".join(f"{part} {seconds:.2f}" for part, seconds in watch.seconds.items())
-        print(f"{name}: {len(frame)} rows, {whole:.1f} CPU seconds in all; {times}", flush=True)
+        total = time.process_time() - started
+        times = ", ".join(f"{section} {seconds:.2f}" for section, seconds in watch.seconds.items())
+        print(f"{name}: {len(frame)} rows, {total:.1f} CPU seconds in total; {times}", flush=True)
         for fault in evaluation.differences["faults"]:
             print(f"  {fault['message']}")
         draw(out / "report.html", out)

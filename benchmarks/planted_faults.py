@@ -1,8 +1,8 @@
-"""Detection of planted faults, and alarms on clean tables -> PLANTED_FAULTS.md.
+"""Detection of planted faults, and false alarms on clean tables: writes PLANTED_FAULTS.md.
 
 Twelve kinds of faults with three strengths are planted, one at a time, in tables drawn from eight
 development sets. ``python benchmarks/planted_faults.py --jobs 8`` runs everything. ``--half tuned``
-runs the sets and kinds that thresholds were chosen on, and ``--half test`` the other ones.
+runs the sets and kinds on which thresholds were chosen, and ``--half test`` runs the others.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from domainwise.tables.statistics import columns_of
 Array = np.ndarray[Any, Any]
 HERE = Path(__file__).resolve().parent
 STRENGTHS = ("weak", "medium", "strong")
-#: Rows and domains of a drawn table, at most, and tables drawn for each set, kind and strength.
+#: Largest numbers of rows and domains of a table, and tables per set, kind and strength.
 ROWS, DOMAINS, DRAWS = 6000, 12, 5
 
-#: Sets, and the columns of each with faults of their own, which are left out.
+#: Data sets, and columns that are dropped because they already have faults.
 TUNED_SETS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "heart": (datasets.load_heart, ("chol", "ca", "thal", "slope", "fbs")),
     "facies": (lambda **k: datasets.load_facies(missing="keep", **k), ("PE",)),
@@ -48,7 +48,7 @@ TEST_SETS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "adult": (datasets.load_adult, ()),
     "communities": (datasets.load_communities, ()),
 }
-#: Sets on which nothing was chosen, for the alarms of clean tables.
+#: Data sets that were not used to choose thresholds, for alarms on clean tables.
 CLEAN_SETS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "landmine": (datasets.load_landmine, ()),
     "oilwells": (datasets.load_oilwells, ()),
@@ -61,28 +61,28 @@ CLEAN_SETS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Table:
-    """A table, and the place of its planted fault."""
+    """A table, and the column and domains of its planted fault."""
 
     columns: dict[str, Array]
     y: Array
     classification: bool
     codes: Array
-    column: str = ""  #: of the fault
-    domains: tuple[int, ...] = ()  #: empty if it is everywhere
+    column: str = ""  #: column of the fault
+    domains: tuple[int, ...] = ()  #: domains of the fault; empty if all
 
     def faults(self) -> list[Fault]:
-        """What is named in it."""
+        """Faults that the checks report."""
         names = [f"site {d}" for d in range(self.codes.max() + 1)]
         columns = list(self.columns.items())
         return find_faults(columns, self.y, self.classification, self.codes, names)
 
     def with_column(self, name: str, values: Array, domains: tuple[int, ...] = ()) -> Table:
-        """The same table with a new or a changed column."""
+        """A copy of the table with a new or changed column."""
         columns = {**self.columns, name: values}
         return replace(self, columns=columns, column=name, domains=domains)
 
     def quantities(self) -> list[str]:
-        """Columns with many different numbers, in all domains."""
+        """Columns with many distinct numbers in all domains."""
         return [
             name
             for name, x in self.columns.items()
@@ -149,11 +149,11 @@ def drawn(name: str, seed: int) -> Table:
     return Table({n: x[rows].copy() for n, x in columns}, y[rows], classification, codes)
 
 
-# Faults: a table, how strong (0 to 2), and a generator of random numbers.
+# Functions that plant a fault: they take a table, the strength (0 to 2) and a random generator.
 
 
 def a_domain(table: Table, rng: np.random.Generator) -> int:
-    """A domain of at least 30 rows; the largest if there is none."""
+    """A domain with at least 30 rows, or else the largest domain."""
     sizes = np.bincount(table.codes)
     large = np.flatnonzero(sizes >= 30)
     return int(rng.choice(large)) if len(large) else int(np.argmax(sizes))
@@ -176,7 +176,7 @@ def leak(table: Table, strength: int, rng: np.random.Generator) -> Table:
 
 
 def leak_in_some(table: Table, strength: int, rng: np.random.Generator) -> Table:
-    """The target in one domain, in a third or in two thirds of them; shuffled in the other ones."""
+    """The target in one domain, a third or two thirds of the domains; shuffled in the others."""
     count = max(1, round((0.0, 0.34, 0.67)[strength] * table.n_domains))
     first = a_domain(table, rng)
     others = rng.permutation([d for d in range(table.n_domains) if d != first])
@@ -299,7 +299,7 @@ def row_copies(table: Table, strength: int, rng: np.random.Generator) -> Table:
 
 
 Plant = Callable[[Table, int, np.random.Generator], Table]
-#: How each kind is planted, and the kinds of faults that name it.
+#: Function that plants each kind, and the kinds of reports that count as a detection.
 TUNED_KINDS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "leak": (leak, ("leak",)),
     "leaking category": (leaking_category, ("leak",)),
@@ -347,8 +347,8 @@ def rest_score(table: Table) -> float:
     return float(np.mean(scores)) if scores else float("nan")
 
 
-#: Of tables that differ in the planted column only.
-RESTS: dict[tuple[Any, ...], float] = {}
+#: Scores without the planted column, which are computed once for tables that differ only in it.
+SCORES_WITHOUT: dict[tuple[Any, ...], float] = {}
 
 
 def run_job(name: str, kind: str, strength: int, seed: int) -> dict[str, Any]:
@@ -377,9 +377,9 @@ def run_job(name: str, kind: str, strength: int, seed: int) -> dict[str, Any]:
     if kind not in LEAKS:
         return result
     same = name, seed, table.domains, kind == "leaking missing cells"
-    if same not in RESTS:
-        RESTS[same] = rest_score(table)
-    return result | {"rest": RESTS[same]}
+    if same not in SCORES_WITHOUT:
+        SCORES_WITHOUT[same] = rest_score(table)
+    return result | {"rest": SCORES_WITHOUT[same]}
 
 
 def report(results: list[dict[str, Any]], path: Path, note: str = "") -> None:
@@ -405,8 +405,8 @@ def report(results: list[dict[str, Any]], path: Path, note: str = "") -> None:
         "its column and one of its domains are reported. Leaks are counted only if the score "
         "within domains, without the column, is at most 0.85. Thresholds were chosen on the "
         "*tuned* sets and kinds, and on simulated tables with other seeds. Unmodified tables of "
-        "all development sets and of kc_house were used for this as well, so that only the other "
-        "confirmation sets are new clean tables.",
+        "all development sets and of kc_house were also used for this, so only the other "
+        "confirmation sets provide new clean tables.",
         "",
         *[note, ""][: 2 * bool(note)],
         "| kind | half | weak | medium | strong |",
@@ -427,7 +427,7 @@ def report(results: list[dict[str, Any]], path: Path, note: str = "") -> None:
         test_rows = [r for r in rows if r["kind"] in TEST_KINDS and r["set"] in TEST_SETS]
         lines += ["", f"**Detected, all {what}: {share(rows)}.** Test half: {share(test_rows)}."]
     extra = np.mean([len(r["extra"]) for r in planted])
-    lines += ["", f"Number of other alarms per table with a planted fault: {extra:.2f}."]
+    lines += ["", f"False alarms per table with a planted fault: {extra:.2f}."]
     lines += ["", "## Clean tables", ""]
     lines += [
         "| set | half | tables | alarms per table | remarks per table |",
@@ -456,12 +456,12 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=HERE / "PLANTED_FAULTS.md")
-    parser.add_argument("--note", default="", help="a note on the versions of the results")
+    parser.add_argument("--note", default="", help="note on the versions, for the report")
     parser.add_argument(
         "--join",
         type=Path,
         nargs="+",
-        help=("files of results of both halves, to write the report only"),
+        help="result files of both halves; only the report is written",
     )
     arguments = parser.parse_args()
     if arguments.join:
@@ -481,7 +481,7 @@ def main() -> None:
         try:
             drawn(name, 0)
         except (FileNotFoundError, ImportError):
-            print(f"{name} is not on this machine")
+            print(f"{name} is not available on this machine")
             del clean[name]
     tasks = [(s, "clean", 0, seed) for s in clean for seed in range(arguments.draws)]
     tasks += [("simulated", "clean", 0, seed) for seed in range(20 * arguments.draws)]

@@ -1,6 +1,6 @@
-"""Prediction sets, calibration of probabilities and intervals of scores -> PREDICTION_SETS.md.
+"""Prediction sets, calibration and intervals of scores on new domains: writes PREDICTION_SETS.md.
 
-``python benchmarks/prediction_sets.py`` takes a few minutes; ``--quick`` runs it on few rows.
+``python benchmarks/prediction_sets.py`` takes a few minutes; ``--quick`` uses few rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_DOMAINS, ROWS = 11, 500
 
 
 def made(rng: np.random.Generator, n_domains: int, kind: str) -> tuple[Array, Array, Array]:
-    """Domains of unequal size: similar, shifted, or shifted with different noise."""
+    """Domains of unequal size: similar, shifted, or shifted with unequal noise."""
     sizes = rng.integers(5, 60, size=n_domains)
     domain = np.repeat(np.arange(n_domains), sizes)
     shifted, spread = kind != "alike", kind == "shifted, unequal noise"
@@ -75,7 +75,7 @@ def simulated(n_runs: int) -> list[str]:
 
 
 def loaded(name: str) -> tuple[Array, Array, Array, bool]:
-    """Rows of some domains of a development set."""
+    """Rows of a few domains of a development set."""
     bunch = DATA_SETS["development"][name]()
     y = np.asarray(bunch.target)
     classes = y.dtype.kind in "iubUO"
@@ -89,7 +89,7 @@ def loaded(name: str) -> tuple[Array, Array, Array, bool]:
 
 
 def models(classes: bool) -> dict[str, Any]:
-    """A standard model and, for classification, an invariant one."""
+    """A standard model and, for classification, an invariant model."""
     start = (SimpleImputer(), StandardScaler())
     if not classes:
         return {"ridge": make_pipeline(*start, RidgeCV(np.logspace(-2, 3, 8)))}
@@ -189,7 +189,7 @@ def intervals(n_runs: int) -> list[str]:
 def main() -> None:
     """Measure everything and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few runs; no report")
+    parser.add_argument("--quick", action="store_true", help="use few runs and write no report")
     quick = parser.parse_args().quick
     started = time.process_time()
     warnings.simplefilter("ignore")
@@ -200,24 +200,25 @@ def main() -> None:
     seconds = time.process_time() - started
     text = f"""# Coverage on new domains
 
-Written by `benchmarks/prediction_sets.py` ({seconds:.0f} s of one core).
+Written by `benchmarks/prediction_sets.py` in {seconds:.0f} s on one core.
 
 ## Simulated domains
 
-The model is linear, and each run has one new domain, drawn like the others. The coverage of "split"
-is *guaranteed*: its average over domains must not be below the nominal coverage by more than two
-standard errors, and not above it by more than 1/(K + 1) plus two standard errors. The coverage of
-"cv" is *approximate*: it has no bounds, and a quarter as many runs.
+The model is linear, and each run has one new domain from the same distribution. The coverage of
+"split" is *guaranteed*: its average over domains must not be below the nominal coverage by more
+than two standard errors, and not above it by more than 1/(K + 1) plus two standard errors. The
+coverage of "cv" is *approximate*: it has no bounds, and a quarter as many runs.
 
 {chr(10).join(made_up)}
 
 ## Held-out domains of the development sets
 
 Up to {MAX_DOMAINS} domains and {ROWS} rows of each data set are used. Each domain is held out in
-turn, and `calibration="cv"` (*approximate*) uses the others only. The nominal coverages are the
-largest of 0.5, 0.8 and 0.9 that the number of domains allows, and the next smaller one. Coverage is
-an average over domains; the coverages of single domains, which are sorted, differ widely. With K
-domains, the largest possible coverage depends on the largest scores, so that sets are large.
+turn, and `calibration="cv"` (*approximate*) uses only the other domains. The nominal coverages are
+the largest of 0.5, 0.8 and 0.9 that the number of domains allows, and the next smaller one.
+Coverage is an average over domains; the coverages of single domains, shown in sorted order, differ
+widely. With K domains, the largest possible coverage depends on the largest conformity scores, so
+the sets are large.
 
 {chr(10).join(sets)}
 
@@ -231,8 +232,8 @@ without labels (`adapt_class_shares`).
 
 ## Intervals of expected scores
 
-Intervals are computed by drawing domains with replacement, and widened as those of Student's t
-distribution; both are *approximate*. In this simulation, the scores of domains are drawn from a
+Intervals are computed by drawing domains with replacement, and widened according to Student's t
+distribution; they are *approximate*. In this simulation, the scores of domains are drawn from a
 beta distribution.
 
 {chr(10).join(scores)}

@@ -1,16 +1,16 @@
 """Compare methods on unseen domains, with parameters chosen on the source domains.
 
-Nested leave-domains-out cross-validation with the methods of `domainwise evaluate`: every domain is
-held out in turn (in at most ten groups), preprocessing and parameters are fitted to the other
-domains only, and every held-out domain is scored separately. Methods are trained on at most 1,000
-rows, drawn evenly from the domains; at most 300 rows of a domain are scored.
+This script runs nested leave-domains-out cross-validation with the methods of `domainwise
+evaluate`: every domain is held out in turn (in at most ten groups), preprocessing and parameters
+are fitted to the other domains only, and every held-out domain is scored separately. Methods are
+trained on at most 1,000 rows; at most 300 rows of a domain are scored.
 
     python benchmarks/selection.py run development     facies, GvHD, Parkinson's, synthetic
     python benchmarks/selection.py run confirmation    LandMine, oil wells, CyTOF, HIPC: once
     python benchmarks/selection.py path                compares a grid of DCMCV with a single fit
-    python benchmarks/selection.py report              writes SELECTION.md beside this file
+    python benchmarks/selection.py report              writes SELECTION.md
 
-Results are written to --out as JSON lines; a run that is started again continues where it stopped.
+Results are written to --out as JSON lines; an interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ COMPARED: list[Method] = [
     METHODS["invariant"],
     METHODS["invariantridge"],
 ]
-#: DCM at other weights, from which the default follows; they do not take part in the ranks.
+#: DCM with other weights, to choose the default; these are not ranked.
 WEIGHTS: list[Method] = [
     replace(
         METHODS["dcm"],
@@ -87,7 +87,7 @@ WEIGHTS: list[Method] = [
 
 
 def pose(load: Callable[[], Bunch]) -> tuple[Problem, list[tuple[Any, Any]]]:
-    """Rows of a data set, and splits with fewer training rows than scored rows."""
+    """Rows of a data set, and splits with a limited number of training rows."""
     bunch = load()
     rng = np.random.default_rng(0)
     selected = []
@@ -138,7 +138,7 @@ def run(stage: str, out: Path, jobs: int, methods: list[Method]) -> None:
 
 
 def measure_path(out: Path, rounds: int = 3) -> None:
-    """Time five ridges times five weights on one split, and one fit with the smallest ridge."""
+    """Time a grid of five ridges and five weights on one split, and one fit."""
     out.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
     candidates = [
@@ -181,7 +181,7 @@ def read(store: Path) -> list[dict[str, Any]]:
 
 
 def results(stage: str, out: Path) -> list[DataSetScores]:
-    """Scores of the data sets of a stage that have any."""
+    """Scores of the data sets of a stage that have results."""
     data_sets = []
     for name in DATA_SETS[stage]:
         rows = [row for row in read(out / f"{name}.jsonl") if "scores" in row]
@@ -203,7 +203,7 @@ def main() -> None:
         chosen = [method for method in chosen if method.key in arguments.methods.split(",")]
     if arguments.what == "run":
         if arguments.stage is None:
-            parser.error("run needs a stage: development or confirmation")
+            parser.error("run needs a stage: development or confirmation.")
         run(arguments.stage, arguments.out, arguments.jobs, chosen)
     elif arguments.what == "path":
         with threadpool_limits(1):

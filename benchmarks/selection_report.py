@@ -25,20 +25,21 @@ NAMES = {
 BASELINE = "svm"
 READING = """\
 `InvariantRidge` has the best average rank over the eight sets and `InvariantSVC` the second best,
-before COIR and the tuned SVM. `InvariantSVC`, a vote of five models, loses to the tuned SVM on no
-set by more than one standard error, which was the target. Its gain is small (significant on CyTOF
-and Parkinson's). `InvariantRidge` gains more, two standard errors on LandMine and three on
+ahead of COIR and the tuned SVM. `InvariantSVC`, a vote of five models, does not lose to the tuned
+SVM by more than one standard error on any set, which was the target. Its gain is small (significant
+on CyTOF and Parkinson's). `InvariantRidge` gains more, two standard errors on LandMine and three on
 Parkinson's, and loses 1.3 standard errors on the synthetic set and on HIPC. On Parkinson's, a
-constant prediction is better than all methods. Eight sets are not enough to separate methods with
-similar ranks.
+constant prediction is better than all methods. Eight sets are not enough to tell methods with
+similar ranks apart.
 
 In a projection, the domain penalty does not improve scores on these data. DCM with weight 1, as in
 the paper, loses to the SVM by more than one standard error on six sets. COIR, which ignores
-domains, loses on HIPC and, barely, on facies. Smaller weights lie in between. DCMCV, which has COIR
-in its grid, scores worse than COIR: a weight chosen on a few domains is partly chosen by chance.
+domains, loses on HIPC and, narrowly, on facies. The scores for smaller weights lie in between.
+DCMCV, whose grid includes COIR, scores worse than COIR: a weight chosen on a few domains is partly
+chosen by chance.
 
 The default `domain_weight` of DCM is 1, as in the paper; these results suggest 0.1 or less. The
-default of the invariant SVMs is 1 as well, and `InvariantSVC` above uses it.
+default of the invariant SVMs is also 1, and `InvariantSVC` above uses it.
 
 The confirmation sets were run once, with the methods of commit c6e1699. An earlier study of single
 invariant SVMs (INVARIANT.md) had already used them. Nothing was changed after the run.
@@ -50,22 +51,22 @@ scripts of these trials are not in the repository. The results were:
 
 - *A single best candidate.* With kernel ridge models or SVMs, both kernels and all weights, the
   candidate with the best inner score is not better than a tuned RBF SVM, and a larger grid is
-  worse. Inner scores on five to ten domains do not separate good candidates from lucky ones.
+  worse. Inner scores on five to ten domains do not distinguish good candidates from lucky ones.
 - *Other rules for a single candidate*: scores smoothed along alpha, squared errors instead of
   accuracy, ranks, greedy ensembles. None of them improved scores on more than two of the four sets.
 - *Averages.* The best alpha of every kernel and weight, and the mean of the ten best models, is
   better than a single candidate on every set. It is better than the SVM on facies, GvHD and
-  Parkinson's, and worse by up to one point on the synthetic set, where the hinge loss is better
-  than the squared loss. This is `InvariantRidge`.
+  Parkinson's, and worse by up to one percentage point on the synthetic set, where the hinge loss is
+  better than the squared loss. This is `InvariantRidge`.
 - *Votes.* With SVMs, means of decision values gave mixed results. Votes of five models with weight
   1 were not worse than the tuned SVM on any of five draws. This is `InvariantSVC` here.
-- *Landmarks.* With 500 uniform landmarks, `InvariantRidge` loses one point on GvHD, where one class
-  is rare. It now uses all rows up to 1,000, and k-means++ for more rows.
+- *Landmarks.* With 500 uniform landmarks, `InvariantRidge` loses one percentage point on GvHD,
+  where one class is rare. It now uses all rows up to 1,000, and k-means++ for more rows.
 - *The Laplacian kernel* improves scores on facies and worsens them on the synthetic set. Both
   kernels are in the grid.
 - *Projections* (COIR, DICA, DCM, DCMCV) have one direction fewer than there are classes. With a
-  linear model they lose to the SVM on facies; an SVM instead of the linear model does not change
-  this.
+  linear model, they lose to the SVM on facies; replacing the linear model with an SVM does not
+  change this.
 """
 
 
@@ -91,11 +92,11 @@ class DataSetScores:
 
     @property
     def sign(self) -> int:
-        """-1 where the measure is an error, which is shown positive."""
+        """-1 if the metric is an error, so that it is shown as a positive number."""
         return -1 if self.measure.startswith("neg_") else 1
 
     def mean(self, method: str) -> float:
-        """Mean over domains, each counting once."""
+        """Mean over domains, with equal weights."""
         return float(np.mean(list(self.scores[method].values())))
 
     def worst(self, method: str) -> float:
@@ -121,7 +122,7 @@ def write_report(
     weights: Sequence[Method],
     times: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Write the page."""
+    """Write the report."""
     lines = [
         "# Which method scores best on unseen domains",
         "",
@@ -146,7 +147,7 @@ def write_report(
             "",
             "DCMCV scores all ridges and weights of one gamma and one split from the same "
             "products. Times are CPU seconds of one thread, medians of three rounds, with 16 "
-            "features, 2 classes and 10 domains. A tenth as many rows are projected for scoring.",
+            "features, 2 classes and 10 domains. For scoring, a tenth as many rows are projected.",
             "",
             *_table(
                 ["rows", "one fit at ridge 1e-4", "5 ridges × 5 weights", "ratio"],
@@ -248,7 +249,7 @@ def _ranks(data_sets: Sequence[DataSetScores], methods: Sequence[Method]) -> lis
 
 
 def _weights(data_sets: Sequence[DataSetScores], weights: Sequence[Method]) -> list[str]:
-    """DCM with fixed weights, compared with COIR, which is DCM without domains."""
+    """DCM with fixed weights, compared with COIR, which is DCM with weight 0."""
     keys = {"coir": "0 (COIR)", "dcm": "1"}
     keys |= {method.key: method.key.removeprefix("dcm@") for method in weights}
     order = [key for key in ("coir", "dcm@0.01", "dcm@0.1", "dcm", "dcm@10.0") if key in keys]

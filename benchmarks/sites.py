@@ -1,12 +1,12 @@
 """Federated fits: random Fourier features, which do not depend on any row.
 
 Random Fourier features are compared with Nystrom features on the development sets, by scores on
-held-out domains and by the error of the kernel. All arguments have their defaults. The second round
-of a site with a million rows is compared with scikit-learn's RBFSampler and a second moment.
+held-out domains and by the error of the kernel. All parameters have their defaults. The second
+round of a site with a million rows is compared with scikit-learn's RBFSampler and a second moment.
 
-    python benchmarks/sites.py             all parts, then SITES.md beside this file
+    python benchmarks/sites.py             all parts, then SITES.md
     python benchmarks/sites.py maps        one part, then SITES.md from stored results
-    python benchmarks/sites.py --quick     few rows, to see that it works, no files
+    python benchmarks/sites.py --quick     few rows, for a test; writes no files
     python benchmarks/sites.py --report    SITES.md from stored results
 
 Results are JSON files in ``domainwise-results/sites``, one for each part.
@@ -38,7 +38,7 @@ from measuring import (  # noqa: E402
     size,
 )
 
-# A file beside this one has the name of a package that is imported here.
+# A file in this folder has the name of a package that is imported here.
 sys.path[:] = [entry for entry in sys.path if entry != str(HERE)]
 
 COLUMNS = (500, 1000, 2000)
@@ -60,13 +60,13 @@ DATA_SETS: dict[str, tuple[str, dict[str, Any]]] = {
     "bike": ("load_bike", {}),
     "communities": ("load_communities", {}),
 }
-#: Rows drawn from all domains alike, and groups of domains of which each is left out once.
+#: Rows per data set, and groups of domains; each group is held out once.
 ROWS, GROUPS = 3600, 3
-#: Rows between which kernels are compared.
+#: Rows for which kernels are compared.
 KERNEL_ROWS = 600
 
 
-# Tasks: each runs in a child, which alone imports the numerical libraries.
+# Tasks: each runs in a child process; only there are numerical libraries imported.
 
 
 def maps_of(name: str, rows: int = ROWS, columns: tuple[int, ...] = COLUMNS) -> Result:
@@ -85,7 +85,7 @@ def maps_of(name: str, rows: int = ROWS, columns: tuple[int, ...] = COLUMNS) -> 
     names, codes = np.unique(data.sample_domain, return_inverse=True)
     drawn = draw_rows(codes, min(rows, len(codes)), 0)
     X, y, codes = data.data[drawn], data.target[drawn], codes[drawn]
-    # The same number of domains in each group, dealt at random.
+    # Domains are assigned to groups of equal size at random.
     group = np.random.default_rng(0).permutation(len(names)) % GROUPS
     points = [(method, kind, m) for method in METHODS for m in columns for kind in MAPS]
     scores: dict[tuple[str, str, int], list[float]] = {point: [] for point in points}
@@ -157,9 +157,9 @@ def _kernel_error(kind: str, m: int, seed: int, X: Any, new: Any) -> float:
     return float(np.sqrt(np.mean((Phi @ Phi.T - K) ** 2)))
 
 
-#: A site's table: numbers that come in two classes and four domains.
+#: Numeric columns of the table of a site, which has two classes and four domains.
 SITE_ROWS, SITE_COLUMNS, SITE_FEATURES = 1_000_000, 20, 1000
-#: Rows that scikit-learn's features are taken of at a time.
+#: Rows per block of scikit-learn's transform.
 BLOCK = 4096
 
 
@@ -210,7 +210,7 @@ def sampler_pass(rows: int, features: int) -> Result:
 TASKS = {"maps": maps_of, "moments": second_round, "sampler": sampler_pass}
 
 
-# Parts: what a run measures, and what the report says of it.
+# Parts: functions that measure, and functions that add the results to the report.
 
 
 def maps_part(quick: bool) -> Result:
@@ -222,7 +222,7 @@ def maps_part(quick: bool) -> Result:
 
 
 def report_maps(report: Report, results: Result) -> None:
-    """A table for each method, one for the error of the kernel, and a sentence about them."""
+    """Add a table for each method and one for the error of the kernel."""
     counts = sorted({int(key.split("|")[2]) for r in results.values() for key in r["scores"]})
     slopes = [
         exponent(counts, [r["errors"][f"fourier|{m}"] for m in counts]) for r in results.values()
@@ -236,12 +236,13 @@ def report_maps(report: Report, results: Result) -> None:
     )
     report.text("## Fourier features and Nyström features")
     report.text(
-        f"Up to {size(ROWS)} rows are drawn evenly from the domains of each development set. "
-        f"Domains are held out in {GROUPS} groups, and scores are means over these. Features are "
-        "standardized on the source domains. All other settings are defaults: an RBF kernel with "
-        "the median rule, uniform landmarks, `domain_weight=1`. There are at most as many Nyström "
-        "features as source rows; with all rows, the method is exact. Scores are balanced "
-        "accuracy (larger is better), or RMSE if the table says so (smaller is better)."
+        f"Up to {size(ROWS)} rows are drawn from each development set, with equal numbers from all "
+        f"domains where possible. Domains are held out in {GROUPS} groups, and scores are means "
+        "over these groups. Features are standardized on the source domains. All other settings "
+        "are defaults: an RBF kernel with the median rule, uniform landmarks, `domain_weight=1`. "
+        "There are at most as many Nyström features as source rows; with all rows, the method is "
+        "exact. Scores are balanced accuracy (larger is better), or RMSE if the table says so "
+        "(smaller is better)."
     )
     header = ["data (rows, domains)", *[f"{m:,}: {kind}" for m in counts for kind in MAPS]]
     for method, title in METHODS.items():
@@ -278,7 +279,7 @@ def _gains(results: Result, method: str, m: int) -> list[float]:
 
 
 def round_part(quick: bool) -> Result:
-    """A second round and scikit-learn's pass, one after the other."""
+    """Run a second round and scikit-learn's pass, one after the other."""
     shape = (50_000, 100) if quick else (SITE_ROWS, SITE_FEATURES)
     points = [{"task": t, "rows": shape[0], "features": shape[1]} for t in ("moments", "sampler")]
     return {point["task"]: run_point(str(Path(__file__)), point) for point in points}
@@ -290,27 +291,30 @@ def report_round(report: Report, results: Result) -> None:
     title = f"second round of {size(SITE_ROWS)} rows at M = {size(SITE_FEATURES)}"
     less: dict[str, Any] = {"form": "{:.2f}", "least": False}
     ratio = ours["cpu"] / theirs["cpu"]
-    report.check(f"{title}: CPU time over that of `RBFSampler`", ratio, 1.5, **less)
-    report.check(f"{title}: GiB, the table included", ours["peak"] / 2**30, 1.0, **less)
+    report.check(f"{title}: CPU time relative to `RBFSampler`", ratio, 1.5, **less)
+    report.check(f"{title}: memory including the table (GiB)", ours["peak"] / 2**30, 1.0, **less)
     report.text("## The second round of one site")
     report.text(
-        f"The table has {SITE_COLUMNS} numeric columns, two classes and four domains. It is "
-        f"compared with `RBFSampler.transform` in blocks of {size(BLOCK)} rows and the sum of "
-        "`Phi.T @ Phi`, without classes, domains, preprocessing or means. Each was run once, on a "
-        f"busy machine (load averages {ours['load']:.1f} and {theirs['load']:.1f} on two cores), "
-        "so compare CPU seconds."
+        f"The table has {SITE_COLUMNS} numeric columns, two classes and four domains. The second "
+        f"round is compared with `RBFSampler.transform` in blocks of {size(BLOCK)} rows and the "
+        "sum of `Phi.T @ Phi`, without classes, domains, preprocessing or means. Each was run "
+        f"once, on a busy machine (load averages {ours['load']:.1f} and {theirs['load']:.1f} on "
+        "two cores), so compare CPU seconds."
     )
     report.table(
-        ["", "seconds", "seconds of CPU", "peak MiB"],
+        ["", "seconds", "CPU seconds", "peak MiB"],
         [
             [name, f"{r['seconds']:.1f}", f"{r['cpu']:.1f}", f"{r['peak'] / 2**20:.0f}"]
             for name, r in (("`federated.moments`", ours), ("`RBFSampler`, second moment", theirs))
         ],
     )
-    report.text(f"The site file has {ours['bytes'] / 1e6:.1f} MB, whatever the number of rows.")
+    report.text(
+        f"The size of the site file is {ours['bytes'] / 1e6:.1f} MB, regardless of the number of "
+        "rows."
+    )
 
 
-#: What each part measures, and how the report tells it.
+#: For each part, the function that measures and the function that reports.
 PARTS: dict[str, tuple[Callable[[bool], Result], Callable[[Report, Result], None]]] = {
     "maps": (maps_part, report_maps),
     "round": (round_part, report_round),
@@ -334,7 +338,7 @@ def write_report(folder: Path, path: Path | None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--quick", action="store_true", help="few rows, nothing written")
+    parser.add_argument("--quick", action="store_true", help="use few rows and write no files")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--out", type=Path, default=HERE.parent / "domainwise-results" / "sites")
     parser.add_argument("--point", help=argparse.SUPPRESS)
