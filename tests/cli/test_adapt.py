@@ -72,7 +72,7 @@ def test_labels_can_be_added_and_json_reports_the_correction(site, tmp_path):
 @pytest.mark.parametrize(
     "model, change, message",
     [
-        ("ill", {"ill": "maybe"}, "has classes that the model does not know: maybe"),
+        ("ill", {"ill": "maybe"}, "'maybe', but the classes of the model are 'no', 'yes'"),
         ("dose", {"dose": 1e6}, "Check the unit"),
         ("dose", {"dose": np.nan}, "has no labelled row"),
         ("dose", {"a": None}, "'a'"),

@@ -215,7 +215,7 @@ def test_a_table_that_cannot_be_used_is_refused(folder, tmp_path):
     out = ["-o", tmp_path / "m.skops"]
     data = folder / "data.csv"
     refused("did you mean 'ill'", "fit", data, "--target", "il", "--domain", "site", *out)
-    refused("no such file", "fit", tmp_path / "none.csv", *COMMON, *out)
+    refused("does not exist", "fit", tmp_path / "none.csv", *COMMON, *out)
     refused("use one of auto, constant", "fit", data, *COMMON, *out, "--method", "magic")
     ridge = ["--method", "dcm", "--predictor", "ridge"]
     refused("use one of lda", "fit", data, *COMMON, *out, *ridge)
@@ -227,7 +227,7 @@ def test_a_table_that_cannot_be_used_is_refused(folder, tmp_path):
         "does not exist; create it first", "fit", data, *COMMON, "-o", tmp_path / "none" / "m.skops"
     )
     (tmp_path / "ragged.csv").write_text("age,site,ill\n1,A\n")
-    refused("line 2: 2 fields", "fit", tmp_path / "ragged.csv", *COMMON, *out)
+    refused("line 2 has 2 fields", "fit", tmp_path / "ragged.csv", *COMMON, *out)
     bad = dict(when="2024-01-01", who=[f"patient {i}" for i in range(120)])
     make_frame().assign(**bad).to_csv(tmp_path / "two.csv", index=False)
     refused("--drop when,who", "fit", tmp_path / "two.csv", *COMMON, *out)
@@ -240,7 +240,7 @@ def test_another_tables_columns_and_files_that_are_no_models_are_refused(folder,
     refused("no column 'dose', which the model needs; did you mean 'Dosis'",
             "predict", model, tmp_path / "other.csv", "-o", out)  # fmt: skip
     make_frame().assign(dose="much").to_csv(tmp_path / "text.csv", index=False)
-    refused("'dose' must hold numbers, but row 1 has 'much'",
+    refused("'dose' must contain numbers, but row 1 has 'much'",
             "predict", model, tmp_path / "text.csv", "-o", out)  # fmt: skip
     refused("not a model file", "predict", folder / "data.csv", folder / "data.csv", "-o", out)
     refused("not a model file", "info", folder / "data.csv")
@@ -305,8 +305,8 @@ def test_how_a_table_is_written_is_told_or_said_to_every_command(folder, tmp_pat
     fit = ["fit", path, *COMMON, "--method", "linear", "--no-check", "-o", tmp_path / "m.skops"]
     refused("--dates month,weekday,age", *fit)
     refused("2 columns cannot be used", *fit)
-    refused("leave them out with --drop seen,share, or --auto-drop", *fit)
-    refused("--dates year: use month, weekday, age", *fit, "--dates", "year")
+    refused("To leave them out, pass --drop seen,share or --auto-drop", *fit)
+    refused("--dates year is not supported; use month, weekday, age", *fit, "--dates", "year")
     reading = ["--decimal", ",", "--na", "-999,unknown", "--encoding", "cp1252"]
     done = run(*fit, "--dates", "month,age", *reading, "--json")
     assert done.exit_code == 0, done.output

@@ -408,7 +408,7 @@ def test_rows_without_a_target_are_left_out_and_counted(frames):
     model = fit(merged, files)
     assert "7 rows have no target or domain and are left out" in model.info["notes"]
     assert model.info["n_rows"] == len(gaps) - 7 + len(frames["s2"])
-    with pytest.raises(TableError, match="holds 'dead', but the plan's classes are"):
+    with pytest.raises(TableError, match="has the values 'dead', but the classes of the plan are"):
         statistics_of(frames["s1"].assign(ill="dead"), plan, site="s1")
     with pytest.raises(TableError, match="has no column 'b'"):
         moments_of(frames["s1"].drop(columns="b"), merged, site="s1")

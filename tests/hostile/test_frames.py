@@ -46,9 +46,9 @@ CASES = [
     ("... of numbers as text", of_target(AMOUNT.astype(str)), "numbers"),
     ("... of times", of_target([f"{i % 24}:{i + 10}" for i in range(N)]), "numbers"),
     ("... in a list", evaluated(FRAME[["a"]], [f"{v}%" for v in AMOUNT], FRAME.site), "numbers"),
-    ("... of dates", of_target([f"2024-05-{i + 1:02}" for i in range(N)]), "holds dates"),
+    ("... of dates", of_target([f"2024-05-{i + 1:02}" for i in range(N)]), "contains dates"),
     ("... of days", of_target(pandas.date_range("2024-01-01", periods=N)), "dates or durations"),
-    ("text as a quantity", evaluated(task="regression"), "holds text"),
+    ("text as a quantity", evaluated(task="regression"), "contains text"),
     ("classes 0 and 1 as text", of_target(np.arange(N).astype(str).astype("U1")), "works"),
     ("the same column twice", evaluated(y="site"), "same column"),
     ("a name of two columns", evaluated(TWICE), "several columns"),
@@ -112,5 +112,5 @@ def test_a_site_may_hold_its_rows_in_any_data_frame():
         for name, array in statistics(frame, plan, site="A").arrays.items():
             np.testing.assert_array_equal(array, told[name])
     for given in (FRAME.to_dict(), FRAME.to_numpy(), None, "t.csv", FRAME["a"]):
-        with pytest.raises(ValueError, match="a data frame is needed, got"):
+        with pytest.raises(ValueError, match="the table must be a data frame, got"):
             statistics(given, plan, site="A")

@@ -118,10 +118,10 @@ def test_text_with_two_readings_or_none_stays_text(texts):
 
 def test_options_and_other_columns_decide_between_two_readings():
     open_ = ["1,234", "2,345"]
-    assert numbers(open_, mark=",") == numbers(open_, usual=",") == [1.234, 2.345]
+    assert numbers(open_, mark=",") == numbers(open_, fallback=",") == [1.234, 2.345]
     assert numbers(open_, mark=".") == [1234, 2345]
     with pytest.raises(TableError, match="'1.234' may be 1.234 or 1234"):
-        numbers(["1.234", "2.345"], usual=",")
+        numbers(["1.234", "2.345"], fallback=",")
     frame = pandas.DataFrame({"x": open_, "y": ["1,5", "2"]})
     assert decimal_marks(frame, ["x", "y"]) == {"x": ",", "y": ","}
 
@@ -163,8 +163,8 @@ def test_what_was_rewritten_once_is_not_read_again(frame, tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",")
     table = load_table(tmp_path / "t.csv", **ROLES)
     np.testing.assert_allclose(table.X["share"], share / 100, rtol=1e-15)
-    usual = (table.schema.decimal, table.schema.encoding)
-    pieces = iter_table(tmp_path / "t.csv", text=["sex"], rows=50, usual=usual)
+    fallback = (table.schema.decimal, table.schema.encoding)
+    pieces = iter_table(tmp_path / "t.csv", text=["sex"], rows=50, fallback=fallback)
     again = pandas.concat([table.schema.prepare(piece) for piece in pieces], ignore_index=True)
     pandas.testing.assert_frame_equal(again, table.X)
     with pytest.raises(TableError, match="'1,000 %'.*decimal=','"):
@@ -188,7 +188,7 @@ def test_percentages_and_times_are_numbers_in_every_format(frame, tmp_path):
     assert schema.forms == {"share": "percent", "start": "time"}
     np.testing.assert_array_equal(schema.prepare(cells)["share"], share)
     plain = check_table(cells.drop(columns="start"), **ROLES).schema
-    with pytest.raises(TableError, match="'share' must hold numbers, but row 1 has '0 %'"):
+    with pytest.raises(TableError, match="'share' must contain numbers, but row 1 has '0 %'"):
         plain.prepare(text)
 
 
@@ -217,7 +217,7 @@ def test_dates_become_the_numbers_that_are_asked_for(frame, tmp_path, form):
     assert new["seen (age)"].tolist() == [
         (days.max() - pandas.Timestamp("2019-01-01")).days / 365.25
     ]
-    with pytest.raises(TableError, match="'seen' must hold dates, but row 1 has 'soon'"):
+    with pytest.raises(TableError, match="'seen' must contain dates, but row 1 has 'soon'"):
         schema.prepare(frame.iloc[:1].assign(seen=["soon"]))
 
 
@@ -262,7 +262,7 @@ def test_an_encoding_that_is_named_is_used_and_kept(frame, tmp_path):
     assert "Łódź" in table.domains
     assert table.schema.encoding == "cp1250"
     with pytest.warns(UserWarning, match="read as cp1250"):
-        (frame,) = iter_table(tmp_path / "t.csv", usual=(None, "cp1250"))
+        (frame,) = iter_table(tmp_path / "t.csv", fallback=(None, "cp1250"))
     assert "Łódź" in set(frame["site"])
     with pytest.raises(TableError, match="encoding='nonsense' is unknown"):
         load_table(tmp_path / "t.csv", **ROLES, encoding="nonsense")
@@ -313,14 +313,43 @@ def test_labels_stay_as_they_are_written(frame, tmp_path):
     table = load_table(tmp_path / "t.csv", **ROLES)
     assert table.domains == [" a", "007", "a"]
     assert table.classes == ["01", "02"]
-    assert any("differ in spaces, capitals" in note for note in table.notes)
+    assert any("differ only in spaces, capitals" in note for note in table.notes)
+
+
+def test_class_names_that_look_like_numbers_stay_as_they_are_written(frame):
+    frame["ill"] = np.array(["1,234", "none"])[np.arange(90) % 2]
+    table = check_table(frame, **ROLES, decimal=".")
+    assert table.classes == ["1,234", "none"]
+    rows, y, _ = table.schema.read_labels(frame[:10], table.classes)
+    assert [*rows] == [*range(10)]
+    assert [*y] == [*frame["ill"][:10]]
+
+
+def test_known_classes_decide_how_labels_of_new_rows_are_read(frame):
+    frame["ill"] = ["1.0", "2.0"] * 45
+    as_numbers, as_text = (
+        check_table(frame.assign(ill=labels), **ROLES)
+        for labels in (frame["ill"], ["1.0", "high"] * 45)
+    )
+    assert (as_numbers.classes, as_text.classes) == ([1, 2], ["1.0", "high"])
+    for table, label in ((as_numbers, "1"), (as_text, "1.0")):
+        _, y, _ = table.schema.read_labels(frame[::2], table.classes)
+        assert {*y.tolist()} == {label}
+
+
+def test_words_for_missing_values_may_have_spaces_around_them(frame):
+    frame["share"] = ["5%", "7%", " NA "] * 30
+    table = check_table(frame, **ROLES)
+    assert table.X["share"][:2].tolist() == [0.05, 0.07]
+    assert table.X["share"].isna().sum() == 30
+    pandas.testing.assert_frame_equal(table.schema.prepare(frame), table.X)
 
 
 def test_a_column_without_a_name_is_a_feature_only_on_request(frame, tmp_path):
     frame.to_csv(tmp_path / "t.csv")
     table = load_table(tmp_path / "t.csv", **ROLES)
     assert "Unnamed: 0" not in table.schema.features
-    assert any("taken for row numbers" in note for note in table.notes)
+    assert any("left out as row numbers" in note for note in table.notes)
     asked = load_table(tmp_path / "t.csv", **ROLES, features=["Unnamed: 0", "age"])
     assert asked.schema.features == ["Unnamed: 0", "age"]
     again = check_table(pandas.read_csv(tmp_path / "t.csv", keep_default_na=False), **ROLES)
@@ -333,7 +362,7 @@ def test_nor_are_row_numbers_that_were_read_and_written_again(frame, tmp_path):
         frame = pandas.read_csv(tmp_path / "t.csv", keep_default_na=False)
     table = load_table(tmp_path / "t.csv", **ROLES)
     assert not any("Unnamed" in name for name in table.schema.features)
-    assert sum("taken for row numbers" in note for note in table.notes) == 1
+    assert sum("left out as row numbers" in note for note in table.notes) == 1
     assert not any("Unnamed" in name for name in check_table(frame, **ROLES).schema.features)
 
 
@@ -367,7 +396,7 @@ def test_other_sheets_of_a_workbook_are_spoken_of(frame, tmp_path):
         frame[:3].to_excel(book, sheet_name="about", index=False)
     table = load_table(tmp_path / "t.xlsx", **ROLES)
     assert len(table.y) == 90
-    assert "of t.xlsx, sheet 'rows' was read and not 'about'" in table.notes
+    assert "t.xlsx: only sheet 'rows' was read, not 'about'" in table.notes
 
 
 def test_a_semicolon_wins_over_commas_within_names(tmp_path):

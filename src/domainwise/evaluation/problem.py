@@ -26,7 +26,7 @@ from domainwise.scoring.predictions import codes_of
 from domainwise.splits.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows, row_folds
 from domainwise.tables import schema as tables
 from domainwise.tables.cells import decimal_marks, is_numeric
-from domainwise.tables.csv_files import holds_row_numbers
+from domainwise.tables.csv_files import is_unnamed
 from domainwise.tables.errors import ColumnError, TableError, import_pandas, refuse_double_names
 
 #: Number of folds inside a held-out domain, for scores with labels of the domain.
@@ -326,13 +326,13 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     X = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
     names = list(X.columns)
     refuse_double_names(names, "X")
-    numbered = [name for name in names if holds_row_numbers(name)]
+    numbered = [name for name in names if is_unnamed(name)]
     if numbered:
         notes.append("the first column has no name; it is taken for row numbers and dropped")
     X = X.drop(columns=numbered).reset_index(drop=True)
     marks = decimal_marks(X, list(X.columns))
     try:
-        schema, frame = tables.feature_schema(X, marks, dates=(), auto_drop=False, notes=notes)
+        schema, features = tables.feature_schema(X, marks, notes=notes)
     except ColumnError as error:
         raise TableError(
             *error.parts,
@@ -343,7 +343,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
         raise ValueError(f"X has no column left to learn from: {'; '.join(notes)}")
     plain = len(schema.features) == len(names) and all(is_numeric(X[n]) for n in schema.numeric)
     reader = None if plain else tables.ReadColumns(schema.as_dict())
-    return schema.prepare(frame), tables.make_preprocessor(schema), reader
+    return features, tables.make_preprocessor(schema), reader
 
 
 def read_target(y: Any, task: str, notes: list[str]) -> Any:

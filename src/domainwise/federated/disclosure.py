@@ -29,9 +29,8 @@ import numpy as np
 from domainwise.arrays import Array
 from domainwise.federated.plan import Plan, PlanError
 from domainwise.shift.watch import MOST_SOURCES
-from domainwise.tables.cells import as_labels, as_numbers, decimal_marks, without
 from domainwise.tables.errors import TableError, describe_names, import_pandas
-from domainwise.tables.schema import named_frame, require_columns, target_column
+from domainwise.tables.schema import class_codes, named_frame, require_columns
 
 #: Fewest rows per column of a map (rule 2), and values of a group per number about it (rule 1).
 ROWS_PER_COLUMN, VALUES_PER_NUMBER = 3, 2
@@ -281,50 +280,33 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     schema, least = plan.schema, plan.smallest_cell
     frame = named_frame(frame)
     require_columns([*schema.features, schema.target], list(frame.columns), "the table")
-    target = without(frame[schema.target], schema.na)
-    mark = decimal_marks({schema.target: target}, [schema.target], schema.decimal)
-    target = target_column(target, mark.get(schema.target))
-    labelled, domain = target.notna().to_numpy(), None
-    if schema.domain in frame.columns:
-        domain = without(frame[schema.domain], schema.na, words=False)
-        labelled = labelled & domain.notna().to_numpy()
-    if not labelled.any():
+    labelled, y, labels = schema.read_labels(frame, plan.classes)
+    if not len(labelled):
         raise TableError(
             f"no row has both a target ({schema.target!r}) and a domain ({schema.domain!r}). Check "
-            "that these columns are the right ones"
+            "that these are the right columns"
         )
-    labels = None if domain is None else as_labels(domain[labelled]).astype(str)
     if site is None and (labels is None or len(np.unique(labels)) > 1):
         raise TableError(
             "the site cannot be named after its domain, because the table does not have exactly "
-            "one. Pass the name of the site (--site)"
+            "one domain. Pass the name of the site (--site)"
         )
     site = str(labels[0]) if site is None and labels is not None else str(site)
-    names, domains = np.unique(
-        np.full(int(labelled.sum()), site) if labels is None else labels, return_inverse=True
-    )
-    if plan.classes is None:
-        y, classes = as_numbers(target[labelled], schema.target), np.zeros(len(domains), dtype=int)
-    else:
-        codes = {str(label): code for code, label in enumerate(plan.classes)}
-        texts, inverse = np.unique(as_labels(target[labelled]).astype(str), return_inverse=True)
-        if unknown := [text for text in texts.tolist() if text not in codes]:
-            raise TableError(
-                f"the target {schema.target!r} holds {describe_names(unknown)}, but the plan's "
-                f"classes are {describe_names(codes)}. Correct the values, or ask for another plan"
-            )
-        y = classes = np.array([codes[text] for text in texts.tolist()])[inverse]
+    labels = np.full(len(y), site) if labels is None else labels
+    names, domains = np.unique(labels, return_inverse=True)
+    classes = np.zeros(len(y), dtype=int)
+    if plan.classes is not None:
+        y = classes = class_codes(y, plan.classes, schema.target, "the plan")
     selected = np.bincount(classes)[classes] >= least
     if not selected.any():
         raise TableError(
             f"every class of {schema.target!r} has fewer than {least} rows, the smallest number "
             "that the plan allows sites to report. Add rows"
         )
-    notes, unlabelled = [], int((~labelled).sum())
+    notes, unlabelled = [], len(frame) - len(labelled)
     if not selected.all():
         notes.append(f"left out: {(~selected).sum()} rows of classes with fewer than {least} rows")
-    rows = np.flatnonzero(labelled)[selected]
-    X = schema.prepare(frame if len(rows) == len(frame) else frame[schema.features].iloc[rows])
+    X = schema.prepare(frame.iloc[labelled[selected]])
     for name in (*schema.numbers, *schema.categorical):
         if 0 < X[name].notna().sum() < least:
             X[name] = X[name].where(X[name].isna())
@@ -332,14 +314,5 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     if 0 < unlabelled < least:
         notes.append(f"left out: {unlabelled} rows without a target or domain")
     left_out = unlabelled if unlabelled >= least else 0
-    return SiteRows(
-        site,
-        least,
-        X,
-        y[selected],
-        classes[selected],
-        domains[selected],
-        names.tolist(),
-        left_out,
-        notes,
-    )
+    rows = (y[selected], classes[selected], domains[selected])
+    return SiteRows(site, least, X, *rows, names.tolist(), left_out, notes)

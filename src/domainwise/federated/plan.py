@@ -197,7 +197,7 @@ class Plan:
         if domain not in table.columns:
             table[domain] = "all"
         reading = {name: options.pop(name) for name in READING if name in options}
-        table = check_table(table, target=target, domain=domain, several=False, **reading)
+        table = check_table(table, target=target, domain=domain, several_domains=False, **reading)
         if options.get("centres") is not None:
             options = {"feature_map": "centres", **options}
             centres = _centres(table, **options)

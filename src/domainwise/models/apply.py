@@ -28,7 +28,7 @@ from domainwise.shift.check import Finding, find_watch, findings
 from domainwise.shift.watch import View, joined_views
 from domainwise.tables.cells import as_labels
 from domainwise.tables.errors import TableError, import_pandas
-from domainwise.tables.files import CHUNK_ROWS, iter_table, table_columns, writing_table
+from domainwise.tables.files import CHUNK_ROWS, table_columns, writing_table
 from domainwise.tables.schema import require_columns
 
 #: Maximum size of the random sample of a domain. An ensemble divides it into parts, and decides
@@ -176,16 +176,8 @@ class Application:
 
     def frames(self, rows: int) -> Iterator[Any]:
         """Read the table in pieces of ``rows`` rows."""
-        schema = self.model.schema
-        return iter_table(
-            self.source,
-            columns=self.columns,
-            labels=[name for name in self.copied if name not in schema.features],
-            text=schema.categorical,
-            rows=rows,
-            usual=(schema.decimal, schema.encoding),
-            **{**self.reading, "na": [*schema.na, *self.reading["na"]]},
-        )
+        labels = [name for name in self.copied if name not in self.model.schema.features]
+        return self.model.read(self.source, self.columns, labels=labels, rows=rows, **self.reading)
 
     @config_context(transform_output="default")
     def __call__(self, frame: Any, first_row: int) -> Applied:
@@ -266,7 +258,6 @@ def apply_to_file(
     (:func:`~domainwise.tables.files.read_table`).
     """
     names = table_columns(source, encoding=encoding)
-    require_columns(model.schema.features, names, str(source), reason=", which the model needs")
     require_columns(keep, names, str(source))
     domain = model.schema.domain
     copied = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))

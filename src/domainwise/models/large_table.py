@@ -27,7 +27,7 @@ from domainwise.gram.dense import available_memory
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, describe_model, table_setting
 from domainwise.shift.watch import ShiftWatch
-from domainwise.tables.cells import as_labels, as_numbers, split_names
+from domainwise.tables.cells import split_names
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, index_columns
 from domainwise.tables.schema import Schema, Table, check_table, choose_features
@@ -58,6 +58,7 @@ class Reader:
     schema: Schema
     columns: list[str]
     dropped: frozenset[str] = frozenset()  #: domains, as text
+    classes: tuple[Any, ...] = ()  #: classes in the sample
     labels: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  #: classes and domains by their text
     prepare: Any = None  #: the fitted preprocessor
 
@@ -69,18 +70,10 @@ class Reader:
     def rows(self, piece: parquet.Piece) -> tuple[Any, Any, Array, int]:
         """Return prepared features, targets, domains as text, and the number of rows left out."""
         frame = parquet.read_piece(piece, self.columns)
-        n, target, domain = len(frame), self.schema.target, self.schema.domain
-        frame = frame[frame[target].notna() & frame[domain].notna()]
-        domains = as_labels(frame[domain]).astype(str) if len(frame) else np.array([], dtype=str)
-        if self.dropped:
-            keep = ~np.isin(domains, list(self.dropped))
-            frame, domains = frame[keep], domains[keep]
-        frame = frame.reset_index(drop=True)
-        if self.schema.task == "regression":
-            y = as_numbers(frame[target], target)
-        else:
-            y = as_labels(frame[target]).astype(str) if len(frame) else domains
-        return self.schema.prepare(frame), y, domains, n - len(frame)
+        labelled: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
+        keep = ~np.isin(labelled[2], list(self.dropped))
+        rows, y, domains = (values[keep] for values in labelled)
+        return self.schema.prepare(frame.iloc[rows]), y, domains, len(frame) - len(rows)
 
     def prepared(self, piece: parquet.Piece) -> Any:
         """Return the preprocessed features, with the columns ``y`` and ``domain``."""
@@ -155,7 +148,7 @@ class LargeTable:
         table = check_table(sample, features=chosen, drop_domains=drop_domains, **roles, **options)
         used = [*table.schema.features, target, domain]
         dropped = frozenset(split_names(drop_domains, []) or [])
-        return cls(table, Reader(table.schema, used, dropped), pieces)
+        return cls(table, Reader(table.schema, used, dropped, (*(table.classes or ()),)), pieces)
 
     def fit(self, client: Any, method: str = "auto", **options: Any) -> TableModel:
         """Fit a ridge search on the workers of a client; see ``table_setting`` for the options."""

@@ -8,7 +8,7 @@ applies it to files of any size.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,10 +27,15 @@ from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, fin
 from domainwise.models.search import MethodSearch
 from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import Predictions, fit_with_domains
-from domainwise.tables.cells import as_labels, as_numbers, without
 from domainwise.tables.errors import Argument, TableError, import_pandas
-from domainwise.tables.files import read_table, table_columns
-from domainwise.tables.schema import Schema, Table, make_preprocessor, require_columns
+from domainwise.tables.files import iter_table, table_columns
+from domainwise.tables.schema import (
+    Schema,
+    Table,
+    class_codes,
+    make_preprocessor,
+    require_columns,
+)
 
 #: Methods whose models contain no training rows.
 WITHOUT_ROWS = ("constant", "linear", "boosting")
@@ -103,14 +108,23 @@ class TableModel:
         sets = quantiles.sets(scores_by_class({name: values}, outputs.classes)[1], coverage)
         return {f"in_set_{label}": sets[:, i] for i, label in enumerate(outputs.classes)}
 
-    def read_rows(self, path: str | Path, **reading: Any) -> Any:
-        """Read and prepare the feature columns of a table."""
-        return self.schema.prepare(self._read(path, self.schema.features, **reading))
+    def read(
+        self, path: str | Path, columns: Sequence[str], *, na: Sequence[str] = (), **reading: Any
+    ) -> Iterator[Any]:
+        """Read columns of a table in chunks; ambiguous cells are read as in the model's table.
 
-    def _read(self, path: str | Path, columns: list[str], **reading: Any) -> Any:
+        See :func:`~domainwise.tables.files.iter_table` for the other arguments.
+        """
         names = table_columns(path, encoding=reading.get("encoding"))
         require_columns(columns, names, str(path), reason=", which the model needs")
-        return read_table(path, columns, **reading)
+        schema = self.schema
+        reading |= {"text": schema.categorical, "fallback": (schema.decimal, schema.encoding)}
+        return iter_table(path, columns=columns, na=[*schema.na, *na], **reading)
+
+    def read_rows(self, path: str | Path, **reading: Any) -> Any:
+        """Read and prepare the feature columns of a table."""
+        (frame,) = self.read(path, self.schema.features, **reading)
+        return self.schema.prepare(frame)
 
     @config_context(transform_output="default")
     def adapt(self, X: Any, y: Array, *, X_site: Any = None) -> TableModel:
@@ -163,36 +177,26 @@ def labelled_rows(model: TableModel, path: str | Path, **reading: Any) -> tuple[
     """
     schema, classes = model.schema, model.info["classes"]
     labels = [schema.target] if classes is not None else []
-    frame = model._read(path, [*schema.features, schema.target], labels=labels, **reading)
-    target = without(frame[schema.target], (*schema.na, *reading.get("na", ())))
-    labelled = target.notna().to_numpy()
-    if not labelled.any():
+    (frame,) = model.read(path, [*schema.features, schema.target], labels=labels, **reading)
+    schema = replace(schema, na=(*schema.na, *reading.get("na", ())))
+    rows, y, _ = schema.read_labels(frame, classes)
+    if not len(rows):
         raise TableError(
             f"{path} has no labelled row: column {schema.target!r} is empty. Label at least one row"
         )
-    frame, target = frame[labelled].reset_index(drop=True), target[labelled].reset_index(drop=True)
-    if classes is None:
-        y = as_numbers(target, schema.target)
+    if classes is not None:
+        y = np.array(classes)[class_codes(y, classes, schema.target, "the model")]
+    else:
         held_out = getattr(getattr(model.pipeline[-1], "estimator_", None), "held_out_", None)
         low, high = (y.min(), y.max()) if held_out is None else (held_out.y.min(), held_out.y.max())
         margin = (high - low) or max(abs(low), 1.0)
         if (y < low - margin).all() or (y > high + margin).all():
             raise TableError(
-                f"{path}: all values of {schema.target!r} lie between {y.min():.4g} and "
-                f"{y.max():.4g}, but those of the model's table between {low:.4g} and {high:.4g}. "
-                "Check the unit, and whether it is the same target"
+                f"{path}: all values of {schema.target!r} are between {y.min():.4g} and "
+                f"{y.max():.4g}, but the model was fitted to values between {low:.4g} and "
+                f"{high:.4g}. Check the unit, and whether it is the same target"
             )
-    else:
-        by_text = {str(name): name for name in classes}
-        texts = [str(label) for label in as_labels(target).tolist()]
-        unknown = sorted({*texts} - {*by_text})
-        if unknown:
-            raise TableError(
-                f"{path}: column {schema.target!r} has classes that the model does not know: "
-                f"{', '.join(unknown[:5])}. Its classes are {', '.join(map(str, classes[:20]))}"
-            )
-        y = np.array([by_text[text] for text in texts])
-    return schema.prepare(frame), y, int((~labelled).sum())
+    return schema.prepare(frame.iloc[rows]), y, len(frame) - len(rows)
 
 
 def table_setting(

@@ -1,8 +1,8 @@
-"""Reading numbers, percentages, times and dates from text cells, where the text is unambiguous.
+"""Reading numbers, percentages, times and dates from text cells that are unambiguous.
 
-A cell is unambiguous if it is a number for only one decimal mark: "1,5" and "1.234,5" have decimal
-commas, "1.5" and "1,234.5" decimal points. "1,234" may have either: other cells of its column
-decide, and then other columns. Nothing is guessed beyond that.
+A cell is unambiguous if it is a number with only one of the two decimal marks: "1,5" and "1.234,5"
+have decimal commas, "1.5" and "1,234.5" decimal points. "1,234" may have either; the other cells of
+its column decide, and then the other columns. Nothing else is guessed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from domainwise.arrays import Array
 from domainwise.checks.inputs import LARGEST_NUMBER, too_large
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 
-#: Text of missing cells; words such as "NA" may be values in columns of categories or classes.
+#: Text of missing cells. Words such as "NA" are missing values only in columns of numbers.
 MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
 MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
-#: Results of formulas that failed; ``#N/A`` is a missing value.
+#: Results of formulas that failed, except ``#N/A``, which is a missing value.
 EXCEL_ERRORS = ["#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"]
 TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 #: Dates: 2024-05-31 (with or without a time), 31.05.2024, 5/31/24, 31 May 2024, May 31, 2024,
@@ -40,23 +40,24 @@ MARKED = (
     r"[<>=~≈±$€£¥(]*\s*[+−-]?\.?[0-9][0-9.,:'_]*(?:[eEdD][+-]?[0-9]+)?"
     r"(?:[%‰°€$£¥)]|\s[^0-9]{1,6})*"
 )
-#: Thousands separators; the mark that is not the decimal mark (``APART``) is another one.
+#: Thousands separators; with a decimal mark, the other mark is one as well.
 SPACES = " '’\u00a0\u202f\u2009"
-APART = {".": ",", ",": ".", None: ""}
-#: Text with more distinct values than this, and than half of its rows, is not categorical.
+OTHER_MARK = {".": ",", ",": ".", None: ""}
+#: A text column with more distinct values than this, and than half of its rows, has no categories.
 MAX_CATEGORIES = 50
-#: Text that is half numbers, with more distinct ones than this, is numeric with faulty cells.
-NUMBER_VALUES = 20
+#: A text column in which at least half of the cells are numbers, with more distinct numbers than
+#: this, is a numeric column with invalid cells.
+MIN_NUMBERS = 20
 
 
 def _number(mark: str | None) -> str:
     """Return a pattern of numbers with this decimal mark, or none, and thousands separators."""
-    apart = f"[{SPACES}{APART[mark]}]"
-    whole = f"(?:[1-9][0-9]{{0,2}}(?:{apart}[0-9]{{3}})+|[0-9]+)"
+    separator = f"[{SPACES}{OTHER_MARK[mark]}]"
+    integer = f"(?:[1-9][0-9]{{0,2}}(?:{separator}[0-9]{{3}})+|[0-9]+)"
     if mark is None:
-        return f"[+−-]?{whole}"
+        return f"[+−-]?{integer}"
     point = re.escape(mark)
-    return f"[+−-]?(?:{whole}(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    return f"[+−-]?(?:{integer}(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 
 NUMBER = {mark: _number(mark) for mark in (".", ",", None)}
@@ -70,21 +71,21 @@ def is_text(column: Any) -> bool:
     return bool(types.is_object_dtype(column.dtype) or types.is_string_dtype(column.dtype))
 
 
-def fits(column: Any, pattern: str, *, whole: bool = True) -> Any:
-    """Mark cells whose text, stripped, matches a pattern, or contains it (``whole=False``)."""
-    pattern = rf"^\s*(?:{pattern})\s*$" if whole else pattern
+def matches(column: Any, pattern: str, *, full: bool = True) -> Any:
+    """Mark cells whose stripped text matches a pattern, or with ``full=False`` contains it."""
+    pattern = rf"^\s*(?:{pattern})\s*$" if full else pattern
     text = _arrow_text(column)
     if text is None:
         search = re.compile(pattern).search
         return column.map(lambda cell: isinstance(cell, str) and search(cell) is not None)
     from pyarrow import compute
 
-    matches = compute.match_substring_regex(text, pattern).fill_null(False)
-    return import_pandas().Series(matches.to_numpy(zero_copy_only=False), column.index, dtype=bool)
+    matched = compute.match_substring_regex(text, pattern).fill_null(False)
+    return import_pandas().Series(matched.to_numpy(zero_copy_only=False), column.index, dtype=bool)
 
 
 def _arrow_text(column: Any) -> Any:
-    """Return a text column as an Arrow array, which is searched ten times as fast; else None."""
+    """Return a text column as an Arrow array, which is ten times as fast to search, or None."""
     try:
         import pyarrow
 
@@ -101,8 +102,8 @@ def words_of(column: Any) -> Any:
     return words[~words.isin(MISSING)]
 
 
-def without(column: Any, na: Sequence[str], *, words: bool = True) -> Any:
-    """Set cells to missing that are empty or in ``na``, or with ``words`` text such as "NaN"."""
+def mark_missing(column: Any, na: Sequence[str], *, words: bool = True) -> Any:
+    """Set cells to missing if they are empty or in ``na``, or with ``words``, text like "NaN"."""
     if is_text(column) or hasattr(column, "cat"):
         values: list[Any] = [*na, *(MISSING_TEXT if words else [""])]
     elif column.dtype.kind in "iuf":
@@ -119,46 +120,46 @@ def decimal_marks(
     mark: str | None = None,
     *,
     earlier: Mapping[str, str] | None = None,
-    usual: str | None = None,
+    fallback: str | None = None,
 ) -> dict[str, str]:
     """Return the decimal marks of text columns, by name; ambiguous columns are left out.
 
-    The mark is that of ``earlier`` pieces of the table, or the user's ``mark``, or follows from the
-    column's cells, or from the other columns if they agree, or is the ``usual`` one.
+    The mark is that of ``earlier`` chunks of the table, or the user's ``mark``. Otherwise it
+    follows from the column's cells, or from the other columns if they agree, or is ``fallback``.
     """
     marks = dict(earlier or {})
     ambiguous = {}
     texts = [name for name in names if name not in marks and is_text(frame[name])]
-    if {mark, usual, *marks.values()} <= {None, "."} and not any(
-        fits(frame[name], ",", whole=False).any() for name in texts
+    if {mark, fallback, *marks.values()} <= {None, "."} and not any(
+        matches(frame[name], ",", full=False).any() for name in texts
     ):
-        pointed = [name for name in texts if fits(frame[name], r"\.", whole=False).any()]
+        pointed = [name for name in texts if matches(frame[name], r"\.", full=False).any()]
         return {**marks, **dict.fromkeys(pointed, ".")}
     for name in texts:
         cells = frame[name]
-        point, comma = (fits(cells, rf"(?:{NUMBER[m]})\s*%?") for m in (".", ","))
+        point, comma = (matches(cells, rf"(?:{NUMBER[m]})\s*%?") for m in (".", ","))
         only_point, only_comma = (point & ~comma).any(), (comma & ~point).any()
         if mark is not None:
             marks[name] = mark
         elif only_point != only_comma:
             marks[name] = "." if only_point else ","
-        elif not only_point and (point & fits(cells, "[.,]", whole=False)).any():
-            ambiguous[name] = bool(fits(cells[point], ",", whole=False).any())
+        elif not only_point and (point & matches(cells, "[.,]", full=False)).any():
+            ambiguous[name] = bool(matches(cells[point], ",", full=False).any())
     detected = {*marks.values()}
     for name, has_comma in ambiguous.items():
         if len(detected) == 1:
             (marks[name],) = detected
-        elif not has_comma and usual == ",":
-            cell = frame[name][fits(frame[name], r"[0-9]\.[0-9]", whole=False)].iloc[0].strip()
+        elif not has_comma and fallback == ",":
+            cell = frame[name][matches(frame[name], r"[0-9]\.[0-9]", full=False)].iloc[0].strip()
             choice = Argument("decimal", "."), " or ", Argument("decimal", ",")
-            other = cell.replace(".", "")
             raise TableError(
-                f"column {name!r}: {cell!r} may be {cell} or {other}; choose with ", *choice
+                f"column {name!r}: {cell!r} may be {cell} or {cell.replace('.', '')}. Choose with ",
+                *choice,
             )
         elif not has_comma:
             marks[name] = "."
-        elif usual is not None and not detected:
-            marks[name] = usual
+        elif fallback is not None and not detected:
+            marks[name] = fallback
     return marks
 
 
@@ -166,19 +167,22 @@ def with_points(column: Any, mark: str | None) -> Any:
     """Rewrite the numbers in a text column with decimal points and without thousands separators."""
     if not is_text(column):
         return column
-    change = fits(column, f"[,−{APART[mark]}]|[0-9][{SPACES}][0-9]", whole=False)
-    if change.any():
-        change &= fits(column, rf"(?:{NUMBER[mark]})\s*%?")
-    if not change.any():
+    changed = matches(column, f"[,−{OTHER_MARK[mark]}]|[0-9][{SPACES}][0-9]", full=False)
+    if changed.any():
+        changed &= matches(column, rf"(?:{NUMBER[mark]})\s*%?")
+    if not changed.any():
         return column
-    apart = f"[{SPACES}{APART[mark]}]"
-    cells = column[change].astype(str).str.strip().str.replace(apart, "", regex=True)
+    separator = f"[{SPACES}{OTHER_MARK[mark]}]"
+    cells = column[changed].astype(str).str.strip().str.replace(separator, "", regex=True)
     cells = cells.str.replace("−", "-", regex=False).str.replace(mark or ".", ".", regex=False)
-    return column.astype(object).where(~change, cells.astype(object))
+    return column.astype(object).where(~changed, cells.astype(object))
 
 
 def typed_numbers(column: Any) -> Any:
-    """Convert text to numbers or booleans if all cells are that or missing; else unchanged."""
+    """Convert a text column if all cells are numbers, or all are booleans, apart from missing ones.
+
+    Any other column is returned unchanged.
+    """
     if not is_text(column):
         return column
     pandas, text = import_pandas(), _arrow_text(column)
@@ -190,8 +194,8 @@ def typed_numbers(column: Any) -> Any:
         return column.where(column.isin([True, False])).astype("boolean")
     if len(values) and values.isin(TRUTH).all():
         return column.where(column.isin(TRUTH)).map(TRUTH).astype("boolean")
-    plain = fits(values, PLAIN) | values.map(lambda cell: isinstance(cell, (int, float, Decimal)))
-    if not plain.all():
+    number = values.map(lambda cell: isinstance(cell, (int, float, Decimal)))
+    if not (number | matches(values, PLAIN)).all():
         return column
     numbers = pandas.to_numeric(values.astype(object), errors="coerce")
     return numbers if len(values) == len(column) else numbers.astype(float).reindex(column.index)
@@ -218,10 +222,10 @@ def _cast(text: Any) -> Any:
 
 
 def form_of(column: Any) -> tuple[str, list[str]]:
-    """Return the form of a column, and its text cells that do not have this form.
+    """Return the form of a column, and the texts in it that do not have this form.
 
-    Forms are "numeric", "nested" (such as lists), "date" and "time", and for text also "number",
-    "percent" and "text".
+    Forms are "numeric", "nested" (lists and the like), "date" and "time", and for text also
+    "number", "percent" and "text".
     """
     pandas = import_pandas()
     if column.dtype.kind == "M" or isinstance(column.dtype, pandas.PeriodDtype):
@@ -233,28 +237,29 @@ def form_of(column: Any) -> tuple[str, list[str]]:
     nested = (list, dict, tuple, set, bytes, np.ndarray)
     if column.dtype == object and column.map(lambda cell: isinstance(cell, nested)).any():
         return "nested", []
-    column = plain(column)
+    column = category_values(column)
     if not is_text(column):
         return "text", []
     words = words_of(column)
     for form, pattern in (("date", DATE), ("time", TIME), ("percent", rf"(?:{PLAIN})\s*%")):
-        fit = fits(words, pattern)
-        if _mostly(words, fit):
-            return form, list(words[~fit].unique())
-    commas, plain_number = fits(words, EITHER), fits(words, PLAIN)
-    errors, marked = words.isin(EXCEL_ERRORS), plain_number | fits(words, MARKED)
+        matched = matches(words, pattern)
+        if _mostly(words, matched):
+            return form, list(words[~matched].unique())
+    commas, plain_number = matches(words, EITHER), matches(words, PLAIN)
+    errors, marked = words.isin(EXCEL_ERRORS), plain_number | matches(words, MARKED)
     if (
         (_mostly(words, commas) and (commas & ~plain_number).any())
         or (errors.any() and _mostly(words[~errors], plain_number[~errors]))
-        or (marked.mean() >= 0.5 and words[marked].nunique() > NUMBER_VALUES)
+        or (marked.mean() >= 0.5 and words[marked].nunique() > MIN_NUMBERS)
     ):
         return "number", list(words[~plain_number].unique())
     return "text", []
 
 
-def _mostly(words: Any, fit: Any) -> bool:
-    """Whether at least half of the rows, or half of the distinct words, fit."""
-    return bool(fit.any()) and (fit.mean() >= 0.5 or words[fit].nunique() >= 0.5 * words.nunique())
+def _mostly(words: Any, matched: Any) -> bool:
+    """Whether at least half of the rows, or half of the distinct words, match."""
+    half = 0.5 * words.nunique()
+    return bool(matched.any()) and (matched.mean() >= 0.5 or words[matched].nunique() >= half)
 
 
 def numbers_in(column: Any, form: str | None = None) -> Any:
@@ -266,18 +271,17 @@ def numbers_in(column: Any, form: str | None = None) -> Any:
     if form == "time":
         numbers = words.map({word: _hours(word) for word in words.unique()}).astype(float)
     else:
-        share = fits(words, rf"(?:{PLAIN})\s*%") & (form == "percent")
-        words = words.where(~share, words.str.rstrip("% "))
-        truth = words.isin(TRUTH)
-        words = words.where(~truth, words.map(TRUTH).map({True: "1", False: "0"}))
-        words = words.where(fits(words, PLAIN)).astype(object)
+        percent = matches(words, rf"(?:{PLAIN})\s*%") & (form == "percent")
+        words = words.where(~percent, words.str.rstrip("% "))
+        words = words.where(~words.isin(TRUTH), words.map(TRUTH).map({True: "1", False: "0"}))
+        words = words.where(matches(words, PLAIN)).astype(object)
         numbers = pandas.to_numeric(words, errors="coerce").astype(float)
-        numbers = numbers.where(~share, numbers / 100)
+        numbers = numbers.where(~percent, numbers / 100)
     return numbers.reindex(column.index)
 
 
 def _hours(word: str) -> float:
-    """Return a time in hours since midnight, and a plain number unchanged; NaN for other text.
+    """Return a time in hours since midnight, and a number unchanged; NaN for other text.
 
     >>> _hours("7:30 pm"), _hours("07:30")
     (19.5, 7.5)
@@ -286,12 +290,12 @@ def _hours(word: str) -> float:
         return float(word) if re.fullmatch(PLAIN, word) else np.nan
     clock = re.sub(r"[^0-9:.]", "", word.split(" ")[0].rstrip("aApPmM.")).split(":")
     hours = sum(float(part) / 60**i for i, part in enumerate(clock))
-    half = re.search(r"([aApP])\.?[mM]", word)
-    return hours if half is None else hours % 12 + 12 * (half[1] in "pP")
+    suffix = re.search(r"([aApP])\.?[mM]", word)
+    return hours if suffix is None else hours % 12 + 12 * (suffix[1] in "pP")
 
 
 def date_order(column: Any) -> str | None:
-    """Return what comes first in dates such as 1/2/2024: "day", "month", or None if ambiguous."""
+    """Return "day" or "month", whichever is first in dates like 1/2/2024; None if ambiguous."""
     parts = words_of(column).str.extract(r"^([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}").dropna()
     if not len(parts):
         return "day"
@@ -300,7 +304,7 @@ def date_order(column: Any) -> str | None:
 
 
 def days_in(column: Any, order: str | None) -> Any:
-    """Return the days of dates, NaT if a cell is missing or not a date; see :func:`date_order`."""
+    """Return dates without times, NaT for other cells; ``order`` is that of :func:`date_order`."""
     pandas = import_pandas()
     if column.dtype.kind == "M":
         return column.dt.tz_localize(None).dt.normalize().astype("datetime64[s]")
@@ -320,10 +324,10 @@ def days_in(column: Any, order: str | None) -> Any:
 DATE_PARTS = ("month", "weekday", "age")
 #: "7" but not "007", which is a code.
 WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")
-#: Names of forms in messages.
+#: Forms, as messages describe them.
 FORMS = {"number": "numbers", "percent": "percentages", "time": "times", "date": "dates"}
 
-Words = tuple[str | Argument, ...]
+MessageParts = tuple[str | Argument, ...]
 
 
 def split_names(texts: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
@@ -334,12 +338,12 @@ def split_names(texts: Sequence[str] | None, names: Sequence[str]) -> list[str] 
     """
     if texts is None:
         return None
-    parts = [part for text in texts for part in ([text] if text in names else text.split(","))]
-    return [part if part in names else part.strip() for part in parts if part.strip()]
+    split = [name for text in texts for name in ([text] if text in names else text.split(","))]
+    return [name if name in names else name.strip() for name in split if name.strip()]
 
 
 def is_numeric(column: Any) -> bool:
-    """Whether a column holds numbers or truth values."""
+    """Whether a column has a numeric or boolean dtype."""
     types = import_pandas().api.types
     return bool(types.is_numeric_dtype(column.dtype)) and not types.is_complex_dtype(column.dtype)
 
@@ -347,12 +351,12 @@ def is_numeric(column: Any) -> bool:
 def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = None) -> Array:
     """Return a column as float64 with NaN for missing values; ``form`` as in :func:`form_of`."""
     if not is_numeric(column):
-        numbers = numbers_in(plain(column), form)
-        if (row := first_unread(column, numbers)) is not None:
+        numbers = numbers_in(category_values(column), form)
+        if (row := first_unreadable(column, numbers)) is not None:
             cell = str(column.iloc[row])
             raise TableError(
-                f"column {name!r} must hold numbers, but row {first_row + row + 1} has {cell!r}. "
-                "Correct it, leave the cell empty, or set a decimal mark or a missing value with ",
+                f"column {name!r} must contain numbers, but row {first_row + row + 1} has {cell!r}."
+                " Correct it, leave the cell empty, or set a decimal mark or a missing value with ",
                 *(Argument("decimal", ","), " or ", Argument("na", [cell])),
             )
         column = numbers
@@ -362,52 +366,59 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
     return values
 
 
-def first_unread(column: Any, values: Any) -> int | None:
-    """First row whose cell is not missing but could not be read; None if there is none."""
-    unread = np.flatnonzero(values.isna() & column.notna() & ~column.isin(MISSING))
-    return int(unread[0]) if len(unread) else None
+def first_unreadable(column: Any, values: Any) -> int | None:
+    """Return the first row with a cell that has no value in ``values``; None if there is none."""
+    missing = column.isna() | column.astype(str).str.strip().isin(MISSING)
+    unreadable = np.flatnonzero(values.isna() & ~missing)
+    return int(unreadable[0]) if len(unreadable) else None
 
 
-def too_large_problem(values: Array, first_row: int = 0) -> Words | None:
+def too_large_problem(values: Array, first_row: int = 0) -> MessageParts | None:
     """Describe numbers that are infinite or too large; None if there are none."""
     if np.isinf(values).any():
         row = int(np.flatnonzero(np.isinf(values))[0])
-        return (f"is infinite in row {first_row + row + 1}; leave the cell empty",)
-    return (f"holds values beyond {LARGEST_NUMBER:.0e}: scale it",) if too_large(values) else None
+        return (f"is infinite in row {first_row + row + 1}. Leave the cell empty",)
+    return (f"has values above {LARGEST_NUMBER:.0e}. Rescale it",) if too_large(values) else None
 
 
-def date_parts(
-    column: Any, name: str, first_row: int, order: str | None, parts: Sequence[str], reference: str
-) -> dict[str, Array]:
+def as_days(column: Any, name: str, first_row: int, order: str | None) -> Any:
+    """Return a column of dates as :func:`days_in` does; raise a TableError for other cells."""
+    days = days_in(column, order)
+    if (row := first_unreadable(column, days)) is not None:
+        raise TableError(
+            f"column {name!r} must contain dates, but row {first_row + row + 1} has "
+            f"{str(column.iloc[row])!r}. Write it as 2024-05-31, or leave the cell empty"
+        )
+    return days
+
+
+def date_numbers(days: Any, name: str, parts: Sequence[str], reference: str) -> dict[str, Array]:
     """Return numbers computed from dates, by name: month (from 1), weekday (0 is Monday) and age.
 
-    Ages are the years from each date to the day ``reference``. Other cells are refused.
+    Ages are the years from each date to the day ``reference``.
     """
-    days = days_in(column, order)
-    if (row := first_unread(column, days)) is not None:
-        raise TableError(
-            f"column {name!r} must hold dates, but row {first_row + row + 1} has "
-            f"{str(column.iloc[row])!r}; write it as 2024-05-31, or leave the cell empty"
-        )
     age = (import_pandas().Timestamp(reference) - days).dt.total_seconds()
     values = {"month": days.dt.month, "weekday": days.dt.day_of_week}
     values["age"] = age.astype(float) / (365.25 * 86400)
     return {f"{name} ({part})": values[part].to_numpy(dtype=np.float64) for part in parts}
 
 
-def as_text(column: Any) -> Array:
-    """Return a column as text objects with NaN for missing values."""
-    text = plain(column).astype(object).map(str, na_action="ignore")
-    return text.where(column.notna(), np.nan).to_numpy(dtype=object)
+def as_text(column: Any) -> Any:
+    """Return a column as text objects with NaN for missing values, and the default index."""
+    text = category_values(column).astype(object).map(str, na_action="ignore")
+    values = text.where(column.notna(), np.nan).to_numpy(dtype=object)
+    return import_pandas().Series(values, dtype=object)
 
 
 def as_labels(column: Any) -> Array:
     """Return a column without missing values as labels: int64 if possible, otherwise text.
 
-    Text is unchanged, spaces included. Whole numbers beyond int64 become text, so that different
-    ones stay different.
+    Text is unchanged, including spaces. Whole numbers beyond int64 become text, so that different
+    numbers stay different.
     """
-    column = plain(column)
+    if not len(column):
+        return np.array([], dtype=str)
+    column = category_values(column)
     kind = column.dtype.kind if is_numeric(column) else ""
     if kind in ("i", "u") and column.max() < 2**63:
         return column.to_numpy(dtype=np.int64)
@@ -423,38 +434,39 @@ def as_labels(column: Any) -> Array:
     return np.array(text)
 
 
-def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -> Words | None:
+def problem_of(
+    column: Any, form: str, unmatched: list[str], *, dates: bool = False
+) -> MessageParts | None:
     """Describe what is wrong with a feature, and what to do; None if it can be used.
 
-    ``form`` and ``odd`` are returned by :func:`form_of`; ``dates`` is whether dates can be used.
+    ``form`` and ``unmatched`` are returned by :func:`form_of`; ``dates`` is whether dates can be
+    used.
     """
     if form == "nested":
         kind = type(column[column.notna()].iloc[0]).__name__
-        return (f"holds {kind} values; one number or text per cell is needed",)
+        return (f"contains {kind} values. Each cell must be a number or a string",)
     if form == "date" and not dates:
-        advice = "holds dates or times. Turn them into numbers with "
+        advice = "contains dates or times. Convert them to numbers with "
         return advice, Argument("dates", list(DATE_PARTS))
-    if form == "number" and odd and fits(import_pandas().Series(odd, dtype=object), EITHER).all():
+    series = import_pandas().Series(unmatched, dtype=object)
+    if form == "number" and unmatched and matches(series, EITHER).all():
         advice = (
-            f"holds numbers such as {odd[0]!r}, in which a comma may be a decimal mark or separate "
-            "thousands; choose with "
+            f"contains numbers such as {unmatched[0]!r}, in which a comma may be a decimal mark or "
+            "separate thousands. Choose with "
         )
         return advice, Argument("decimal", ","), " or ", Argument("decimal", ".")
-    if odd:
+    if unmatched:
         advice = (
-            f"holds {FORMS[form]}, but also {describe_names(odd, 3)}; correct those cells, or if "
-            "they mean a missing value, pass "
+            f"contains {FORMS[form]}, but also {describe_names(unmatched, 3)}. Correct these cells "
+            "or, if they mean a missing value, pass "
         )
-        return advice, Argument("na", odd[:3])
+        return advice, Argument("na", unmatched[:3])
     n, count = column.count(), column.astype(str)[column.notna()].nunique() if form == "text" else 0
     if count > max(MAX_CATEGORIES, n // 2):
-        return (
-            f"has {count} different texts in {n} rows: it identifies rows and does not describe "
-            "them",
-        )
+        return (f"has {count} distinct texts in {n} rows, so it identifies rows",)
     return None
 
 
-def plain(column: Any) -> Any:
-    """Convert a categorical pandas column to a column of its values."""
+def category_values(column: Any) -> Any:
+    """Convert a categorical pandas column to a column with the dtype of its categories."""
     return column.astype(column.cat.categories.dtype) if hasattr(column, "cat") else column

@@ -1,8 +1,8 @@
-"""Reading CSV files: detects encoding, separator and column names, and returns cells as text.
+"""Reading CSV files: encoding, separator and column names are detected, and cells are text.
 
-``pyarrow.csv`` splits fields and detects ragged lines and damaged compression. It detects neither
-encoding nor separator, and reads an unclosed quotation mark to the end of the file: these are
-checked here. Types of columns are inferred later, from all cells.
+``pyarrow.csv`` splits fields, and detects lines with a wrong number of fields and damaged
+compression. This module detects the encoding, the separator, and quotation marks that are never
+closed. Types of columns are inferred later, from all cells.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from domainwise.tables.errors import Argument, TableError
 
 #: Separators to try.
 SEPARATORS = (",", "\t", ";", "|")
-#: Name of a nameless first column, where pandas and R write row numbers; pandas adds ".1" if the
-#: name is taken.
-ROW_NUMBERS = "Unnamed: 0"
+#: Name for a first column without a name, in which pandas and R write row numbers; pandas adds
+#: ".1" if another column has this name.
+UNNAMED = "Unnamed: 0"
 #: Lines from which the separator is detected, and bytes read at a time.
 HEADER_LINES, BLOCK = 20, 2**22
-#: Three bytes beyond ASCII in a row, or bytes that cp1252 does not define: not Western text.
+#: Three consecutive non-ASCII bytes, or bytes that cp1252 does not define: not Western text.
 NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x81\x8d\x8f\x90\x9d]")
-_OTHER_KINDS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or zip", ".xlsx")}
-_OTHER_KINDS |= {b"\x1f\x8b\x08" + flag: ("a gzip", ".csv.gz") for flag in (b"\0", b"\x08")}
+_OTHER_FORMATS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or zip", ".xlsx")}
+_OTHER_FORMATS |= {b"\x1f\x8b\x08" + flag: ("a gzip", ".csv.gz") for flag in (b"\0", b"\x08")}
 BYTE_ORDER_MARKS = {
     "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
     "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
@@ -38,10 +38,10 @@ BYTE_ORDER_MARKS = {
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A CSV file whose first lines were read."""
+    """A CSV file whose first lines have been read."""
 
     path: Path
-    data: bytes | None  #: Content; None if it is read in pieces.
+    data: bytes | None  #: Content; None if it is read in chunks.
     names: list[str]
     separator: str
     encoding: str
@@ -71,7 +71,7 @@ class CsvFile:
             delimiter=self.separator, newlines_in_values=True, invalid_row_handler=refuse
         )
         conversion = arrow_csv.ConvertOptions(
-            # The last column shows whether an unclosed quotation mark contains the lines after it.
+            # The last column shows whether an unclosed quotation mark includes the lines after it.
             include_columns=list(dict.fromkeys([*columns, self.names[-1]])),
             column_types=dict.fromkeys(self.names, pyarrow.string()),
             strings_can_be_null=True,
@@ -92,12 +92,13 @@ class CsvFile:
         except pyarrow.ArrowInvalid as error:
             if not invalid:
                 reason = str(error).splitlines()[0]
-                raise TableError(f"{self.path} is not a CSV file: {reason}") from None
+                text = f"{self.path} is not a valid CSV file: {reason}. Export it again"
+                raise TableError(text) from None
             row = invalid[0]
             raise TableError(
-                f"{self.path}, line {row.number}: {row.actual_columns} fields, but the first line "
-                f"names {len(self.names)} columns. Correct {row.text[:80]!r} (text that contains "
-                f"{self.separator!r} needs double quotes around it)"
+                f"{self.path}: line {row.number} has {row.actual_columns} fields, but there are "
+                f"{len(self.names)} column names. Correct {row.text[:80]!r} (text with "
+                f"{self.separator!r} in it needs double quotes)"
             ) from None
         if self.odd_quotes and last is not None and "\n" in last:
             where = f"{self.path}, near {last[:40]!r}"
@@ -109,17 +110,17 @@ def open_csv(
 ) -> CsvFile:
     """Open a CSV file, and detect its encoding, separator and column names.
 
-    ``encoding=None`` detects it: by a byte order mark, else UTF-8 if the bytes are valid, else
-    ``fallback`` (of earlier tables), else cp1252 if that is likely. ``read="all"`` reads the file
-    into memory; "pieces" scans it now and reads it in pieces later; "names" reads its beginning.
+    ``encoding=None`` uses the byte order mark, or UTF-8 if the bytes are valid, or ``fallback`` (of
+    earlier tables), or cp1252 if that is likely. ``read="all"`` reads the file into memory;
+    "chunks" scans it now and reads it in chunks later; "names" reads only its beginning.
     """
     if encoding is not None:
         try:
             encoding = {"utf-8": "utf-8-sig"}.get(codecs.lookup(encoding).name, encoding)
             "".encode(encoding)
         except LookupError:
-            named = Argument("encoding", encoding)
-            raise TableError(named, " is unknown; use utf-8, cp1252, …") from None
+            unknown = Argument("encoding", encoding)
+            raise TableError(unknown, " is unknown; use utf-8 or cp1252, for example") from None
     try:
         with _open(path) as file:
             data = file.read() if read == "all" else None
@@ -133,7 +134,7 @@ def open_csv(
         reason = f"{path} is not {error.encoding}: {error}. Set its encoding with "
         raise TableError(reason, Argument("encoding", "cp1252")) from None
     except (OSError, EOFError) as error:
-        raise TableError(f"{path} cannot be read: {error}") from None
+        raise TableError(f"{path} cannot be read: {error}. Export or copy it again") from None
     encoding = "utf8" if detected == "utf-8-sig" else detected  # pyarrow skips the mark of UTF-8
     return CsvFile(path, data, names, separator, encoding, n_lines, odd, notes)
 
@@ -158,15 +159,15 @@ def _scan(
         western = western and (utf8 or NOT_WESTERN.search(block) is None)
         if not to_end:
             break
-    if start in _OTHER_KINDS:
-        kind, ending = _OTHER_KINDS[start]
-        raise TableError(f"{path} is {kind} file: give it a name that ends in {ending}")
+    if start in _OTHER_FORMATS:
+        kind, extension = _OTHER_FORMATS[start]
+        raise TableError(f"{path} is {kind} file. Rename it so that its name ends in {extension}")
     marked = [name for name, marks in BYTE_ORDER_MARKS.items() if start.startswith(marks)]
     if encoding or marked:
         return encoding or marked[0], bool(quotes % 2), ()
     if zeros:
         remedy = Argument("encoding", "utf-16-le")
-        raise TableError(f"{path} holds zero bytes: it is damaged, or name its ", remedy)
+        raise TableError(f"{path} contains zero bytes. Export it again, or set ", remedy)
     if utf8:
         return "utf-8-sig", bool(quotes % 2), ()
     file.seek(0)
@@ -182,19 +183,19 @@ def _scan(
             if len(first) == 2:
                 raise TableError(
                     f"{path} mixes encodings: line {first[True]} is UTF-8, line {first[False]} is "
-                    "not. Convert the file to UTF-8, or read all of it by one encoding with ",
+                    "not. Convert the file to UTF-8, or read it with a single encoding: pass ",
                     Argument("encoding", "cp1252"),
                 )
     if fallback is None and not western:
-        text = f"{path} is not UTF-8, and its encoding is not clear. Name it, for example "
+        text = f"{path} is not UTF-8, and its encoding cannot be detected. Pass it, for example "
         raise TableError(text, Argument("encoding", "cp1251"))
     guess = fallback or "cp1252"
     return guess, bool(quotes % 2), (f"{path.name} is not UTF-8 and was read as {guess}",)
 
 
-def _decodes(decoder: codecs.IncrementalDecoder, part: bytes, final: bool = False) -> bool:
+def _decodes(decoder: codecs.IncrementalDecoder, block: bytes, final: bool = False) -> bool:
     try:
-        decoder.decode(part, final)
+        decoder.decode(block, final)
     except UnicodeDecodeError:
         return False
     return True
@@ -213,34 +214,34 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
             break
     if not lines:
         raise TableError(f"{path} is empty. Pass a file with column names and rows")
-    limit = csv.field_size_limit(max(map(len, lines)) + 1)  # a wrong mark gives one long field
+    limit = csv.field_size_limit(max(map(len, lines)) + 1)  # a wrong separator gives long fields
     try:
         rows = {mark: list(csv.reader(lines, delimiter=mark)) for mark in SEPARATORS}
-        # Prefer equally many fields in all lines, then more fields; a single column has none.
-        cutting = [mark for mark in SEPARATORS if len(rows[mark][0]) > 1] or ["\t"]
-        separator = max(cutting, key=lambda m: (len({*map(len, rows[m])}) == 1, len(rows[m][0])))
+        # Prefer the same number of fields in all lines, then more fields.
+        possible = [mark for mark in SEPARATORS if len(rows[mark][0]) > 1] or ["\t"]
+        separator = max(possible, key=lambda m: (len({*map(len, rows[m])}) == 1, len(rows[m][0])))
         reader = csv.reader(lines, delimiter=separator)
         names = next(reader)
     except csv.Error as error:
-        raise TableError(f"{path} is not a CSV file: {error}") from None
+        raise TableError(f"{path} is not a valid CSV file: {error}. Export it again") from None
     finally:
         csv.field_size_limit(limit)
-    nameless = [i for i, name in enumerate(names) if not name.strip()]
-    if nameless not in ([], [0]):
+    unnamed = [i for i, name in enumerate(names) if not name.strip()]
+    if unnamed not in ([], [0]):
         raise TableError(
-            f"{path}: column {nameless[-1] + 1} has no name; the first line must name all columns"
+            f"{path}: column {unnamed[-1] + 1} has no name. Name all columns in the first line"
         )
-    if nameless:
-        names[0] = row_numbers_name(names[1:])
+    if unnamed:
+        names[0] = unnamed_column_name(names[1:])
     return names, separator, blank + reader.line_num
 
 
-def row_numbers_name(others: Sequence[str]) -> str:
-    """Return a name for a nameless first column that is not among the other names."""
-    numbered = [ROW_NUMBERS, *(f"{ROW_NUMBERS}.{i}" for i in range(1, len(others) + 1))]
-    return next(name for name in numbered if name not in others)
+def unnamed_column_name(other_names: Sequence[str]) -> str:
+    """Return a name for a first column without a name."""
+    numbered = [UNNAMED, *(f"{UNNAMED}.{i}" for i in range(1, len(other_names) + 1))]
+    return next(name for name in numbered if name not in other_names)
 
 
-def holds_row_numbers(name: str) -> bool:
-    """Whether a column had no name in the file, and got one here or from pandas."""
-    return re.fullmatch(rf"{ROW_NUMBERS}(\.[0-9]+)?", name) is not None
+def is_unnamed(name: str) -> bool:
+    """Whether a name was given to a column without one, here or by pandas."""
+    return re.fullmatch(rf"{UNNAMED}(\.[0-9]+)?", name) is not None

@@ -1,4 +1,4 @@
-"""Errors about tables that cannot be used, with the arguments that would help."""
+"""Errors for tables that cannot be used, with the arguments to change."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ class ColumnError(TableError):
     """Raised for columns that cannot be used; ``problems`` describes them by name."""
 
     def __init__(self, problems: Mapping[str, tuple[str | Argument, ...]]) -> None:
-        one = len(problems) == 1
-        parts: list[str | Argument] = [] if one else [f"{len(problems)} columns cannot be used:\n"]
-        for name, words in problems.items():
-            parts += [f"column {name!r} " if one else f"  {name!r} ", *words, "" if one else "\n"]
-        parts += ["; or leave it out with " if one else "leave them out with "]
-        parts += [Argument("drop", list(problems)), ", or ", Argument("auto_drop", True)]
+        single = len(problems) == 1
+        parts: list[str | Argument] = []
+        parts += [] if single else [f"{len(problems)} columns cannot be used:\n"]
+        for name, problem in problems.items():
+            parts += [f"column {name!r} ", *problem] if single else [f"  {name!r} ", *problem, "\n"]
+        parts += [". To leave it out, pass " if single else "To leave them out, pass "]
+        parts += [Argument("drop", list(problems)), " or ", Argument("auto_drop", True)]
         super().__init__(*parts)
         self.problems = dict(problems)
 
@@ -43,7 +44,7 @@ class ColumnError(TableError):
 
 
 def import_pandas() -> Any:
-    """Return pandas, or say which extra installs it."""
+    """Return pandas; the error message names the extra that installs it."""
     try:
         import pandas
     except ModuleNotFoundError as error:
@@ -53,19 +54,19 @@ def import_pandas() -> Any:
     return pandas
 
 
-def describe_names(names: Iterable[Any], most: int = 8) -> str:
-    """List names for a message, the first few if there are many.
+def describe_names(names: Iterable[Any], max_names: int = 8) -> str:
+    """List at most ``max_names`` names for a message.
 
     >>> describe_names(["a", "b"])
     "'a', 'b'"
     """
     shown = [repr(str(name)) for name in names]
-    n_more = len(shown) - most
-    return ", ".join(shown[:most]) + (f" and {n_more} more" if n_more > 0 else "")
+    n_more = len(shown) - max_names
+    return ", ".join(shown[:max_names]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
 def refuse_double_names(names: Iterable[str], where: str) -> None:
-    """Refuse a table in which several columns have the same name."""
+    """Raise a TableError if several columns have the same name."""
     if double := [name for name, count in Counter(names).items() if count > 1]:
         text = f"{where} has more than one column named {describe_names(double)}"
         raise TableError(f"{text}. Give each column its own name")

@@ -1,7 +1,7 @@
 """Reading Excel workbooks with python-calamine, which ignores macros, formulas and links.
 
 A workbook is a zip archive. Its unpacked size, and the area that its cells span, are checked before
-calamine allocates memory. calamine reads error values as empty cells; they are read here.
+calamine allocates memory. calamine returns error values as empty cells, so this module reads them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from pathlib import Path
 from typing import IO, Any
 from xml.etree import ElementTree
 
-from domainwise.tables.csv_files import row_numbers_name
+from domainwise.tables.csv_files import unnamed_column_name
 from domainwise.tables.errors import TableError, describe_names, import_pandas
 
-#: Maximum number of bytes that a workbook, and one of its tables of contents, may unpack to.
+#: Maximum unpacked size of a workbook, and of one of its tables of contents, in bytes.
 MAX_UNPACKED, MAX_CONTENTS = 2**30, 2**24
-#: Maximum number of cells that a sheet may span, unless at least one in ``FILLED`` has a value.
-MAX_AREA, FILLED = 10_000_000, 20
-#: Rows that are searched for the names of the columns.
+#: Maximum number of cells that a sheet may span, and the maximum ratio of this number to the number
+#: of cells with a value, for larger sheets.
+MAX_AREA, MAX_AREA_PER_CELL = 10_000_000, 20
+#: Number of rows that are searched for the column names.
 HEADER_ROWS = 20
 BLOCK = 2**20
 #: Patterns of a cell with a value, and of one with an error value such as ``#DIV/0!``.
-_PLACE = rb"""\br=["']([A-Z]{1,3})([0-9]{1,7})["']"""
-CELL = re.compile(rb"<(?:\w+:)?c\b[^>]*?" + _PLACE + rb"[^>]*(?<!/)>")
+_POSITION = rb"""\br=["']([A-Z]{1,3})([0-9]{1,7})["']"""
+CELL = re.compile(rb"<(?:\w+:)?c\b[^>]*?" + _POSITION + rb"[^>]*(?<!/)>")
 ERROR = re.compile(rb"<(?:\w+:)?c\b([^>]*\bt=[\"']e[\"'][^>]*)>(.*?)</(?:\w+:)?c>", re.DOTALL)
 VALUE = re.compile(rb"<(?:\w+:)?v>([^<]{1,20})<")
 #: Errors that reading a damaged workbook raises.
@@ -34,24 +35,27 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueErr
 
 
 def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
-    """Return the first sheet that is not empty, and notes about what was skipped."""
+    """Return the first sheet that is not empty, and notes about rows and sheets not read."""
     try:
         from python_calamine import CalamineError, CalamineWorkbook
     except ModuleNotFoundError:
-        raise ImportError('Excel files need an extra: pip install "domainwise[excel]"') from None
+        raise ImportError(
+            'reading Excel files needs python-calamine: pip install "domainwise[excel]"'
+        ) from None
     try:
         errors = _error_values(path)
         book = CalamineWorkbook.from_path(path)
         sheets = [book.get_sheet_by_name(name) for name in book.sheet_names]
-        full = [sheet for sheet in sheets if sheet.height]
-        rows = full[0].to_python() if full else []
+        nonempty = [sheet for sheet in sheets if sheet.height]
+        rows = nonempty[0].to_python() if nonempty else []
     except TableError:
         raise
     except (*DAMAGED, CalamineError, ElementTree.ParseError) as error:
-        raise TableError(f"{path} is damaged or not an Excel file: {error}") from None
-    if not full:
+        text = f"{path} is damaged or not an Excel file: {error}. Save it again"
+        raise TableError(text) from None
+    if not nonempty:
         raise TableError(f"{path} is empty. Pass a workbook with column names and rows")
-    sheet, (top, left) = full[0].name, full[0].start or (0, 0)
+    sheet, (top, left) = nonempty[0].name, nonempty[0].start or (0, 0)
     for (row, column), value in errors[sheet].items():
         rows[row - top][column - left] = value
     header = _header_row(rows)
@@ -61,27 +65,27 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
             f"{path}: column {names.index('', 1) + 1} of sheet {sheet!r} has no name. Name all "
             "columns in the first row of the table"
         )
-    names[0] = names[0] or row_numbers_name(names[1:])
+    names[0] = names[0] or unnamed_column_name(names[1:])
     rows = [[_excel_cell(cell) for cell in row] for row in rows[header + 1 :]]
     frame = import_pandas().DataFrame(rows, columns=names, dtype=object)
     notes = []
     if header:
-        notes.append(f"of {path.name}, the {header} rows above the column names were skipped")
-    if len(full) > 1:
-        others = describe_names([other.name for other in full[1:]])
-        notes.append(f"of {path.name}, sheet {sheet!r} was read and not {others}")
+        notes.append(f"{path.name}: the {header} rows above the column names were skipped")
+    if len(nonempty) > 1:
+        ignored = describe_names([other.name for other in nonempty[1:]])
+        notes.append(f"{path.name}: only sheet {sheet!r} was read, not {ignored}")
     return frame.infer_objects(), tuple(notes)
 
 
 def _error_values(path: Path) -> dict[str, dict[tuple[int, int], str]]:
     """Check the sizes of a workbook, and return its error values by sheet, row and column."""
     with zipfile.ZipFile(path) as archive:
-        parts = archive.infolist()
-        size = sum(part.file_size for part in parts)
+        members = archive.infolist()
+        size = sum(member.file_size for member in members)
         if size > MAX_UNPACKED:
             raise TableError(
-                f"{path} unpacks to {size / 1e9:.1f} GB, but at most {MAX_UNPACKED / 1e9:.1f} GB "
-                "are allowed. Save the sheet as CSV or Parquet"
+                f"{path} unpacks to {size / 1e9:.1f} GB, but the maximum is "
+                f"{MAX_UNPACKED / 1e9:.1f} GB. Save the sheet as CSV or Parquet"
             )
         contents = []
         for name in ("xl/workbook.xml", "xl/_rels/workbook.xml.rels"):
@@ -93,21 +97,21 @@ def _error_values(path: Path) -> dict[str, dict[tuple[int, int], str]]:
         errors, scanned = {}, set()
         for sheet in book.findall(".//{*}sheet"):
             target = targets[next(v for name, v in sheet.items() if name.endswith("}id"))]
-            member = target[1:] if target.startswith("/") else f"xl/{target}"
+            file_name = target[1:] if target.startswith("/") else f"xl/{target}"
             where = f"{path}: sheet {sheet.get('name')!r}"
-            with archive.open(member) as stream:
+            with archive.open(file_name) as stream:
                 errors[str(sheet.get("name"))] = _scan_sheet(stream, where)
-            scanned.add(member)
-        for part in parts:  # reading fails if a part is longer than it declares
-            with archive.open(part) as stream:
-                while part.filename not in scanned and stream.read(BLOCK):
+            scanned.add(file_name)
+        for member in members:  # reading fails if a member is longer than it declares
+            with archive.open(member) as stream:
+                while member.filename not in scanned and stream.read(BLOCK):
                     pass
     return errors
 
 
 def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
-    """Return error values by row and column; refuse a sheet whose few cells span a large area."""
-    n, columns, rows, errors = 0, set(), set(), {}
+    """Return error values by row and column; check the area that the cells span."""
+    n_cells, columns, rows, errors = 0, set(), set(), {}
     partial, block = b"", b"first"
     while block:
         block = stream.read(BLOCK)
@@ -118,27 +122,27 @@ def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
             end = text.rfind(b"<", 0, end + 1) if end > 0 else 0
         text, partial = text[:end], text[end:]
         cells = CELL.findall(text)
-        n += len(cells)
+        n_cells += len(cells)
         columns |= {column for column, _ in cells}
         rows |= {int(row) for _, row in cells}
         rows = {min(rows), max(rows)} if rows else rows
         for attributes, content in ERROR.findall(text) if b'"e"' in text or b"'e'" in text else ():
-            place, value = re.search(_PLACE, attributes), VALUE.search(content)
-            if place is not None and value is not None:
-                row, column = int(place[2]) - 1, _column_number(place[1])
+            position, value = re.search(_POSITION, attributes), VALUE.search(content)
+            if position is not None and value is not None:
+                row, column = int(position[2]) - 1, _column_number(position[1])
                 errors[row, column] = value[1].decode("ascii", "replace")
     numbers = sorted(map(_column_number, columns)) or [0]
     height, width = max(rows, default=0) - min(rows, default=0) + 1, numbers[-1] - numbers[0] + 1
-    if height * width > max(MAX_AREA, FILLED * n):
+    if height * width > max(MAX_AREA, MAX_AREA_PER_CELL * n_cells):
         raise TableError(
-            f"{where} has {n:,} cells, spread over {height:,} rows and {width:,} columns. Delete "
-            "the cells that lie far from the table, or save it as CSV"
+            f"{where} has {n_cells:,} cells, spread over {height:,} rows and {width:,} columns. "
+            "Delete the cells far away from the table, or save the table as CSV"
         )
     return errors
 
 
 def _column_number(letters: bytes) -> int:
-    """Number of a column from 0.
+    """Return the index of a column.
 
     >>> _column_number(b"A"), _column_number(b"XFD")
     (0, 16383)
@@ -150,9 +154,10 @@ def _column_number(letters: bytes) -> int:
 
 
 def _header_row(rows: Sequence[Sequence[Any]]) -> int:
-    """Return the index of the row with the column names: 0, or the first full row below titles.
+    """Return the index of the row with the column names.
 
-    Titles fill at most half of the columns; column names are text, and all different.
+    Rows above it are titles, which fill at most half of the columns. Column names are distinct
+    texts. If there is no such row, the index is 0.
     """
     width = len(rows[0])
     for number, row in enumerate(rows[:HEADER_ROWS]):

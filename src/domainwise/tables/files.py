@@ -1,4 +1,4 @@
-"""Reading and writing tables: CSV, Parquet, Feather and Excel, whole or in pieces."""
+"""Reading and writing tables: CSV, Parquet, Feather and Excel, in memory or in chunks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from urllib.parse import unquote
 
 from domainwise.checks import warn_caller
 from domainwise.jobs.store import replacing
-from domainwise.tables.cells import decimal_marks, typed_numbers, with_points, without
+from domainwise.tables.cells import decimal_marks, mark_missing, typed_numbers, with_points
 from domainwise.tables.csv_files import CsvFile, open_csv
 from domainwise.tables.errors import TableError, import_pandas, refuse_double_names
 from domainwise.tables.excel import read_excel
 
 __all__ = ["CHUNK_ROWS", "FORMATS", "iter_table", "open_table", "read_table", "table_columns"]
 
-#: File endings, and how each is read and written.
+#: File extensions, and the formats that they select.
 FORMATS = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), "csv"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
@@ -31,7 +31,7 @@ READ_FORMATS = {**FORMATS, ".xlsx": "excel"}
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A table whose columns are known, and whose rows are still to be read."""
+    """A table whose column names have been read, but not its rows."""
 
     path: Path
     kind: str
@@ -40,18 +40,18 @@ class OpenTable:
     source: Any  #: A CsvFile, the rows of a workbook, or None.
 
     def frames(self, columns: Sequence[str], rows: int | None = None) -> Iterator[Any]:
-        """Yield columns as data frames of ``rows`` rows (None: one frame); CSV cells are text."""
+        """Yield data frames of at most ``rows`` rows, or one for None; CSV cells are text."""
         columns, empty = list(columns), True
         if self.kind == "excel":
             step = rows or max(1, len(self.source))
-            frames = (self.source[i : i + step] for i in range(0, len(self.source), step))
-            pieces: Iterator[Any] = (frame[columns].reset_index(drop=True) for frame in frames)
+            slices = (self.source[i : i + step] for i in range(0, len(self.source), step))
+            frames: Iterator[Any] = (chunk[columns].reset_index(drop=True) for chunk in slices)
         elif isinstance(self.source, CsvFile):
             batches = self.source.batches(columns)
-            pieces = (arrow_frame(table, columns, {}) for table in sized(batches, rows))
+            frames = (arrow_frame(table, columns, {}) for table in regrouped(batches, rows))
         else:
-            pieces = arrow_pieces(self.path, self.kind, columns, rows)
-        for frame in filter(len, pieces):
+            frames = arrow_frames(self.path, self.kind, columns, rows)
+        for frame in filter(len, frames):
             empty = False
             yield frame
         if empty:
@@ -65,7 +65,7 @@ def open_table(
     import_pandas()
     path = Path(path)
     if not path.exists():
-        raise TableError(f"{path}: no such file or folder. Check the path")
+        raise TableError(f"{path} does not exist. Check the path")
     if path.is_dir() and not parquet_files(path):
         raise TableError(f"{path} is a folder without Parquet files. Pass a file")
     if path.is_file() and path.stat().st_size == 0:
@@ -89,16 +89,16 @@ def open_table(
 
 
 def table_format(path: str | Path, formats: dict[str, str] = READ_FORMATS) -> str:
-    """Return "csv", "parquet", "feather" or "excel" by the ending of a file name.
+    """Return the format that a file extension selects: "csv", "parquet", "feather" or "excel".
 
     >>> table_format("measurements.csv.gz")
     'csv'
     """
     name = Path(path).name.lower()
-    for ending, kind in formats.items():
-        if name.endswith(ending):
+    for extension, kind in formats.items():
+        if name.endswith(extension):
             return kind
-    raise TableError(f"{path} has no known file extension. Use one of {', '.join(formats)}")
+    raise TableError(f"{path} has an unknown file extension. Use one of {', '.join(formats)}")
 
 
 def existing_format(path: str | Path) -> str:
@@ -120,17 +120,17 @@ def read_table(
     encoding: str | None = None,
     na: Sequence[str] = (),
 ) -> Any:
-    """Read a whole table.
+    """Read a table into memory.
 
     The file extension selects CSV (also ``.gz``), Parquet, Feather or Excel (first sheet). A folder
     of Parquet files is read in the order of their names; folders inside it such as ``site=A``
-    become text columns. ``columns`` are returned in the given order; None reads all. ``labels`` are
+    become text columns. ``columns`` are returned in this order; None reads all. ``labels`` are
     columns of labels: text is unchanged, and only empty text is missing ("NA" may mean North
     America). ``decimal`` is the decimal mark of numbers in text, ``encoding`` the encoding of a CSV
     file; None detects them. ``na`` lists values that count as missing in all columns.
 
-    Raises TableError if the file is missing, empty, ragged, of unknown encoding, damaged, or names
-    a column twice.
+    Raises a TableError if the file does not exist, is empty or damaged, has an unknown encoding, or
+    has lines of different lengths or duplicate column names.
     """
     (frame,) = iter_table(
         path, columns=columns, labels=labels, decimal=decimal, encoding=encoding, na=na
@@ -148,33 +148,33 @@ def iter_table(
     decimal: str | None = None,
     encoding: str | None = None,
     na: Sequence[str] = (),
-    usual: tuple[str | None, str | None] = (None, None),
+    fallback: tuple[str | None, str | None] = (None, None),
 ) -> Iterator[Any]:
-    """Read a table piece by piece, so that memory does not grow with the file.
+    """Read a table in chunks, so that memory does not grow with the file.
 
-    See :func:`read_table` for the other arguments. The decimal mark of a column follows from the
-    first piece that shows one; a later piece that contradicts it stays text. Columns in ``text``
-    hold categories and stay text, even if a piece holds only digits. A piece has ``rows`` rows;
-    None reads all rows as one piece. ``usual`` is the decimal mark and the encoding of earlier
-    tables, used if the file is ambiguous.
+    See :func:`read_table` for the other arguments. The first chunk with an unambiguous decimal mark
+    decides for its column; a later chunk that contradicts it stays text. Columns in ``text`` have
+    categories and stay text, even if a chunk has only digits. A chunk has ``rows`` rows; None reads
+    all rows as one chunk. ``fallback`` is the decimal mark and the encoding of earlier tables, used
+    if the file is ambiguous.
     """
-    read = "all" if rows is None else "pieces"
-    table = open_table(path, encoding=encoding, fallback=usual[1], read=read)
+    read = "all" if rows is None else "chunks"
+    table = open_table(path, encoding=encoding, fallback=fallback[1], read=read)
     for note in table.notes:
         warn_caller(note)
     columns = table.names if columns is None else columns
     marks: dict[str, str] = {}
     for frame in table.frames(columns, rows):
-        free = [name for name in frame.columns if name not in labels and name not in text]
+        inferred = [name for name in frame.columns if name not in labels and name not in text]
         for name in frame.columns:
-            frame[name] = without(frame[name], na, words=name not in labels)
-        marks |= decimal_marks(frame, free, decimal, earlier=marks, usual=usual[0])
-        for name in free:
+            frame[name] = mark_missing(frame[name], na, words=name not in labels)
+        marks |= decimal_marks(frame, inferred, decimal, earlier=marks, fallback=fallback[0])
+        for name in inferred:
             frame[name] = typed_numbers(with_points(frame[name], marks.get(name)))
         yield frame
 
 
-#: Rows read at a time when a table is streamed.
+#: Default number of rows of a chunk.
 CHUNK_ROWS = 50_000
 #: Extensions of the files that are read from a folder.
 PARQUET_ENDINGS = (".parquet", ".parq", ".pq")
@@ -183,18 +183,18 @@ MISSING_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
 def _is_index(name: str) -> bool:
-    """Whether a column is an index without a name that pandas or Dask has written."""
+    """Whether a column is an unnamed index that pandas or Dask has written."""
     return name.startswith("__index_level_") or name == "__null_dask_index__"
 
 
 def index_columns(schema: Any) -> set[str]:
-    """Columns of an Arrow schema that hold the index of a data frame, by name or metadata."""
+    """Return the columns of an Arrow schema that are the index of a data frame."""
     index = (schema.pandas_metadata or {}).get("index_columns", [])
     return {n for n in index if isinstance(n, str)} | {n for n in schema.names if _is_index(n)}
 
 
 def is_data_file(path: str) -> bool:
-    """Whether a file of a folder holds rows; ``_metadata`` and hidden files do not.
+    """Whether a file in a folder is a Parquet file with rows, not ``_metadata`` or hidden.
 
     >>> is_data_file("site=A/part-0.parquet"), is_data_file("site=A/.part-0.parquet")
     (True, False)
@@ -204,7 +204,7 @@ def is_data_file(path: str) -> bool:
 
 
 def folder_keys(path: str, root: str) -> dict[str, str | None]:
-    """Return the columns in names of folders, ``key=value``; a value is a string, None if missing.
+    """Return the columns that are encoded in folder names ``key=value``; None if missing.
 
     >>> folder_keys("data/site=North%20Sea/part-0.parquet", "data")
     {'site': 'North Sea'}
@@ -217,9 +217,10 @@ def folder_keys(path: str, root: str) -> dict[str, str | None]:
 def arrow_frame(
     table: Any, columns: list[str], keys: dict[str, str | None], *, exact: bool = False
 ) -> Any:
-    """Convert an Arrow table, with the columns of its folders, to a data frame; decimals to floats.
+    """Convert an Arrow table, and the columns ``keys`` of its folders, to a data frame.
 
-    With ``exact``, int64 and uint64 become nullable types: as floats, large numbers lose digits.
+    Decimals become floats. With ``exact``, int64 and uint64 become nullable types, because large
+    numbers lose digits if they are converted to floats.
     """
     import pyarrow
 
@@ -228,9 +229,9 @@ def arrow_frame(
     for i, column in enumerate(table.schema):
         if pyarrow.types.is_decimal(column.type):
             table = table.set_column(i, column.name, table[i].cast(pyarrow.float64()))
-    whole = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.uint64(): pandas.UInt64Dtype()}
+    integers = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.uint64(): pandas.UInt64Dtype()}
     frame = table.to_pandas(
-        ignore_metadata=True, use_threads=False, types_mapper=whole.get if exact else None
+        ignore_metadata=True, use_threads=False, types_mapper=integers.get if exact else None
     )
     for name, value in keys.items():
         frame[name] = value
@@ -251,9 +252,9 @@ def _dataset(path: Path, kind: str) -> Any:
     return dataset.dataset(path, format=kind)
 
 
-def arrow_pieces(path: Path, kind: str, columns: list[str], rows: int | None) -> Iterator[Any]:
-    """Yield data frames of ``rows`` rows (None: one frame); refuse a file that lacks a column."""
-    pieces = []
+def arrow_frames(path: Path, kind: str, columns: list[str], rows: int | None) -> Iterator[Any]:
+    """Yield data frames of at most ``rows`` rows, or one for None."""
+    frames = []
     for file in parquet_files(path):
         keys = folder_keys(file.as_posix(), path.as_posix())
         with arrow_errors(file, kind):
@@ -262,51 +263,52 @@ def arrow_pieces(path: Path, kind: str, columns: list[str], rows: int | None) ->
             missing = [name for name in stored if name not in data.schema.names]
             if missing:
                 raise TableError(
-                    f"{file} has no column {missing[0]!r}, which other files of its folder have. "
+                    f"{file} has no column {missing[0]!r}, but other files of its folder have it. "
                     "Use the same columns in all files"
                 )
             batches = data.to_batches(
                 columns=stored, batch_size=rows or CHUNK_ROWS, batch_readahead=1, use_threads=False
             )
-            for table in sized(batches, rows):
+            for table in regrouped(batches, rows):
                 frame = arrow_frame(table, columns, keys, exact=True)
                 if rows is None:
-                    pieces.append(frame)
+                    frames.append(frame)
                 else:
                     yield frame
-    if pieces:
-        yield import_pandas().concat(pieces, ignore_index=True)
+    if frames:
+        yield import_pandas().concat(frames, ignore_index=True)
 
 
-def sized(batches: Iterator[Any], rows: int | None) -> Iterator[Any]:
-    """Regroup record batches into tables of ``rows`` rows, the last one shorter (None: one)."""
+def regrouped(batches: Iterator[Any], rows: int | None) -> Iterator[Any]:
+    """Regroup record batches into tables of ``rows`` rows; the last one may be shorter."""
     import pyarrow
 
     waiting: list[Any] = []
     for batch in batches:
         waiting.append(batch)
-        while rows is not None and sum(part.num_rows for part in waiting) >= rows:
+        while rows is not None and sum(batch.num_rows for batch in waiting) >= rows:
             table = pyarrow.Table.from_batches(waiting)
             yield table[:rows]
             waiting = table[rows:].to_batches()
-    if any(part.num_rows for part in waiting):
+    if any(batch.num_rows for batch in waiting):
         yield pyarrow.Table.from_batches(waiting)
 
 
 @contextmanager
 def arrow_errors(path: Path, kind: str) -> Iterator[None]:
-    """Turn errors of pyarrow into errors that name the file."""
+    """Convert errors of pyarrow to errors that name the file."""
     try:
         yield
     except TableError:
         raise
     except ModuleNotFoundError as error:
         raise ImportError(
-            f'{kind.capitalize()} files need {error.name}: pip install "domainwise[cli]"'
+            f'reading {kind.capitalize()} files needs {error.name}: pip install "domainwise[cli]"'
         ) from None
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise TableError(f"{path} is damaged or not a {kind.capitalize()} file: {reason}") from None
+        text = f"{path} is damaged or not a {kind.capitalize()} file: {reason}"
+        raise TableError(f"{text}. Export or copy it again") from None
 
 
 class TableWriter:
@@ -334,7 +336,7 @@ class TableWriter:
             import pyarrow
             from pyarrow import parquet
 
-            # All pieces get the types of the first: the type of a column without values is unknown.
+            # All chunks get the types of the first: a column without values has no type.
             table = pyarrow.Table.from_pandas(frame, schema=self.schema, preserve_index=False)
             if self._file is None:
                 self.schema = table.schema.remove_metadata()

@@ -1,9 +1,9 @@
-"""Reading and checking users' tables, with error messages that say what to do.
+"""Reading and checking users' tables.
 
-:func:`load_table` reads a file, :func:`check_table` takes a data frame. Both return a
+:func:`load_table` reads a file, and :func:`check_table` takes a data frame. Both return a
 :class:`Table` that estimators can use, or raise a TableError. Its :class:`Schema` describes the
-columns and how their cells are read. Put :func:`make_preprocessor` at the front of a pipeline, so
-that imputation, scaling and one-hot encoding are fitted on source domains only.
+columns and how their cells are read. :func:`make_preprocessor` is the first step of a pipeline, so
+that imputation, scaling and one-hot encoding are fitted to source domains only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from domainwise.arrays import Array
 from domainwise.checks.inputs import MAX_CLASSES, is_quantity
 from domainwise.tables import cells
-from domainwise.tables.csv_files import holds_row_numbers
+from domainwise.tables.csv_files import is_unnamed
 from domainwise.tables.errors import (
     Argument,
     ColumnError,
@@ -37,8 +37,8 @@ from domainwise.tables.errors import (
 )
 from domainwise.tables.files import open_table
 
-#: Maximum number of features of each kind that a note lists.
-USED_NAMES = 50
+#: Maximum number of features of each type that a note lists.
+MAX_LISTED_FEATURES = 50
 TASKS = ("auto", "classification", "regression")
 ONE_CLASS = "domains with only one class are used for training"
 
@@ -57,10 +57,10 @@ class Schema:
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()  #: of each date: "month", "weekday" (0 is Monday), "age"
-    reference: str = ""  #: the day to which ages are counted, in years
-    decimal: str | None = None  #: given or detected; used for new tables if they are ambiguous
+    reference: str = ""  #: the day at which ages are computed, in years
+    decimal: str | None = None  #: passed or detected; used for new tables that are ambiguous
     encoding: str | None = None
-    na: tuple[str, ...] = ()  #: missing values
+    na: tuple[str, ...] = ()  #: values that count as missing
 
     @property
     def features(self) -> list[str]:
@@ -70,39 +70,61 @@ class Schema:
     @property
     def numbers(self) -> list[str]:
         """The numeric columns that :meth:`prepare` returns."""
-        parts = [f"{name} ({part})" for name in self.dates for part in self.date_parts]
-        return [*self.numeric, *parts]
+        from_dates = [f"{name} ({part})" for name in self.dates for part in self.date_parts]
+        return [*self.numeric, *from_dates]
 
     def prepare(self, frame: Any, *, first_row: int = 0) -> Any:
         """Return the features of a data frame in the form that models are fitted to.
 
-        Numbers, and numbers computed from dates, become float64, categories text; missing values
-        are NaN. A missing column, or text in a column of numbers, is refused. ``first_row`` is the
-        number of rows before this piece of a streamed table, for messages.
+        Numbers, and numbers computed from dates, are converted to float64 and categories to text.
+        Missing values are NaN. Raises a TableError for a missing column, and for text in a column
+        of numbers. ``first_row`` is the number of rows before this chunk of a table, for messages.
         """
         require_columns(self.features, list(frame.columns), "the table")
-        pandas = import_pandas()
         frame = frame if frame.index.is_unique else frame.reset_index(drop=True)
-        raw = {name: cells.without(frame[name], self.na) for name in self.features}
+        raw = {name: cells.mark_missing(frame[name], self.na) for name in self.features}
         marks = cells.decimal_marks(raw, self.numeric)
         columns = {}
         for name in self.numeric:
             column = cells.with_points(raw[name], marks.get(name))
             columns[name] = cells.as_numbers(column, name, first_row, self.forms.get(name))
         for name in self.dates:
-            options = self.forms.get(name), self.date_parts, self.reference
-            columns |= cells.date_parts(raw[name], name, first_row, *options)
-        for name in self.categorical:
-            columns[name] = pandas.Series(cells.as_text(raw[name]), dtype=object)
-        return pandas.DataFrame(columns, index=range(len(frame)))
+            days = cells.as_days(raw[name], name, first_row, self.forms.get(name))
+            columns |= cells.date_numbers(days, name, self.date_parts, self.reference)
+        columns |= {name: cells.as_text(raw[name]) for name in self.categorical}
+        return import_pandas().DataFrame(columns, index=range(len(frame)))
+
+    def read_labels(
+        self, frame: Any, classes: Iterable[Any] | None
+    ) -> tuple[Array, Array, Array | None]:
+        """Return the indices of the rows with a target and a domain, their targets and domains.
+
+        Targets are floats, or class names as text. A class such as "1.0" is read as the number 1
+        only if this gives known ``classes``. Domains are text; None if there is no domain column.
+        """
+        target, domains = cells.mark_missing(frame[self.target], self.na), None
+        mark = cells.decimal_marks({self.target: target}, [self.target], self.decimal)
+        converted = target_column(target, mark.get(self.target))
+        labelled = converted.notna().to_numpy()
+        if self.domain in frame.columns:
+            domain = cells.mark_missing(frame[self.domain], self.na, words=False)
+            labelled = labelled & domain.notna().to_numpy()
+            domains = cells.as_labels(domain[labelled]).astype(str)
+        if self.task == "regression":
+            y = cells.as_numbers(converted[labelled], self.target)
+        else:
+            y = cells.as_labels(converted[labelled]).astype(str)
+            if not {*y.tolist()} <= {str(label) for label in classes or ()}:
+                y = cells.as_labels(target[labelled]).astype(str)
+        return np.flatnonzero(labelled), y, domains
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the schema as plain values, to be stored."""
+        """Return the schema as a dict for JSON."""
         return {n: list(v) if isinstance(v, tuple) else v for n, v in vars(self).items()}
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Schema:
-        """Undo :meth:`as_dict`."""
+        """Return the schema that :meth:`as_dict` has converted."""
         names = {f.name for f in fields(cls)}
         values: dict[str, Any] = {name: v for name, v in stored.items() if name in names}
         tuples = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
@@ -112,7 +134,7 @@ class Schema:
 class ReadColumns(TransformerMixin, BaseEstimator):
     """First step of a pipeline that takes raw data frames.
 
-    ``schema`` is a :class:`Schema` as :meth:`Schema.as_dict` returns it.
+    ``schema`` is the dict that :meth:`Schema.as_dict` returns.
     """
 
     def __init__(self, schema: dict[str, Any]) -> None:
@@ -154,7 +176,7 @@ def make_preprocessor(schema: Schema) -> ColumnTransformer:
 
 @dataclass(frozen=True)
 class Table:
-    """A table that passed all checks."""
+    """A table that has passed all checks."""
 
     X: Any  #: data frame of features, see :meth:`Schema.prepare`
     y: Array  #: classes or continuous targets
@@ -183,19 +205,20 @@ def load_table(
     encoding: str | None = None,
     **options: Any,
 ) -> Table:
-    """Read a file, once, and check it; see :func:`check_table` for the arguments.
+    """Read a file and check it; see :func:`check_table` for the arguments.
 
-    An entry of ``features`` or ``drop`` may hold several names, separated by commas. ``encoding``
-    is the encoding of a CSV file; None detects it.
+    An entry of ``features`` or ``drop`` may contain several names, separated by commas.
+    ``encoding`` is the encoding of a CSV file; None detects it.
     """
     table = open_table(path, encoding=encoding)
     roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
-    features, names = (cells.split_names(texts, table.names) for texts in (features, drop))
-    chosen = choose_features(table.names, features=features, drop=names, **roles)
+    features, dropped = (cells.split_names(texts, table.names) for texts in (features, drop))
+    chosen = choose_features(table.names, features=features, drop=dropped, **roles)
     columns = [*chosen, target, domain]
     (frame,) = table.frames(columns)
     checked = check_table(frame, features=chosen, **roles, **options)
-    notes = (*table.notes, *_row_numbers(table.names, [*columns, *(drop or [])]), *checked.notes)
+    unnamed = _unnamed_column_note(table.names, [*columns, *(drop or [])])
+    notes = (*table.notes, *unnamed, *checked.notes)
     return replace(checked, schema=replace(checked.schema, encoding=encoding), notes=notes)
 
 
@@ -213,36 +236,37 @@ def check_table(
     decimal: str | None = None,
     na: Sequence[str] = (),
     where: str = "the table",
-    several: bool = True,
+    several_domains: bool = True,
 ) -> Table:
-    """Split a data frame into features, target and domains; refuse a table that cannot be used.
+    """Split a data frame into features, target and domains.
 
-    ``features=None`` takes all columns that are not in ``drop``; rows of ``drop_domains`` are left
+    ``features=None`` uses all columns that are not in ``drop``; rows of ``drop_domains`` are left
     out. ``task="auto"`` treats text and whole numbers with at most 20 values as classes.
-    ``auto_drop`` leaves out features that cannot be used, with a note, instead of refusing them.
+    ``auto_drop`` leaves out features that cannot be used, with a note, instead of raising an error.
     ``dates`` lists numbers to compute from dates: "month", "weekday" and "age" (years before the
-    latest day of all date columns, also in new tables); if it is empty, dates are refused.
+    latest day of all date columns, also in new tables); if it is empty, dates cannot be used.
     ``decimal`` is the decimal mark of numbers in text; None detects it. ``na`` lists missing values
     of all columns; words such as "NA" count as missing, except in labels and categories.
-    ``where`` names the table in messages; ``several`` requires more than one domain.
+    ``where`` names the table in messages; ``several_domains`` requires more than one domain.
 
-    Raises a TableError that says what to do, or one ColumnError about all unusable features.
+    Raises a TableError if the table cannot be used, and one ColumnError about all unusable
+    features.
     """
     for name, values, allowed in (("task", [task], TASKS), ("dates", dates, cells.DATE_PARTS)):
         if isinstance(values, str) or not set(values) <= set(allowed):
-            raise TableError(Argument(name, values), f": use {', '.join(allowed)}")
+            raise TableError(Argument(name, values), f" is not supported; use {', '.join(allowed)}")
     if decimal not in (None, ".", ","):
-        raise TableError(Argument("decimal", decimal), ": use '.' or ','")
+        raise TableError(Argument("decimal", decimal), " is not supported; use '.' or ','")
     frame = named_frame(frame)
     names, drop = list(frame.columns), drop or []
     chosen = choose_features(
         names, target=target, domain=domain, features=features, drop=drop, where=where
     )
     columns = [*chosen, target, domain]
-    notes = _row_numbers(names, [*columns, *drop])
+    notes = _unnamed_column_note(names, [*columns, *drop])
     na = tuple(str(word) for word in na)
     frame = import_pandas().DataFrame(
-        {name: cells.without(frame[name], na, words=name != domain) for name in columns}
+        {name: cells.mark_missing(frame[name], na, words=name != domain) for name in columns}
     )
     marks = cells.decimal_marks(frame, [*chosen, target], decimal)
     frame[target] = target_column(frame[target], marks.get(target))
@@ -260,29 +284,29 @@ def check_table(
     if not len(frame):
         raise TableError(f"{where}: no row has both a target and a domain. Choose other columns")
     task = task_of(frame[target], task)
-    y = target_values(frame[target], task, notes)
-    if several:
+    y = target_values(frame[target], task, notes, marks.get(target))
+    if several_domains:
         _check_domains(domains, y, task, domain, notes)
-    schema, frame = feature_schema(
-        frame[chosen], marks, dates=dates, auto_drop=auto_drop, notes=notes
+    schema, X = feature_schema(
+        frame[chosen], marks, na=na, dates=dates, auto_drop=auto_drop, notes=notes
     )
     if not schema.features:
-        raise TableError(f"{where} has no feature column left: {'; '.join(notes)}")
+        raise TableError(f"{where} has no feature that can be used: {'; '.join(notes)}")
     mark = decimal or ("," if "," in marks.values() else None)
-    schema = replace(schema, target=target, domain=domain, task=task, decimal=mark, na=na)
-    X = schema.prepare(frame)
+    schema = replace(schema, target=target, domain=domain, task=task, decimal=mark)
     notes += _identifier_notes(X, schema, domains)
-    kinds = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
+    types = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
     used = []
-    for kind, used_names in kinds.items():
-        more = f" and {len(used_names) - USED_NAMES} more" * (len(used_names) > USED_NAMES)
-        used += [f"{', '.join(used_names[:USED_NAMES])}{more} ({kind})"] if used_names else []
+    for kind, used_names in types.items():
+        n_more = len(used_names) - MAX_LISTED_FEATURES
+        listed = ", ".join(used_names[:MAX_LISTED_FEATURES]) + f" and {n_more} more" * (n_more > 0)
+        used += [f"{listed} ({kind})"] if used_names else []
     return Table(X, y, domains, schema, (*notes, f"features used: {'; '.join(used)}"))
 
 
-def _row_numbers(names: Sequence[str], mentioned: Sequence[str]) -> list[str]:
-    left_out = any(holds_row_numbers(name) and name not in mentioned for name in names)
-    return ["the first column has no name; it is taken for row numbers and left out"] * left_out
+def _unnamed_column_note(names: Sequence[str], mentioned: Sequence[str]) -> list[str]:
+    left_out = any(is_unnamed(name) and name not in mentioned for name in names)
+    return ["the first column has no name and was left out as row numbers"] * left_out
 
 
 def choose_features(
@@ -306,15 +330,15 @@ def choose_features(
         raise TableError(f"target and domain are the same column, {target!r}. Choose two columns")
     if clash := sorted({target, domain}.intersection(mentioned)):
         raise TableError(
-            f"{describe_names(clash)} is the target or the domain: it can be neither a feature nor "
-            "left out. Remove it from the features and the columns to drop"
+            f"{describe_names(clash)} is the target or the domain, so it cannot be a feature or be "
+            "dropped. Remove it from the features and the columns to drop"
         )
-    named = [name for name in names if not holds_row_numbers(name)]
+    named = [name for name in names if not is_unnamed(name)]
     candidates = named if features is None else features
     excluded = {target, domain, *(drop or ())}
     chosen = [name for name in dict.fromkeys(candidates) if name not in excluded]
     if not chosen:
-        raise TableError(f"{where} has no feature column left")
+        raise TableError(f"{where} has no feature column. Select or drop other columns")
     return chosen
 
 
@@ -322,14 +346,14 @@ def named_frame(frame: Any) -> Any:
     """Convert a data frame of any library to pandas, with string names and the default index."""
     frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
     if not hasattr(frame, "set_axis") or frame.ndim != 2:
-        raise TableError(f"a data frame is needed, got {type(frame).__name__}")
+        raise TableError(f"the table must be a data frame, got {type(frame).__name__}")
     return frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
 
 
 def require_columns(
     required: Iterable[str], names: Sequence[str], where: str, *, reason: str = ""
 ) -> None:
-    """Refuse columns that do not exist, and suggest the most similar name."""
+    """Raise a TableError for columns that do not exist; it suggests the most similar name."""
     missing = [name for name in dict.fromkeys(required) if name not in names]
     if not missing:
         return
@@ -342,17 +366,24 @@ def require_columns(
 
 
 def feature_schema(
-    frame: Any, marks: Mapping[str, str], *, dates: Sequence[str], auto_drop: bool, notes: list[str]
+    frame: Any,
+    marks: Mapping[str, str],
+    *,
+    na: tuple[str, ...] = (),
+    dates: Sequence[str] = (),
+    auto_drop: bool = False,
+    notes: list[str],
 ) -> tuple[Schema, Any]:
-    """Infer the types of features, given their decimal marks, and convert the columns.
+    """Infer the types of features, and return their schema and the prepared features.
 
-    The caller fills in target, domain and task of the schema. Notes on columns left out, and on how
-    cells were read, are added to ``notes``. One ColumnError lists all features that are unusable.
+    ``marks`` are the decimal marks of columns. The caller sets target, domain and task of the
+    schema. Notes on columns that are left out, and on how cells are read, are added to ``notes``.
+    One ColumnError lists all features that cannot be used.
     """
-    columns: dict[str, list[str]] = defaultdict(list)
+    names: dict[str, list[str]] = defaultdict(list)  # of columns, by type
     forms: dict[str, str] = {}
-    problems: dict[str, cells.Words] = {}
-    typed: dict[str, Any] = {}
+    problems: dict[str, cells.MessageParts] = {}
+    values: dict[str, Any] = {}
     latest = ""
     for name in frame.columns:
         column = frame[name]
@@ -360,78 +391,86 @@ def feature_schema(
             rewritten = cells.with_points(column, marks.get(name))
             if rewritten is not column:
                 row = (rewritten != column)[column.notna()].idxmax()
-                columns["rewritten"].append(f"{name} ({column[row]!r} is {rewritten[row]})")
-            column = typed[name] = cells.typed_numbers(rewritten)
+                names["rewritten"].append(f"{name} ({column[row]!r} is {rewritten[row]})")
+            column = cells.typed_numbers(rewritten)
+        column = cells.mark_missing(column, na)
         if column.isna().all() or (cells.is_text(column) and not len(cells.words_of(column))):
-            columns["empty"].append(name)
+            names["empty"].append(name)
             continue
-        form, odd = cells.form_of(column)
-        problem = cells.problem_of(column, form, odd, dates=bool(dates))
+        form, unmatched = cells.form_of(column)
+        problem = cells.problem_of(column, form, unmatched, dates=bool(dates))
         if problem is None and column.nunique() == 1:
-            columns["constant"].append(name)
+            names["constant"].append(name)
         elif problem is None and form == "date":
             order = cells.date_order(column)
-            days = cells.days_in(column, order)
-            if cells.first_unread(column, days) is not None:
-                problem = ("holds dates that are ambiguous or cannot be read. Write 2024-05-31",)
+            values[name] = days = cells.days_in(column, order)
+            if cells.first_unreadable(column, days) is not None:
+                problem = ("has dates that are ambiguous or cannot be read. Write 2024-05-31",)
             else:
-                columns["date"].append(name)
+                names["date"].append(name)
                 forms[name] = order or ""
                 latest = max(latest, str(days.max().date()))
         elif problem is None and form == "text":
-            columns["text"].append(name)
+            names["text"].append(name)
+            values[name] = cells.as_text(column)
         elif problem is None:
-            values = column if cells.is_numeric(column) else cells.numbers_in(column, form)
-            problem = cells.too_large_problem(values.to_numpy(dtype=np.float64, na_value=np.nan))
-            columns["number"].append(name)
+            numeric = cells.is_numeric(column)
+            numbers = column if numeric else cells.numbers_in(cells.category_values(column), form)
+            values[name] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+            problem = cells.too_large_problem(values[name])
+            names["number"].append(name)
             if form in ("percent", "time"):
                 forms[name] = form
-                columns[form].append(name)
+                names[form].append(name)
         if problem is not None:
             problems[name] = problem
     if problems and not auto_drop:
         raise ColumnError(problems)
-    for names, text in (
-        (columns["empty"], "left out because they are empty"),
-        (columns["constant"], "left out because they are constant"),
+    for listed, text in (
+        (names["empty"], "left out because they are empty"),
+        (names["constant"], "left out because they are constant"),
         (list(problems), "left out because they cannot be used"),
-        (columns["rewritten"], "with decimal commas or separated thousands"),
-        (columns["percent"], "read as percentages (12% is 0.12)"),
-        (columns["time"], "read as times, in hours"),
-        (columns["date"], f"of dates, read as {', '.join(dates)} (before {latest})"),
+        (names["rewritten"], "with decimal commas or thousands separators"),
+        (names["percent"], "read as percentages (12% is 0.12)"),
+        (names["time"], "read as times, in hours"),
+        (names["date"], f"of dates, read as {', '.join(dates)} (before {latest})"),
     ):
-        notes += [f"columns {text}: {', '.join(names)}"] if names else []
-    numeric, categorical, date_columns = (
-        tuple(name for name in columns[kind] if name not in problems)
+        notes += [f"columns {text}: {', '.join(listed)}"] if listed else []
+    numbers, categories, days = (
+        {name: values[name] for name in names[kind] if name not in problems}
         for kind in ("number", "text", "date")
     )
     schema = Schema(
-        *(numeric, categorical, "", "", ""),
+        *(tuple(numbers), tuple(categories), "", "", ""),
         forms={name: form for name, form in forms.items() if name not in problems},
-        dates=date_columns,
-        date_parts=tuple(dates) if date_columns else (),
+        dates=tuple(days),
+        date_parts=tuple(dates) if days else (),
         reference=latest,
+        na=na,
     )
-    return schema, import_pandas().DataFrame({**frame, **typed})
+    for name in days:
+        numbers |= cells.date_numbers(days[name], name, dates, latest)
+    X = import_pandas().DataFrame(numbers | categories, index=range(len(frame)))
+    return schema, X
 
 
 def target_column(column: Any, mark: str | None) -> Any:
     """Convert a text target to numbers if all its cells are numbers or missing.
 
-    Other text stays text, and so do codes with leading zeros and whole numbers beyond int64.
+    Other text is unchanged, and so are codes with leading zeros and whole numbers beyond int64.
     """
-    column = cells.plain(column)
+    column = cells.category_values(column)
     if not cells.is_text(column):
         return column
     numbers = cells.typed_numbers(cells.with_points(column, mark))
     if cells.is_text(numbers):
-        form, odd = cells.form_of(numbers)
-        if form in ("percent", "time") and not odd:
+        form, unmatched = cells.form_of(numbers)
+        if form in ("percent", "time") and not unmatched:
             return cells.numbers_in(numbers, form).rename(column.name)
-        return numbers
+        return column
     if numbers.isna().all():  # only words such as "NA": they are the classes
         return column
-    if cells.fits(column, r"-?0[0-9].*|[+-]?[0-9]{19,}").any():
+    if cells.matches(column, r"-?0[0-9].*|[+-]?[0-9]{19,}").any():
         return column.where(~column.isin(cells.MISSING))
     return numbers
 
@@ -446,44 +485,57 @@ def task_of(target: Any, task: str) -> str:
     return "regression" if is_quantity(values) else "classification"
 
 
-def target_values(target: Any, task: str, notes: list[str]) -> Array:
-    """Return the target as numbers or labels; refuse one that cannot be learnt."""
+def target_values(target: Any, task: str, notes: list[str], mark: str | None = None) -> Array:
+    """Return the target as numbers or labels; raise a TableError if it cannot be used."""
     name, remedy = f"the target {str(target.name)!r}", Argument("task", "classification")
     if task == "regression":
         if not cells.is_numeric(target):
-            raise TableError(f"{name} holds text: use ", remedy, ", or a numeric column")
+            raise TableError(f"{name} contains text. Use ", remedy, ", or a numeric column")
         y = cells.as_numbers(target, str(target.name))
         if np.all(y == y[0]):
             raise TableError(f"{name} has only one value, {y[0]:g}. Choose another column")
         return y
-    refuse_quantities(target)
+    refuse_quantities(target, mark)
     if cells.is_numeric(target):
-        cells.as_numbers(target, str(target.name))  # refuses infinite ones
+        cells.as_numbers(target, str(target.name))  # raises an error for infinite values
     y = cells.as_labels(target)
     classes = np.unique(y)
     if len(classes) < 2:
         raise TableError(f"{name} has only one class, {classes[0]!s}. Choose another column")
     if len(classes) > max(MAX_CLASSES, len(y) // 3):
         remedy = Argument("task", "regression")
-        text = f"{name} has {len(classes)} classes in {len(y)} rows: use "
+        text = f"{name} has {len(classes)} classes in {len(y)} rows. Use "
         raise TableError(text, remedy, " for a continuous target")
     notes += [
-        f"{word!r} is a class of {name}, in {int(np.sum(y == word))} rows; name it as a missing "
-        "value (na) to leave them out"
+        f"{word!r} is a class of {name}, with {int(np.sum(y == word))} rows; if it means a missing "
+        "value, list it in na"
         for word in classes.tolist()
         if word in cells.MISSING
     ]
-    notes += _similar(classes, f"classes of {name}")
+    notes += _similar_label_notes(classes, f"classes of {name}")
     return y
 
 
-def refuse_quantities(target: Any) -> None:
-    """Refuse a target whose cells are not class names, such as dates or numbers mixed with text."""
-    form, odd = cells.form_of(target)
-    if form in ("date", "time", "percent", "nested") or (form == "number" and odd):
-        problem = None if form == "date" else cells.problem_of(target, form, odd)
-        words = problem or (f"holds {cells.FORMS[form]}",)
-        raise TableError(f"the target {str(target.name)!r} ", *words, "; or choose another target")
+def refuse_quantities(target: Any, mark: str | None = None) -> None:
+    """Raise a TableError if cells are not class names, but dates, or numbers mixed with text."""
+    form, unmatched = cells.form_of(cells.with_points(target, mark))
+    if form in ("date", "time", "percent", "nested") or (form == "number" and unmatched):
+        problem = None if form == "date" else cells.problem_of(target, form, unmatched)
+        parts = (*problem, ", or ") if problem else (f"contains {cells.FORMS[form]}. ",)
+        name = f"the target {str(target.name)!r} "
+        raise TableError(name, *parts, f"{'c' if problem else 'C'}hoose another target")
+
+
+def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -> Array:
+    """Return the positions of class names in ``classes``, which are those of a model or a plan."""
+    codes = {str(label): code for code, label in enumerate(classes)}
+    if unknown := sorted({*texts.tolist()} - {*codes}):
+        raise TableError(
+            f"column {column!r} has the values {describe_names(unknown)}, but the classes of "
+            f"{owner} are {describe_names(codes, 20)}. Correct these values, or leave the cells "
+            "empty"
+        )
+    return np.array([codes[text] for text in texts.tolist()], dtype=np.int64)
 
 
 def _domains_to_keep(domains: Array, dropped: Sequence[str], where: str) -> Array:
@@ -498,19 +550,19 @@ def _domains_to_keep(domains: Array, dropped: Sequence[str], where: str) -> Arra
 
 
 def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[str]) -> None:
-    """Refuse domains from which nothing can be learnt, and note what is unusual about them."""
+    """Raise a TableError for domains that cannot be used, and note what is unusual about them."""
     labels, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
     if len(labels) < 2:
         raise TableError(
-            f"the domain column {name!r} names only one domain, {labels[0]!s}, and two are needed. "
-            "Choose another column, or add rows of other domains"
+            f"the domain column {name!r} has only one domain, {labels[0]!s}, but at least two are "
+            "needed. Choose another column, or add rows of other domains"
         )
     if len(labels) > 2 and counts.max() == 1:
         raise TableError(
-            f"the domain column {name!r} is different in every row: choose a column that groups "
-            "rows, such as the site or the patient"
+            f"the domain column {name!r} has a different value in every row. Choose a column that "
+            "groups rows, such as the site or the patient"
         )
-    notes += _similar(labels, f"domains of column {name!r}")
+    notes += _similar_label_notes(labels, f"domains of column {name!r}")
     if task == "classification":
         single = [str(labels[d]) for d in range(len(labels)) if len(np.unique(y[codes == d])) == 1]
         if len(single) == len(labels):
@@ -522,40 +574,41 @@ def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[s
             notes.append(f"{ONE_CLASS}, and are not scored: {describe_names(single)}")
 
 
-def _similar(labels: Array, kind: str) -> list[str]:
-    """Note labels that look the same; they stay separate."""
+def _similar_label_notes(labels: Array, kind: str) -> list[str]:
+    """Note labels that look the same; they are not merged."""
     groups: dict[str, list[str]] = defaultdict(list)
     for label in map(str, labels.tolist()):
         groups[" ".join(normalize("NFKC", label).split()).casefold()].append(label)
     return [
-        f"{describe_names(group)} are different {kind}: "
-        "they differ in spaces, capitals or composed letters only"
+        f"{describe_names(group)} are different {kind}, although they differ only in spaces, "
+        "capitals or composed letters"
         for group in groups.values()
         if len(group) > 1
     ]
 
 
 def identifier_reason(values: Array, rows: Sequence[Array]) -> str:
-    """Return why numbers look like row identifiers (all distinct, or a running count), or "".
+    """Return why numbers look like row identifiers: all distinct, or monotonic; otherwise "".
 
-    A running count rises or falls from row to row in every domain of at least five rows, and these
-    domains have at least 20 rows in total. ``rows`` holds the row numbers of each domain.
+    Monotonic numbers rise or fall from row to row in every domain of at least five rows, and these
+    domains have at least 20 rows in total. ``rows`` has the row indices of each domain.
     """
-    whole = np.isfinite(values).all() and np.all(values == np.round(values))
-    if whole and len(values) >= 20 and len(np.unique(values)) == len(values):
+    integers = np.isfinite(values).all() and np.all(values == np.round(values))
+    if integers and len(values) >= 20 and len(np.unique(values)) == len(values):
         return "is a different whole number in every row"
-    long = [r for r in rows if len(r) >= 5]
-    steps = (np.diff(values[r]) for r in long)
-    runs = sum(map(len, long)) >= 20 and all((s > 0).all() or (s < 0).all() for s in steps)
-    return "rises or falls in every domain" if runs else ""
+    long = [indices for indices in rows if len(indices) >= 5]
+    steps = (np.diff(values[indices]) for indices in long)
+    monotonic = all((step > 0).all() or (step < 0).all() for step in steps)
+    enough_rows = sum(map(len, long)) >= 20
+    return "rises or falls in every domain" if enough_rows and monotonic else ""
 
 
 def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
     """Note numbers that look like identifiers of rows, and features that identify the domain.
 
-    For the latter, up to 20,000 rows are sorted by the feature, ties in random order. The feature
-    identifies the domain if neighbouring rows share a domain, beyond chance, at least 90 % as often
-    as in a table sorted by domain.
+    For the latter, up to 20,000 rows are sorted by the feature, with ties in random order. A
+    feature identifies the domain if neighbouring rows share a domain, beyond chance, at least 90 %
+    as often as in a table sorted by domain.
     """
     advice = "Drop it unless it has the same meaning in new domains"
     rows_of = [np.flatnonzero(domains == d) for d in np.unique(domains)]
@@ -575,6 +628,6 @@ def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
         sorted_codes = codes[np.argsort(np.asarray(values), kind="stable")]
         same = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
         if best > chance and same - chance >= 0.9 * (best - chance):
-            text = f"feature {name!r} alone identifies the domain, and may not generalize to others"
+            text = f"feature {name!r} identifies the domain by itself, so it may not generalize"
             notes.append(f"{text}. {advice}")
     return notes

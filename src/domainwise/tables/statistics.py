@@ -1,11 +1,11 @@
 """Column statistics, shared by shift checks, plots, fault checks and preprocessing.
 
-Rows in memory, by domain: :func:`columns_of` lists columns, :func:`quantiles_by_domain` describes
-numbers, and :func:`describe_column` any column. Means and variances are computed by
+For rows in memory, :func:`columns_of` lists columns, and :func:`quantiles_by_domain` and
+:func:`describe_column` describe them by domain. Means and variances are computed by
 :class:`~domainwise.ensemble.moments.Moments`.
 
-Rows in pieces: :class:`Statistics` of two pieces can be merged, and :class:`Learnt` holds the
-parameters of preprocessing. Medians come from a sketch, within 1 % of rank.
+For rows in chunks, :class:`Statistics` of two chunks can be merged, and :class:`Learnt` contains
+the parameters of preprocessing. Medians come from a sketch; their rank is exact to 1 %.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from domainwise.tables.cells import MAX_CATEGORIES, as_labels
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.schema import Schema, make_preprocessor
 
-#: Quantiles of numbers in :func:`describe_column`.
+#: Probabilities of the quantiles in :func:`describe_column`.
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 #: Interquartile range, and inverse of the median absolute deviation, of a standard normal.
 NORMAL_IQR, NORMAL_MAD = 1.349, 1.4826
 #: A domain with fewer values in a column may differ from the others by chance.
-FEW_VALUES = 10
-#: Number of categories listed; those with fewer rows than ``RARE`` are counted together.
-SHOWN_CATEGORIES, RARE = 4, 5
-#: Size of a sketch. Each of the few merges shifts a rank by at most 1 / (2 * SKETCH_SIZE).
+MIN_VALUES = 10
+#: Number of categories listed. Categories with fewer rows than ``MIN_CATEGORY_ROWS`` are merged.
+SHOWN_CATEGORIES, MIN_CATEGORY_ROWS = 4, 5
+#: Size of a sketch. A merge shifts a rank by at most 1 / (2 * SKETCH_SIZE) of the rows.
 SKETCH_SIZE = 2000
 
 
@@ -48,7 +48,7 @@ def missing_cells(column: Any) -> Array:
 
 
 def column_kind(column: Any) -> str:
-    """Type of the cells of a column: "number", "text" or "other", such as dates.
+    """Return the type of the cells of a column: "number", "text" or "other", such as dates.
 
     >>> column_kind(np.array([1, None, 2.5], dtype=object))
     'number'
@@ -77,7 +77,7 @@ def columns_of(X: Any) -> list[tuple[str, Array]]:
 def quantiles_by_domain(
     values: Array, codes: Array, n_domains: int, probabilities: Sequence[float]
 ) -> Array:
-    """Quantiles of the finite values of each domain; NaN for a domain without values.
+    """Return quantiles of the finite values of each domain; NaN for a domain without values.
 
     ``values`` has shape (n_rows,) or (n_rows, n_columns), and the result
     (n_probabilities, n_domains) or (n_probabilities, n_domains, n_columns).
@@ -105,22 +105,23 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
     the largest area under the ROC curve (``tells``) with which the column separates a domain from
     all others, with its index (``tells_at``).
     """
-    number = values.dtype.kind == "f"
-    observed = np.isfinite(values) if number else ~missing_cells(values)
+    numeric = values.dtype.kind == "f"
+    observed = np.isfinite(values) if numeric else ~missing_cells(values)
     rows = np.bincount(codes, minlength=n_domains)
     counts = np.bincount(codes[observed], minlength=n_domains)
-    describe = _describe_numbers if number else _describe_text
+    describe = _describe_numbers if numeric else _describe_text
     statistics, distances, areas = describe(values[observed], codes[observed], n_domains)
     missing = 1 - counts / rows
     missing_elsewhere = ((~observed).sum() - (rows - counts)) / (len(codes) - rows)
-    # Domains with few values are compared only if no domain has more.
-    few = counts < (FEW_VALUES if (counts >= FEW_VALUES).any() else 1)
-    areas = np.maximum(np.where(few, 0.5, areas), 0.5 + np.abs(missing - missing_elsewhere) / 2)
-    distances = np.where(few, 0.0, distances)
+    # Domains with few values are compared only if all domains have few.
+    is_small = counts < (MIN_VALUES if (counts >= MIN_VALUES).any() else 1)
+    by_missing = 0.5 + np.abs(missing - missing_elsewhere) / 2
+    areas = np.maximum(np.where(is_small, 0.5, areas), by_missing)
+    distances = np.where(is_small, 0.0, distances)
     farthest, best = int(np.argmax(distances)), int(np.argmax(areas))
     return {
         "name": name,
-        "kind": "number" if number else "text",
+        "kind": "number" if numeric else "text",
         "missing": missing.tolist(),
         **statistics,
         "distance": float(distances[farthest]),
@@ -134,7 +135,7 @@ def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], A
     """Return statistics of numbers, and each domain's distance and ROC area against all others.
 
     The deviation within domains is the median absolute deviation, scaled to a normal distribution.
-    If this is 0 it is the root mean square deviation, and for a constant 1.
+    If that is 0, it is the root mean square deviation; for a constant, it is 1.
     """
     quantiles, counts = quantiles_by_domain(x, codes, n, QUANTILES).T, np.bincount(codes, None, n)
     scale = 1.0
@@ -159,7 +160,8 @@ def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Arra
     For the areas, categories are sorted by the ratio of their shares, which is the best order.
     """
     names = [str(value) for value in x]
-    frequent = [name for name, count in Counter(names).most_common() if count >= RARE]
+    by_count = Counter(names).most_common()
+    frequent = [name for name, count in by_count if count >= MIN_CATEGORY_ROWS]
     index = {name: i for i, name in enumerate(frequent)}
     table = np.zeros((n, len(frequent) + 1))
     category = np.array([index.get(name, len(frequent)) for name in names], dtype=np.intp)
@@ -170,8 +172,8 @@ def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Arra
     with np.errstate(invalid="ignore", divide="ignore"):
         order = np.argsort(np.nan_to_num(-shares / (shares + others)), axis=1, kind="stable")
     hits, alarms = (
-        np.pad(np.cumsum(np.take_along_axis(part, order, axis=1), axis=1), ((0, 0), (1, 0)))
-        for part in (shares, others)
+        np.pad(np.cumsum(np.take_along_axis(rates, order, axis=1), axis=1), ((0, 0), (1, 0)))
+        for rates in (shares, others)
     )
     observed = (hits[:, -1] > 0) & (alarms[:, -1] > 0)
     areas = np.where(observed, np.trapezoid(hits, alarms, axis=1), 0.5)
@@ -185,7 +187,7 @@ Sketch = tuple[Array, Array]  #: Sorted values, and the number of rows each repr
 
 
 def sketched(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
-    """Return at most ``size`` values; if there are more, each represents an equal weight."""
+    """Return at most ``size`` values; if there are more, all that remain have the same weight."""
     order = np.argsort(values, kind="stable")
     values, weights = values[order], weights[order]
     if len(values) <= size:
@@ -198,15 +200,15 @@ def sketched(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
 
 def joined_sketch(sketches: Sequence[Sketch]) -> Sketch:
     """Merge several sketches into one of all rows."""
-    values, weights = (np.concatenate(parts) for parts in zip(*sketches, strict=True))
+    values, weights = (np.concatenate(arrays) for arrays in zip(*sketches, strict=True))
     return sketched(values, weights)
 
 
 def quantile(sketch: Sketch, share: float) -> float:
-    """Value below which a share of the rows lies; 0 for a sketch without values."""
+    """Return the value below which a share of the rows lies; 0 for a sketch without values."""
     values, weights = sketch
-    place = np.searchsorted(np.cumsum(weights), share * weights.sum())
-    return float(values[min(place, len(values) - 1)]) if len(values) else 0.0
+    index = np.searchsorted(np.cumsum(weights), share * weights.sum())
+    return float(values[min(index, len(values) - 1)]) if len(values) else 0.0
 
 
 @dataclass(frozen=True)
@@ -223,9 +225,9 @@ class Learnt:
     def preprocessor(self, schema: Schema) -> Any:
         """Return the preprocessor with these parameters, equal to one fitted to all rows."""
         pandas = import_pandas()
-        # scikit-learn has no public way to make a fitted transformer from known statistics, and
-        # transform needs private attributes that only fit sets. So it is fitted to one row for each
-        # category, and the public attributes of imputers and scaler are set afterwards.
+        # scikit-learn cannot make a fitted transformer from known statistics, and transform needs
+        # private attributes that only fit sets. So it is fitted to one row for each category, and
+        # the public attributes of imputers and scaler are set afterwards.
         n = max([1, *map(len, self.categories)])
         columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(n)))
         for name, names in zip(schema.categorical, self.categories, strict=True):
@@ -247,9 +249,9 @@ class Learnt:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Statistics of a piece of a table: numbers, categories, classes and domains."""
+    """Statistics of a chunk of a table: numbers, categories, classes and domains."""
 
-    left_out: int  #: rows without a target or domain
+    left_out: int  #: number of rows without a target or domain
     numbers: Moments
     sketches: list[Sketch]
     categories: list[Counter[str]]
@@ -257,7 +259,7 @@ class Statistics:
     domains: Counter[str]
 
     def merged(self, other: Statistics) -> Statistics:
-        """Return the statistics of the rows of both pieces."""
+        """Return the statistics of the rows of both chunks."""
         return Statistics(
             self.left_out + other.left_out,
             self.numbers.merged(other.numbers),
@@ -268,7 +270,7 @@ class Statistics:
         )
 
     def medians(self) -> Array:
-        """Median of each numeric column; 0 for a column without values."""
+        """Return the median of each numeric column; 0 for a column without values."""
         return np.array([quantile(sketch, 0.5) for sketch in self.sketches])
 
     def learnt(self, schema: Schema) -> Learnt:
@@ -278,13 +280,13 @@ class Statistics:
             if len(counts) > max(MAX_CATEGORIES, counts.total() // 2):
                 raise TableError(
                     f"column {column!r} has {len(counts)} distinct texts in {counts.total()} "
-                    "rows: it identifies rows instead of describing them. Leave it out"
+                    "rows, so it identifies rows. Drop it"
                 )
             names.append(sorted(counts))
             ordered = sorted(counts, key=lambda text: (-counts[text], text))
             frequent.append(ordered[0] if ordered else None)
         p = len(schema.numbers)
-        count, mean, squares = (np.asarray(part)[0, :p] for part in vars(self.numbers).values())
+        count, mean, squares = (np.asarray(values)[0, :p] for values in vars(self.numbers).values())
         n, medians = self.domains.total(), self.medians()[:p]
         missing = n - count
         centre = (count * mean + missing * medians) / n
@@ -293,7 +295,7 @@ class Statistics:
 
 
 def labels_by_text(texts: Iterable[str]) -> dict[str, Any]:
-    """Map texts to labels: integers if all texts are whole numbers, as for a table in memory."""
+    """Map texts to the labels of a table in memory: integers if all texts are whole numbers."""
     names = sorted(texts)
     labels = as_labels(import_pandas().Series(names, dtype=object)).tolist() if names else []
     return dict(zip(names, labels, strict=True))
