@@ -17,8 +17,8 @@ from sklearn.svm import SVC
 from domainwise import SiteAdapter
 from domainwise.calibration.quantiles import (
     DomainQuantiles,
-    class_scores,
     needed_domains,
+    scores_by_class,
     usual_coverage,
 )
 from domainwise.datasets import make_synthetic
@@ -98,14 +98,16 @@ def test_nine_domains_are_enough_for_ninety_per_cent_and_eight_are_not():
 
 @pytest.mark.parametrize("coverage", [0, 1, 1.5, -0.1, np.nan, True])
 def test_a_coverage_that_is_none_is_refused_by_name(coverage):
-    with pytest.raises(ValueError, match="coverage="):
+    with pytest.raises(ValueError, match="coverage must be between 0 and 1"):
         needed_domains(coverage)
 
 
 def test_decision_values_are_judged_by_their_distance_from_the_best():
-    scores = class_scores(None, np.array([[1.0, 3.0, 2.0]]))
+    outputs, scores = scores_by_class({"decisions": np.array([[1.0, 3.0, 2.0]])}, np.arange(3))
+    assert outputs == "decisions"
     np.testing.assert_array_equal(scores, [[2.0, 0.0, 1.0]])
-    np.testing.assert_array_equal(class_scores(None, np.array([0.5])), [[1.0, 0.0]])
+    _, scores = scores_by_class({"decisions": np.array([0.5])}, np.arange(2))
+    np.testing.assert_array_equal(scores, [[1.0, 0.0]])
 
 
 # ---- the wrapper -----------------------------------------------------------------------------
@@ -161,11 +163,13 @@ def test_with_too_few_domains_everything_is_returned_and_it_says_so(calibration)
     few = np.isin(D, [0, 1, 2])
     model = DomainConformal(LogisticRegression(), calibration=calibration)
     model.fit(X[few], Y[few], sample_domain=D[few])
-    with pytest.warns(UserWarning, match=r"coverage=0.9 needs 9 calibration domains, but there"):
+    with pytest.warns(
+        UserWarning, match=r"coverage=0.9 needs at least 9 calibration domains, but there"
+    ):
         assert model.predict_set(X[:5]).all()
     numbers = DomainConformal(Ridge(), calibration=calibration)
     numbers.fit(X[few], X[few, 0], sample_domain=D[few])
-    with pytest.warns(UserWarning, match="sets contain all classes, and intervals are infinite"):
+    with pytest.warns(UserWarning, match="Sets contain all classes and intervals are infinite"):
         assert np.isinf(numbers.predict_interval(X[:5])).all()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -208,7 +212,7 @@ def test_pipelines_take_domains_by_routing():
     [
         (DomainConformal(Ridge(), calibration="loo"), (X, X[:, 0], D), "'calibration' .* 'loo'"),
         (DomainConformal(StandardScaler()), (X, Y, D), "must be a classifier or a regressor"),
-        (DomainConformal(Ridge()), (X, X[:, :2], D), "several columns"),
+        (DomainConformal(Ridge()), (X, X[:, :2], D), "y must have one column; got 2"),
         (
             DomainConformal(Ridge(), calibration="split"),
             (X, X[:, 0], None),
@@ -217,7 +221,7 @@ def test_pipelines_take_domains_by_routing():
         (
             DomainConformal(Ridge(), calibration="split", cv=KFold(3, shuffle=True)),
             (X, X[:, 0], D),
-            "rows of \\d+ domains into both parts of a split",
+            "rows of \\d+ domains between training and calibration",
         ),
     ],
 )

@@ -41,5 +41,11 @@ def test_permuting_classes_permutes_columns():
 
 @pytest.mark.parametrize(("shares", "rows"), [([0.5], 1), ([1.0, 0.0], 1), ([0.5, 0.5], -1)])
 def test_shares_that_do_not_fit_are_refused(shares, rows):
-    with pytest.raises(ValueError, match=r"shares must|prior_rows=-1"):
+    with pytest.raises(ValueError, match=r"shares must|prior_rows must be at least 0; got -1"):
         adapt_class_shares([[0.5, 0.5]], shares, prior_rows=rows)
+
+
+@pytest.mark.parametrize("row", [[-0.5, 1.5], [0.0, 0.0], [np.nan, 0.5]])
+def test_rows_that_are_not_probabilities_are_refused(row):
+    with pytest.raises(ValueError, match="probabilities must have shape"):
+        adapt_class_shares([[0.5, 0.5], row], [0.5, 0.5])

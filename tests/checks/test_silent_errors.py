@@ -135,7 +135,7 @@ def test_weights_of_classes_that_no_batch_had_are_refused_before_the_search():
 )
 @pytest.mark.parametrize("names", [np.array([0, 1]), np.array(["no", "yes"])], ids=["0/1", "text"])
 def test_scores_of_numbers_are_refused_for_classes(fit, names):
-    with pytest.raises(ValueError, match="scoring='r2' is for a continuous target.*choose"):
+    with pytest.raises(ValueError, match="scoring='r2' is for a continuous target.*Choose"):
         fit(X, names[Y], sample_domain=DOMAIN)
 
 

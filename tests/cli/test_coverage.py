@@ -100,13 +100,13 @@ def test_more_coverage_than_domains_allow_returns_everything_and_says_so(folder,
     done = run("predict", folder / "classes.skops", folder / "new.csv", "-o", tmp_path / "o.csv",
                "--coverage", "0.9")  # fmt: skip
     assert done.exit_code == 0
-    assert "needs 9 calibration domains, but there are 5" in done.stderr
+    assert "needs at least 9 calibration domains, but there are 5" in done.stderr
     written = pandas.read_csv(tmp_path / "o.csv")
     assert written[["in_set_no", "in_set_yes"]].all(axis=None)
 
 
 @pytest.mark.parametrize(
-    ("coverage", "message"), [("0.805", "whole number of per cent"), ("1", "between 0 and 1")]
+    ("coverage", "message"), [("0.805", "must be a multiple of 0.01"), ("1", "between 0 and 1")]
 )
 def test_a_coverage_that_cannot_be_kept_is_refused(coverage, message, folder, tmp_path):
     done = run("predict", folder / "classes.skops", folder / "new.csv", "-o", tmp_path / "o.csv",

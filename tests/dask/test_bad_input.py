@@ -140,14 +140,14 @@ def test_more_landmarks_than_rows_or_than_were_looked_at(given, monkeypatch):
         FastDCM(n_landmarks=5000).fit(X, y, sample_domain=domain)
     monkeypatch.setattr("domainwise.backends.partitions.LOOK_ROWS", 40)
     monkeypatch.setattr("domainwise.backends.partitions.LOOK_LEAST", 40)
-    message = r"n_landmarks=0.5 of \d+ rows makes \d+ landmarks, but only \d+ rows were read"
+    message = r"n_landmarks=0.5 requests \d+ landmarks for \d+ rows, but only \d+ rows were read"
     with pytest.raises(ValueError, match=message):
         FastDCM(n_landmarks=0.5).fit(X, y, sample_domain=domain)
 
 
 def test_methods_that_need_all_rows_in_memory_raise_an_error(given):
     _, X, y, _ = given
-    with pytest.raises(TypeError, match="partial_fit takes rows in memory"):
+    with pytest.raises(TypeError, match="partial_fit does not accept Dask collections"):
         FastDCM().partial_fit(X, y)
     with pytest.raises(ValueError, match="precomputed"):
         FastDCM(kernel="precomputed").fit(X, y)
@@ -171,7 +171,7 @@ def test_a_projection_checks_names_and_number_of_features(given, rows):
 @pytest.mark.parametrize("search", [DCMCV, FastDCMCV])
 def test_errors_of_searches_name_the_type_of_x(search, given):
     _, X, y, domain = given
-    remedy = "which supports them; InvariantRidge...CV search on them"
+    remedy = "or use InvariantRidgeClassifierCV or InvariantRidgeCV"
     with pytest.raises(TypeError, match=f"{search.__name__} takes NumPy arrays .* {remedy}"):
         search().fit(X, y, sample_domain=domain)
 

@@ -262,7 +262,7 @@ def test_rows_that_are_not_learnt_from_still_tell_what_their_domain_is_like():
 
 def test_without_domains_folds_of_rows_are_used_with_a_warning():
     X, y, _ = table()
-    with pytest.warns(UserWarning, match="folds of rows"):
+    with pytest.warns(UserWarning, match="Folds of rows"):
         model = DomainEnsembleClassifier(OWN).fit(X, y)
     assert not any(member.in_context for member in model.members_.values())
     assert np.isnan(model.expected_score_[1:]).all()
@@ -482,7 +482,7 @@ def test_held_out_predictions_are_those_that_scores_rest_on(classes):
 
 
 def test_held_out_rows_are_limited(monkeypatch):
-    monkeypatch.setattr("domainwise.scoring.predictions.MOST_HELD_OUT", 40)
+    monkeypatch.setattr("domainwise.scoring.predictions.MAX_HELD_OUT", 40)
     X, y, domain = table()
     held_out = DomainEnsembleClassifier(OWN).fit(X, y, sample_domain=domain).held_out_
     assert np.bincount(held_out.domain).tolist() == [8] * 5
@@ -620,7 +620,7 @@ def test_domains_that_calibrate_serve_nothing_else(few_trees):
         reach = errors[int(0.75 * len(errors)) - 1]
         np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 2 * reach)
     assert model.promise_ == "guaranteed"
-    with pytest.warns(UserWarning, match="needs 9 calibration domains, but there are 4"):
+    with pytest.warns(UserWarning, match="needs at least 9 calibration domains, but there are 4"):
         assert np.isinf(model.predict_interval(X)).all()
 
 

@@ -17,7 +17,7 @@ from domainwise.datasets import make_synthetic
 from domainwise.ensemble import members
 from domainwise.ensemble.forests import packed, round_leaves, unpacked
 from domainwise.model_files.persistence import load, save
-from domainwise.search.scores import LEAST_PROBABILITY
+from domainwise.search.scores import MIN_PROBABILITY
 
 
 @pytest.fixture(scope="module", params=["classes", "numbers"])
@@ -127,7 +127,7 @@ def test_candidates_are_compared_on_the_trees_of_scikit_learn(monkeypatch, n_cla
     weights = None if options["class_weight"] is None else np.where(y[train] == 1, 3.0, 1.0)
     tree = single(random_state=3, **candidate).fit(X[train], y[train], weights)
     if n_classes:
-        expected = np.log(np.maximum(tree.predict_proba(X[test]), LEAST_PROBABILITY))
+        expected = np.log(np.maximum(tree.predict_proba(X[test]), MIN_PROBABILITY))
     else:
         expected = tree.predict(X[test])[:, None]
     np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)

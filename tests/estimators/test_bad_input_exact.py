@@ -236,5 +236,5 @@ def test_memory_needed_is_that_of_four_matrices(monkeypatch):
 
 
 def test_no_ridge_with_the_exact_solver_names_the_ones_that_can():
-    with pytest.raises(ValueError, match='ridge=0 .*use solver="dense" or "auto"'):
+    with pytest.raises(ValueError, match='ridge=0 .*Use solver="dense" or solver="auto"'):
         fit(DCM(ridge=0, solver="exact"))

@@ -23,7 +23,9 @@ def test_more_landmarks_than_rows():
 
 
 def test_more_components_than_independent_landmarks():
-    with pytest.raises(ValueError, match="n_components=11 is more than the 10 independent"):
+    with pytest.raises(
+        ValueError, match="n_components=11 is more than the 10 linearly independent"
+    ):
         FastKPCA(n_components=11, n_landmarks=10).fit(X)
 
 

@@ -230,7 +230,7 @@ def test_refitting_repeats_the_bits_and_another_seed_draws_others():
         ({"kernel": "linear"}, "kernel='linear' has no random Fourier features.*rbf, laplacian"),
         ({"kernel": lambda A, B: A @ B.T}, "kernel=<function.*rbf, laplacian"),
         ({"kernel": "precomputed"}, "precomputed"),
-        ({"landmarks": np.zeros((3, 4))}, 'landmarks are set, but feature_map="fourier"'),
+        ({"landmarks": np.zeros((3, 4))}, 'landmarks were passed, but feature_map="fourier"'),
         ({"feature_map": "sketch"}, "'feature_map' parameter of .* must be a str among"),
         ({"n_landmarks": 0}, "'n_landmarks' parameter"),
     ],
@@ -245,5 +245,5 @@ def test_what_has_no_fourier_features_is_refused(method, params, said):
 
 def test_more_components_than_columns_are_refused():
     X, _, _ = problem()
-    with pytest.raises(ValueError, match="n_components=9 is more than the 8 columns"):
+    with pytest.raises(ValueError, match="n_components=9 is more than the 8 Fourier features"):
         FastKPCA(9, feature_map="fourier", n_landmarks=8).fit(X)

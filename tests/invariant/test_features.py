@@ -131,7 +131,7 @@ def test_the_second_moment_of_the_features_is_not_summed():
 @pytest.mark.parametrize(
     ("arguments", "labels", "message"),
     [
-        (dict(kernel="precomputed"), dict(), "has no rows"),
+        (dict(kernel="precomputed"), dict(), 'not available with kernel="precomputed"'),
         (dict(conditional=True), dict(), "y is missing"),
         (dict(n_landmarks=500), dict(), "n_landmarks=500 is more than the number of rows, 80"),
         (dict(landmarks="grid"), dict(), "landmarks"),
@@ -139,7 +139,7 @@ def test_the_second_moment_of_the_features_is_not_summed():
         (
             dict(conditional=True),
             dict(y=np.arange(80) % 2, sample_domain=np.linspace(0.1, 1, 80)),
-            "use InvariantKernel",
+            "Use InvariantKernel",
         ),
     ],
 )

@@ -209,7 +209,7 @@ def test_probabilities_hold_on_unseen_domains_better_than_those_of_random_folds(
     new, y_new, _ = rows(30)
     model = InvariantSVC(10, domain_weight=0, probability=True)
     by_domain = log_loss(y_new, model.fit(X, y, sample_domain=d).predict_proba(new))
-    with pytest.warns(UserWarning, match="calibrated on stratified folds"):
+    with pytest.warns(UserWarning, match="calibrated on stratified folds instead"):
         by_rows = log_loss(y_new, model.fit(X, y).predict_proba(new))
     assert by_domain < np.log(2)
     assert by_rows > 1.2 * by_domain
@@ -224,7 +224,7 @@ def test_probabilities_need_to_be_asked_for():
 def test_a_class_in_one_domain_only_is_calibrated_on_stratified_folds_with_a_warning():
     X, y, d = problem(n_classes=3)
     y[(y == 2) & (d != 0)] = 0
-    with pytest.warns(UserWarning, match="a class occurs in one group of domains only"):
+    with pytest.warns(UserWarning, match="a class occurs in only one group of domains"):
         model = InvariantSVC(probability=True).fit(X, y, sample_domain=d)
     assert model.predict_proba(X).shape == (120, 3)
 
@@ -263,7 +263,7 @@ def test_a_grid_search_leaves_one_domain_out_with_one_argument(routing, machine)
         (dict(solver="dense"), "solver"),
         (dict(class_weight="even"), "class_weight"),
         (dict(domain_weight=-0.1), "domain_weight"),
-        (dict(kernel="precomputed", solver="fast"), "chooses landmarks among rows"),
+        (dict(kernel="precomputed", solver="fast"), "chooses landmarks from rows"),
     ],
 )
 def test_bad_arguments_of_the_classifier_are_named(arguments, message):
@@ -280,7 +280,7 @@ def test_bad_targets_and_domains_are_named():
         InvariantSVC().fit(X, X[:, 0], sample_domain=d)
     with pytest.raises(ValueError, match="sample_domain has 60 entries but X has 120 rows"):
         InvariantSVC().fit(X, y, sample_domain=d[:60])
-    with pytest.raises(ValueError, match="conditional=True compares domains inside classes"):
+    with pytest.raises(ValueError, match="conditional=True compares domains within classes"):
         InvariantSVR(conditional=True).fit(X, X[:, 0], sample_domain=d)
     with pytest.raises(ValueError, match="epsilon"):
         InvariantSVR(epsilon=-1).fit(X, X[:, 0], sample_domain=d)
@@ -291,7 +291,7 @@ def test_bad_targets_and_domains_are_named():
 def test_tensors_are_refused_and_features_follow_them(model):
     torch = pytest.importorskip("torch")
     X, y, d = problem()
-    with pytest.raises(TypeError, match="InvariantFeatures follows X"):
+    with pytest.raises(TypeError, match="use InvariantFeatures, which supports them"):
         model.fit(torch.from_numpy(X), y, sample_domain=d)
     features = InvariantFeatures(30, random_state=0)
     Z = features.fit_transform(torch.from_numpy(X), sample_domain=torch.from_numpy(d))

@@ -137,7 +137,7 @@ def test_without_domains_it_warns_and_uses_stratified_folds():
 
 def test_bad_input_is_named():
     X, y, d = problem()
-    with pytest.raises(ValueError, match="searches InvariantSVC and InvariantSVR"):
+    with pytest.raises(ValueError, match="must be an InvariantSVC, an InvariantSVR, or a Pipeline"):
         InvariantSearchCV(SVC(), {"C": [1]}).fit(X, y, sample_domain=d)
     with pytest.raises(ValueError, match="domain_weight"):
         InvariantSearchCV(InvariantSVC(), {"domain_weight": [-1]}).fit(X, y, sample_domain=d)

@@ -194,7 +194,7 @@ def test_conditional_descriptors_are_centred_inside_each_class(rng, y):
 
 def test_conditional_without_classes_is_an_error(rng, d):
     for target in (None, continuous(rng.normal(size=40))):
-        with pytest.raises(ValueError, match="conditional=True needs class labels as y"):
+        with pytest.raises(ValueError, match="conditional=True needs class labels. Pass them as y"):
             label_rows(40, target, categories(d), conditional=True)
 
 
@@ -272,7 +272,7 @@ def test_pivoted_cholesky_refuses_matrices_that_are_not_kernels(rng):
     with pytest.raises(ValueError, match="the target kernel has a negative or non-finite diagonal"):
         pivoted_cholesky(lambda j: K[:, j], np.diagonal(K), 0.0, "the target kernel")
     K = np.array([[1.0, 3.0], [3.0, 1.0]])
-    with pytest.raises(ValueError, match="the target kernel is not a positive semi-definite"):
+    with pytest.raises(ValueError, match="the target kernel is not positive semi-definite"):
         pivoted_cholesky(lambda j: K[:, j], np.diagonal(K), 0.0, "the target kernel")
 
 
@@ -302,11 +302,11 @@ def test_kernel_factor_of_low_rank_is_thin_whatever_the_units(rng):
 @pytest.mark.parametrize(
     ("K", "message"),
     [
-        (np.ones((2, 3)), r"K must be a square matrix, got shape \(2, 3\)"),
-        (np.ones(3), r"K must be a square matrix, got shape \(3,\)"),
+        (np.ones((2, 3)), r"K must be a square matrix; got shape \(2, 3\)"),
+        (np.ones(3), r"K must be a square matrix; got shape \(3,\)"),
         (np.array([[1.0, np.nan], [np.nan, 1.0]]), "K contains NaN"),
         (np.array([[1.0, 0.5], [0.1, 1.0]]), "K must be symmetric"),
-        (np.array([[1.0, 2.0], [2.0, 1.0]]), "K is not a positive semi-definite"),
+        (np.array([[1.0, 2.0], [2.0, 1.0]]), "K is not positive semi-definite"),
     ],
 )
 def test_kernel_factor_names_what_is_wrong(K, message):

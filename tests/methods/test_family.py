@@ -346,7 +346,7 @@ def test_without_a_number_there_are_ten_components():
 @pytest.mark.parametrize("model", [SCA(), MDA(), FastSCA(), FastMDA()], ids=repr)
 def test_what_cannot_be_compared_is_refused(model):
     X, y, d = make("unequal")
-    with pytest.raises(ValueError, match="y has to hold class labels; got continuous values"):
+    with pytest.raises(ValueError, match="y is continuous. Pass class labels as y"):
         model.fit(X, X[:, 0], sample_domain=d)
     with pytest.raises(ValueError, match="sample_domain must contain labels"):
         model.fit(X, y, sample_domain=X[:, :2])

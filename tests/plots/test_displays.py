@@ -405,7 +405,7 @@ def test_given_axes_are_drawn_on(rows):
             lambda X, y, d: CalibrationByDomainDisplay.from_predictions(
                 y, np.full(151, 0.5), d, classes=["no", "maybe"]
             ),
-            "class 'yes' is not one of no, maybe",
+            "class 'yes' is unknown. Pass only the classes no, maybe",
         ),
         (lambda X, y, d: DomainMapDisplay.from_predictions(X * np.nan, d), "Z contains NaN"),
         (

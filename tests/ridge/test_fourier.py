@@ -96,7 +96,7 @@ def test_partitions_give_what_arrays_give(rows):
     ("params", "said"),
     [
         ({"kernels": ["rbf", "poly"]}, "kernel='poly' has no random Fourier features"),
-        ({"landmarks": np.zeros((3, 3))}, 'landmarks are set, but feature_map="fourier"'),
+        ({"landmarks": np.zeros((3, 3))}, 'landmarks were passed, but feature_map="fourier"'),
     ],
 )
 def test_what_has_no_fourier_features_is_refused(rows, params, said):

@@ -62,7 +62,7 @@ def test_scores_of_probabilities_are_refused_in_words(name, problem):
 
 def test_summaries_leave_undefined_domains_out(problem):
     X, y, domain = problem
-    with pytest.warns(UserWarning, match="not defined on domain 2 "):
+    with pytest.warns(UserWarning, match="not defined on domain 2, "):
         found = domain_cross_validate(LogisticRegression(), X, y, domain, scoring="roc_auc")
     rest = found.scores[[0, 1, 3, 4]]
     assert np.isnan(found.scores[2])
@@ -83,5 +83,5 @@ def test_domains_of_another_length_are_refused(problem, n_more):
 def test_fast_search_refuses_conditional_descriptors_before_it_starts(problem):
     X, y, _ = problem
     when = np.linspace(0, 1, len(X))[:, None]
-    with pytest.raises(ValueError, match="needs all rows at once: use DCMCV"):
+    with pytest.raises(ValueError, match="needs all rows in memory. Use DCMCV"):
         FastDCMCV(conditionals=(False, True)).fit(X, y, sample_domain=when)

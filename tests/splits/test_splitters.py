@@ -52,8 +52,12 @@ def test_repeats_draw_different_domains_and_repeat_with_the_seed():
 @pytest.mark.parametrize(
     ("splitter", "groups", "message"),
     [
-        (LeaveDomainsOut(5), DOMAINS, "leaves nothing to train on: there are 5 domains"),
-        (LeaveDomainsOut(), np.zeros(16, int), "there is 1 domain"),
+        (
+            LeaveDomainsOut(5),
+            DOMAINS,
+            "leaves no domains to train on, because the number of domains is 5",
+        ),
+        (LeaveDomainsOut(), np.zeros(16, int), "the number of domains is 1"),
         (LeaveDomainsOut(0), DOMAINS, "'n_test_domains' .* Got 0"),
         (LeaveDomainsOut(1, 0), DOMAINS, "'n_repeats' .* Got 0"),
         (LeaveDomainsOut(), None, "needs the domain of each row"),

@@ -17,7 +17,8 @@ from domainwise.calibration.quantiles import (
     DomainQuantiles,
     PredictionIntervals,
     PredictionSets,
-    class_scores,
+    record_scores,
+    scores_by_class,
 )
 from domainwise.checks import inputs
 from domainwise.checks.arguments import CONSTRAINTS
@@ -26,27 +27,26 @@ from domainwise.checks.signatures import arguments
 from domainwise.scoring.predictions import (
     AroundEstimator,
     Predictions,
-    codes_of,
     fit_with_domains,
     requests_domains,
 )
 from domainwise.splits.folds import LeaveDomainsOut, Split, domain_folds
 
-#: Kind of coverage that sets and intervals have, by the value of ``calibration``.
+#: Kind of coverage of sets and intervals, by the value of ``calibration``.
 PROMISES = {"cv": "approximate", "split": "guaranteed"}
 
 
 def calibration_split(
     y: Array, domains: Array | None, classification: bool, cv: Any = None
 ) -> Split:
-    """Return training rows, and rows of the domains that are used for calibration only.
+    """Return training rows, and rows of the domains that are only used for calibration.
 
     These are half of the domains, drawn at random, or those held out in the first split of ``cv``.
     """
     n_domains = 1 if domains is None else len(np.unique(domains))
     if n_domains < 2:
         raise ValueError(
-            "calibration='split' needs at least 2 domains in sample_domain, got 1. Pass the domain "
+            "calibration='split' needs at least 2 domains in sample_domain; got 1. Pass the domain "
             "of each row, or use calibration='cv'."
         )
     assert domains is not None
@@ -56,8 +56,9 @@ def calibration_split(
     shared = np.intersect1d(domains[train], domains[test])
     if len(shared):
         raise ValueError(
-            f"cv={cv!r} puts rows of {len(shared)} domains into both parts of a split. With "
-            "calibration='split', pass a cv that holds out whole domains, such as LeaveDomainsOut."
+            f"cv={cv!r} splits the rows of {len(shared)} domains between training and calibration. "
+            "With calibration='split', pass a cv that holds out whole domains, such as "
+            "LeaveDomainsOut."
         )
     return train, test
 
@@ -72,26 +73,32 @@ class AroundPredictor(PredictionSets, PredictionIntervals, AroundEstimator):
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
     def _checked(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Array, Labels, Labels]:
-        """Check arguments and rows; return X, y, targets and domains. Sets ``classes_``."""
+        """Check arguments and rows, set ``classes_``, and return X, y, targets and domains."""
         self._validate_params()
         classification = is_classifier(self.estimator)
         if not classification and not is_regressor(self.estimator):
-            raise ValueError(f"estimator={self.estimator!r} must be a classifier or a regressor")
+            raise ValueError(
+                f"estimator must be a classifier or a regressor; got {self.estimator!r}."
+            )
         inputs.check_is_table(X)
         (X,) = indexable(X)
         n = inputs.count_rows(X)
         if n < 2:
-            raise ValueError(f"X has n_samples={n}: at least 2 rows are needed to hold some out")
+            raise ValueError(
+                f"X has n_samples={n}, but at least 2 rows are needed to hold some of them out."
+            )
         domain = inputs.check_sample_domain(sample_domain, n, "delta")
-        if hasattr(self, "classes_"):  # from an earlier fit
-            del self.classes_
+        self.__dict__.pop("classes_", None)  # from an earlier fit
         if classification:
             target = inputs.check_classes(y, n)
             self.classes_ = target.names
             return X, target.names[target.codes], target, domain
         target = inputs.check_target(y, n, "rbf", min_classes=1)
         if target.values.shape[1] > 1:
-            raise ValueError(f"y has several columns. Fit one {type(self).__name__} per column.")
+            raise ValueError(
+                f"y must have one column; got {target.values.shape[1]}. Fit one "
+                f"{type(self).__name__} per column."
+            )
         return X, target.values[:, 0], target, domain
 
     def _held_out_predictions(
@@ -124,7 +131,7 @@ class AroundPredictor(PredictionSets, PredictionIntervals, AroundEstimator):
 
 
 def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, rows: Any = None) -> Any:
-    """Fit a clone to some of the rows, or to all, without a warning about their domains."""
+    """Fit a clone to some or all rows, without a warning about their domains."""
     if rows is not None:
         X, y = inputs.take_rows(X, rows), inputs.take_rows(y, rows)
         sample_domain = None if sample_domain is None else inputs.take_rows(sample_domain, rows)
@@ -134,27 +141,27 @@ def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, rows: Any = Non
 
 @arguments
 class DomainConformal(AroundPredictor):
-    """Prediction sets and intervals that hold on new domains, for any classifier or regressor.
+    """Prediction sets and intervals that are valid on new domains, for any classifier or regressor.
 
-    Rows of held-out domains measure how large errors on new domains are. A set contains the
-    classes, and an interval the values, that do not deviate more than most of those rows did.
-    Domains have equal weights, however many rows they have, and the new domain, whose errors are
-    unknown, has the weight of one.
+    The errors on held-out domains estimate the errors on new domains. A set contains all classes,
+    and an interval all values, whose nonconformity score is not larger than that of most held-out
+    rows. All domains have equal weights, regardless of their size. The new domain, whose errors are
+    unknown, has the same weight.
 
     Parameters
     ----------
     estimator : classifier or regressor
-        Classes are scored by its probabilities, if it has any, else by its decision values, else
-        by its predictions. A :class:`sklearn.frozen.FrozenEstimator` is not fitted again; with
-        ``calibration="split"`` all domains passed to ``fit`` are used to calibrate it.
+        Classes are scored by its probabilities if available, otherwise by its decision values or
+        its predictions. A :class:`sklearn.frozen.FrozenEstimator` is not fitted again; it needs
+        ``calibration="split"``, and all domains passed to ``fit`` are then used for calibration.
     cv : int, splitter or iterable, default=None
         None holds out domains one at a time, or in ten groups. With ``calibration="split"`` the
         held-out domains of its first split are used; None uses half of all domains, at random.
     calibration : {"cv", "split"}, default="cv"
-        "cv" scores each domain by the estimator fitted without it, and then fits to all rows: the
-        coverage is *approximate*. "split" calibrates on domains that are not used for training: the
-        coverage is *guaranteed*, for a random row of a new domain and on average over domains, if
-        new domains come from the same distribution.
+        "cv" scores each domain with the estimator fitted to the other domains, and then fits the
+        estimator to all rows: the coverage is *approximate*. "split" calibrates on domains that are
+        not used for training: the coverage is *guaranteed*, for a random row of a new domain and on
+        average over domains, if new domains come from the same distribution.
 
     Attributes
     ----------
@@ -169,14 +176,15 @@ class DomainConformal(AroundPredictor):
 
     See Also
     --------
-    domainwise.DomainEnsembleClassifier : An ensemble that has such sets built in.
+    domainwise.DomainEnsembleClassifier : An ensemble with built-in prediction sets.
 
     Notes
     -----
-    With K domains the coverage is at most K / (K + 1). For a larger one sets contain all classes
-    and intervals are infinite, with a warning. Coverage is an average: some domains are covered
-    less often. A set is empty if a row is unusual for all classes. Models that choose among many
-    candidates, or interpolate, need "split": "cv" may then cover too little.
+    With K domains the coverage is at most K / (K + 1). For larger values sets contain all classes
+    and intervals are infinite, with a warning. The coverage is an average, and is lower on some
+    domains. A set is empty if a row is unusual for all classes. Models that interpolate their
+    training rows, or choose among many candidates, need "split", because the coverage of "cv" may
+    then be too low.
 
     References
     ----------
@@ -212,7 +220,7 @@ class DomainConformal(AroundPredictor):
         y : array-like of shape (n_samples,)
             Classes or numbers.
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each row. None makes all rows one domain, which limits the coverage.
+            The domain of each row. None treats all rows as one domain, which limits the coverage.
 
         Returns
         -------
@@ -223,8 +231,9 @@ class DomainConformal(AroundPredictor):
         if isinstance(self.estimator, FrozenEstimator):
             if self.calibration != "split":
                 raise ValueError(
-                    "a FrozenEstimator cannot be fitted again without a domain. Use "
-                    "calibration='split', with domains that it was not fitted to."
+                    f"calibration={self.calibration!r} fits the estimator again, which a "
+                    "FrozenEstimator does not allow. Use calibration='split', and pass domains "
+                    "that the estimator was not fitted to."
                 )
             splits = [(rows, rows)]
         elif self.calibration == "split":
@@ -235,7 +244,8 @@ class DomainConformal(AroundPredictor):
         for train, test in splits:
             predictions = self._held_out_predictions(X, y, sample_domain, train, test)
             for kind, predicted in predictions.items():
-                scores.setdefault(kind, []).append(_observed_scores(predicted, y[test]))
+                record = predicted.outputs() | {"target": y[test]}
+                scores.setdefault(kind, []).append(record_scores(record, predicted.classes)[2])
             self.estimator_ = predictions["plain"].estimator
         if self.calibration == "cv":
             self.estimator_ = fit_rows(self.estimator, X, y, sample_domain)
@@ -243,21 +253,22 @@ class DomainConformal(AroundPredictor):
         self.calibration_domains_ = domain.names[np.unique(domains)]
         self.promise_ = PROMISES[self.calibration]
         self._quantiles = {
-            kind: DomainQuantiles.of(np.concatenate(parts), domains)
-            for kind, parts in scores.items()
+            kind: DomainQuantiles.of(np.concatenate(by_split), domains)
+            for kind, by_split in scores.items()
         }
         return self
 
     def _class_scores(self, X: Any, sample_domain: Any) -> Array:
-        return _class_scores(self._predictions(X, sample_domain))
+        return scores_by_class(self._predictions(X, sample_domain).outputs(), self.classes_)[1]
 
     def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
-        """Predict; ``sample_domain`` is passed on if the estimator uses it.
+        """Predict with the fitted estimator.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
         sample_domain : array-like of shape (n_rows,), default=None
+            The domain of each row, for estimators that use it.
 
         Returns
         -------
@@ -267,7 +278,7 @@ class DomainConformal(AroundPredictor):
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
-        """Return the estimator's probabilities, which are not changed by the calibration.
+        """Return the estimator's probabilities; the calibration does not change them.
 
         Parameters
         ----------
@@ -296,17 +307,3 @@ class DomainConformal(AroundPredictor):
         """
         check_is_fitted(self)
         return float(self.estimator_.score(X, y))
-
-
-def _observed_scores(predictions: Predictions, y: Array) -> Array:
-    """Nonconformity of the observed targets: the error, or the score of the class."""
-    if predictions.classes is None:
-        return np.abs(y - predictions.labels)
-    return _class_scores(predictions)[np.arange(len(y)), codes_of(y, predictions.classes)]
-
-
-def _class_scores(predictions: Predictions) -> Array:
-    """Nonconformity of each class for each row."""
-    if predictions.probabilities is None and predictions.decisions is None:
-        return 1.0 - (predictions.predict(None)[:, None] == predictions.classes_)
-    return class_scores(predictions.probabilities, predictions.decisions)

@@ -1,4 +1,4 @@
-"""Probabilities from decision values, and their adaptation to a new domain's class shares."""
+"""Probabilities from decision values, and their adaptation to the class shares of a new domain."""
 
 from __future__ import annotations
 
@@ -11,38 +11,37 @@ from sklearn.linear_model import LogisticRegression
 from domainwise.arrays import Array, ArrayLike, MaybeArray
 from domainwise.checks.inputs import check_sample_domain
 
-#: Iterations of Newton's method, and of EM for class shares; both converge long before.
+#: Maximum iterations of Newton's method, and of EM for class shares; both need fewer.
 MAX_STEPS, MAX_SHARE_STEPS = 50, 1000
 TOLERANCE = 1e-8
-#: Weight of the penalty on the parameters, in rows of average weight; all rows together have
-#: weight 1.
+#: The penalty on the parameters has the weight of this many rows.
 PENALTY_ROWS = 1.0
-#: A penalty that fixes a parameter.
-FORBIDDEN = 1e12
+#: A penalty that fixes a parameter at its initial value.
+FIXED = 1e12
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Probabilities ``softmax(slope * values + bias)``: a logistic curve, for two classes."""
+    """Probabilities ``softmax(slope * values + bias)``; for two classes a logistic curve."""
 
-    slope: float  #: not negative: values are not reversed, even if that fits better
+    slope: float  #: not negative, even if reversed values would fit better
     bias: Array  #: of each class
 
     def probabilities(self, values: Array) -> Array:
-        """Probabilities of shape (n, n_classes)."""
+        """Return probabilities of shape (n, n_classes)."""
         return np.asarray(softmax(self.slope * values + self.bias, axis=1))
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A logistic regression on decision values divided by their standard deviation."""
+    """A logistic regression on standardized decision values."""
 
     scale: float
     model: LogisticRegression
 
     @classmethod
     def of(cls, values: Array, y: Array) -> Calibration:
-        """Learn probabilities from decision values of rows that a model was not fitted to."""
+        """Fit to decision values for held-out rows."""
         scale = float(values.std()) or 1.0
         return cls(scale, LogisticRegression(max_iter=1000).fit(values / scale, y))
 
@@ -52,30 +51,28 @@ class Calibration:
 
 
 def class_columns(values: Array) -> Array:
-    """Return one column of values per class, also if two classes share a single column."""
+    """Return one column of values per class; a single column becomes two with opposite signs."""
     values = values.reshape(len(values), -1)
     return np.column_stack([-values, values]) if values.shape[1] == 1 else values
 
 
 def equal_weights(domains: Array, classes: Array | None = None) -> Array:
-    """Return row weights of sum 1, with equal totals for domains and for classes inside each."""
-    cells = domains if classes is None else domains * (int(classes.max()) + 1) + classes
-    _, cell, sizes = np.unique(cells, return_inverse=True, return_counts=True)
-    weights = 1.0 / sizes[cell]
-    total = np.bincount(domains, weights)
-    weights /= total[domains]
+    """Return row weights of sum 1, equal in total for all domains and for classes within each."""
+    groups = domains if classes is None else domains * (int(classes.max()) + 1) + classes
+    _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    weights = 1.0 / sizes[codes]
+    weights /= np.bincount(domains, weights)[domains]
     return np.asarray(weights / weights.sum())
 
 
 def fit_curve(
     values: Array, codes: Array, weights: Array, *, shifted: bool = True
 ) -> tuple[Curve, float]:
-    """Fit a curve by maximum likelihood, with a little shrinkage, and return the log loss.
+    """Fit a curve by penalised maximum likelihood, and return it with its weighted log loss.
 
-    ``values``, of shape (n, n_classes), are log-probabilities or decision values. The loss is the
-    weighted mean of the negative logarithm of the probability of the class.
-    Without ``shifted``, there are no biases, and the largest value has the largest probability.
-    If values are less informative than the class shares, the curve returns the shares.
+    ``values``, of shape (n, n_classes), are log-probabilities or decision values. If ``shifted`` is
+    False, biases are zero, and the class with the largest value has the largest probability. If
+    values predict worse than the class shares, the curve returns the shares.
     """
     values = values - values.mean(axis=1, keepdims=True)
     weights = weights / weights.sum()
@@ -84,8 +81,8 @@ def fit_curve(
     scale = spread or 1.0
     penalty = np.full(n_classes + 1, PENALTY_ROWS / n)
     if not shifted:
-        penalty[1:] = FORBIDDEN
-    # One row for each class: sums over classes are then sums of long rows.
+        penalty[1:] = FIXED
+    # With one row for each class, sums over classes add long rows.
     design, rows = np.ascontiguousarray(values.T, dtype=np.float64) / scale, np.arange(n)
     # The first parameter is the slope, the others are the biases.
     start = np.concatenate([[1.0], np.zeros(n_classes)])
@@ -112,8 +109,8 @@ def fit_curve(
     if not slope or not shifted:
         shares = np.bincount(codes, weights, minlength=n_classes)
         curves = curves * bool(slope) + [Curve(0.0, np.log(np.maximum(shares, 1e-6)))]
-    chosen = [curve.probabilities(values)[rows, codes] for curve in curves]
-    losses = [-float(weights @ np.log(np.maximum(p, 1e-300))) for p in chosen]
+    observed = [curve.probabilities(values)[rows, codes] for curve in curves]
+    losses = [-float(weights @ np.log(np.maximum(p, 1e-300))) for p in observed]
     best = int(np.argmin(losses))
     return curves[best], losses[best]
 
@@ -121,11 +118,11 @@ def fit_curve(
 def _newton_step(
     design: Array, p: Array, codes: Array, weights: Array, distance: Array, penalty: Array
 ) -> Array:
-    """Solve for the change of slope and biases; arrays have a row for each class."""
+    """Return the Newton step for slope and biases; ``design`` and ``p`` have a row per class."""
     weighted = weights * p
-    excess = weighted.copy()
-    excess[codes, np.arange(len(codes))] -= weights
-    gradient = np.concatenate([[np.vdot(excess, design)], excess.sum(axis=1)])
+    residual = weighted.copy()
+    residual[codes, np.arange(len(codes))] -= weights
+    gradient = np.concatenate([[np.vdot(residual, design)], residual.sum(axis=1)])
     products = weighted * design
     mean = np.sum(p * design, axis=0)
     hessian = np.empty((len(distance), len(distance)))
@@ -145,10 +142,10 @@ def adapt_class_shares(
 ) -> Array:
     r"""Re-estimate class shares in each domain, and adapt probabilities to them.
 
-    If classes look the same in every domain and only their shares differ, the shares in a new one
-    can be estimated from its rows without labels (EM of Saerens, Latinne and Decaestecker).
-    If classes also look different there, this makes probabilities worse: use it only if it has
-    improved scores on held-out domains.
+    If features have the same distribution within each class in all domains, and only the shares of
+    the classes differ, the shares in a new domain can be estimated from its rows without labels, by
+    the EM algorithm of Saerens, Latinne and Decaestecker. If the distributions differ as well,
+    probabilities become worse. Use this function only if it improves scores on held-out domains.
 
     Parameters
     ----------
@@ -177,19 +174,23 @@ def adapt_class_shares(
     Examples
     --------
     >>> import numpy as np
-    >>> p = np.array([[0.9, 0.1]] * 70 + [[0.1, 0.9]] * 30)  # three quarters, of 90 % each
+    >>> p = np.array([[0.9, 0.1]] * 70 + [[0.1, 0.9]] * 30)
     >>> adapt_class_shares(p, [0.5, 0.5], prior_rows=0).mean(axis=0).round(3).tolist()
     [0.75, 0.25]
     """
     p, base = np.array(probabilities, dtype=np.float64), np.asarray(shares, dtype=np.float64)
-    usable = p.ndim == 2 and bool((p >= 0).all() and (p.sum(axis=1) > 0).all())
-    if not usable or base.shape != p.shape[1:] or not (base > 0).all():
+    if p.ndim != 2 or not ((p >= 0).all() and (p.sum(axis=1) > 0).all()):
         raise ValueError(
-            f"shares must hold a positive number for each of the columns of probabilities, which "
-            f"has shape {p.shape}. No probability may be negative, and no row may be all zero"
+            "probabilities must have shape (n_rows, n_classes), without negative values or rows of "
+            f"zeros; got shape {p.shape}."
+        )
+    if base.shape != p.shape[1:] or not (base > 0).all():
+        raise ValueError(
+            f"shares must have a positive value for each of the {p.shape[1]} columns of "
+            f"probabilities; got {base.tolist()}."
         )
     if not prior_rows >= 0:
-        raise ValueError(f"prior_rows={prior_rows!r} must not be negative")
+        raise ValueError(f"prior_rows must be at least 0; got {prior_rows!r}.")
     base = base / base.sum()
     codes = check_sample_domain(sample_domain, len(p), "delta").codes
     for code in np.unique(codes):

@@ -1,6 +1,6 @@
-"""Thresholds for a new domain: quantiles of nonconformity scores, with domains weighted equally.
+"""Thresholds of prediction sets for new domains: quantiles of nonconformity scores.
 
-The second half is for tables: it computes the thresholds that model files store.
+All domains have equal weights. The second half computes the thresholds that model files store.
 """
 
 from __future__ import annotations
@@ -20,44 +20,36 @@ from domainwise.checks import warn_caller
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.scoring.predictions import codes_of
 
-#: Allows for rounding in sums of weights and 1 / (1 - coverage): nine domains suffice for 0.9.
+#: Tolerance for rounding in sums of weights and 1 / (1 - coverage): 0.9 needs nine domains.
 TOLERANCE = 1e-9
 #: Coverages that reports show, if there are enough domains.
 USUAL_COVERAGES = (0.5, 0.8, 0.9)
-#: Thresholds are stored for every whole per cent.
+#: Thresholds are stored for coverages of 1 / STEPS, 2 / STEPS, and so on.
 STEPS = 100
 
 
 def needed_domains(coverage: float) -> int:
-    """Return how many calibration domains a coverage needs; with fewer, sets hold all classes.
+    """Return the number of calibration domains below which sets contain all classes.
 
     >>> needed_domains(0.9), needed_domains(0.8), needed_domains(0.5)
     (9, 4, 1)
     """
     if not CONSTRAINTS["coverage"][0].is_satisfied_by(coverage):
-        raise ValueError(f"coverage={coverage!r} must lie between 0 and 1, such as 0.9")
+        raise ValueError(f"coverage must be between 0 and 1, such as 0.9; got {coverage!r}.")
     return max(1, math.ceil(1.0 / (1.0 - coverage) - TOLERANCE) - 1)
 
 
 def usual_coverage(n_domains: int) -> float | None:
-    """The largest of the usual coverages for a number of domains; None if there are too few."""
+    """Return the largest usual coverage for this number of domains; None if there are too few."""
     return next((c for c in reversed(USUAL_COVERAGES) if needed_domains(c) <= n_domains), None)
-
-
-def class_scores(probabilities: Array | None, decisions: Array | None = None) -> Array:
-    """Nonconformity of each class for each row: 1 - p, or the distance from the largest value."""
-    if probabilities is not None:
-        return np.asarray(1.0 - probabilities)
-    values = class_columns(np.asarray(decisions, dtype=np.float64))
-    return np.asarray(values.max(axis=1, keepdims=True) - values)
 
 
 @dataclass(frozen=True)
 class DomainQuantiles:
     """Scores of held-out rows with their weights (theory, section 16).
 
-    Each of K domains has weight 1 / (K + 1), shared equally by its rows. The remaining weight is
-    that of the new domain, whose scores are unknown.
+    Each of K domains has weight 1 / (K + 1), which its rows share equally. The new domain, whose
+    scores are unknown, has the remaining weight.
     """
 
     scores: Array  #: ascending
@@ -66,24 +58,24 @@ class DomainQuantiles:
 
     @classmethod
     def of(cls, scores: Array, domains: Array) -> DomainQuantiles:
-        """Create from the score and the domain of each row; a missing score is infinite."""
+        """Create from the score and the domain of each row; NaN becomes infinity."""
         scores = np.where(np.isnan(scores), np.inf, np.asarray(scores, dtype=np.float64))
-        _, place, sizes = np.unique(domains, return_inverse=True, return_counts=True)
+        _, codes, sizes = np.unique(domains, return_inverse=True, return_counts=True)
         order = np.argsort(scores, kind="stable")
-        weights = 1.0 / (sizes[place[order]] * (len(sizes) + 1.0))
+        weights = 1.0 / (sizes[codes[order]] * (len(sizes) + 1.0))
         return cls(scores[order], np.cumsum(weights), len(sizes))
 
     def threshold(self, coverage: float, *, warn: bool = False) -> float:
-        """The score that a new row does not exceed with this probability; may be infinite."""
+        """Return the score that a new row exceeds with probability 1 - coverage at most."""
         needed, n = needed_domains(coverage), self.n_domains
         if n >= needed:
-            place = int(np.searchsorted(self.levels, coverage - TOLERANCE))
-            return float(self.scores[min(place, len(self.scores) - 1)])
+            index = int(np.searchsorted(self.levels, coverage - TOLERANCE))
+            return float(self.scores[min(index, len(self.scores) - 1)])
         if warn:
             warn_caller(
-                f"coverage={coverage} needs {needed} calibration domains, but there are {n}, which "
-                f"allow at most {n / (n + 1):.3g}: sets contain all classes, and intervals are "
-                "infinite"
+                f"coverage={coverage} needs at least {needed} calibration domains, but there are "
+                f"{n}. Sets contain all classes and intervals are infinite. Use a coverage of at "
+                f"most {n / (n + 1):.3g}, or more domains."
             )
         return math.inf
 
@@ -92,16 +84,16 @@ class DomainQuantiles:
         return np.asarray(scores <= self.threshold(coverage, warn=True))
 
     def intervals(self, predicted: Array, coverage: float) -> Array:
-        """Lower and upper ends, of shape (n, 2), around predicted values."""
-        reach = self.threshold(coverage, warn=True)
-        return np.column_stack([predicted - reach, predicted + reach])
+        """Return lower and upper ends around predicted values, of shape (n, 2)."""
+        radius = self.threshold(coverage, warn=True)
+        return np.column_stack([predicted - radius, predicted + radius])
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def only_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
-    """:func:`sklearn.utils.metaestimators.available_if` for type checkers."""
+    """Typed form of :func:`sklearn.utils.metaestimators.available_if`."""
     decorator: Callable[[Method], Method] = available_if(check)
     return decorator
 
@@ -117,7 +109,7 @@ class HasThresholds:
     _quantiles: dict[str, DomainQuantiles]
 
     def _quantiles_for(self, sample_domain: Any) -> Any:
-        """Return the "context" quantiles if domains are given and they exist, else "plain"."""
+        """Return the "context" quantiles, if they exist and domains are given, or "plain"."""
         quantiles: dict[str, Any] = getattr(self, "site_quantiles_", self._quantiles)
         kind = "context" if sample_domain is not None else "plain"
         return quantiles.get(kind, quantiles["plain"])
@@ -137,20 +129,20 @@ class PredictionSets(HasThresholds):
         X, sample_domain
             As in :meth:`predict`.
         coverage : float, default=0.9
-            Share of rows whose set should contain the true class, on average over new domains.
+            Share of rows whose set contains the true class, on average over new domains.
 
         Returns
         -------
         sets : ndarray of bool of shape (n_rows, n_classes)
-            In the order of ``classes_``; larger coverages give larger sets. All classes, with a
-            warning, if there are too few domains.
+            In the order of ``classes_``; larger coverages give larger sets. If there are too few
+            domains, sets contain all classes, with a warning.
         """
         scores = self._class_scores(X, sample_domain)
         return np.asarray(self._quantiles_for(sample_domain).sets(scores, coverage))
 
     def _class_scores(self, X: Any, sample_domain: Any) -> Array:
         model: Any = self
-        return class_scores(model.predict_proba(X, sample_domain))
+        return np.asarray(1.0 - model.predict_proba(X, sample_domain))
 
 
 class PredictionIntervals(HasThresholds):
@@ -167,12 +159,12 @@ class PredictionIntervals(HasThresholds):
         X, sample_domain
             As in :meth:`predict`.
         coverage : float, default=0.9
-            Share of rows whose interval should contain the target, on average over new domains.
+            Share of rows whose interval contains the target, on average over new domains.
 
         Returns
         -------
         ends : ndarray of shape (n_rows, 2)
-            Infinite, with a warning, if there are too few domains.
+            If there are too few domains, intervals are infinite, with a warning.
         """
         model: Any = self
         predicted = model.predict(X, sample_domain)
@@ -180,25 +172,25 @@ class PredictionIntervals(HasThresholds):
 
 
 def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, Any]:
-    """Calibrate prediction sets on predictions for held-out domains, one record each.
+    """Calibrate prediction sets on predictions for held-out domains, with a record for each.
 
-    Records have ``domain``, ``target``, ``prediction`` and, for classes (in the order of columns),
-    ``probabilities`` or ``decisions``. The result is for JSON: the outputs used (``of``),
-    thresholds for 1, 2 ... per cent up to the largest coverage for the number of domains, and the
-    size of sets, or the width of intervals, at the usual coverage.
+    Records have ``domain``, ``target``, ``prediction`` and, if there are classes (in the order of
+    columns), ``probabilities`` or ``decisions``. The result can be written as JSON: the outputs
+    used (``of``), thresholds for coverages of 1 %, 2 % and so on up to the largest one for the
+    number of domains, and the size of sets, or the width of intervals, at the usual coverage.
     """
     codes: dict[Any, int] = {}
     outputs, scores, observed = zip(*(record_scores(r, classes) for r in records), strict=True)
     domains = [codes.setdefault(record["domain"], len(codes)) for record in records]
-    domain_of = np.repeat(domains, [len(part) for part in observed])
-    quantiles = DomainQuantiles.of(np.concatenate(observed), domain_of)
+    row_domains = np.repeat(domains, [len(values) for values in observed])
+    quantiles = DomainQuantiles.of(np.concatenate(observed), row_domains)
     n = quantiles.n_domains
     allowed = [c for c in range(1, STEPS) if needed_domains(c / STEPS) <= n]
     coverage = usual_coverage(n)
     threshold = quantiles.threshold(coverage) if coverage else np.inf
     size = 2 * threshold
     if classes is not None:
-        size = float(np.mean([(part <= threshold).sum(axis=1).mean() for part in scores]))
+        size = float(np.mean([(values <= threshold).sum(axis=1).mean() for values in scores]))
     return {
         "promise": "approximate",
         "n_domains": n,
@@ -210,9 +202,9 @@ def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, 
 
 
 def record_scores(record: Mapping[str, Any], classes: Any) -> tuple[str, Array, Array]:
-    """Return the outputs used, and each row's nonconformity by class and for its target.
+    """Return the outputs used, the nonconformity of each class, and that of the observed target.
 
-    For a continuous target, the second value has a single column.
+    For a continuous target, the second array has a single column.
     """
     if classes is None:
         errors = np.abs(np.asarray(record["target"], dtype=np.float64) - record["prediction"])
@@ -223,28 +215,33 @@ def record_scores(record: Mapping[str, Any], classes: Any) -> tuple[str, Array, 
 
 
 def scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
-    """Return the name of the outputs used, and the nonconformity of each class for each row."""
-    for outputs in ("probabilities", "decisions"):
-        if record.get(outputs) is not None:
-            return outputs, class_scores(**{"probabilities": None, outputs: record[outputs]})
+    """Return the name of the outputs used, and the nonconformity of each class for each row.
+
+    It is 1 - p for probabilities, and the distance to the largest value for decision values.
+    """
+    if record.get("probabilities") is not None:
+        return "probabilities", 1.0 - record["probabilities"]
+    if record.get("decisions") is not None:
+        values = class_columns(np.asarray(record["decisions"], dtype=np.float64))
+        return "decisions", values.max(axis=1, keepdims=True) - values
     return "prediction", 1.0 - np.eye(len(classes))[codes_of(record["prediction"], classes)]
 
 
 def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> DomainQuantiles:
-    """Return the thresholds stored by :func:`calibrated`; coverage must be a whole per cent."""
-    needed_domains(coverage)  # refuses values outside (0, 1)
+    """Return the thresholds stored by :func:`calibrated`."""
+    needed_domains(coverage)  # raises an error for values outside (0, 1)
     if abs(coverage * STEPS - round(coverage * STEPS)) > 1e-6:
-        raise ValueError(f"coverage={coverage} must be a whole number of per cent, such as 0.9")
+        raise ValueError(f"coverage must be a multiple of 0.01, such as 0.9; got {coverage}.")
     thresholds = np.array(calibration["thresholds"], dtype=np.float64)
     levels = np.arange(1, len(thresholds) + 1) / STEPS
     return DomainQuantiles(thresholds, levels, calibration["n_domains"])
 
 
 def sets_in_words(calibration: Mapping[str, Any]) -> str:
-    """Coverage and size of prediction sets, in one line."""
+    """Describe coverage and size of prediction sets in one line."""
     n, size, coverage = (calibration[name] for name in ("n_domains", "size", "coverage"))
-    words = f"{calibration['promise']}, from {n} held-out domains"
+    text = f"{calibration['promise']}, from {n} held-out domains"
     if coverage is None or size is None:
-        return words
+        return text
     extent = f"width {size:.3g}" if calibration["of"] == "value" else f"{size:.2g} classes"
-    return f"{words}; {extent} at a coverage of {100 * coverage:.0f} %"
+    return f"{text}; {extent} at a coverage of {100 * coverage:.0f} %"

@@ -35,8 +35,8 @@ from domainwise.search.grids import DCM_GAMMAS, DCM_RIDGES, DCM_WEIGHTS
 from domainwise.search.scores import Outcome, Score, as_score, quiet_scores
 from domainwise.splits.folds import Split, domain_folds
 
-#: With more rows, all splits share their landmarks and moments.
-HELD_ROWS = 1000
+#: With more rows, all splits share landmarks and moments.
+MAX_ROWS_PER_SPLIT = 1000
 #: Fitted attributes of the selected model that are also attributes of the search.
 FITTED = (
     *("X_fit_", "embedding_", "landmarks_", "frequencies_", "dual_coef_", "expansion", "gamma_"),
@@ -47,17 +47,17 @@ FITTED = (
 
 @dataclass(frozen=True)
 class DCMKind:
-    """The search for DCM's arguments: candidates with one gamma share matrix products."""
+    """The search for the arguments of DCM: candidates with one gamma share matrix products."""
 
-    template: Projection  #: sets all arguments that are not searched
-    points: list[Candidate]
-    fold: type  #: class for one split, with its rows in memory
-    head: Any
+    template: Projection  #: sets the arguments that are not searched
+    grid: list[Candidate]
+    fold: type  #: class for one split with its rows in memory
+    head: Any  #: predictor that is fitted to projected rows
     one_pass: bool = False  #: whether folds are made from moments, in one pass over the rows
 
     def candidates(self, data: Data) -> list[Candidate]:
-        """The points of the grid."""
-        return self.points
+        """All candidates of the grid."""
+        return self.grid
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
         """Group candidates by gamma."""
@@ -66,9 +66,9 @@ class DCMKind:
     def outcomes(
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
-        """Score the candidates with one gamma by a simple predictor on their projections."""
-        least = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
-        template = clone(self.template).set_params(gamma=batch[0]["gamma"], **least)
+        """Score candidates with the same gamma by a simple predictor on their projections."""
+        smallest = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
+        template = clone(self.template).set_params(gamma=batch[0]["gamma"], **smallest)
         if hasattr(template, "tol"):
             template.set_params(tol=max(template.tol, path.PATH_TOLERANCE))
         values: list[list[Outcome]] = [[] for _ in batch]
@@ -79,7 +79,7 @@ class DCMKind:
         return Outcomes(values)
 
     def _folds(self, template: Any, data: Data, splits: Sequence[Split]) -> Iterator[Any]:
-        """Yield a fold, which projects training and test rows, for each split."""
+        """Yield for each split the object that projects its training and test rows."""
         if not self.one_pass:
             for train, test in splits:
                 yield self.fold(clone(template), data.take(train), data.X[test])
@@ -96,9 +96,10 @@ class DCMKind:
             return [m.fit(data.X, data.y, sample_domain=data.sample_domain) for m in models]
 
 
+#: Functions that choose a candidate, by the value of ``rule``.
 RULES: dict[str, Rule] = {
     "best": driver.best,
-    # Among candidates with similar scores: the largest ridge and weight, the smallest gamma.
+    # Among candidates with similar scores, prefer a large ridge and weight, and a small gamma.
     "1se": partial(
         driver.one_standard_error,
         order=lambda point: (-point["ridge"], -point["domain_weight"], point["gamma"]),
@@ -140,22 +141,22 @@ class DCMSearch(driver.Searched, Projection):
         refuse_tensors_and_dask(
             self,
             X,
-            f"search on some rows in memory, and pass best_params_ to {name}, which supports them;"
-            " InvariantRidge...CV search on them",
+            f"search on a sample of rows in memory and pass best_params_ to {name}, or use "
+            "InvariantRidgeClassifierCV or InvariantRidgeCV",
         )
         X = validate_rows(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if self.kernel == "precomputed":
             raise ValueError(
-                f"{type(self).__name__} chooses gamma, which needs rows, but got "
-                f'kernel="precomputed". Pass rows and the name of a kernel, or use {name}'
+                f'{type(self).__name__} chooses gamma, which kernel="precomputed" does not have. '
+                f"Pass rows and the name of a kernel, or use {name}."
             )
         target, domain = self._check_labels(backend, y, sample_domain, X)
         assert target is not None
         continuous = target.values is not None
         if any(self.conditionals) and continuous:
             raise ValueError(
-                "conditionals=True compares domains inside classes, but y is continuous. "
-                "Use conditionals=False"
+                "conditionals contains True, which compares domains within classes, but y is "
+                "continuous. Use conditionals=[False]."
             )
         if any(self.conditionals) and fast:
             refuse_descriptors(domain, "DCMCV")
@@ -163,11 +164,11 @@ class DCMSearch(driver.Searched, Projection):
         if continuous and values.shape[1] == 1:
             values = values[:, 0]
         kind = DCMKind(
-            self.searched({}),
-            self._points(X),
+            self.unfitted({}),
+            self._grid(X),
             self._fold,
             self.estimator or (Ridge() if continuous else LinearDiscriminantAnalysis()),
-            fast and self.estimator is None and len(X) > HELD_ROWS,
+            fast and self.estimator is None and len(X) > MAX_ROWS_PER_SPLIT,
         )
         scoring = "neg_root_mean_squared_error" if continuous else "balanced_accuracy"
         splits, _ = domain_folds(values, domain.codes, classification=not continuous, cv=self.cv)
@@ -184,21 +185,21 @@ class DCMSearch(driver.Searched, Projection):
         (self.best_estimator_,) = kind.fit(Data(X, y, sample_domain), result.chosen)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Files of older versions hold the fitted attributes of the chosen model twice.
+        # Files of older versions contain the fitted attributes of the chosen model twice.
         super().__setstate__({name: v for name, v in state.items() if name not in FITTED})
 
-    def searched(self, arguments: dict[str, Any]) -> Projection:
-        """Return an unfitted DCM or FastDCM with the arguments of the search and these."""
+    def unfitted(self, arguments: dict[str, Any]) -> Projection:
+        """Return an unfitted DCM or FastDCM with these arguments, and otherwise the search's."""
         parameters = self._estimator().get_params()
         shared = {k: v for k, v in self.get_params(deep=False).items() if k in parameters}
         return self._estimator(**shared).set_params(**arguments)
 
-    def _points(self, X: Any) -> list[Candidate]:
-        """Return all combinations of the grid; the last argument varies fastest."""
+    def _grid(self, X: Any) -> list[Candidate]:
+        """Return all candidates; the last argument varies fastest."""
         gammas, weights, ridges = self.gammas, self.domain_weights, self.ridges
         if isinstance(gammas, str):
             if callable(self.kernel) or self.kernel in ("linear", "cosine"):
-                gammas = (1.0,)  # these kernels have no scale to choose
+                gammas = (1.0,)  # these kernels do not depend on gamma
             else:
                 median = resolve_gamma("median", self.kernel, X)
                 gammas = [median * factor for factor in DCM_GAMMAS]
@@ -223,8 +224,9 @@ class DCMCV(ExactArguments, DCMSearch):
     """DCM with gamma, ridge and weights chosen by holding out source domains.
 
     Every combination is scored by a simple predictor on the projection of held-out
-    domains, and the best one is fitted to all rows. For one gamma the whole grid costs little more
-    than its most expensive candidate, because products with the Gram matrix are shared.
+    domains, and the best one is fitted to all rows. All candidates with the same gamma together
+    take little more time than the slowest of them, because they share products with the Gram
+    matrix.
 
     Parameters
     ----------
@@ -238,7 +240,7 @@ class DCMCV(ExactArguments, DCMSearch):
 
     See Also
     --------
-    DCM : One model with given arguments.
+    DCM : A single model, without a search.
 
     References
     ----------
@@ -264,8 +266,8 @@ class DCMCV(ExactArguments, DCMSearch):
 class FastDCMCV(LabelLandmarkArguments, DCMSearch):
     """FastDCM with gamma, ridge and weights chosen by holding out source domains.
 
-    Beyond 1000 rows, and without an ``estimator``, one pass over the rows for each gamma serves all
-    splits, which then share their landmarks.
+    With more than 1000 rows and ``estimator=None``, there is one pass over the rows for each gamma,
+    and all splits share their landmarks.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ class COIRMethod(TargetArguments, Projection):
 
 @arguments
 class DCMMethod(DomainArguments, COIRMethod):
-    """Arguments of DCM, which penalises differences between domains, overall or inside classes."""
+    """Arguments of DCM, which penalises differences between domains, overall or within classes."""
 
     conditional: bool = False
     _uses_domain = True
@@ -68,7 +68,7 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
        \qquad P = K_\cdot (K_\cdot + N \epsilon I)^{-1}
 
     for centred kernel matrices of rows, targets and domains. The problem is reduced exactly to
-    one whose size is the number of classes and domains, so that no N x N matrix is needed.
+    one whose size is the number of classes and domains, so no N x N matrix is needed.
 
     Parameters
     ----------
@@ -79,12 +79,12 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
     See Also
     --------
     COIR : The same without domains.
-    DICA : Matches the domains' means instead.
+    DICA : Matches the means of domains instead.
 
     Notes
     -----
-    Without ``y`` DCM finds principal directions that separate domains least. Without
-    ``sample_domain`` all rows are one domain, and DCM equals COIR.
+    Without ``y`` DCM finds principal directions that separate domains as little as possible.
+    Without ``sample_domain`` all rows form one domain, and DCM equals COIR.
 
     References
     ----------
@@ -148,8 +148,8 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
     ----------
     {n_components} {kernel} {target} {epsilon}
     lam : float, default=1e-3
-        Regularisation of the right side. It is not multiplied by the number of rows, so large
-        problems get harder for iterative solvers.
+        Regularisation of the right side. It is not multiplied by the number of rows, so
+        iterative solvers converge more slowly on large problems.
     {solver}
 
     {exact_sections}
@@ -227,7 +227,7 @@ class MIDAMethod(DomainArguments, ComponentArguments, Projection):
 
     _method = staticmethod(pencils.mida)
     _uses_target = False
-    #: Kernels of continuous descriptors are approximated as closely as in DCM with this epsilon.
+    #: Kernels of continuous descriptors are approximated as accurately as in DCM with this epsilon.
     epsilon = 1e-5
 
 
@@ -242,7 +242,7 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
        = \gamma \, (w K D K + v K W K + K + N \rho I) \beta
 
     with the scatters :math:`B` of the classes' means, :math:`D` of the domains' means and
-    :math:`W` inside classes; :math:`b, w, v, \rho` are ``between``, ``domain_weight``,
+    :math:`W` within classes; :math:`b, w, v, \rho` are ``between``, ``domain_weight``,
     ``within_weight`` and ``ridge``.
 
     Parameters
@@ -253,14 +253,14 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
 
     See Also
     --------
-    MDA : Compares domains inside each class.
+    MDA : Compares domains within each class.
     FastSCA : The same on Nystrom features.
 
     Notes
     -----
-    The program of S. Hu does not divide the scatters of classes by N: its ``beta``, ``delta`` and
-    ``epsilon`` are ``between = beta N / (beta N + 1 - beta)``, ``domain_weight = delta``,
-    ``within_weight = N`` and ``ridge = epsilon / N``.
+    The code of S. Hu does not divide the scatters of classes by N. Its parameters ``beta``,
+    ``delta`` and ``epsilon`` correspond to ``between = beta N / (beta N + 1 - beta)``,
+    ``domain_weight = delta``, ``within_weight = N`` and ``ridge = epsilon / N``.
 
     References
     ----------
@@ -292,7 +292,7 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
 
     where :math:`F` and :math:`P` separate class means from each other and from the overall mean,
     :math:`G` compares the means of a class over pairs of domains, and :math:`W` is the scatter
-    inside classes; :math:`b, w, v, \rho` are ``between``, ``domain_weight``, ``within_weight`` and
+    within classes; :math:`b, w, v, \rho` are ``between``, ``domain_weight``, ``within_weight`` and
     ``ridge``. In a class mean, each domain is weighted by the share of the class in it.
 
     Parameters
@@ -303,13 +303,13 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
 
     See Also
     --------
-    SCA : Compares the domains' means regardless of classes.
+    SCA : Compares the means of domains, regardless of classes.
     FastMDA : The same on Nystrom features.
 
     Notes
     -----
-    Where a class has no rows in a domain, pairs with that domain are omitted from :math:`G` and
-    from the count it is divided by, with a warning. With one domain :math:`G` is zero.
+    If a class has no rows in a domain, pairs with that domain are omitted from :math:`G` and from
+    its divisor, with a warning. With one domain :math:`G` is zero.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Base of the exact estimators, which keep their training rows."""
+"""Base class of the exact estimators, which store their training rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class KernelProjection(MethodProjection):
         self._record_solution(gram, solution)
         self.dual_coef_ = solution.dual - solution.dual.mean(axis=0)
         self._offset, values = gram.offset(self.dual_coef_), solution.values
-        if basis is not None:  # an invalid kernel: project as transform will
+        if basis is not None:  # the kernel is invalid: project training rows as transform does
             self.dual_coef_ = basis @ (basis.T @ self.dual_coef_)
             values = matrix @ self.dual_coef_
             self._offset = values.mean(0)
@@ -90,7 +90,10 @@ class KernelProjection(MethodProjection):
         no_ridge = self.ridge == 0
         lapack = self.solver == "dense" or no_ridge
         if self.solver == "exact" and no_ridge:
-            raise ValueError('ridge=0 needs the whole Gram matrix: use solver="dense" or "auto"')
+            raise ValueError(
+                'ridge=0 needs the full Gram matrix, which solver="exact" does not store. Use '
+                'solver="dense" or solver="auto".'
+            )
         precomputed = kernel.name == "precomputed"
         if lapack and not precomputed:
             backend.check_dense_memory(len(rows), "ridge=0" if no_ridge else 'solver="dense"')

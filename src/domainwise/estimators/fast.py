@@ -1,4 +1,4 @@
-"""FastDCM and the other Fast estimators: the exact methods, on Nystrom features."""
+"""FastDCM and the other Fast estimators: the same methods on Nystrom features."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class FastKPCA(LabelLandmarkArguments, KPCAMethod, FastProjection):
     {fast_example}
     """
 
-    _relative_shift = float("inf")  # leading eigenvectors tolerate rounding, as with a ridge
+    _relative_shift = float("inf")  # rounding hardly changes leading eigenvectors
 
 
 @with_shared_arguments
@@ -163,4 +163,4 @@ class FastMIDA(LandmarkArguments, MIDAMethod, FastProjection):
     (2, 2)
     """
 
-    _relative_shift = float("inf")  # leading eigenvectors tolerate rounding, as with a ridge
+    _relative_shift = float("inf")  # rounding hardly changes leading eigenvectors

@@ -1,4 +1,4 @@
-"""Base of the Nystrom estimators, which make one pass over the rows and do not store them."""
+"""Base classes of the Nystrom estimators, which are fitted in one pass over the rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.kernels.landmarks import check_landmarks, choose_landmarks, landmark_count
 from domainwise.methods.components import standardise
 
-#: With less regularisation per row than this, all computations are in float64.
+#: With less regularisation per row than this, all computations use float64.
 FLOAT32_SHIFT = 1e-4
 
 
@@ -44,7 +44,7 @@ class OnePass:
     _sum_rows: Callable[..., NystromSums | CellSums]
 
     def begin_pass(self, X: Array, y: MaybeArray, sample_domain: MaybeArray, n_rows: int) -> None:
-        """Fix landmarks and label kinds from these rows, which are a part of all ``n_rows``."""
+        """Fix landmarks and label kinds from these rows, a sample of all ``n_rows`` rows."""
         vars(self).pop("_sums", None)  # from an earlier fit
         backend = Backend()
         labels = self._check_labels(backend, y, sample_domain, X, min_classes=1)
@@ -60,7 +60,7 @@ class OnePass:
 
     @property
     def label_rules(self) -> LabelRules:
-        """Rules for reading the labels of later rows."""
+        """Rules for checking the labels of later rows."""
         return LabelRules(
             self._kinds,
             self.target_kernel if self._uses_target else None,
@@ -81,7 +81,7 @@ class LandmarkProjection(Projection, OnePass):
     target_landmarks: Any = None
     _sums: NystromSums
     _map: NystromMap
-    #: Record of the first batch, with which later ones are compared; None in older model files.
+    #: Record of the first batch, with which later batches are compared; None in older model files.
     _first_batch: dict[str, str] | None = None
 
     #: Whether the method needs the second moment of the features, the most expensive of the sums.
@@ -93,15 +93,17 @@ class LandmarkProjection(Projection, OnePass):
         """Add a batch of rows to those seen before.
 
         Landmarks, ``gamma`` and the landmarks of continuous labels come from the first batch,
-        unless they are given. Classes and domains may appear in any batch. The result equals
-        :meth:`fit` on all rows with the same landmarks.
+        unless they are given. New classes and domains may appear in any batch. The result is that
+        of :meth:`fit` on all rows with the same landmarks.
 
         {as_in_fit}
         self : object
-            Ready to transform once two classes have been seen (if y holds classes).
+            Can transform rows after two classes have been seen, if y contains classes.
         """
         if is_dask(X):
-            raise TypeError("partial_fit takes rows in memory; fit takes Dask collections")
+            raise TypeError(
+                "partial_fit does not accept Dask collections. Pass rows in memory, or call fit."
+            )
         self._validate_params()
         backend, first = backend_of(X), not hasattr(self, "_sums")
         rows = backend.check_rows(self, X, reset=first)
@@ -117,7 +119,7 @@ class LandmarkProjection(Projection, OnePass):
             self._sums = sums if first else self._sums.merge(sums)
             self._finish()
         except BaseException:
-            self.__dict__ = before  # a batch that cannot be added changes nothing
+            self.__dict__ = before  # undo everything if the batch is invalid
             raise
         backend.finish_fit(self, rows)
         return self
@@ -147,8 +149,9 @@ class LandmarkProjection(Projection, OnePass):
     ) -> None:
         if self.kernel == "precomputed":
             raise ValueError(
-                f'{type(self).__name__} chooses landmarks among rows, but kernel="precomputed" has '
-                f"no rows. Pass rows and the name of a kernel, or use {self._exact_name}"
+                f"{type(self).__name__} chooses landmarks from rows, which are not available with "
+                f'kernel="precomputed". Pass rows and the name of a kernel, or use '
+                f"{self._exact_name}."
             )
         if not self._uses_domain:
             domain = Labels(codes=np.zeros(len(rows), dtype=np.intp), names=np.array([0]))
@@ -167,8 +170,8 @@ class LandmarkProjection(Projection, OnePass):
         if self.n_components is not None and self.n_components > rank:
             raise ValueError(
                 f"n_components={self.n_components} is more than the {rank} "
-                f"{'columns' if fourier else 'independent landmarks'}. Increase n_landmarks, or "
-                "decrease n_components"
+                f"{'Fourier features' if fourier else 'linearly independent landmarks'}. Increase "
+                "n_landmarks, or decrease n_components."
             )
         self._target_map = self._label_map(target, "target", self.target_landmarks)
         self._domain_map = self._label_map(domain, "domain", None)
@@ -208,8 +211,8 @@ class LandmarkProjection(Projection, OnePass):
 
     def _finalized(self) -> tuple[NystromGram, list[Any], list[Any], Array]:
         """Return the operator, classes and domains of all rows seen, and the mean features."""
-        for part in (self._sums.mean, self._sums.second):
-            check_finite(part, self._map.landmarks.dtype)
+        for moment in (self._sums.mean, self._sums.second):
+            check_finite(moment, self._map.landmarks.dtype)
         refuse_masked_targets(*map(list, zip(*self._sums.groups, strict=True)))
         sums = self._sums.of_features(self._map)
         gram, classes, domains = finalize(
@@ -226,8 +229,8 @@ class LandmarkProjection(Projection, OnePass):
     ) -> None:
         """Store the function of the features with these weights, and the classes and domains."""
         kernel = self._map.kernel
-        seen = (classes, "y"), (domains, "sample_domain")
-        self._record(kernel, *(label_array(part, name) if part else None for part, name in seen))
+        labels = (classes, "y"), (domains, "sample_domain")
+        self._record(kernel, *(label_array(seen, name) if seen else None for seen, name in labels))
         for name in ("landmarks_", "frequencies_"):
             self.__dict__.pop(name, None)  # from an earlier fit
         fourier = self._map.triangle is None
@@ -242,17 +245,17 @@ class LandmarkProjection(Projection, OnePass):
 
     @property
     def _exact_name(self) -> str:
-        """Name of the exact class, which needs all rows at once."""
+        """Name of the exact estimator, which needs all rows in memory."""
         return type(self).__name__.removeprefix("Fast")
 
     @property
     @abstractmethod
     def _relative_shift(self) -> float:
-        """Regularisation per row, as far as the arguments determine it."""
+        """Regularisation per row."""
 
 
 class FastProjection(LandmarkProjection, MethodProjection):
-    """One of the exact methods, solved with the Nystrom operator of the landmarks."""
+    """A projection that a method computes with the Nystrom operator of the landmarks."""
 
     #: For methods without this argument.
     ridge: float = 0.0
@@ -264,7 +267,7 @@ class FastProjection(LandmarkProjection, MethodProjection):
     def fit_sums(
         self, nystrom: NystromMap, sums: NystromSums, width: int, target: LabelMap | None = None
     ) -> Self:
-        """Fit from sums of Nystrom features over rows that are not available here.
+        """Fit from sums of Nystrom features, without the rows.
 
         ``width`` is the number of columns of X. ``target`` is the map of a continuous target, whose
         features follow those of ``nystrom``.
@@ -290,27 +293,27 @@ class FastProjection(LandmarkProjection, MethodProjection):
 
 
 def refuse_descriptors(domain: Labels, exact_name: str) -> None:
-    """Refuse continuous domain descriptors: comparing them inside classes needs all rows."""
+    """Refuse continuous domain descriptors: comparing them within classes needs all rows."""
     if domain.values is not None:
         raise ValueError(
-            "conditional=True with continuous domain descriptors needs all rows at once: "
-            f"use {exact_name}"
+            "conditional=True with continuous domain descriptors needs all rows in memory. Use "
+            f"{exact_name}, or domain labels."
         )
 
 
 def chosen_landmarks(
     estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
 ) -> Array:
-    """Return the landmarks passed to an estimator, or choose some rows; ``n_rows`` is the total."""
+    """Return the landmarks of an estimator, or choose them from rows; ``n_rows`` is the total."""
     X = backend.indexable(rows)
     if not isinstance(estimator.landmarks, str):
         return check_landmarks(to_host(estimator.landmarks), X)
     m = estimator._landmark_count(n_rows)
     if m > len(X):
         raise ValueError(
-            f"n_landmarks={estimator.n_landmarks} of {n_rows} rows makes {m} landmarks, but "
-            f"only {len(X)} rows were read to choose from; pass a smaller number, or the "
-            "landmarks themselves"
+            f"n_landmarks={estimator.n_landmarks} requests {m} landmarks for {n_rows} rows, but "
+            f"only {len(X)} rows were read to choose them from. Pass a smaller n_landmarks, or "
+            "an array of landmarks."
         )
     stratified = estimator.landmarks == "stratified" and domain.codes is not None
     codes = to_host(domain.codes) if stratified else None
@@ -319,11 +322,11 @@ def chosen_landmarks(
 
 
 def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -> NystromMap:
-    """Return the map from rows of ``width`` columns to ``m`` Fourier features; it needs no rows."""
+    """Return the map from rows of ``width`` columns to ``m`` Fourier features."""
     if not isinstance(estimator.landmarks, str):
         raise ValueError(
-            'landmarks are set, but feature_map="fourier" has none: it draws frequencies; omit '
-            'landmarks, or choose feature_map="nystroem"'
+            'landmarks were passed, but feature_map="fourier" does not use landmarks. Omit them, '
+            'or use feature_map="nystroem".'
         )
     seed = fixed_seed(estimator.random_state)
     return NystromMap.fourier(FourierMap(kernel, gamma, width, m, seed))

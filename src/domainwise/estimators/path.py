@@ -1,8 +1,8 @@
-"""A whole grid of DCM models on one split, for little more than one fit (theory 3).
+"""Projections of all candidates of DCM on one split, which share computations (theory 3).
 
 The score vectors ``a`` and the eigenvalues do not depend on the ridge, and the label space does not
-depend on epsilon or the weight. For each kernel one product K Q serves all models, each ridge needs
-one solve with a few columns, and all other computations are small.
+depend on epsilon or the weight. All candidates with one kernel share the product K Q, each ridge
+needs one solve with a few columns, and all other computations are cheap.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from domainwise.search.driver import Candidate, Data
 from domainwise.search.heads import ProjectedMoments, ProjectedRows
 from domainwise.splits.folds import Split, split_rows
 
-#: A score needs fewer digits than a model: solves on the path stop at this residual.
+#: Relative residual at which iterative solves stop; scores need less precision than a model.
 PATH_TOLERANCE = 1e-4
 ADVICE = "choose fewer n_landmarks, or a cv that holds out domains in fewer groups"
 
@@ -48,8 +48,8 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
     Candidates have ``conditional``, ``epsilon``, ``domain_weight`` and ``ridge``. The
     method ``gram(conditional)`` of a fold returns the operator of its training rows and their label
     space; ``project`` projects training and test rows, given coefficients and their product with K.
-    Components have unit variance on the training rows. If fewer than ``n_components`` of the
-    template are informative, only these are used.
+    Components have unit variance on the training rows. Only informative components are used, at
+    most ``n_components`` of the template.
     """
     for conditional in dict.fromkeys(candidate["conditional"] for candidate in candidates):
         members = [i for i, c in enumerate(candidates) if c["conditional"] == conditional]
@@ -59,7 +59,7 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
         n = gram.n_samples
         assert space.target is not None
         features = [space.target] if space.domain is None else [space.target, space.domain]
-        basis = joint_basis(*(label_factor(part, n, 0.0) for part in features))
+        basis = joint_basis(*(label_factor(block, n, 0.0) for block in features))
         Q = gram.lift(basis)
         KQ = gram.product(Q)
         G = gram.inner(Q, KQ)
@@ -67,7 +67,7 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
             point: _directions(fold, gram, space, basis, G, *point)
             for point in dict.fromkeys(points)
         }
-        # All directions of the path span a small space: solve for a basis of it.
+        # The directions of all candidates span a small space: solve for a basis of it.
         U, s, _ = np.linalg.svd(np.hstack(list(directions.values())), full_matrices=False)
         U = U[:, s > gram.tolerance * s[0]]
         V, KV = gram.combine(Q, U), gram.combine(KQ, U)
@@ -75,9 +75,9 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
         for i, point in zip(members, points, strict=True):
             train, test = rows[candidates[i]["ridge"]]
             coordinates = U.T @ directions[point]
-            size = train.mapped(coordinates).spread()
-            nonzero = size > gram.tolerance * max(float(size.max(initial=0.0)), 1e-300)
-            coordinates = coordinates[:, nonzero] / size[nonzero]
+            scale = train.mapped(coordinates).spread()
+            nonzero = scale > gram.tolerance * max(float(scale.max(initial=0.0)), 1e-300)
+            coordinates = coordinates[:, nonzero] / scale[nonzero]
             yield i, train.mapped(coordinates), test @ coordinates
 
 
@@ -103,14 +103,12 @@ def _directions(
 def _projected(
     fold: Any, gram: Gram, V: Matrix, KV: Matrix, ridges: Sequence[float]
 ) -> dict[float, tuple[Any, Array]]:
-    """Project training and test rows on the directions V for each ridge, in one pass over each."""
-    shifts = [gram.n_samples * ridge for ridge in ridges if not np.isinf(ridge)]
-    solutions = iter(gram.solve_shifts(V, shifts))
-    pairs = []
-    for ridge in ridges:
-        solution = None if np.isinf(ridge) else next(solutions)
-        pairs.append((V, KV) if solution is None else (solution.X, solution.image))
-    dual, image = (gram.hstack(list(part)) for part in zip(*pairs, strict=True))
+    """Project training and test rows on the directions V for all ridges in one pass."""
+    finite = [ridge for ridge in ridges if not np.isinf(ridge)]
+    solutions = gram.solve_shifts(V, [gram.n_samples * ridge for ridge in finite])
+    solved = dict(zip(finite, solutions, strict=True))
+    pairs = [(solved[r].X, solved[r].image) if r in solved else (V, KV) for r in ridges]
+    dual, image = (gram.hstack(list(blocks)) for blocks in zip(*pairs, strict=True))
     train, test = fold.project(gram, dual, image)
     n = len(ridges)
     return dict(zip(ridges, zip(train.split(n), np.hsplit(test, n), strict=True), strict=True))
@@ -118,7 +116,7 @@ def _projected(
 
 @dataclass(frozen=True)
 class RowFold:
-    """A split with its training rows; the template sets all arguments that do not vary."""
+    """A split with its rows in memory; the template sets the arguments that are not searched."""
 
     template: Any
     data: Data  #: of the training rows
@@ -131,7 +129,7 @@ class RowFold:
 
 
 class ExactFold(RowFold):
-    """A split for the exact family."""
+    """A split for exact estimators."""
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -148,7 +146,7 @@ class ExactFold(RowFold):
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
         data, template = self.data, self.template
-        if conditional != template.conditional:  # not an argument of every projection
+        if conditional != template.conditional:  # some projections do not have this argument
             template.set_params(conditional=conditional)
         domain = data.domain if template._uses_domain else None
         gram = copy(self._operator)
@@ -156,7 +154,7 @@ class ExactFold(RowFold):
         return gram, gram.labels.space
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedRows, Array]:
-        """Project test rows by the cross kernel; ``image`` holds the projected training rows."""
+        """Project test rows; ``image`` contains the projected training rows."""
         dual = dual - dual.mean(axis=0)
         rows = self.kernel.prepare(self.data.X)
         test = cross_product(self.kernel, self.X_test, rows, dual) - gram.offset(dual)
@@ -166,13 +164,13 @@ class ExactFold(RowFold):
 def projections(
     template: Any, candidates: Sequence[dict[str, Any]], data: Data, X_test: Array
 ) -> list[tuple[Array, Array]]:
-    """Project training and test rows by exact candidates that share one kernel."""
+    """Project training and test rows by candidates of an exact estimator with the same kernel."""
     models = [clone(template).set_params(**arguments) for arguments in candidates]
     target, domain = template._check_labels(backend_of(data.X), data.y, data.sample_domain, data.X)
     fold = ExactFold(models[0], replace(data, target=target, domain=domain), X_test)
     gram, space = fold.gram(template.conditional)
     solutions: dict[int, Components] = {}
-    # Solve for the most components first: other candidates can use a subset of them.
+    # Candidates with fewer components can use a subset of those computed first.
     for i in sorted(range(len(models)), key=lambda i: -(models[i].n_components or 0)):
         solved = models[i]._solve(gram, space, fold.continuous)
         solutions[i] = standardise(gram, solved, space, warn=models[i].n_components is not None)
@@ -185,7 +183,7 @@ def projections(
 
 @dataclass(frozen=True)
 class FastFold(RowFold):
-    """A split for the Nystrom family: all rows are projected by means of landmarks."""
+    """A split for Nystrom estimators."""
 
     def __post_init__(self) -> None:
         data, template = self.data, self.template
@@ -200,28 +198,28 @@ class FastFold(RowFold):
         return gram, gram.labels
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedRows, Array]:
-        """Project training and test rows by means of the landmarks."""
+        """Project training and test rows."""
         weights, nystrom = gram.weights(dual), self.template._map
         train, test = (nystrom.values(rows, weights) for rows in (self.data.X, self.X_test))
         return ProjectedRows(train - train.mean(axis=0), self.data.y), test - train.mean(axis=0)
 
 
 class MomentFold:
-    """A split for which only moments of the training rows are known, in one cell per class."""
+    """A split with moments of the training rows instead of the rows, in one cell per class."""
 
     def __init__(self, template: Any, cells: Cells, target: Labels, X_test: Array) -> None:
         self.template, self.cells, self.target, self.X_test = template, cells, target, X_test
         self.n_targets = 0 if target.values is None else target.values.shape[1]
         self.continuous = bool(self.n_targets)
         self.sums = joined_cells(cells)
-        for part in (self.sums.mean, self.sums.second):
-            check_finite(part, template._map.landmarks.dtype)
+        for moment in (self.sums.mean, self.sums.second):
+            check_finite(moment, template._map.landmarks.dtype)
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
         template, end = self.template, len(self.sums.mean) - self.n_targets
         gram, _, _ = finalize(
-            self.sums.mapped(lambda part: part[:end] if part.ndim == 1 else part[:end, :end]),
+            self.sums.mapped(lambda moment: moment[(slice(end),) * moment.ndim]),
             template._map,
             target=template._target_map,
             domain=template._domain_map,
@@ -247,20 +245,20 @@ class MomentFold:
             return train, test
         labels = sorted(self.cells)
         cells = [self.cells[label] for label in labels]
-        inside = sum(cell.second[:m, :m] for cell in cells)
+        within = sum(cell.second[:m, :m] for cell in cells)
         train = ProjectedMoments(
             np.array([cell.n_samples for cell in cells]),
             np.array([cell.mean[:m] - mean for cell in cells]) @ weights,
-            weights.T @ inside @ weights,
+            weights.T @ within @ weights,
             self.target.names[labels],
         )
         return train, test
 
 
 def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterator[Cells]:
-    """Fix a template's landmarks, and yield the cells by class of each split's training rows.
+    """Fix the landmarks of a template, and yield the cells of each split's training rows.
 
-    One pass over the rows serves all splits (theory 13.5).
+    There is one cell per class. All splits share one pass over the rows (theory 13.5).
     """
     X, target, domain = data.X, data.target, data.domain
     assert target is not None

@@ -1,4 +1,4 @@
-"""Base of exact and Nystrom estimators: checks of labels, resolving the kernel, projecting."""
+"""Base classes of exact and Nystrom estimators, and the function that a projection evaluates."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import LabelSpace, residual_trace
 from domainwise.methods.components import Components
 
-#: Up to this many rows in memory, BLAS uses one thread.
+#: BLAS uses one thread for at most this many rows in memory.
 SMALL_ROWS = 1500
 
 
 def one_thread_for_few(X: Any) -> AbstractContextManager[None]:
-    """Limit BLAS to one thread if rows are few: several would mostly wait for each other."""
-    few = False
+    """Limit BLAS to one thread if X has few rows, for which several threads are slower."""
+    is_small = False
     if not (is_dask(X) or is_tensor(X)):  # the length of a Dask collection must be computed
         with suppress(TypeError):
-            few = count_rows(X) <= SMALL_ROWS
-    return single_blas_thread(few)
+            is_small = count_rows(X) <= SMALL_ROWS
+    return single_blas_thread(is_small)
 
 
 _ARRAYS = ("landmarks", "dual", "intercept")
@@ -99,7 +99,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     _kernel: Basis
     _offset: Any  #: subtracted from sums of kernel values
 
-    #: Values for methods without these arguments.
+    #: Values of arguments that some methods do not have.
     n_components: int | None = None
     target_kernel: Any = "auto"
     target_gamma: float | str = "median"
@@ -120,13 +120,8 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         kernel, gamma, weight = self.target_kernel, self.target_gamma, 1.0
         if role == "domain":
             kernel, gamma, weight = self.domain_kernel, self.domain_gamma, float(self.domain_weight)
-        residual = residual_trace(self._label_epsilon, weight)
+        residual = residual_trace(float(self.epsilon), weight)
         return "rbf" if kernel == "auto" else kernel, gamma, residual
-
-    @property
-    def _label_epsilon(self) -> float:
-        """Regularisation of the label kernels."""
-        return float(self.epsilon)
 
     def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
         """Learn the projection from source domains.
@@ -148,7 +143,8 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 self._fit(backend, X, y, sample_domain)
             except np.linalg.LinAlgError as error:
                 raise ValueError(
-                    f"the problem is too badly scaled to be solved ({error}). Scale X"
+                    f"{type(self).__name__} could not solve its eigenvalue problem ({error}). "
+                    "Standardize the columns of X."
                 ) from error
             backend.finish_fit(self, X)
         return self
@@ -158,7 +154,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     ) -> Array:
         """Fit, and return the projected training rows.
 
-        Exact estimators store them in the fit; Fast estimators make a second pass over the rows.
+        Exact estimators compute them in ``fit``; Fast estimators make a second pass over the rows.
 
         {as_in_fit}
         Z : ndarray of shape (n_samples, n_components)
@@ -186,9 +182,9 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     @property
     def expansion(self) -> Expansion:
         """The projection as a function of kernel values."""
-        rows = (vars(self).get(name) for name in ("X_fit_", "landmarks_", "frequencies_"))
-        support = next((part for part in rows if part is not None), None)
-        return Expansion(self._kernel, support, self.dual_coef_, -self._offset)
+        stored = (vars(self).get(name) for name in ("X_fit_", "landmarks_", "frequencies_"))
+        landmarks = next((rows for rows in stored if rows is not None), None)
+        return Expansion(self._kernel, landmarks, self.dual_coef_, -self._offset)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "dual_coef_")
@@ -215,15 +211,15 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             target = backend.check_target(y, rows, self.target_kernel, min_classes=min_classes)
             if self._needs_classes and target.codes is None:
                 raise ValueError(
-                    f"{type(self).__name__} compares the means of classes: y has to hold class "
-                    "labels; got continuous values"
+                    f"{type(self).__name__} compares class means, but y is continuous. Pass class "
+                    "labels as y."
                 )
         domain = backend.check_sample_domain(sample_domain, rows, self.domain_kernel)
         if self.conditional and (target is None or target.codes is None):
             problem = "y is missing" if target is None else "y is continuous"
             raise ValueError(
-                f"conditional=True compares domains inside classes, but {problem}. Pass classes as "
-                "y, or use conditional=False"
+                f"conditional=True compares domains within classes, but {problem}. Pass class "
+                "labels as y, or use conditional=False."
             )
         return target, domain
 
@@ -272,10 +268,10 @@ class MethodProjection(Projection):
     @property
     @abstractmethod
     def _method(self) -> Callable[..., Components]:
-        """Function that solves the problem; its keyword arguments have the estimator's names."""
+        """Function that solves the problem; its keyword arguments are named as the estimator's."""
 
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        """Call the method with the estimator's arguments that are in its signature."""
+        """Call the method with those arguments of the estimator that it accepts."""
         names = inspect.signature(self._method).parameters.keys() - {"gram", "labels"}
         options = {n: continuous if n == "continuous" else getattr(self, n) for n in names}
         return self._method(gram, labels, **options)

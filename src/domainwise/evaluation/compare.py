@@ -20,7 +20,7 @@ from domainwise.models.registry import METHODS, TRIVIAL, Method, find_method
 from domainwise.models.table_model import table_setting
 from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.scoring.statistics import (
-    BOOTSTRAP,
+    DOMAIN_SAMPLES,
     TAIL,
     compare,
     expected_range,
@@ -203,7 +203,7 @@ def _difference(
     ones, others, differences = (
         np.array([row[name] for row in rows]) for name in ("first", "second", "difference")
     )
-    draws = np.random.default_rng(0).choice(differences, (BOOTSTRAP, len(rows))).mean(axis=1)
+    draws = np.random.default_rng(0).choice(differences, (DOMAIN_SAMPLES, len(rows))).mean(axis=1)
     ends = widened(float(differences.mean()), draws, len(rows), np.inf)
     mean = _row(ones.mean(), others.mean(), ends)
     p_value = compare(dict(enumerate(others)), dict(enumerate(ones))).p_value

@@ -48,7 +48,7 @@ from domainwise.kernels.functions import Kernel
 from domainwise.models.registry import ClassMeans
 from domainwise.models.search import MethodSearch
 from domainwise.models.table_model import TableModel
-from domainwise.search.scores import LEAST_PROBABILITY
+from domainwise.search.scores import MIN_PROBABILITY
 from domainwise.shift.watch import ShiftWatch
 
 #: Versions of the operators: text can be compared since 19, trees in float64 since 3.
@@ -502,8 +502,8 @@ def _class_scores(model: Any, Z: Tensor, n_classes: int) -> Tensor:
         columns = class_columns(output.decisions, len(seen))
         smallest = columns.over("Min").op("Min", 0.0)
     else:
-        columns = output.probabilities.op("Max", LEAST_PROBABILITY).op("Log")
-        smallest = Z.repeated(np.log([LEAST_PROBABILITY]))
+        columns = output.probabilities.op("Max", MIN_PROBABILITY).op("Log")
+        smallest = Z.repeated(np.log([MIN_PROBABILITY]))
     # Classes that the member has not seen get the smallest value.
     column_of = np.full(n_classes, len(seen))
     column_of[seen] = np.arange(len(seen))

@@ -32,7 +32,7 @@ from domainwise.kernels.functions import Kernel, make_kernel
 from domainwise.labels import factors
 from domainwise.labels.factors import LabelSpace, RowLabels
 
-#: Up to this many rows ``fit`` holds the Gram matrix in memory; with more, it computes tiles of it.
+#: Up to this many rows ``fit`` stores the Gram matrix; with more, it computes the matrix in tiles.
 DENSE_ROWS = 3000
 
 
@@ -50,7 +50,7 @@ class InvariantKernel(
        U' k_F(x'), \qquad k_F(x) = F'k(X, x), \quad F'KF = U \Lambda U'.
 
     ``transform`` returns its values between rows and training rows, for ``SVC``, ``SVR``,
-    ``KernelRidge`` and others with ``kernel="precomputed"``.
+    ``KernelRidge`` and other estimators with ``kernel="precomputed"``.
 
     Parameters
     ----------
@@ -59,7 +59,8 @@ class InvariantKernel(
     Attributes
     ----------
     domain_eigenvalues_ : ndarray
-        Eigenvalues of ``F'KF`` in descending order: how much the plain kernel separates domains.
+        Eigenvalues of ``F'KF`` in descending order, which measure how much the uncorrected kernel
+        separates domains.
     X_fit_ : ndarray of shape (n_samples, n_features)
         The training rows; not set for ``kernel="precomputed"``.
     gamma_ : float
@@ -77,8 +78,8 @@ class InvariantKernel(
 
     Notes
     -----
-    Both kernels are centred on the training rows, so that ``domain_weight=0`` is the plain centred
-    kernel. Centring does not change a machine with an intercept.
+    The kernel is centred on the training rows, with ``domain_weight=0`` as well. Centring does not
+    change a machine with an intercept.
 
     References
     ----------
@@ -105,7 +106,7 @@ class InvariantKernel(
 
     @property
     def _uses_target(self) -> bool:
-        """Whether y is used: only to compare domains inside its classes."""
+        """Whether y is used: only to compare domains within its classes."""
         return bool(self.conditional)
 
     def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
@@ -162,7 +163,7 @@ class InvariantKernel(
 
     @property
     def column_means(self) -> Array:
-        """Value that centring subtracts from each column, in addition to the row's mean."""
+        """Value that centring subtracts from each column, after subtracting row means."""
         means: Array = self._row_means - self._row_means.mean()
         return means
 
@@ -172,7 +173,7 @@ class InvariantKernel(
         return self._kernel
 
     def _fit(self, X: Any, y: Any, sample_domain: Any, *, keep: bool) -> tuple[RowsGram, Any]:
-        """Fit; return the Gram operator, which holds the matrix if ``keep``, and the dtype of X."""
+        """Fit; return the Gram operator, with its matrix if ``keep``, and the dtype of X."""
         self._validate_params()
         X = check_rows(self, X, ensure_min_samples=2)
         sound = self.kernel != "precomputed" or check_precomputed(X)
@@ -183,16 +184,15 @@ class InvariantKernel(
         kernel = check_kernel(resolved_kernel(self, X), X)
         kernel = kernel if sound else replace(kernel, sound=False)
         gram, row_means = self._gram(X, kernel, keep)
-        # K is symmetric up to rounding, which an infinite weight amplifies: multiply as stored.
+        # K is only symmetric up to rounding, which an infinite weight amplifies: use K as stored.
         multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
         KF = gram.centred_product(F, multiply)
         A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)
         self._kernel = kernel
         self._row_means = gram.row_means if row_means is None else row_means
         self._dual, self._images = F @ A, KF @ A
-        for name in ("X_fit_", "classes_"):  # from an earlier fit
-            if hasattr(self, name):
-                delattr(self, name)
+        for name in ("X_fit_", "classes_"):
+            self.__dict__.pop(name, None)  # from an earlier fit
         if kernel.name != "precomputed":
             self.X_fit_ = np.array(X)
         self.gamma_, self.domains_ = kernel.gamma, domain.names
@@ -235,10 +235,10 @@ class InvariantKernel(
 class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjection):
     r"""Nystrom features whose inner products are the invariant kernel.
 
-    The centred features :math:`\Phi` of landmarks give :math:`K \approx \Phi\Phi'`; along the
-    singular directions of :math:`\Phi'F`, in which domains differ, they are shortened by
-    :math:`(1 + w\sigma^2)^{-1/2}`. A linear machine on them is then a kernel machine with
-    :class:`InvariantKernel`, for any number of rows. It can replace
+    The centred features :math:`\Phi` of landmarks give :math:`K \approx \Phi\Phi'`. Along the
+    singular directions of :math:`\Phi'F`, in which domains differ, they are multiplied by
+    :math:`(1 + w\sigma^2)^{-1/2}`. A linear machine on these features approximates a machine with
+    :class:`InvariantKernel`, for any number of rows. The class can replace
     :class:`sklearn.kernel_approximation.Nystroem`.
 
     Parameters
@@ -253,7 +253,8 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     dual_coef_ : ndarray of shape (M, M)
         Coefficients of the landmarks' kernel functions, or of Fourier features, in each feature.
     domain_eigenvalues_ : ndarray
-        Squared singular values of ``Phi'F``: how much the plain features separate domains.
+        Squared singular values of ``Phi'F``, which measure how much the uncorrected features
+        separate domains.
     n_samples_seen_ : int
         Rows seen so far.
     gamma_ : float
@@ -272,8 +273,8 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     Notes
     -----
-    With all rows as landmarks the features reproduce the exact kernel. ``fit`` sees each row once
-    and keeps sums per class and domain: time is O(N M p), memory O(M^2 + M C T).
+    With all rows as landmarks the features reproduce the exact kernel. ``fit`` reads each row once
+    and stores sums per class and domain: time is O(N M p), memory O(M^2 + M C T).
 
     Examples
     --------
@@ -288,7 +289,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     >>> machine = LinearSVC().fit(Z, data.target)
     """
 
-    # No linear system is solved, so that sums of plain kernel values are precise enough.
+    # No linear system is solved that would amplify rounding errors.
     _relative_shift = float("inf")
     _needs_moments = False
     _exact_name = "InvariantKernel"
@@ -298,20 +299,21 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     n_landmarks: float | str = field(default="auto", kw_only=False)
 
     @property
-    def _label_epsilon(self) -> float:
-        return float(self.domain_epsilon)
+    def epsilon(self) -> float:  # type: ignore[override]
+        """Regularisation of the domain kernel."""
+        return self.domain_epsilon
 
     @property
     def _uses_target(self) -> bool:  # type: ignore[override]
-        """Whether y is used: only to compare domains inside its classes."""
+        """Whether y is used: only to compare domains within its classes."""
         return bool(self.conditional)
 
     def _check_labels(self, *arguments: Any, **options: Any) -> Any:
-        """Check labels; one class is enough."""
+        """Check labels, which may have a single class."""
         return super()._check_labels(*arguments, **options | {"min_classes": 1})
 
     def _finish(self) -> None:
-        """Shorten the features along the directions in which domains differ."""
+        """Scale the features down along the directions in which domains differ."""
         gram, classes, domains, mean = self._finalized()
         space = gram.labels
         factor = np.zeros((space.size, 0))
@@ -322,10 +324,10 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
         self.domain_eigenvalues_ = sigma**2
         if np.isinf(self.domain_weight):
             largest = self.domain_eigenvalues_.max(initial=0.0)
-            length = np.where(self.domain_eigenvalues_ > gram.tolerance * largest, 0.0, 1.0)
+            scale = np.where(self.domain_eigenvalues_ > gram.tolerance * largest, 0.0, 1.0)
         else:
-            length = 1.0 / np.sqrt(1.0 + self.domain_weight * self.domain_eigenvalues_)
-        weights = np.eye(len(cross)) + (V * (length - 1.0)) @ V.T
+            scale = 1.0 / np.sqrt(1.0 + self.domain_weight * self.domain_eigenvalues_)
+        weights = np.eye(len(cross)) + (V * (scale - 1.0)) @ V.T
         self.solver_info_: dict[str, Any] = {}
         self._record_map(weights, mean, classes, domains)
 
@@ -344,43 +346,42 @@ def symmetric(K: Array) -> Array:
 
 def corrected_gram(K: Array, images: Array) -> Array:
     """Return ``K - T T'`` for the images T of the training rows; exactly symmetric if K is."""
-    # NumPy computes a product with its own transpose as one triangle and copies it.
+    # NumPy computes one triangle of a product with its own transpose, and copies it.
     corrected = images @ images.T
     return np.subtract(K, corrected, out=corrected)
 
 
 def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Array) -> Array:
-    """Kernel values between X and training rows in float64, centred with the training means.
+    """Return kernel values between X and training rows in float64, centred by the training means.
 
-    For a precomputed kernel X holds the values. ``row_means`` are the row means of the training
-    Gram matrix, up to the kernel's constant.
+    For a precomputed kernel X contains these values. ``row_means`` are the row means of the
+    training Gram matrix, up to the kernel's constant.
     """
     rows = None if kernel.name == "precomputed" else kernel.prepare(X_fit)
     K = np.empty((len(X), len(row_means)))
     shift = row_means - row_means.mean()
-    side = tile_side(8)
-    cuts = panels(len(X), max(1, side * side // max(1, len(row_means))))
+    slices = panels(len(X), max(1, tile_side(8) ** 2 // max(1, len(row_means))))
     compiled = use_compiled(len(X) * len(row_means))
 
     def work(thread: int, threads: int) -> None:
-        for a in cuts[thread::threads]:
-            part = X[a]
+        for a in slices[thread::threads]:
+            values = X[a]
             if rows is not None:
-                part = kernel.block(kernel.prepare(part).left, rows.right, compiled=compiled)
-            K[a] = part
+                values = kernel.block(kernel.prepare(values).left, rows.right, compiled=compiled)
+            K[a] = values
             K[a] -= K[a].mean(axis=1, keepdims=True)
             K[a] -= shift
 
-    in_threads(len(cuts), work)
+    in_threads(len(slices), work)
     return K
 
 
 def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Check X, or X and y. Tensors and Dask collections are refused, not copied silently."""
-    refuse_tensors_and_dask(estimator, X, "InvariantFeatures follows X")
+    """Check X, or X and y. Tensors and Dask collections raise an error; copying could be slow."""
+    refuse_tensors_and_dask(estimator, X, "use InvariantFeatures, which supports them")
     if y is not None and not isinstance(y, str):
-        # Labels are not converted: NaN among strings would become the class "nan", and nullable
-        # columns of whole numbers would become fractions.
+        # scikit-learn would convert NaN among strings to a class "nan", and nullable integers to
+        # floats.
         y = inputs.label_array(y, "y")
     return inputs.validate_rows(estimator, X, y, dtype=(np.float64, np.float32), **options)
 
@@ -388,31 +389,31 @@ def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any)
 def check_invariance_labels(
     estimator: Any, y: Any, sample_domain: Any, n_samples: int
 ) -> tuple[Labels, Labels | None]:
-    """Check domains and, if they are compared inside classes, the classes."""
+    """Check domains and, if they are compared within classes, the classes."""
     domain = inputs.check_sample_domain(sample_domain, n_samples, estimator.domain_kernel)
     if not estimator.conditional:
         return domain, None
     if y is None:
         raise ValueError(
-            "conditional=True compares domains inside classes: "
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None"
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None. With "
+            "conditional=True domains are compared within the classes of y."
         )
     target = inputs.check_target(y, n_samples, "auto", min_classes=1)
     if target.codes is None:
         raise ValueError(
-            "conditional=True compares domains inside classes, but y is continuous. Use "
-            "conditional=False"
+            "conditional=True compares domains within classes, but y is continuous. Use "
+            "conditional=False."
         )
     return domain, target
 
 
 def resolved_kernel(estimator: Any, X: Array) -> Kernel:
-    """Resolve an estimator's kernel arguments on its rows."""
+    """Return the kernel of an estimator, with gamma computed from X."""
     names = ("gamma", "degree", "coef0", "kernel_params")
     return make_kernel(estimator.kernel, X, **{name: getattr(estimator, name) for name in names})
 
 
-# The low-rank correction that makes a kernel invariant, as pure functions (theory 12.1).
+# The low-rank correction that makes a kernel invariant (theory 12.1).
 
 
 def domain_factor(
@@ -420,8 +421,8 @@ def domain_factor(
 ) -> Array:
     """Return the factor F (N, r) of ``P_d = F F'`` for the domain kernel of an estimator.
 
-    Domains are compared inside the classes of ``target`` if it is given. For one domain F has no
-    columns; continuous descriptors are approximated as closely as ``weight`` requires.
+    Domains are compared within the classes of ``target`` if it is given. For one domain F has no
+    columns; continuous descriptors are approximated as accurately as ``weight`` requires.
     """
     feature = factors.Feature(domain.codes, domain.n_categories)
     if domain.values is not None:
@@ -458,6 +459,6 @@ def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Ar
     if np.isinf(weight):
         keep = values > tolerance * largest
         return U[:, keep] / np.sqrt(values[keep]), values
-    # A huge weight would amplify eigenvalues that are rounding errors of the largest.
+    # A huge weight would amplify eigenvalues that are rounding errors of the largest one.
     keep = values > len(values) * np.finfo(float).eps * largest
     return U[:, keep] * np.sqrt(weight / (1.0 + weight * values[keep])), values

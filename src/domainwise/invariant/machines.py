@@ -28,10 +28,10 @@ from domainwise.splits.folds import domain_folds, row_folds
 #: Up to this many rows ``solver="auto"`` is exact: the Gram matrix takes 200 MB, and three times as
 #: much while it is computed.
 EXACT_ROWS = 5000
-#: Maximum number of iterations of an exact machine, which then warns and stops: it may not converge
-#: if X is not scaled.
-MOST_STEPS = 50_000_000
-#: Linear machines penalise their intercept; this makes that penalty a hundredth of a weight's.
+#: An exact machine stops after this many iterations with a warning: it may not converge if X is not
+#: scaled.
+MAX_ITER = 50_000_000
+#: Linear machines penalise their intercept; this divides the penalty by a hundred.
 INTERCEPT_SCALING = 10.0
 
 
@@ -49,7 +49,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = MACHINE_CONSTRAINTS
     _machines: ClassVar[tuple[Any, Any]]  #: for a precomputed kernel, and for features
-    _extra_argument: ClassVar[str]  #: an argument beside ``C`` and ``tol``
+    _extra_argument: ClassVar[str]  #: an argument of the machines in addition to ``C`` and ``tol``
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Learn from source domains.
@@ -97,8 +97,8 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         if self.kernel == "precomputed":
             if self.solver == "fast":
                 raise ValueError(
-                    'solver="fast" chooses landmarks among rows, but kernel="precomputed" has '
-                    'no rows. Use solver="exact" or "auto".'
+                    'solver="fast" chooses landmarks from rows, which are not available with '
+                    'kernel="precomputed". Use solver="exact" or solver="auto".'
                 )
             return True
         return self.solver == "exact" or (self.solver == "auto" and n_samples <= EXACT_ROWS)
@@ -107,19 +107,19 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         """Return an unfitted machine, for a precomputed kernel or for features."""
         options = {name: getattr(self, name) for name in ("C", "tol", self._extra_argument)}
         if exact:
-            return self._machines[0](kernel="precomputed", max_iter=MOST_STEPS, **options)
+            return self._machines[0](kernel="precomputed", max_iter=MAX_ITER, **options)
         return self._machines[1](dual=False, intercept_scaling=INTERCEPT_SCALING, **options)
 
     def _values(self, X: Any, method: str) -> Array:
-        """Call a method of the machine, in batches of rows so that memory stays bounded."""
+        """Call a method of the machine, in batches of rows to limit memory."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
-        batch = max(1, tile_side(8) ** 2 * 8 // self.transformer_._n_features_out)
-        parts = [
+        batch_size = max(1, tile_side(8) ** 2 * 8 // self.transformer_._n_features_out)
+        values = [
             getattr(self.machine_, method)(self.transformer_.transform(X[rows]))
-            for rows in gen_batches(len(X), batch)
+            for rows in gen_batches(len(X), batch_size)
         ]
-        return np.concatenate(parts)
+        return np.concatenate(values)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -129,7 +129,10 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
 
 def _calibrated(estimator: InvariantSVC) -> bool:
     if not estimator.probability:
-        raise AttributeError("predict_proba needs InvariantSVC(probability=True)")
+        raise AttributeError(
+            "predict_proba is not available when probability=False. Use "
+            "InvariantSVC(probability=True)."
+        )
     return True
 
 
@@ -139,7 +142,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     r"""Support vector classifier with a penalty on differences between domains.
 
     :class:`sklearn.svm.SVC` with the kernel of :class:`InvariantKernel`; ``domain_weight=0``, or a
-    single domain, is the plain SVC. Several classes are separated one against one.
+    single domain, gives SVC itself. Several classes are separated one against one.
 
     Parameters
     ----------
@@ -150,10 +153,10 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         As in SVC.
     {svm_solver}
     probability : bool, default=False
-        Fit a calibration as well, for ``predict_proba``: the source domains are held out in turn
-        (at most ten groups of them) and a logistic regression turns their decision values into
-        probabilities, so that these hold for unseen domains. Without ``sample_domain``, or where a
-        class occurs in one group of domains only, stratified folds are used, with a warning.
+        Enable ``predict_proba``, which needs further fits: source domains are held out in turn, in
+        at most ten groups, and a logistic regression turns their decision values into
+        probabilities, which are then calibrated for unseen domains. Without ``sample_domain``, or
+        if a class occurs in only one group of domains, stratified folds are used, with a warning.
 
     Attributes
     ----------
@@ -161,7 +164,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         Class labels.
     {machine_fitted}
     calibration_ : object
-        The calibration, if ``probability``.
+        The fitted logistic regression, if ``probability``.
 
     See Also
     --------
@@ -193,8 +196,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         inputs.check_class_weight(self.class_weight, target.names)
         self.classes_, y = target.names, target.names[target.codes]
         self._fit_machine(X, y, sample_domain)
-        if hasattr(self, "calibration_"):
-            del self.calibration_
+        self.__dict__.pop("calibration_", None)  # from an earlier fit
         if self.probability:
             self.calibration_: Calibration = self._calibrate(X, y, sample_domain)
 
@@ -211,15 +213,15 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
                 usable=lambda train, _: len(np.unique(train)) == len(self.classes_),
             )
         tested = y[np.concatenate([test for _, test in splits])]
-        if len(np.unique(tested)) < len(self.classes_):  # a class is in no test fold
+        if len(np.unique(tested)) < len(self.classes_):  # no test fold contains some class
             splits, unit = row_folds(y, True), "rows"
         if unit == "rows":
-            reason = "sample_domain names fewer than two domains"
+            reason = "sample_domain has fewer than two domains"
             if domain.codes is not None and domain.n_categories > 1:
-                reason = "a class occurs in one group of domains only"
+                reason = "a class occurs in only one group of domains"
             warn_caller(
-                "probabilities are calibrated on stratified folds, not on held-out domains: "
-                f"{reason}; on unseen domains they may be overconfident"
+                "Probabilities were calibrated on stratified folds instead of held-out domains, "
+                f"because {reason}. They may be overconfident on unseen domains."
             )
         values = []
         for train, test in splits:
@@ -263,7 +265,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     r"""Support vector regression with a penalty on differences between domains.
 
     :class:`sklearn.svm.SVR` with the kernel of :class:`InvariantKernel`; ``domain_weight=0``, or a
-    single domain, is the plain SVR.
+    single domain, gives SVR itself.
 
     Parameters
     ----------
@@ -283,7 +285,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
 
     Notes
     -----
-    ``conditional=True`` is refused, because a continuous target has no classes.
+    ``conditional=True`` raises an error, because a continuous target has no classes.
 
     Examples
     --------
@@ -304,12 +306,12 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
         if self.conditional:
             raise ValueError(
-                "conditional=True compares domains inside classes, but the target of InvariantSVR "
-                "is continuous; use conditional=False"
+                "conditional=True compares domains within classes, but the target of InvariantSVR "
+                "is continuous. Use conditional=False."
             )
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)
-        inputs.check_target(y, len(X), "rbf", min_classes=1)  # numbers that libsvm can hold
-        # The intercept of a linear machine is penalised: it should be small.
+        inputs.check_target(y, len(X), "rbf", min_classes=1)  # libsvm needs finite float64
+        # The intercept of a linear machine is penalised and should be small.
         exact = self._is_exact(len(X))
         self._target_mean = 0.0 if exact else float(np.mean(y, dtype=np.float64))
         self._fit_machine(X, y - self._target_mean, sample_domain)
@@ -318,5 +320,5 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
         return self.on_target_scale(super()._values(X, method))
 
     def on_target_scale(self, values: Array) -> Array:
-        """Return outputs of the machine, fitted to a centred target, on the target's scale."""
+        """Convert outputs of the machine, which is fitted to a centred target, to the target."""
         return values + self._target_mean

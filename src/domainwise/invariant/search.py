@@ -52,13 +52,13 @@ PATH_ARGUMENTS = (*SVM_ARGUMENTS, "domain_weight", "conditional")
 
 @dataclass
 class KernelPath:
-    """Kernel values of one split, from which all its invariant kernels are computed."""
+    """Kernel values of one split, from which all invariant kernels of the split are computed."""
 
     gram: Array  #: centred kernel matrix of the training rows
-    cross: Array  #: between held-out and training rows, centred with the training means
+    cross: Array  #: values between held-out and training rows, centred by the training means
     tolerance: float  #: see :func:`~domainwise.invariant.kernel.correction`
     _factors: dict[bool, tuple[Array, Array, Array]] = field(default_factory=dict)
-    _last: Any = None
+    _cached: Any = None  #: the last weight and ``conditional``, and their kernels
 
     @classmethod
     def evaluate(cls, machine: Any, X: Array, X_new: Array) -> KernelPath:
@@ -84,23 +84,23 @@ class KernelPath:
     def _invariant_kernels(self, machine: Any, y: Any, sample_domain: Any) -> tuple[Array, Array]:
         """Return the kernel among training rows, and between new and training rows.
 
-        The last result is cached for machines that differ in other arguments.
+        The last result is cached for machines with the same weight and ``conditional``.
         """
         weight, conditional = machine.domain_weight, machine.conditional
         if conditional not in self._factors:
             labels = check_invariance_labels(machine, y, sample_domain, len(self.gram))
-            # All candidates share the factor, so it is as accurate as any of them needs.
+            # All candidates share the factor, which is accurate enough for the largest weight.
             F = domain_factor(machine, len(self.gram), *labels, LARGEST_WEIGHT)
             KF = self.gram @ F
             self._factors[conditional] = (F.T @ KF, KF, self.cross @ F)
-        if self._last is None or self._last[0] != (weight, conditional):
-            self._last = None  # two matrices are held at a time
+        if self._cached is None or self._cached[0] != (weight, conditional):
+            self._cached = None  # free memory before the next kernels are computed
             inner, KF, crossF = self._factors[conditional]
             A, _ = correction(inner, weight, self.tolerance)
             images = KF @ A
             kernels = corrected_gram(self.gram, images), self.cross - (crossF @ A) @ images.T
-            self._last = (weight, conditional), kernels
-        return self._last[1]
+            self._cached = (weight, conditional), kernels
+        return self._cached[1]
 
 
 def last_step(estimator: Any) -> tuple[str, Any]:
@@ -110,15 +110,15 @@ def last_step(estimator: Any) -> tuple[str, Any]:
         prefix, machine = f"{estimator.steps[-1][0]}__", estimator.steps[-1][1]
     if not isinstance(machine, InvariantMachine):
         raise ValueError(
-            "InvariantSearchCV searches InvariantSVC and InvariantSVR, alone or at the end of a "
-            f"pipeline; got {type(machine).__name__}"
+            "estimator must be an InvariantSVC, an InvariantSVR, or a Pipeline that ends with one "
+            f"of them; got {type(machine).__name__}. Use GridSearchCV for other estimators."
         )
     return prefix, machine
 
 
 @dataclass(frozen=True)
 class InvariantKind:
-    """The search for arguments of an invariant machine; candidates with one kernel share values."""
+    """The search for arguments of an invariant machine; candidates share kernel values."""
 
     estimator: Any
     grid: Any
@@ -167,15 +167,12 @@ class InvariantKind:
                 sound = check_precomputed(X)
             else:
                 sound = check_kernel(resolved_kernel(machine, X), X).sound
-        # The fit of a machine computes the positive part of an invalid kernel.
+        # For an invalid kernel, the fit of a machine computes its positive part.
         if not (machine._is_exact(len(train)) and sound):
-            scores = []
-            for candidate in machines:
-                with inputs.quiet_about_domains(), warnings.catch_warnings():
-                    warnings.simplefilter("ignore", NotAKernelWarning)  # the last fit warns
-                    candidate.fit(X, y, sample_domain=domain)
-                scores.append([score.outcome(candidate, X_test, y_test)])
-            return Outcomes(scores)
+            with inputs.quiet_about_domains(), warnings.catch_warnings():
+                warnings.simplefilter("ignore", NotAKernelWarning)  # the final fit warns
+                models = [m.fit(X, y, sample_domain=domain) for m in machines]
+            return Outcomes([[score.outcome(model, X_test, y_test)] for model in models])
         path = KernelPath.evaluate(machine, X, X_test)
         # With weight 0 the kernel does not depend on conditional.
         kernels = [(m.domain_weight, bool(m.conditional and m.domain_weight)) for m in machines]
@@ -195,15 +192,15 @@ class InvariantKind:
 def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tuple[Array, Array]:
     """Return the machine's training and test rows, after the other steps of the pipeline."""
     if isinstance(estimator, Pipeline):
-        parts = [data.take(rows) for rows in split]
-        rows = [part.X for part in parts]
+        source, held_out = (data.take(rows) for rows in split)
+        blocks = [source.X, held_out.X]
         if len(estimator) > 1:
-            steps = fit_with_domains(estimator[:-1], rows[0], parts[0].y, parts[0].sample_domain)
-            rows = [steps.transform(X) for X in rows]
+            steps = fit_with_domains(estimator[:-1], source.X, source.y, source.sample_domain)
+            blocks = [steps.transform(X) for X in blocks]
     else:
         columns = split[0] if machine.kernel == "precomputed" else slice(None)
-        rows = [np.asarray(data.X)[part][:, columns] for part in split]
-    train, test = (check_array(X, dtype=(np.float64, np.float32)) for X in rows)
+        blocks = [np.asarray(data.X)[rows][:, columns] for rows in split]
+    train, test = (check_array(X, dtype=(np.float64, np.float32)) for X in blocks)
     return train, test
 
 
@@ -214,13 +211,14 @@ _Grid = Mapping[str, Sequence[Any]]
 class InvariantSearchCV(Searched, AroundEstimator):
     """Grid search for InvariantSVC and InvariantSVR with the kernel evaluated once per split.
 
-    Gives the scores and the best candidate of :class:`sklearn.model_selection.GridSearchCV`.
+    The scores and the best candidate are those of :class:`sklearn.model_selection.GridSearchCV`.
     Candidates that differ only in ``domain_weight``, ``conditional``, ``C``, ``epsilon``,
-    ``class_weight`` or ``tol`` share kernel values; two N x N matrices are held at a time.
+    ``class_weight`` or ``tol`` share kernel values. Two N x N matrices are stored at a time.
 
     Scores on a few domains are noisy, and so is the choice of a single candidate. With
-    ``n_average`` above 1 several machines vote (in regression, predictions are averaged): the best
-    ``C`` is selected for each kernel and weight, and the best ``n_average`` of these are used.
+    ``n_average`` above 1 several machines vote, or their predictions are averaged in regression.
+    The best ``C`` is selected for each kernel and weight, and the best ``n_average`` of these
+    machines are used.
 
     Parameters
     ----------
@@ -266,7 +264,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
 
     Notes
     -----
-    Candidates that are not exact (``solver="fast"``, or ``"auto"`` beyond its limit) do not share
+    Candidates that are not exact (``solver="fast"``, or ``"auto"`` with many rows) do not share
     kernel values, and are fitted one by one.
 
     Examples
@@ -309,7 +307,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         """
         self._validate_params()
         prefix, _ = last_step(self.estimator)
-        # Data frames are not converted: steps may select columns by name.
+        # Data frames are not converted, because steps may select columns by name.
         inputs.validate_rows(self, X, numbers=False, skip_check_array=True)
         rows: Any = X
         if not hasattr(X, "iloc"):
@@ -323,8 +321,8 @@ class InvariantSearchCV(Searched, AroundEstimator):
         splits, _ = domain_folds(
             labels, codes, classification=classification, cv=self.cv, max_splits=None
         )
-        scorer = self.scoring
-        check_task(scorer, classification)
+        check_task(self.scoring, classification)
+        scorer: Any = self.scoring
         if not isinstance(scorer, SmoothScore):
             scorer = check_scoring(self.estimator, scoring=scorer)
         kind = InvariantKind(self.estimator, self.param_grid)
@@ -341,7 +339,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         return self
 
     def _check_new(self, X: Any) -> None:
-        """Refuse columns that differ from those of fit, or are in another order."""
+        """Raise an error if columns differ from those in fit, or are in another order."""
         check_is_fitted(self)
         inputs.validate_rows(self, X, numbers=False, reset=False, skip_check_array=True)
 
@@ -351,7 +349,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         return np.asarray(self.best_estimator_.classes_)
 
     def predict(self, X: ArrayLike) -> Array:
-        """Predict with all members: by vote, or by the mean of their predictions.
+        """Predict by the vote of all members, or by the mean of their predictions.
 
         Parameters
         ----------
@@ -371,10 +369,10 @@ class InvariantSearchCV(Searched, AroundEstimator):
 
     @available_if(lambda self: hasattr(self.estimator, "decision_function"))
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return decision values; for several machines, votes plus a small term for their mean.
+        """Return decision values; for several machines, votes plus a term that breaks ties.
 
-        The mean decision value is squeezed into less than half a vote, so that it orders rows
-        with the same votes and changes no majority.
+        This term is the mean decision value, scaled to less than half a vote, so that it orders
+        rows with the same votes and never changes a majority.
 
         Parameters
         ----------
@@ -389,16 +387,16 @@ class InvariantSearchCV(Searched, AroundEstimator):
         if len(self.estimators_) == 1:
             return np.asarray(self.best_estimator_.decision_function(X))
         mean = np.mean([model.decision_function(X) for model in self.estimators_], axis=0)
-        squeezed = mean / (3.0 * (np.abs(mean) + 1.0))
+        scaled = mean / (3.0 * (np.abs(mean) + 1.0))
         predicted = np.array([model.predict(X) for model in self.estimators_])
         votes = (predicted[:, :, None] == self.classes_).sum(axis=0)
         if mean.ndim == 1:
-            return np.asarray(votes[:, 1] - votes[:, 0] + squeezed)
-        return np.asarray(votes + squeezed)
+            return np.asarray(votes[:, 1] - votes[:, 0] + scaled)
+        return np.asarray(votes + scaled)
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Return the machines' mean probabilities.
+        """Return the mean probabilities of the machines.
 
         Parameters
         ----------

@@ -1,9 +1,9 @@
 """Label factors: targets and domains as thin matrices (theory 6).
 
 ``P = K (K + N eps I)^-1`` of a centred label kernel has a thin factor, ``P = F F'``. The factors
-of targets and of domains live in one small **label space**: an isometric copy of the span of all
-label features in the space of samples. In label space, factors are cheap to build, orthonormalise
-and compare; a Gram operator *lifts* the few columns that it multiplies back to samples.
+of targets and of domains are expressed in one small **label space**, an isometric copy of the span
+of all label features in the space of samples, where computations are cheap. A Gram operator
+*lifts* the few columns that it multiplies back to the space of samples.
 """
 
 from __future__ import annotations
@@ -21,24 +21,21 @@ from domainwise.kernels.functions import Kernel, resolve_gamma
 
 #: A label kernel is factored until its residual trace is below this fraction of N * epsilon.
 CHOLESKY_TOLERANCE = 1e-7
-#: That tolerance is divided by the weight of the kernel's term, up to this weight.
+#: This tolerance is divided by the weight of the kernel's term, up to this weight.
 LARGEST_WEIGHT = 1e6
-#: Singular values below this fraction of the largest are rounding, not label directions.
+#: Singular values below this fraction of the largest one are treated as rounding errors.
 RANK_TOLERANCE = 1e-10
-#: A label kernel whose factor would need more memory than this raises an error.
+#: Maximum memory of the factor of a label kernel.
 MAX_FACTOR_BYTES = 4 * 2**30
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The (class, domain) groups that occur: their sizes, and the class and domain of each.
+    """The (class, domain) groups that occur."""
 
-    ``classes`` is None without a target, ``domains`` is None for a single domain.
-    """
-
-    counts: Array
-    classes: Array | None
-    domains: Array | None
+    counts: Array  #: number of rows of each group
+    classes: Array | None  #: class of each group; None without a target
+    domains: Array | None  #: domain of each group; None for a single domain
 
 
 @dataclass(frozen=True)
@@ -53,15 +50,15 @@ class LabelSpace:
     domain_means: Array | None = None
     #: Direction that fixes the signs of components: the last class, or the first target column.
     sign: Array | None = None
-    #: If all labels are categories, the groups whose scaled indicators are the coordinates.
+    #: If all labels are categories, the groups whose scaled indicators are the basis.
     cells: Cells | None = None
 
     @property
     def size(self) -> int:
         """Dimension s of the space."""
-        for part in (self.target, self.domain, self.sign):
-            if part is not None:
-                return int(part.shape[0])
+        for features in (self.target, self.domain, self.sign):
+            if features is not None:
+                return int(features.shape[0])
         return 0
 
 
@@ -112,10 +109,10 @@ def label_rows(
     ``conditional`` compares domains within each class. ``values`` is the continuous target itself,
     which determines the signs of components.
     """
-    parts = [part for part in (target, domain) if part is not None]
-    if not parts:
+    features = [feature for feature in (target, domain) if feature is not None]
+    if not features:
         return RowLabels(LabelSpace(n_samples))
-    if any(part.codes is None for part in parts):
+    if any(feature.codes is None for feature in features):
         return _dense_rows(n_samples, target, domain, conditional, values)
     # Categories only: one coordinate per (class, domain) group that occurs.
     n_domains = 1 if domain is None else domain.n_categories
@@ -132,10 +129,10 @@ def label_rows(
 def category_space(
     counts: Array, classes: Array | None, domains: Array | None, *, conditional: bool = False
 ) -> LabelSpace:
-    """Build the label space of (class, domain) groups from their sizes, which are all positive.
+    """Build the label space of (class, domain) groups from their sizes, which must be positive.
 
-    ``classes`` and ``domains`` have the code of each group; None without a target or with a single
-    domain.
+    ``classes`` and ``domains`` contain the codes of each group; None without a target or with a
+    single domain.
     """
     n = float(counts.sum())
     root = np.sqrt(counts)
@@ -155,7 +152,7 @@ def category_space(
             domain = indicator
         else:
             if classes is None:
-                raise ValueError("conditional=True needs class labels as y")
+                raise ValueError("conditional=True needs class labels. Pass them as y.")
             # Group indicators minus their class mean, 1_g - (n_g / n_c) 1_c.
             same_class = (classes[:, None] == classes[None, :]).astype(np.float64)
             class_size = same_class @ counts
@@ -185,7 +182,7 @@ def _dense_rows(
         blocks["domain"] = domain.matrix()
         if conditional:
             if target is None or target.codes is None:
-                raise ValueError("conditional=True needs class labels as y")
+                raise ValueError("conditional=True needs class labels. Pass them as y.")
             blocks["domain"] = np.hstack(within(blocks["domain"], to_host(target.codes)))
     if values is not None:
         blocks["sign"] = values[:, :1]
@@ -207,13 +204,12 @@ def _dense_rows(
 
 
 def within(features: Array, codes: Array) -> list[Array]:
-    """Return for each class the features minus the class mean, with zeros in other rows."""
-    parts = []
+    """Return for each class the features minus their class mean, with zeros in other rows."""
+    centred = []
     for code in np.unique(codes):
-        part = np.where((codes == code)[:, None], features, 0.0)
-        part[codes == code] -= features[codes == code].mean(axis=0)
-        parts.append(part)
-    return parts
+        rows = codes == code
+        centred.append(np.where(rows[:, None], features - features[rows].mean(axis=0), 0.0))
+    return centred
 
 
 def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:
@@ -236,7 +232,7 @@ def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:
 
 
 def joint_basis(*factors: Array) -> Array:
-    """Return an orthonormal basis of the columns of all factors; each has orthogonal columns."""
+    """Return an orthonormal basis of the columns of all factors, which are orthogonal in each."""
     stacked = np.hstack([F / np.linalg.norm(F, axis=0) for F in factors])
     if not stacked.shape[1]:
         return stacked
@@ -245,7 +241,7 @@ def joint_basis(*factors: Array) -> Array:
 
 
 def residual_trace(epsilon: float, weight: float = 1.0) -> float:
-    """Return the residual trace per row at which a label kernel's factor is accurate enough."""
+    """Return the residual trace per row at which the factor of a label kernel is accurate."""
     return CHOLESKY_TOLERANCE * epsilon / min(max(weight, 1.0), LARGEST_WEIGHT)
 
 
@@ -283,8 +279,8 @@ def kernel_columns(kernel: Kernel, values: Array) -> tuple[Callable[[int], Array
     if kernel.name == "rbf":
         return column, np.ones(len(values))
     starts = range(0, len(values), 64)
-    parts = [np.diagonal(kernel.block(values[i : i + 64], values[i : i + 64])) for i in starts]
-    return column, np.concatenate(parts)
+    blocks = [np.diagonal(kernel.block(values[i : i + 64], values[i : i + 64])) for i in starts]
+    return column, np.concatenate(blocks)
 
 
 def pivoted_cholesky(
@@ -306,7 +302,8 @@ def pivoted_cholesky(
     scale = float(residual.max(initial=0.0))
     if not np.isfinite(scale) or residual.min(initial=0.0) < 0:
         raise ValueError(
-            f"{name} has a negative or non-finite diagonal: it is not a kernel. Choose another one"
+            f"{name} has a negative or non-finite diagonal, so it is not positive "
+            "semi-definite. Use another kernel."
         )
     floor = max(n * np.finfo(float).eps * scale, rounding)
     limit = max(1, MAX_FACTOR_BYTES // (8 * n))
@@ -318,8 +315,8 @@ def pivoted_cholesky(
             if rank == n:
                 break
             raise ValueError(
-                f"{name} needs more than {limit} columns for {n} rows (its bandwidth is too narrow "
-                "for a thin factor): use a smaller gamma or a larger epsilon"
+                f"the factor of {name} needs more than {limit} columns for {n} rows, because the "
+                "bandwidth is too narrow. Use a smaller gamma or a larger epsilon."
             )
         if rank == factor.shape[1]:
             grown = np.empty((n, min(n, limit, 2 * rank)), order="F")
@@ -333,7 +330,7 @@ def pivoted_cholesky(
             factor[:, rank] = new / np.sqrt(new[pivot])
             residual -= factor[:, rank] ** 2
         if not valid or residual.min() < -1e-6 * scale:
-            raise ValueError(f"{name} is not a positive semi-definite kernel. Choose another one")
+            raise ValueError(f"{name} is not positive semi-definite. Use another kernel.")
         np.maximum(residual, 0.0, out=residual)
         residual[pivot] = 0.0
         pivots.append(pivot)
@@ -341,10 +338,10 @@ def pivoted_cholesky(
 
 
 def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
-    """Turn a precomputed label kernel into an (N, q) array to pass with the ``"linear"`` kernel.
+    """Factor a precomputed label kernel into an (N, q) array to pass with the ``"linear"`` kernel.
 
-    Estimators take no precomputed kernel for ``y`` or ``sample_domain``, because pipelines and
-    splitters would slice its rows only. The rows of the factor can be sliced.
+    Estimators do not accept precomputed kernels for ``y`` or ``sample_domain``, because pipelines
+    and splitters would select rows but not columns. The rows of the factor can be selected.
 
     Parameters
     ----------
@@ -369,12 +366,12 @@ def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
     """
     K = np.asarray(K, dtype=np.float64)
     if K.ndim != 2 or K.shape[0] != K.shape[1]:
-        raise ValueError(f"K must be a square matrix, got shape {K.shape}")
+        raise ValueError(f"K must be a square matrix; got shape {K.shape}.")
     if not np.isfinite(K).all():
-        raise ValueError("K contains NaN or infinite values")
+        raise ValueError("K contains NaN or infinite values. Pass finite values.")
     if not np.allclose(K, K.T, rtol=1e-8, atol=1e-10 * max(1.0, np.abs(K).max(initial=0.0))):
         raise ValueError(
-            "K must be symmetric. Pass (K + K.T) / 2 if K differs from its transpose by rounding"
+            "K must be symmetric. Pass (K + K.T) / 2 if K differs from its transpose by rounding."
         )
     trace = float(np.trace(K))
     return pivoted_cholesky(lambda j: K[:, j], np.diagonal(K), tolerance * trace, name="K")[0]

@@ -1,4 +1,4 @@
-"""The measure of an evaluation: a scikit-learn scorer with a name, a direction and digits."""
+"""Measures of evaluations, which are scorers with a name, and scores on held-out domains."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LABELS = {
     "neg_root_mean_squared_error": "RMSE",
     "neg_mean_absolute_error": "mean absolute error",
 }
-#: Scorers that weigh every class the same: classifiers then get balanced class weights.
+#: Scorers that give all classes equal weight; classifiers then use balanced class weights.
 _CLASS_AVERAGED = (
     "balanced_accuracy",
     "f1_macro",
@@ -41,32 +41,33 @@ _CLASS_AVERAGED = (
     "precision_macro",
     "jaccard_macro",
 )
-#: Scorers of the positive one of two classes.
+#: Scorers that depend on the choice of a positive class.
 _ABOUT_ONE_CLASS = ("average_precision", "f1", "jaccard", "precision", "recall")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A score for evaluations: a scorer, its name, and how it is shown.
+    """A score for evaluations: a scorer, its name, and how it is displayed.
 
-    ``scorer(estimator, X, y)`` takes estimators, or
-    :class:`~domainwise.scoring.predictions.Predictions`; a user's own scorer takes estimators only.
+    ``scorer(estimator, X, y)`` accepts estimators and
+    :class:`~domainwise.scoring.predictions.Predictions`; a scorer of the user accepts only
+    estimators.
     """
 
-    name: str  #: of the scorer
-    label: str  #: how it is shown
+    name: str  #: name of the scorer
+    label: str  #: name that is displayed
     scorer: Any  #: larger is better
-    sign: int = 1  #: -1 for the negative of an error; values are then shown as errors
-    own: bool = False  #: whether the scorer is a user's
+    sign: int = 1  #: -1 for the negative of an error; values are then displayed as errors
+    own: bool = False  #: whether the user defined the scorer
 
     @property
     def balanced(self) -> bool:
-        """Whether all classes have equal weight, whatever their size."""
+        """Whether all classes have equal weight, regardless of their size."""
         return self.name in _CLASS_AVERAGED
 
     @property
     def about_one_class(self) -> bool:
-        """Whether it scores only the positive one of two classes."""
+        """Whether the score depends on the choice of a positive class."""
         return self.name in _ABOUT_ONE_CLASS
 
     @property
@@ -76,7 +77,7 @@ class Measure:
 
     @property
     def direction(self) -> str:
-        """Which way is better, in words."""
+        """Whether larger or smaller values are better, in words."""
         return "larger is better" if self.sign > 0 else "smaller is better"
 
     def shown(self, score: float) -> float:
@@ -84,7 +85,7 @@ class Measure:
         return self.sign * score
 
     def format(self, score: float | None, digits: int = 3, like: float | None = None) -> str:
-        """Format a score, with decimals by the size of ``like``; a dash if it is not finite."""
+        """Format a score with as many decimals as ``like`` has; a dash if it is not finite."""
         if score is None or not np.isfinite(score):
             return "–"
         value, size = self.shown(score), abs(score if like is None else like)
@@ -96,7 +97,7 @@ class Measure:
     def score_record(
         self, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
     ) -> float:
-        """Score some rows of a record: targets, and predictions for them."""
+        """Score some rows of a record, which contains targets and predictions."""
         predictions = Predictions.of_record(classes, record, rows)
         return float(self.scorer(predictions, None, record["target"][rows]))
 
@@ -105,14 +106,14 @@ class Measure:
         return not self.objection(y_train, y_test, classification)
 
     def objection(self, y_train: Array, y_test: Array, classification: bool) -> str:
-        """Return the reason why a constant prediction has no score; empty if it has one."""
+        """Return the reason why a constant prediction has no score, or an empty string."""
         dummy = DummyClassifier() if classification else DummyRegressor()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 dummy.fit(np.zeros((len(y_train), 1)), y_train)
                 score = self.scorer(dummy, np.zeros((len(y_test), 1)), y_test)
-                return "" if np.isfinite(score) else f"it is {score}"
+                return "" if np.isfinite(score) else f"the score is {score}"
             except (ValueError, AttributeError, TypeError) as error:
                 return str(error).split("\n")[0]
 
@@ -120,11 +121,11 @@ class Measure:
 def choose_measure(
     scoring: Any, y: Any, classification: bool, pos_label: Any = None, sample_domain: Any = None
 ) -> Measure:
-    """Look a scorer up, or choose one by task and balance.
+    """Return the measure for a scorer or its name; None chooses one.
 
-    None is accuracy for classes of about the same size whose shares range over at most 0.2 between
-    domains, balanced accuracy for others, and RMSE for a continuous target. ``pos_label`` is the
-    positive one of two classes, for scores such as F1; None is the second.
+    None is RMSE for a continuous target, and balanced accuracy for classes. If classes have similar
+    sizes, and no class share varies by more than 0.2 between domains, it is accuracy.
+    ``pos_label`` is the positive class for scores such as F1; None is the second of two classes.
     """
     if scoring is None:
         scoring = default_scoring(y, classification, sample_domain)
@@ -132,53 +133,53 @@ def choose_measure(
         name = getattr(scoring, "__name__", "score")
         return Measure(name, name.replace("_", " "), scoring, own=True)
     names = get_scorer_names()
-    # Errors may have their plain names.
+    # Accept errors without the prefix "neg_".
     errors = {"rmse": "root_mean_squared_error", "mae": "mean_absolute_error"}
     error = f"neg_{errors.get(str(scoring).lower(), scoring)}"
     if scoring not in names and error in names:
         scoring = error
     elif scoring not in names:
         close = get_close_matches(str(scoring), names, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f": {', '.join(names)}"
+        hint = f"; did you mean {close[0]!r}?" if close else f". Choose one of {', '.join(names)}."
         raise ValueError(f"scoring={scoring!r} is not a scikit-learn scorer{hint}")
     check_task(scoring, classification)
     sign = -1 if scoring.startswith("neg_") else 1
-    plain = scoring.removeprefix("neg_").replace("_", " ")
+    label = _LABELS.get(scoring, scoring.removeprefix("neg_").replace("_", " "))
     scorer = get_scorer(scoring)
     if classification:
         scorer = NamedScorer(scorer, positive_last(np.unique(y), pos_label), scoring)
-    return Measure(scoring, _LABELS.get(scoring, plain), scorer, sign)
+    return Measure(scoring, label, scorer, sign)
 
 
 def check_task(scoring: Any, classification: bool) -> None:
-    """Refuse the name of a scorer for a continuous target where the target has classes."""
-    numbers = ("r2", "explained_variance", "_error", "_deviance")
-    if classification and isinstance(scoring, str) and scoring.endswith(numbers):
+    """Raise an error if a scorer is for a continuous target, but the target has classes."""
+    regression = ("r2", "explained_variance", "_error", "_deviance")
+    if classification and isinstance(scoring, str) and scoring.endswith(regression):
         raise ValueError(
-            f"scoring={scoring!r} is for a continuous target, but the target has classes; choose "
-            "another measure, such as 'balanced_accuracy', or the task regression"
+            f"scoring={scoring!r} is for a continuous target, but the target has classes. Choose "
+            "a scorer for classes, such as 'balanced_accuracy', or use task='regression'."
         )
 
 
 def positive_last(classes: Array, pos_label: Any) -> Array:
-    """Return the classes in order, but with the positive one of two classes last.
+    """Return the classes in order, with the positive class last if ``pos_label`` is given.
 
     >>> positive_last(np.array(["case", "control"]), "case").tolist()
     ['control', 'case']
     """
     if pos_label is None:
         return classes
-    named = [i for i, name in enumerate(classes.tolist()) if str(name) == str(pos_label)]
-    if len(classes) != 2 or not named:
+    names = [str(name) for name in classes.tolist()]
+    if len(names) != 2 or str(pos_label) not in names:
         raise ValueError(
-            f"pos_label={pos_label!r} must be one of two classes; there are "
-            f"{', '.join(map(str, classes.tolist()))}"
+            f"pos_label={pos_label!r} must be one of two classes, but the target has the classes "
+            f"{', '.join(names)}."
         )
-    return classes[[1 - named[0], named[0]]]
+    return classes[[1, 0]] if names[0] == str(pos_label) else classes
 
 
 def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -> str:
-    """Return the scorer that fits the target.
+    """Return the name of the default scorer for a target.
 
     >>> default_scoring(np.array([0, 0, 0, 1, 0, 1, 1, 1]), True, [1, 1, 1, 1, 2, 2, 2, 2])
     'balanced_accuracy'
@@ -192,7 +193,7 @@ def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -
         shares = np.zeros((domains.max() + 1, len(counts)))
         np.add.at(shares, (domains, codes), 1.0)
         shares /= shares.sum(axis=1, keepdims=True)
-        # Accuracy would reward guessing the most frequent class of a domain. 1e-9 is for rounding.
+        # Otherwise accuracy would reward guessing the most frequent class of a domain.
         balanced = balanced and bool(np.ptp(shares, axis=0).max() <= SHARE_RANGE + 1e-9)
     return "accuracy" if balanced else "balanced_accuracy"
 
@@ -206,10 +207,10 @@ class DomainScores:
     domains : ndarray of shape (n_domains,)
         Domains that were tested, sorted.
     scores : ndarray of shape (n_domains,)
-        Score of each domain, the mean over the splits that test it. NaN if it is not defined; the
-        summaries below ignore NaN.
+        Score of each domain, the mean over the splits that test it. NaN if it is not defined; mean
+        and worst score ignore NaN.
     fit_times : ndarray of shape (n_splits,)
-        Seconds of each fit.
+        Duration of each fit in seconds.
     """
 
     domains: Array
@@ -266,7 +267,7 @@ def domain_cross_validate(
 ) -> DomainScores:
     """Score an estimator on each domain with that domain held out.
 
-    Works for any estimator: ``sample_domain`` is passed to estimators that request it, also inside
+    This works for any estimator. Estimators that request ``sample_domain`` get it, also in
     pipelines and searches.
 
     Parameters
@@ -277,7 +278,7 @@ def domain_cross_validate(
     sample_domain : array-like of shape (n_samples,)
         The domain of each row.
     cv : splitter, default=None
-        None holds out one domain at a time. A splitter of scikit-learn that takes groups needs
+        None holds out one domain at a time. Splitters of scikit-learn that use groups need
         ``set_split_request(groups="sample_domain")``.
     scoring : str or callable, default=None
         A scikit-learn scorer; None is the estimator's own score.
@@ -333,12 +334,15 @@ def domain_cross_validate(
                 by_domain.setdefault(int(code), []).append(float(score))
     names = domains.names[sorted(by_domain)]
     scores = np.array([np.mean(by_domain[code]) for code in sorted(by_domain)])
-    undefined, reason = np.isnan(scores), "(is there only one class?)"
+    undefined = np.isnan(scores)
     if undefined.all():
-        raise ValueError(f"the score is not defined on any domain {reason}: choose another scoring")
+        raise ValueError(
+            "The score is not defined on any domain. Each domain may contain only one class. "
+            "Choose another scoring."
+        )
     if undefined.any():
         warn_caller(
-            f"the score is not defined on domain {', '.join(map(str, names[undefined]))} {reason}, "
-            "which the mean and the worst score leave out"
+            f"The score is not defined on domain {', '.join(map(str, names[undefined]))}, which "
+            "may contain only one class. The mean and the worst score ignore it."
         )
     return DomainScores(names, scores, results["fit_time"])

@@ -1,7 +1,7 @@
-"""Predictions as a record for scorers, and fits that pass domains to estimators that use them.
+"""Stored predictions for scorers, and fits that pass domains to estimators that use them.
 
-Scorers of scikit-learn call the estimator themselves: they do not pass ``sample_domain`` to
-``predict``, and do not return predictions. Here predictions are made first, and scored later.
+Scorers of scikit-learn call ``predict`` without ``sample_domain``, and do not return predictions.
+Here predictions are computed first, and scored later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from domainwise.arrays import Array
 from domainwise.splits.folds import draw_rows
 
 #: Maximum number of rows whose predictions are stored with a model.
-MOST_HELD_OUT = 20_000
+MAX_HELD_OUT = 20_000
 
 
 def has_argument(method: Any, name: str = "sample_domain") -> bool:
@@ -34,9 +34,9 @@ def has_argument(method: Any, name: str = "sample_domain") -> bool:
 
 
 def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any, **more: Any) -> Any:
-    """Fit an estimator in place; ``sample_domain`` is passed to it, or its parts, if requested.
+    """Fit an estimator in place, with ``sample_domain`` if it or one of its steps requests it.
 
-    ``more`` are further arguments of its ``fit``.
+    ``more`` are further arguments of ``fit``.
     """
     with config_context(enable_metadata_routing=True):
         requested = sample_domain is not None and requests_domains(estimator)
@@ -50,13 +50,13 @@ def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any, **more:
 
 
 def requests_domains(estimator: Any, method: str = "fit") -> bool:
-    """Whether an estimator, or a part of it, requests ``sample_domain``."""
+    """Whether an estimator, or one of its steps, requests ``sample_domain``."""
     with config_context(enable_metadata_routing=True):
         return bool(get_routing_for_object(estimator).consumes(method, ["sample_domain"]))
 
 
 class AroundEstimator(MetaEstimatorMixin, BaseEstimator):
-    """A meta-estimator of the same type as its estimator, which takes the same rows."""
+    """A meta-estimator with the type and the input of its estimator."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -82,9 +82,10 @@ def _provides(method: str) -> Callable[[Any], bool]:
 class Predictions(BaseEstimator):
     """Predictions of an estimator for some rows, which scorers use in place of the estimator.
 
-    Classes are predicted as codes; the last of ``classes`` is the positive one, and ``classes`` is
-    None for a continuous target. Values are computed once, when needed. ``sample_domain`` is for
-    estimators that use the rows of a domain; ``rows`` then selects rows of X, and None means all.
+    Classes are predicted as codes. The last of ``classes`` is the positive class; ``classes`` is
+    None for a continuous target. Values are computed when they are first used. ``sample_domain`` is
+    for estimators that use all rows of a domain; ``rows`` then selects rows of X, and None selects
+    all.
     """
 
     estimator: Any
@@ -101,7 +102,7 @@ class Predictions(BaseEstimator):
         probabilities: Array | None,
         decisions: Array | None,
     ) -> Predictions:
-        """Create from values that were computed before, without an estimator."""
+        """Create from computed values, without an estimator."""
         outputs = {"predict_proba": probabilities, "decision_function": decisions}
         available = {name: values for name, values in outputs.items() if values is not None}
         predictions = cls(SimpleNamespace(**available), None, classes)
@@ -113,13 +114,13 @@ class Predictions(BaseEstimator):
     def of_record(
         cls, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
     ) -> Predictions:
-        """Create from some rows of a record, a mapping as :meth:`outputs` returns it."""
+        """Create from some rows of a record, which has the keys of :meth:`outputs`."""
         names = ("probabilities", "decisions")
         outputs = (None if record[name] is None else record[name][rows] for name in names)
         return cls.of_values(classes, record["prediction"][rows], *outputs)
 
     def outputs(self) -> dict[str, Any]:
-        """Return predictions as a record stores them; None for outputs that the estimator lacks."""
+        """Return all outputs by name; those that the estimator does not have are None."""
         outputs = {"probabilities": self.probabilities, "decisions": self.decisions}
         return {"prediction": self.labels, **outputs}
 
@@ -137,20 +138,20 @@ class Predictions(BaseEstimator):
         if self.classes is None or not names_likeliest(self.estimator):
             values = self._call("predict")  # CatBoost returns a column
             return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-        return np.asarray(self.estimator.classes_[self._likely.argmax(axis=1)])
+        return np.asarray(self.estimator.classes_[self._predict_proba.argmax(axis=1)])
 
     @cached_property
-    def _likely(self) -> Array:
+    def _predict_proba(self) -> Array:
         return self._call("predict_proba")
 
     @cached_property
     def probabilities(self) -> Array | None:
         """One column per class; zeros for a class that was not in the training data."""
-        return self._columns(self._likely, 0.0) if _provides("predict_proba")(self) else None
+        return self._columns(self._predict_proba, 0.0) if _provides("predict_proba")(self) else None
 
     @cached_property
     def decisions(self) -> Array | None:
-        """One value for two classes, positive for the last; one column per class for more."""
+        """One value per row for two classes, positive for the last; else one column per class."""
         if not _provides("decision_function")(self):
             return None
         values = self._call("decision_function")
@@ -172,17 +173,17 @@ class Predictions(BaseEstimator):
         return np.arange(0 if self.classes is None else len(self.classes))
 
     def predict(self, X: Any) -> Array:
-        """Codes of classes, or numbers."""
+        """Return codes of classes, or numbers."""
         return self.labels if self.classes is None else codes_of(self.labels, self.classes)
 
     @available_if(_provides("predict_proba"))
     def predict_proba(self, X: Any) -> Any:
-        """Probabilities of classes."""
+        """Return probabilities of classes."""
         return self.probabilities
 
     @available_if(_provides("decision_function"))
     def decision_function(self, X: Any) -> Any:
-        """Decision values."""
+        """Return decision values."""
         return self.decisions
 
     def __sklearn_tags__(self) -> Any:
@@ -196,16 +197,16 @@ class Predictions(BaseEstimator):
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions for source rows by models that were fitted without their domain.
+    """Predictions for source rows by models that were fitted to other domains.
 
-    They are probabilities, one column per class, or one column of predicted targets.
+    They are probabilities, with one column per class, or one column of predicted targets.
     """
 
     y: Array  #: codes of classes, or targets
     domain: Array  #: codes of domains
     plain: Array  #: of shape (n_rows, n_outputs), for rows predicted one by one
     context: Array | None = None  #: the same for rows predicted with their domain
-    members: dict[str, Array] | None = None  #: the same for each member of an ensemble
+    members: dict[str, Array] | None = None  #: ``plain`` of each member of an ensemble
 
     @classmethod
     def of(
@@ -217,13 +218,13 @@ class HeldOut:
         members: dict[str, Array] | None = None,
         rows: Array | None = None,
     ) -> HeldOut:
-        """Store at most ``MOST_HELD_OUT`` rows, drawn evenly from the domains.
+        """Store at most ``MAX_HELD_OUT`` rows, drawn evenly from the domains.
 
-        Probabilities are stored in single precision, as there may be many classes.
+        Probabilities are stored in single precision, because there may be many classes.
         """
         rows = np.arange(len(y)) if rows is None else rows
         codes = np.unique(domain[rows], return_inverse=True)[1]
-        rows = rows[draw_rows(codes, max(MOST_HELD_OUT, 2 * (int(codes.max()) + 1)), 0)]
+        rows = rows[draw_rows(codes, max(MAX_HELD_OUT, 2 * (int(codes.max()) + 1)), 0)]
         dtype = np.float32 if y.dtype.kind in "iu" else np.float64
         stored = {name: v[rows].astype(dtype) for name, v in (members or {}).items()}
         return cls(
@@ -236,15 +237,17 @@ class HeldOut:
 
 
 def codes_of(labels: Any, classes: Array) -> Array:
-    """Index of each label in ``classes``, which may be in any order."""
+    """Return the index of each label in ``classes``, which may be in any order."""
     labels = np.asarray(labels)
     order = np.argsort(classes)
-    place = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
-    codes = order[place]
+    position = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
+    codes = order[position]
     unknown = classes[codes] != labels
     if np.any(unknown):
         names = ", ".join(map(str, classes.tolist()))
-        raise ValueError(f"class {labels[unknown].tolist()[0]!r} is not one of {names}")
+        raise ValueError(
+            f"class {labels[unknown].tolist()[0]!r} is unknown. Pass only the classes {names}."
+        )
     return np.asarray(codes)
 
 
@@ -253,24 +256,24 @@ class NamedScorer:
     """A scorer of scikit-learn for classes with any labels."""
 
     scorer: Any  #: from :func:`sklearn.metrics.get_scorer`
-    classes: Array  #: the positive one last
-    name: str = ""  #: of the scorer
+    classes: Array  #: the last one is positive
+    name: str = ""  #: name of the scorer
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
-        """Score an estimator, or predictions that it has made."""
+        """Score an estimator, or stored predictions."""
         if not isinstance(estimator, Predictions):
             estimator = Predictions(estimator, X, self.classes)
         codes = codes_of(y, self.classes)
         if self.name not in ("accuracy", "balanced_accuracy"):
             return float(self.scorer(estimator, None, codes))
-        # Searches need thousands of these, and scikit-learn spends most time on checks.
-        right = estimator.predict(None) == codes
+        # Searches compute thousands of these, and scikit-learn spends most of the time on checks.
+        correct = estimator.predict(None) == codes
         if self.name == "accuracy":
-            return float(right.mean())
-        return balanced_accuracy(codes, right)
+            return float(correct.mean())
+        return balanced_accuracy(codes, correct)
 
 
-def balanced_accuracy(codes: Array, right: Array) -> float:
-    """Return the mean recall of the classes that occur; ``right`` marks correct predictions."""
+def balanced_accuracy(codes: Array, correct: Array) -> float:
+    """Return the mean recall of the classes that occur, from which predictions are correct."""
     counts = np.bincount(codes)
-    return float((np.bincount(codes, right)[counts > 0] / counts[counts > 0]).mean())
+    return float((np.bincount(codes, correct)[counts > 0] / counts[counts > 0]).mean())

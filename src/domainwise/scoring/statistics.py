@@ -1,7 +1,7 @@
 """Statistics of scores: bootstrap intervals, means over repeats, paired tests and ranks.
 
-Repeats of one data set share domains, so they are not independent draws: p-values of the paired
-test are approximate, smaller than they should be, and every output says so.
+Repeats of one data set share domains and are not independent. The p-values of paired tests are
+therefore approximate and too small, and every output says so.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from scipy.special import betaincinv, ndtri, stdtrit
 
 from domainwise.arrays import Array
 
-#: Bootstrap draws of rows, and of domains; share that intervals leave out on either side.
-DRAWS, BOOTSTRAP, TAIL = 200, 2000, 0.025
+#: Number of bootstrap samples of rows, and of domains; probability of each tail of an interval.
+ROW_SAMPLES, DOMAIN_SAMPLES, TAIL = 200, 2000, 0.025
 
 
 def defined_score(score: Callable[..., float], *rows: Array) -> float:
-    """Score of some rows; NaN where it is not defined, such as AUC with a single class."""
+    """Return the score of some rows; NaN if it is not defined, such as AUC with a single class."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -31,9 +31,9 @@ def defined_score(score: Callable[..., float], *rows: Array) -> float:
 
 
 def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, float]:
-    """Return the middle 95 % of bootstrap scores; NaN if most are undefined, or all are equal."""
-    draws = np.random.default_rng(0).choice(rows, (DRAWS, len(rows)))
-    scores = np.array([defined_score(score, sample) for sample in draws])
+    """Return a 95 % bootstrap interval; NaN if most scores are undefined, or all are equal."""
+    samples = np.random.default_rng(0).choice(rows, (ROW_SAMPLES, len(rows)))
+    scores = np.array([defined_score(score, sample) for sample in samples])
     if np.isfinite(scores).mean() >= 0.5:
         low, high = np.nanquantile(scores, [TAIL, 1 - TAIL])
         if high > low:
@@ -42,27 +42,27 @@ def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, f
 
 
 def share_interval(hits: float, n: float) -> tuple[float, float]:
-    """Exact 95 % interval of a share, by Clopper and Pearson."""
+    """Return the exact 95 % interval of a proportion, by Clopper and Pearson."""
     low = betaincinv(hits, n - hits + 1, TAIL) if hits > 0 else 0.0
     high = betaincinv(hits + 1, n - hits, 1 - TAIL) if hits < n else 1.0
     return float(low), float(high)
 
 
 def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, float, float]:
-    """Return the mean over domains, and an interval of it from domains drawn with replacement.
+    """Return the mean score over domains, and an approximate 95 % interval by bootstrap of domains.
 
-    Domains without a score are left out; one domain has no interval. Bootstrap means of few
-    domains vary too little, so the interval is widened as Student's t is. It is approximate.
+    Domains without a score are ignored; a single domain has no interval. Bootstrap intervals of few
+    domains are too narrow, and are widened by the ratio of Student's t to the normal distribution.
     """
     defined = _defined(scores)
     n = len(defined)
     mean = float(defined.mean()) if n else float("nan")
     if n < 2:
         return mean, float("nan"), float("nan")
-    draws = np.random.default_rng(seed).integers(n, size=(BOOTSTRAP, n))
-    # Shares are at most 1, negative errors at most 0.
-    most = next((bound for bound in (0.0, 1.0) if defined.max() <= bound), np.inf)
-    return mean, *widened(mean, defined[draws].mean(axis=1), n, most)
+    samples = np.random.default_rng(seed).integers(n, size=(DOMAIN_SAMPLES, n))
+    # Proportions are at most 1, negative errors at most 0.
+    upper = next((bound for bound in (0.0, 1.0) if defined.max() <= bound), np.inf)
+    return mean, *widened(mean, defined[samples].mean(axis=1), n, upper)
 
 
 def _defined(scores: Sequence[float] | Array) -> Array:
@@ -70,24 +70,24 @@ def _defined(scores: Sequence[float] | Array) -> Array:
     return values[np.isfinite(values)]
 
 
-def widened(mean: float, draws: Array, n: int, most: float) -> tuple[float, float]:
-    """Return the ends of an interval from bootstrap means of ``n`` domains, as for Student's t."""
+def widened(mean: float, means: Array, n: int, upper: float) -> tuple[float, float]:
+    """Return an interval from bootstrap means of ``n`` domains, at most ``upper``."""
     if n < 2:
         return float("nan"), float("nan")
-    low, high = np.quantile(draws, [TAIL, 1 - TAIL])
-    wider = np.sqrt(n / (n - 1)) * stdtrit(n - 1, TAIL) / ndtri(TAIL)
-    return float(mean - wider * (mean - low)), float(min(mean + wider * (high - mean), most))
+    low, high = np.quantile(means, [TAIL, 1 - TAIL])
+    factor = np.sqrt(n / (n - 1)) * stdtrit(n - 1, TAIL) / ndtri(TAIL)
+    return float(mean - factor * (mean - low)), float(min(mean + factor * (high - mean), upper))
 
 
 def expected_range(
     scores: Sequence[float] | Array, scoring: object = None
 ) -> tuple[float, float] | None:
-    """Range in which the score of one new domain falls with a probability of 90 % (theory 18).
+    """Return a range that contains the score of a new domain with probability 90 % (theory 18).
 
-    Student's t over the scores of the given domains: errors on a log scale, R² as the logarithm
-    of 1 - R², and shares such as accuracy unchanged, clipped to 0 and 1. It holds for the score
-    that would be measured on a domain of similar size. None with fewer than four domains.
-    ``scoring`` is the scorer's name, where it has one.
+    It is a prediction interval of Student's t over the scores of the given domains: of the
+    logarithm of errors, of the logarithm of 1 - R², or of proportions such as accuracy, clipped to
+    0 and 1. It is valid for the score measured on a domain of similar size. None with fewer than
+    four domains. ``scoring`` is the name of the scorer, if it has one.
 
     >>> [round(end, 2) for end in expected_range([0.7, 0.8, 0.75, 0.9, 0.65])]
     [0.54, 0.98]
@@ -96,15 +96,15 @@ def expected_range(
     n = len(defined)
     if n < 4:
         return None
-    bound = None  # if set, the logarithm of bound - score is used
+    bound = None  # if set, the interval is of the logarithm of bound - score
     if (scoring is None or str(scoring).startswith("neg_")) and (defined < 0.0).all():
         bound = 0.0
     elif scoring in ("r2", "explained_variance") and (defined < 1.0).all():
         bound = 1.0
     if bound is not None:
         values = np.log(bound - defined)
-    reach = -stdtrit(n - 1, 0.05) * values.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
-    low, high = float(values.mean() - reach), float(values.mean() + reach)
+    radius = -stdtrit(n - 1, 0.05) * values.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
+    low, high = float(values.mean() - radius), float(values.mean() + radius)
     if bound is not None:
         return bound - float(np.exp(high)), bound - float(np.exp(low))
     if defined.min() >= 0.0 and defined.max() <= 1.0:
@@ -112,7 +112,7 @@ def expected_range(
     return low, high
 
 
-#: Shown beside every paired p-value.
+#: Shown with every paired p-value.
 PAIRED_CAVEAT = (
     "p-values are approximate: repeats draw from the same domains and are not independent"
 )
@@ -128,7 +128,7 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Mean ± standard deviation; one value has no deviation (NaN).
+    """Return mean and standard deviation, which is NaN for a single value.
 
     >>> summarise([1.0, 3.0])
     Summary(mean=2.0, deviation=1.4142135623730951, n=2)
@@ -151,12 +151,12 @@ class Paired:
     p_value: float | None
 
 
-#: With five pairs the smallest two-sided p-value of the signed-rank test is 1/16.
+#: With five pairs, the two-sided p-value of the signed-rank test is at least 1/16.
 MIN_PAIRS = 6
 
 
 def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
-    """Wilcoxon's signed-rank test over the repeats that both have.
+    """Compare scores by Wilcoxon's signed-rank test over common repeats.
 
     >>> compare({0: 4.0, 1: 3.0}, {0: 2.0, 1: 3.0, 2: 7.0})
     Paired(difference=1.0, p_value=None)
@@ -164,22 +164,22 @@ def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
     common = sorted(first.keys() & second.keys())
     pairs = np.array([(first[repeat], second[repeat]) for repeat in common]).reshape(-1, 2)
     difference = pairs[:, 0] - pairs[:, 1]
-    unit = float(np.abs(pairs).max(initial=0.0))
-    if 0 < unit < np.inf:  # rounding would break ties of equal differences
-        difference = np.round(difference / unit, 12) * unit
+    scale = float(np.abs(pairs).max(initial=0.0))
+    if 0 < scale < np.inf:  # equal differences must be ties, in spite of rounding errors
+        difference = np.round(difference / scale, 12) * scale
     mean = float(np.mean(difference)) if common else float("nan")
     if len(common) < MIN_PAIRS:
         return Paired(mean, None)
     if not np.any(difference):
         return Paired(mean, 1.0)
     with warnings.catch_warnings():
-        # Ties and zeros make scipy fall back to the normal approximation, which is fine here.
+        # With ties and zeros, scipy uses the normal approximation and warns.
         warnings.simplefilter("ignore")
         return Paired(mean, float(stats.wilcoxon(difference).pvalue))
 
 
 def p_text(p_value: float | None) -> str:
-    """Format a p-value: two or three decimals, or a bound."""
+    """Format a p-value with two or three decimals, or as "<0.001"."""
     if p_value is None:
         return "–"
     if p_value < 0.001:
@@ -188,7 +188,7 @@ def p_text(p_value: float | None) -> str:
 
 
 def in_words(number: int) -> str:
-    """Return a count as a word up to ten, and in digits beyond.
+    """Return a count as a word up to ten, and otherwise in digits.
 
     >>> in_words(3), in_words(1234)
     ('three', '1,234')
@@ -213,9 +213,9 @@ class Ranking:
 
 
 def rank_methods(scores: Array, methods: Sequence[str]) -> Ranking:
-    """Friedman's test over data sets (rows), where larger scores are better; negate errors.
+    """Rank methods (columns) over data sets (rows); larger scores are better.
 
-    ``p_value`` is None with fewer than two data sets or three methods: the test is not defined then
+    ``p_value`` is that of Friedman's test, and None with fewer than two data sets or three methods
     (J. Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 7, 2006).
 
     >>> rank_methods(np.array([[3.0, 2.0, 1.0], [3.0, 1.0, 2.0]]), ["a", "b", "c"]).average_ranks

@@ -1,22 +1,23 @@
 """The search: candidates are scored on held-out domains, and the best of them are chosen.
 
-Every class that chooses arguments by holding out domains is a thin layer over :func:`search`. They
-differ in the *kind* of search, an object with the methods of :class:`Searchable`. To write one:
+All classes that choose arguments by holding out domains call :func:`search`. They differ in the
+*kind* of search, an object with the methods of :class:`Searchable`. To write a kind, implement:
 
-1. ``candidates(data)`` lists what is tried: dicts of arguments.
-2. ``batches(candidates)`` lists the indices of candidates that share work, such as a kernel matrix.
-   ``batches_by(candidates, names)`` groups those that agree in some arguments; where nothing is
-   shared, every candidate is a batch.
+1. ``candidates(data)`` returns the candidates, which are dicts of arguments.
+2. ``batches(candidates)`` returns lists of indices of candidates that share computations, such as a
+   kernel matrix. ``batches_by(candidates, names)`` groups candidates with the same values of some
+   arguments. If nothing is shared, each candidate is a batch.
 3. ``outcomes(data, splits, batch, score)`` fits the candidates of a batch to the training rows of
-   each split, and hands each fitted model to ``score.outcome(model, X_test, y_test)``. A kind that
-   has outputs or scores without a model returns those. With ``one_pass`` it is called once for a
-   batch, with all splits; else once for each batch and split, in parallel with ``n_jobs``.
+   each split, and passes each fitted model to ``score.outcome(model, X_test, y_test)``. A kind that
+   computes outputs or scores without a model returns them directly. With ``one_pass`` this method
+   is called once for each batch, with all splits; otherwise once for each batch and split, in
+   parallel with ``n_jobs``.
 4. ``fit(data, chosen)`` fits the chosen candidates, the best first.
 
-An outcome is a number, or the outputs for the test rows of a split where the score uses all
-splits together (:class:`~domainwise.search.scores.SmoothScore`). A *rule* turns the table of scores
-into the indices that are chosen: :func:`best`, :func:`one_standard_error` or
-:func:`best_of_paths`, the last two with their arguments set by ``functools.partial``.
+An outcome is a number or, if the score uses all splits together
+(:class:`~domainwise.search.scores.SmoothScore`), the outputs for the test rows of a split. A *rule*
+chooses candidates by the table of scores: :func:`best`, :func:`one_standard_error` or
+:func:`best_of_paths`; ``functools.partial`` sets the arguments of the last two.
 
 >>> from sklearn.linear_model import Ridge
 >>> from domainwise.search.scores import as_score
@@ -61,7 +62,7 @@ from domainwise.gram.tiles import single_blas_thread
 from domainwise.search.scores import Outcome, Score
 from domainwise.splits.folds import Split
 
-#: Memory of a worker: imported modules, and copies of the rows.
+#: Memory of a worker: bytes for imported modules, and the number of copies of the rows.
 WORKER_BYTES, WORKER_COPIES = 2**28, 4
 Candidate = dict[str, Any]  #: arguments by name
 Rule = Callable[[Sequence[Candidate], Array], list[int]]
@@ -72,15 +73,15 @@ class Data:
     """Rows and labels of a search; fields that a kind does not use are None."""
 
     X: Any  #: rows, sums or partitions
-    y: Any  #: the target, as estimators and scorers take it
-    sample_domain: Any = None  #: the domains, as estimators take them
-    target: Labels | None = None  #: the target after checking
-    domain: Labels | None = None  #: the domains after checking
+    y: Any  #: the target, in the form that estimators and scorers accept
+    sample_domain: Any = None  #: the domains, in the form that estimators accept
+    target: Labels | None = None  #: the validated target
+    domain: Labels | None = None  #: the validated domains
     class_weight: Any = None
     seed: int = 0
 
     def take(self, rows: Array) -> Data:
-        """Return some of the rows; labels keep the categories that occur among them."""
+        """Return some of the rows; categories that do not occur in them are removed."""
         domains = None if self.sample_domain is None else take_rows(self.sample_domain, rows)
         changes: dict[str, Any] = {"sample_domain": domains}
         for name, labels in (("target", self.target), ("domain", self.domain)):
@@ -100,22 +101,22 @@ class Outcomes(NamedTuple):
 
 
 class Searchable(Protocol):
-    """A kind of search; the module's docstring explains how to write one."""
+    """A kind of search; the module docstring explains how to write one."""
 
     @property
     def one_pass(self) -> bool:
-        """Whether a batch is computed for all splits at once."""
+        """Whether the outcomes of a batch are computed for all splits together."""
 
     def candidates(self, data: Data) -> list[Candidate]:
-        """List what is tried."""
+        """Return all candidates."""
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """List indices of candidates that share work."""
+        """Return lists of indices of candidates that share computations."""
 
     def outcomes(
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
-        """Score candidates that share work, or return their outputs, on some splits."""
+        """Return scores or outputs of a batch on some splits."""
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit the chosen candidates to all rows."""
@@ -125,17 +126,17 @@ class Searchable(Protocol):
 class Race:
     """Rounds of a search, after each of which candidates that are clearly worse are dropped.
 
-    The rounds depend on the number of splits alone, so that the choice is the same for every
-    ``n_jobs``. A candidate is dropped if the rule does not choose it, and if it is worse than the
-    last one chosen by more than ``margin`` standard errors of their difference, which is paired
-    over the columns of the scores (domains, or splits). Candidates that are left finish all splits.
+    The rounds depend only on the number of splits, so that the choice is the same for every
+    ``n_jobs``. A candidate is dropped if the rule does not choose it and it is worse than the
+    last chosen one by more than ``margin`` standard errors of their difference, which is paired
+    over the columns of the scores (domains or splits). The others are scored on all splits.
     """
 
     first: int = 2  #: splits of the first round; the second ends at half of all splits
     margin: float = 1.0  #: standard errors; infinity drops nothing
 
     def rounds(self, n_splits: int) -> list[list[int]]:
-        """Indices of the splits of each round; the splits of a round are spread over all."""
+        """Indices of the splits of each round; each round is spread over all splits."""
         ends = sorted({min(self.first, n_splits), max(self.first, n_splits // 2), n_splits})
         spread = np.argsort(np.arange(n_splits) * (np.sqrt(5.0) - 1) / 2 % 1.0, kind="stable")
         return [spread[a:b].tolist() for a, b in pairwise([0, *ends]) if b <= n_splits]
@@ -146,9 +147,9 @@ class Race:
         if scores.shape[1] < 2:
             return list(range(len(candidates)))
         chosen = rule(candidates, scores)
-        behind = scores[chosen[-1]] - scores
-        error = behind.std(axis=1, ddof=1) / np.sqrt(behind.shape[1])
-        close = behind.mean(axis=1) <= self.margin * np.maximum(error, np.finfo(float).tiny)
+        deficit = scores[chosen[-1]] - scores
+        error = deficit.std(axis=1, ddof=1) / np.sqrt(deficit.shape[1])
+        close = deficit.mean(axis=1) <= self.margin * np.maximum(error, np.finfo(float).tiny)
         close[chosen] = True
         return np.flatnonzero(close).tolist()
 
@@ -166,8 +167,8 @@ def search(
 ) -> SearchResult:
     """Score candidates of a kind on the splits, and choose by a rule; None chooses the best.
 
-    All candidates are scored on every split, unless there is a ``race``, whose result lists those
-    that were not dropped. Kinds with ``one_pass`` do not race.
+    All candidates are scored on every split, unless there is a ``race``; the result then contains
+    only candidates that were not dropped. Kinds with ``one_pass`` ignore ``race``.
     """
     candidates, rule = kind.candidates(data), best if rule is None else rule
     n_jobs = affordable_jobs(n_jobs, data)
@@ -187,17 +188,22 @@ def search(
             survivors = race.survivors(raced, remaining_scores(), rule)
             remaining = [remaining[i] for i in survivors]
         batches = kind.batches([candidates[i] for i in remaining])
-        parts = [split_numbers] if kind.one_pass else [[number] for number in split_numbers]
-        tasks = [([remaining[i] for i in batch], part) for batch in batches for part in parts]
+        groups = [split_numbers] if kind.one_pass else [[number] for number in split_numbers]
+        tasks = [([remaining[i] for i in batch], group) for batch in batches for group in groups]
         computed = Parallel(n_jobs=n_jobs, verbose=verbose)(
             delayed(_outcomes)(
-                kind, data, [splits[k] for k in part], [candidates[i] for i in batch], score, n_jobs
+                kind,
+                data,
+                [splits[k] for k in group],
+                [candidates[i] for i in batch],
+                score,
+                n_jobs,
             )
-            for batch, part in tasks
+            for batch, group in tasks
         )
-        for (batch, part), result in zip(tasks, computed, strict=True):
+        for (batch, group), result in zip(tasks, computed, strict=True):
             for i, values in zip(batch, result.values, strict=True):
-                outcomes[i].update(zip(part, values, strict=True))
+                outcomes[i].update(zip(group, values, strict=True))
         reusable = [result.reusable for result in computed] if kind.one_pass else []
         finished = sorted(finished + split_numbers)
     result = SearchResult.of([candidates[i] for i in remaining], remaining_scores(), rule)
@@ -211,7 +217,7 @@ def search(
 
 
 def affordable_jobs(n_jobs: int | None, data: Data) -> int | None:
-    """Return the number of workers, at most as many as fit into the free memory."""
+    """Return the number of workers, limited to those that fit into the free memory."""
     free = available_memory()
     if n_jobs in (None, 1) or free is None:
         return n_jobs
@@ -227,13 +233,13 @@ def _outcomes(
     score: Score,
     n_jobs: int | None,
 ) -> Outcomes:
-    """Run one task; workers that run side by side have one thread each."""
+    """Run one task; parallel workers use one BLAS thread each."""
     with single_blas_thread(n_jobs not in (None, 1)):
         return kind.outcomes(data, splits, batch, score)
 
 
 def batches_by(candidates: Sequence[Candidate], names: Sequence[str]) -> list[list[int]]:
-    """Group candidates that agree in some arguments, which may be missing.
+    """Group candidates with the same values of some arguments, which may be missing.
 
     >>> batches_by([{"gamma": 1, "C": 1}, {"gamma": 2, "C": 1}, {"gamma": 1, "C": 2}], ["gamma"])
     [[0, 2], [1]]
@@ -246,7 +252,7 @@ def batches_by(candidates: Sequence[Candidate], names: Sequence[str]) -> list[li
 
 
 def _key(value: Any) -> Any:
-    """Return a key that equal values share; unhashable values are equal only to themselves."""
+    """Return a value that can be a dict key; unhashable values are equal only to themselves."""
     return value if isinstance(value, Hashable) else id(value)
 
 
@@ -255,22 +261,21 @@ def _key(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Candidates, their scores, and those that were chosen."""
+    """Candidates with their scores, and the indices of those that were chosen."""
 
     candidates: list[Candidate]
     scores: Array  #: of shape (candidates, splits); NaN where the score is not defined
     indices: list[int]  #: of the chosen candidates, the best first
-    #: Outputs of the chosen candidates for rows that they were fitted without, of shape (chosen,
-    #: rows, columns): means over splits, NaN for rows that no split holds out. None for a score
-    #: that needs no outputs.
+    #: Outputs of the chosen candidates for held-out rows, of shape (chosen, rows, columns): means
+    #: over splits, NaN for rows that no split holds out. None for a score that needs no outputs.
     held_out: Array | None = None
-    reusable: Sequence[Any] = ()  #: what each batch of a kind with ``one_pass`` has computed
+    reusable: Sequence[Any] = ()  #: ``reusable`` of each batch of a kind with ``one_pass``
 
     @classmethod
     def of(
         cls, candidates: Sequence[Candidate], scores: Array, rule: Rule | None = None
     ) -> SearchResult:
-        """Choose by scores; splits on which no score is defined are ignored."""
+        """Choose candidates by their scores; splits on which no score is defined are ignored."""
         rule = best if rule is None else rule
         return cls(list(candidates), scores, rule(candidates, comparable(scores)))
 
@@ -291,21 +296,21 @@ class Searched:
     held_out_outputs_: Array | None
 
     def __getstate__(self) -> Any:
-        # Outputs for single rows are not part of a model: files do not hold them.
+        # Outputs for single rows are not part of a model and are not saved.
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name != "held_out_outputs_"}
 
     def _record_search(self, result: SearchResult, *, arguments: bool = True) -> None:
         """Store the results of a search as :class:`sklearn.model_selection.GridSearchCV` does.
 
-        Splits on which no candidate has a score are left out of means. ``arguments`` adds a column
-        for each argument; all candidates must then have the same arguments.
+        Means ignore splits on which no candidate has a score. ``arguments`` adds a column for each
+        argument; all candidates must then have the same arguments.
         """
         compared = result.scores[:, _defined(result.scores)]
         mean = compared.mean(axis=1)
         columns: dict[str, Any] = {"params": result.candidates}
         for name in result.candidates[0] if arguments else ():
-            columns[f"param_{name}"] = np.array([point[name] for point in result.candidates])
+            columns[f"param_{name}"] = np.array([c[name] for c in result.candidates])
         columns |= {f"split{i}_test_score": column for i, column in enumerate(result.scores.T)}
         columns |= {"mean_test_score": mean, "std_test_score": compared.std(axis=1)}
         self.cv_results_ = columns | {"rank_test_score": ranks(mean)}
@@ -317,9 +322,9 @@ class Searched:
 
 
 def by_row(values: Sequence[Any], tests: Sequence[Array], n_rows: int) -> Array:
-    """Arrange outputs for the test rows of the splits by row, in their precision.
+    """Combine the outputs for the test rows of all splits into one array with a row per row of X.
 
-    Rows that several splits hold out get the mean, and rows that no split holds out get NaN.
+    Rows in several test sets get the mean, and rows in none get NaN.
     """
     total = np.zeros((n_rows, values[0].shape[1]), dtype=values[0].dtype)
     count = np.zeros((n_rows, 1), dtype=total.dtype)
@@ -335,35 +340,36 @@ def by_row(values: Sequence[Any], tests: Sequence[Array], n_rows: int) -> Array:
 def comparable(scores: Array) -> Array:
     """Return the scores of the splits on which any score is defined.
 
-    Some scores are not defined on some domains, such as the area under a curve if a domain has
-    only one class. Candidates are then compared on the other splits.
+    Some scores are not defined on all domains; the area under the ROC curve needs two classes.
+    Candidates are then compared on the other splits.
     """
     defined = _defined(scores)
     if not defined.any():
         raise ValueError(
-            "the score is not defined on any split (is there only one class in each of the "
-            "held-out domains?): choose another scoring or another cv"
+            "The score is not defined on any split. Each held-out domain may contain only one "
+            "class. Choose another scoring or another cv."
         )
     if not defined.all():
         warn_caller(
-            f"the score is not defined on {int((~defined).sum())} of {len(defined)} splits (is "
-            "there only one class in a held-out domain?): candidates are compared on the others"
+            f"The score is not defined on {int((~defined).sum())} of {len(defined)} splits, whose "
+            "held-out domains may contain only one class. Candidates are compared on the other "
+            "splits."
         )
     return scores[:, defined]
 
 
 def _defined(scores: Array) -> Array:
-    """Splits on which any candidate has a score."""
+    """Return for each split whether any candidate has a score."""
     return np.asarray(~np.isnan(scores).all(axis=0))
 
 
 def ranks(mean: Array) -> Array:
-    """Ranks from 1, the best; candidates without a score come last."""
+    """Return ranks, where 1 is the best; candidates without a score come last."""
     return rankdata(-np.nan_to_num(mean, nan=-np.inf), method="min").astype(np.int32)
 
 
 def best(candidates: Sequence[Candidate], scores: Array) -> list[int]:
-    """Rule: the candidate with the best mean score; the first of equals."""
+    """Rule: the candidate with the best mean score, and the first of them if there are ties."""
     return [int(ranks(scores.mean(axis=1)).argmin())]
 
 
@@ -372,8 +378,8 @@ def one_standard_error(
 ) -> list[int]:
     """Rule: the first in ``order`` among candidates within a standard error of the best.
 
-    The standard error is that of the difference to the best candidate over splits, which removes
-    differences in difficulty between domains.
+    It is the standard error, over splits, of the difference to the best candidate, which does not
+    depend on how difficult the domains are.
     """
     mean = scores.mean(axis=1)
     first = best(candidates, scores)
@@ -388,17 +394,17 @@ def one_standard_error(
 def best_of_paths(
     candidates: Sequence[Candidate], scores: Array, *, path: Container[str], n: int = 1
 ) -> list[int]:
-    """Rule: the best candidate of each path, and of these the best ``n``, the best first.
+    """Rule: the ``n`` best candidates from different paths, the best first.
 
-    Candidates that differ in the arguments of ``path`` alone are on one path. Scores on few domains
-    are noisy: the outputs of several candidates are averaged.
+    Candidates that differ only in the arguments of ``path`` are on one path. Several candidates,
+    whose outputs are averaged, depend less on noise in the scores.
 
-    >>> points = [{"gamma": g, "C": C} for g in (1, 2) for C in (1, 10)]
-    >>> best_of_paths(points, np.array([[0.7], [0.8], [0.9], [0.6]]), path=("C",), n=2)
+    >>> grid = [{"gamma": g, "C": C} for g in (1, 2) for C in (1, 10)]
+    >>> best_of_paths(grid, np.array([[0.7], [0.8], [0.9], [0.6]]), path=("C",), n=2)
     [2, 1]
     """
-    first: dict[Any, int] = {}
+    best_by_path: dict[Any, int] = {}
     for i in np.argsort(ranks(scores.mean(axis=1)), kind="stable").tolist():
-        others = ((name, _key(v)) for name, v in candidates[i].items() if name not in path)
-        first.setdefault(frozenset(others), i)
-    return list(first.values())[:n]
+        shared = ((name, _key(v)) for name, v in candidates[i].items() if name not in path)
+        best_by_path.setdefault(frozenset(shared), i)
+    return list(best_by_path.values())[:n]

@@ -1,4 +1,4 @@
-"""The default grids of all searches, for arguments that the user does not set."""
+"""The default grids of all searches."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-#: DCMCV: gammas times the median rule, ridges, and domain weights.
+#: DCMCV: gammas in multiples of the median rule, ridges, and domain weights.
 DCM_GAMMAS = (0.25, 1.0, 4.0)
 DCM_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, np.inf)
 DCM_WEIGHTS = (0.0, 0.01, 0.1, 1.0, 10.0)
 
-#: InvariantRidgeCV: gammas times the median rule, and domain weights.
+#: InvariantRidgeCV: gammas in multiples of the median rule, and domain weights.
 RIDGE_GAMMAS = (0.3, 1.0, 3.0)
 RIDGE_WEIGHTS = (0.0, 0.1, 1.0, 10.0)
 #: Multiplied by ``n_rows / 1000`` above 1000 rows, because losses are sums over rows.
 RIDGE_ALPHAS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 
-#: Members of ensembles: gammas of kernels times the median rule.
+#: Members of ensembles: gammas of kernels, in multiples of the median rule.
 MEMBER_GAMMAS = (0.3, 1.0, 3.0)
 LINEAR_COSTS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 #: Features that a tree tries at each split; only the first value if there are many features.
@@ -31,7 +31,7 @@ TREE_LEAVES = (1, 5)
 BOOSTING_DEPTHS = ((4,), (5,))  #: with few rows, and with many
 SVM_COSTS = {"classes": (0.1, 1.0, 10.0), "numbers": (1.0, 10.0)}
 SVM_WEIGHTS = (0.0, 1.0)
-RIDGE_MEMBER_WEIGHTS = (1.0, 10.0)  #: beside 0
+RIDGE_MEMBER_WEIGHTS = (1.0, 10.0)  #: in addition to 0
 RIDGE_MEMBER_ALPHAS = (0.03, 0.3, 1.0, 3.0, 10.0, 100.0)
 
 
@@ -42,9 +42,9 @@ RIDGE_MEMBER_ALPHAS = (0.03, 0.3, 1.0, 3.0, 10.0, 100.0)
 class InUnits:
     """Values to choose from, in a unit that depends on the rows.
 
-    Units are "median" (the median rule for the kernel's scale), "deviation" (of the target),
-    "tolerance" (the same, at most 1), "rows" (their number), "per row" (one over it) and
-    "components" (as many as the rows of a split allow).
+    Units are "median" (gamma by the median rule), "deviation" (standard deviation of the target),
+    "tolerance" (the same, at most 1), "rows" (number of rows), "per row" (its inverse) and
+    "components" (1, but values are limited by the number of rows of a split).
     """
 
     unit: str
@@ -58,8 +58,8 @@ RIDGES = (1e-3, 1e-1, float("inf"))
 WEIGHTS = (0.0, 0.01, 0.1, 1.0)
 COSTS = (0.1, 1.0, 10.0, 100.0)
 ALPHAS = (1e-2, 1.0, 1e2, 1e4)
-LAMBDAS = (1e-4, 1e-2, 1.0)  #: of DICA, times the number of rows
-#: Errors below a tenth of the target's standard deviation are not penalised, in any unit.
+LAMBDAS = (1e-4, 1e-2, 1.0)  #: of DICA, in multiples of the number of rows
+#: Support vector regression ignores errors below a tenth of the target's standard deviation.
 TUBE: Grid = {
     "C": InUnits("deviation", COSTS),
     "epsilon": InUnits("deviation", (0.1,)),

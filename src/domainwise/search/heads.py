@@ -1,4 +1,4 @@
-"""Fast versions of simple predictors on projections, of which a search fits hundreds."""
+"""Fast versions of the simple predictors that a search fits to projected rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from domainwise.calibration.curves import class_columns
 
 
 def quick_head(head: Any) -> Any:
-    """Return an unfitted copy of the head, or an equivalent that is faster to fit, if any."""
+    """Return an unfitted copy of a predictor, or an equivalent one that is faster to fit."""
     is_lda = type(head) is LinearDiscriminantAnalysis or hasattr(head, "equal_priors")
     if is_lda and repr(head.get_params()) == repr(LinearDiscriminantAnalysis().get_params()):
         return QuickDiscriminant(getattr(head, "equal_priors", False))
@@ -25,25 +25,25 @@ def quick_head(head: Any) -> Any:
 
 @cache
 def rows_lost() -> int:
-    """Degrees of freedom per class that covariances lose, which differ by scikit-learn version."""
+    """Degrees of freedom per class that covariances lose; they depend on scikit-learn's version."""
     fitted = LinearDiscriminantAnalysis().fit([[0.0], [2.0], [3.0], [5.0]], [0, 0, 1, 1])
     return round(2 - 2 * float(fitted.coef_[0, 0]) / 3)
 
 
 @dataclass(frozen=True)
 class ProjectedRows:
-    """Projected training rows, to which any predictor can be fitted."""
+    """Projected training rows and their targets."""
 
     values: Array
     y: Array
 
     def mapped(self, W: Array) -> ProjectedRows:
-        """Combine the columns."""
+        """Multiply the rows by W."""
         return replace(self, values=self.values @ W)
 
     def split(self, n: int) -> list[ProjectedRows]:
-        """Return n equal parts of the columns."""
-        return [replace(self, values=part) for part in np.hsplit(self.values, n)]
+        """Split the columns into n blocks of equal size."""
+        return [replace(self, values=block) for block in np.hsplit(self.values, n)]
 
     def spread(self) -> Array:
         """Standard deviation of each column."""
@@ -56,27 +56,23 @@ class ProjectedRows:
 
 @dataclass(frozen=True)
 class ProjectedMoments:
-    """Moments of projected training rows, with their classes or their continuous target.
+    """Moments of projected training rows, which determine linear discriminants and ridge fits."""
 
-    Linear discriminant analysis and ridge regression need nothing else.
-    """
-
-    counts: Array  #: rows of each class; of all rows where the target is continuous
-    means: Array  #: of each class, or of all rows
-    scatter: Array  #: sums of squares and products about these means
+    counts: Array  #: number of rows of each class, or of all rows if the target is continuous
+    means: Array  #: means of each class, or of all rows
+    scatter: Array  #: sums of squares and products of deviations from these means
     classes: Array | None = None
-    cross: Any = None  #: sums of products of the columns with a continuous target, less its mean
+    cross: Any = None  #: sums of products of the columns with the centred continuous target
     target: Any = None  #: mean of the continuous target
 
     def mapped(self, W: Array) -> ProjectedMoments:
-        """Combine the columns."""
+        """Return the moments of the rows multiplied by W."""
         cross = None if self.cross is None else W.T @ self.cross
         return replace(self, means=self.means @ W, scatter=W.T @ self.scatter @ W, cross=cross)
 
     def split(self, n: int) -> list[ProjectedMoments]:
-        """Return n equal parts of the columns."""
-        width = len(self.scatter)
-        return [self.mapped(part) for part in np.hsplit(np.eye(width), n)]
+        """Split the columns into n blocks of equal size."""
+        return [self.mapped(block) for block in np.hsplit(np.eye(len(self.scatter)), n)]
 
     def spread(self) -> Array:
         """Standard deviation of each column."""
@@ -86,7 +82,7 @@ class ProjectedMoments:
         return np.asarray(np.sqrt(squares.clip(0.0) / n))
 
     def fitted(self, head: Any) -> Any:
-        """Fit the default predictor of a search, which ``head`` must be."""
+        """Fit the default predictor of a search; ``head`` must be this predictor."""
         return QuickRidge(self) if self.classes is None else QuickDiscriminant().fit_moments(self)
 
 
@@ -106,9 +102,9 @@ class QuickRidge(RegressorMixin, BaseEstimator):
 
 
 class QuickDiscriminant(ClassifierMixin, BaseEstimator):
-    """Linear discriminant analysis with scikit-learn's defaults, but without checks of rows.
+    """Linear discriminant analysis with scikit-learn's defaults, but without validation of rows.
 
-    These checks take most of the time if there are few rows. ``equal_priors`` assumes that all
+    Validation takes most of the time if there are few rows. ``equal_priors`` assumes that all
     classes are equally frequent.
     """
 
@@ -116,15 +112,15 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         self.equal_priors = equal_priors
 
     def fit(self, X: Array, y: Array) -> Self:
-        """Fit to rows that are known to be finite."""
+        """Fit to rows, which must be finite."""
         classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
         means = np.stack([X[codes == c].mean(axis=0) for c in range(len(counts))])
         residuals = X - means[codes]
         spread = residuals.std(axis=0)
         spread[spread == 0] = 1.0
         scale = spread * np.sqrt(len(y) - len(counts) * rows_lost())
-        _, sizes, V = np.linalg.svd(residuals / scale, full_matrices=False)
-        return self._whitened(classes, counts, means, sizes, V / spread)
+        _, lengths, V = np.linalg.svd(residuals / scale, full_matrices=False)
+        return self._fit_whitened(classes, counts, means, lengths, V / spread)
 
     def fit_moments(self, moments: ProjectedMoments) -> Self:
         """Fit to moments of rows."""
@@ -133,25 +129,26 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         spread[spread == 0] = 1.0
         scale = spread * np.sqrt(max(n - k * rows_lost(), 1))
         values, V = np.linalg.eigh(moments.scatter / np.outer(scale, scale))
-        sizes, classes = np.sqrt(values[::-1].clip(0.0)), moments.classes
+        lengths, classes = np.sqrt(values[::-1].clip(0.0)), moments.classes
         assert classes is not None
-        return self._whitened(classes, moments.counts, moments.means, sizes, V.T[::-1] / spread)
+        directions = V.T[::-1] / spread
+        return self._fit_whitened(classes, moments.counts, moments.means, lengths, directions)
 
-    def _whitened(
-        self, classes: Array, counts: Array, means: Array, sizes: Array, V: Array
+    def _fit_whitened(
+        self, classes: Array, counts: Array, means: Array, lengths: Array, V: Array
     ) -> Self:
-        """Fit in directions V, along which rows deviate from their class means by ``sizes``."""
+        """Fit in directions V, in which deviations from class means have these ``lengths``."""
         n, k = counts.sum(), len(counts)
-        middle = counts @ means / n
-        white = V[sizes > 1e-4].T / sizes[sizes > 1e-4]
-        deviations = (means - middle) @ white
-        _, sizes, V = np.linalg.svd(
+        overall = counts @ means / n
+        white = V[lengths > 1e-4].T / lengths[lengths > 1e-4]
+        deviations = (means - overall) @ white
+        _, singular, V = np.linalg.svd(
             np.sqrt(counts / (k - 1))[:, None] * deviations, full_matrices=False
         )
-        V = V[sizes > 1e-4 * sizes.max(initial=0.0)]
+        V = V[singular > 1e-4 * singular.max(initial=0.0)]
         deviations = deviations @ V.T
         coef = deviations @ (white @ V.T).T
-        bias = -0.5 * (deviations**2).sum(axis=1) - coef @ middle
+        bias = -0.5 * (deviations**2).sum(axis=1) - coef @ overall
         bias += 0.0 if self.equal_priors else np.log(counts / n)
         if k == 2:
             coef, bias = coef[1] - coef[0], bias[1] - bias[0]
@@ -169,5 +166,6 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Array) -> Array:
         """Probabilities of the classes."""
         values = self.decision_function(X)
-        half = 0.5 if values.ndim == 1 else 1.0  # a value and its negative are one logit apart
-        return np.asarray(softmax(half * class_columns(values), axis=1))
+        # class_columns returns -v and v for two classes, whose logits differ by v.
+        scale = 0.5 if values.ndim == 1 else 1.0
+        return np.asarray(softmax(scale * class_columns(values), axis=1))

@@ -1,4 +1,4 @@
-"""Splitters that hold out whole domains, the folds of searches, and samples of rows by domain."""
+"""Splitters that hold out whole domains, the folds of searches, and rows drawn from domains."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from domainwise.checks.inputs import check_sample_domain, count_rows
 
 @dataclass(eq=False, repr=False)
 class LeaveDomainsOut(BaseCrossValidator):
-    """Hold out whole domains: fit on the other domains, and score on the held-out ones.
+    """Splitter that holds out whole domains.
 
     Parameters
     ----------
     n_test_domains : int, default=1
         Number of domains in each test set.
     n_repeats : int, default=None
-        None tests each domain once, in ``ceil(T / n_test_domains)`` splits. A number draws that
-        many test sets at random, without repetition inside a set.
+        None tests each of T domains once, in ``ceil(T / n_test_domains)`` splits. An integer is the
+        number of test sets, which are then drawn at random; a set contains a domain only once.
     random_state : int, RandomState instance or None, default=None
         Seed of the draws; None uses a fixed seed, so that every call of ``split`` gives the same
         folds. With ``n_repeats=None`` and test sets of several domains, an int shuffles the domains
-        before they are assigned to test sets; None keeps their sorted order.
+        before they are assigned to test sets; None assigns them in sorted order.
     max_splits : int, default=None
-        Largest number of splits: if there would be more, more domains are held out together.
+        Maximum number of splits. If there would be more, more domains are held out together.
 
     See Also
     --------
@@ -49,9 +49,9 @@ class LeaveDomainsOut(BaseCrossValidator):
 
     Notes
     -----
-    The domains reach :meth:`split` as ``groups``; with metadata routing they are taken from
-    ``sample_domain``, so that ``cross_validate(..., params={"sample_domain": d})`` needs nothing
-    else.
+    Domains are passed to :meth:`split` as ``groups``. With metadata routing enabled, they are taken
+    from ``sample_domain``: ``cross_validate(..., params={"sample_domain": d})`` works without
+    further requests.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class LeaveDomainsOut(BaseCrossValidator):
         Returns
         -------
         n_splits : int
-            Number of splits that :meth:`split` gives.
+            Number of splits that :meth:`split` yields.
         """
         return len(self._test_sets(self._codes(groups)[1]))
 
@@ -98,8 +98,8 @@ class LeaveDomainsOut(BaseCrossValidator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-        y : ignored
-            But for its length.
+        y : array-like of shape (n_samples,), default=None
+            Only its length is used.
         groups : array-like of shape (n_samples,)
             The domain of each row.
         """
@@ -107,7 +107,8 @@ class LeaveDomainsOut(BaseCrossValidator):
         for name, labels in (("groups", codes), ("y", y)):
             if labels is not None and count_rows(labels) != count_rows(X):
                 raise ValueError(
-                    f"{name} has {count_rows(labels)} entries but X has {count_rows(X)} rows"
+                    f"{name} has {count_rows(labels)} entries but X has {count_rows(X)} rows. Pass "
+                    "one entry per row."
                 )
         for test_domains in self._test_sets(n_domains):
             test = np.isin(codes, test_domains)
@@ -115,7 +116,7 @@ class LeaveDomainsOut(BaseCrossValidator):
 
     @property
     def shuffle(self) -> bool:
-        """Whether calls of :meth:`split` differ; searches check this to get the same folds."""
+        """Whether repeated calls of :meth:`split` give different folds, which searches check."""
         return isinstance(self.random_state, np.random.RandomState)
 
     def _codes(self, groups: Any) -> tuple[Array, int]:
@@ -128,38 +129,38 @@ class LeaveDomainsOut(BaseCrossValidator):
 
     def _test_sets(self, n_domains: int) -> list[Array]:
         check_arguments("LeaveDomainsOut", **vars(self))
-        n_test, repeats, most = int(self.n_test_domains), self.n_repeats, self.max_splits
-        if most is not None and most < (1 if repeats else 2):
+        n_test, repeats, max_splits = int(self.n_test_domains), self.n_repeats, self.max_splits
+        if max_splits is not None and max_splits < (1 if repeats else 2):
             raise ValueError(
-                f"max_splits={most} must be at least 2, so that every split has domains to train on"
+                f"max_splits={max_splits} must be at least 2, so that every split has domains to "
+                "train on."
             )
         if n_domains <= n_test:
             raise ValueError(
-                f"n_test_domains={n_test} leaves nothing to train on: there "
-                f"{'is 1 domain' if n_domains == 1 else f'are {n_domains} domains'}. Use fewer."
+                f"n_test_domains={n_test} leaves no domains to train on, because the number of "
+                f"domains is {n_domains}. Pass more domains, or use a smaller n_test_domains."
             )
         rng = check_random_state(0 if self.random_state is None else self.random_state)
+        n_splits = -(-n_domains // n_test) if repeats is None else repeats
+        n_splits = n_splits if max_splits is None else min(n_splits, max_splits)
         if repeats is not None:
-            draws = repeats if most is None else min(repeats, most)
-            return [rng.choice(n_domains, n_test, replace=False) for _ in range(draws)]
-        splits = -(-n_domains // n_test)
-        splits = splits if most is None else min(splits, most)
-        shuffle = splits < n_domains and self.random_state is not None
+            return [rng.choice(n_domains, n_test, replace=False) for _ in range(n_splits)]
+        shuffle = n_splits < n_domains and self.random_state is not None
         order = rng.permutation(n_domains) if shuffle else np.arange(n_domains)
-        return np.array_split(order, splits)
+        return np.array_split(order, n_splits)
 
 
-Split = tuple[Array, Array]  #: rows to train on, and rows to test on
-SplitParts = list[tuple[list[int], list[int]]]  #: parts to train on, and parts to test on
+Split = tuple[Array, Array]  #: training rows and test rows
+SplitParts = list[tuple[list[int], list[int]]]  #: training parts and test parts of each split
 
 #: Up to this many domains are held out one at a time; more are held out in this many groups.
 MAX_FOLDS = 10
-#: Folds of rows, if there are no domains to hold out.
+#: Number of folds of rows, if there are no domains to hold out.
 ROW_FOLDS = 5
-#: Largest number of parts, per split, into which splits may divide the rows; with more, as for
-#: repeated folds, there is one pass for each split.
+#: Maximum number of parts, per split, into which splits may divide the rows. If there are more, as
+#: for repeated folds, there is one pass over the rows for each split.
 PARTS_PER_SPLIT = 4
-#: Largest number of rows if ``max_rows`` is "auto".
+#: Maximum number of rows if ``max_rows`` is "auto".
 AUTO_ROWS = 2000
 
 
@@ -174,10 +175,10 @@ def domain_folds(
 ) -> tuple[list[Split], str]:
     """Split by domains or, with a warning, by rows if there are no domains to hold out.
 
-    Splits with one class to train on are removed, and so are those for whose training and test
-    targets ``usable`` returns False; if no split by domains remains, rows are split. ``cv=None`` is
-    :class:`LeaveDomainsOut` with at most ``max_splits``. Also returns what was split, "domains" or
-    "rows".
+    Splits with a single training class are removed, and so are splits for whose training and test
+    targets ``usable`` returns False. If no split by domains remains, rows are split. ``cv=None`` is
+    :class:`LeaveDomainsOut` with at most ``max_splits``. Also returns whether "domains" or "rows"
+    were split.
     """
     several = domains is not None and len(np.unique(domains)) > 1
 
@@ -192,14 +193,14 @@ def domain_folds(
     rows = np.zeros((len(y), 1))
     if domains is not None and 2 < len(y) == len(np.unique(domains)):
         warn_caller(
-            "sample_domain is different in every row: held-out domains are then single rows, "
-            "whose scores say little about unseen domains"
+            "sample_domain is different in every row. Held-out domains are then single rows, whose "
+            "scores say little about unseen domains."
         )
     if cv is not None or several:
         cv = LeaveDomainsOut(max_splits=max_splits) if cv is None else cv
         splitter = check_cv(cv, y, classifier=classification)
         with warnings.catch_warnings():
-            # All splitters get the domains; splitters of rows may ignore them.
+            # Splitters of rows ignore the domains.
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
             pairs = splitter.split(rows, y, domains if several else None)
             splits = usable_splits(
@@ -213,30 +214,30 @@ def domain_folds(
             return splits, "domains"
     if not several:
         warn_caller(
-            "without several domains there is no domain to hold out: folds of rows are used, "
-            "whose scores say little about unseen domains",
+            "There is no domain to hold out, because sample_domain has fewer than two domains. "
+            "Folds of rows are used instead, whose scores say little about unseen domains.",
             RowFoldsWarning,
         )
     splits = usable_splits(row_folds(y, classification)) if usable or not several else []
     if not splits and len(y) < 2:
-        raise ValueError(f"n_samples={len(y)}: at least two rows are needed to hold some out")
+        raise ValueError(f"n_samples={len(y)}, but at least 2 rows are needed to hold some out.")
     if not splits:
-        lacking = "targets for which the score is defined" if usable else "two classes to train on"
-        raise ValueError(f"no split has {lacking}; choose another scoring or another cv")
+        missing = "targets for which the score is defined" if usable else "two training classes"
+        raise ValueError(f"No split has {missing}. Choose another scoring or another cv.")
     return splits, "rows"
 
 
-def _row_numbers(part: Any, n: int, where: str) -> Array:
-    """Rows of a user's split as numbers; refuse rows that do not exist."""
-    rows = np.asarray(part)
+def _row_numbers(rows: Any, n: int, where: str) -> Array:
+    """Return the rows of a user's split as numbers; raise an error for rows that do not exist."""
+    rows = np.asarray(rows)
     if rows.dtype.kind == "b" and rows.shape == (n,):
         return np.flatnonzero(rows)
     if rows.size == 0:
         return rows.astype(np.intp)
     if rows.dtype.kind not in "iu" or rows.min() < -n or rows.max() >= n:
         raise ValueError(
-            f"cv: {where} has row numbers from {rows.min()!r} to {rows.max()!r}, but there are {n} "
-            f"rows. Pass whole numbers from 0 to {n - 1}."
+            f"cv: {where} has row numbers from {rows.min()} to {rows.max()}, but there are {n} "
+            f"rows. Pass integers from 0 to {n - 1}."
         )
     return rows
 
@@ -244,20 +245,24 @@ def _row_numbers(part: Any, n: int, where: str) -> Array:
 def row_folds(
     y: Array, classification: bool, n_folds: int = ROW_FOLDS, random_state: int = 0
 ) -> list[Split]:
-    """Folds of rows, stratified by class; an empty list if there are too few rows."""
-    # At most as many as the largest class has rows; rarer classes are missing in some folds.
-    most = int(np.unique(y, return_counts=True)[1].max()) if classification else len(y)
-    if min(n_folds, most) < 2:
+    """Return folds of rows, stratified by class; an empty list if there are too few rows."""
+    # The largest class limits the number of folds; smaller classes are missing in some folds.
+    largest = int(np.unique(y, return_counts=True)[1].max()) if classification else len(y)
+    n_folds = min(n_folds, largest)
+    if n_folds < 2:
         return []
     folds = StratifiedKFold if classification else KFold
-    splitter = folds(min(n_folds, most), shuffle=True, random_state=random_state)
+    splitter = folds(n_folds, shuffle=True, random_state=random_state)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The least populated class")
         return list(splitter.split(np.zeros((len(y), 1)), y))
 
 
 def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
-    """Return the part of each of n items, and each split as parts; no split divides a part."""
+    """Divide n rows into parts that no split divides.
+
+    Returns the part of each row, and the training and test parts of each split.
+    """
     part_of = np.zeros(n, dtype=np.int64)
     for train, test in splits:
         state = np.zeros(n, dtype=np.int64)
@@ -271,33 +276,30 @@ def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
 
 
 def leaves_domains_out(cv: Any) -> bool:
-    """Whether a splitter depends on domains alone, so that it needs no rows."""
+    """Whether a splitter depends only on domains and needs no rows."""
     return cv is None or isinstance(cv, LeaveDomainsOut | LeaveOneGroupOut | LeavePGroupsOut)
 
 
 def split_domains(cv: Any, n_domains: int) -> tuple[Array, SplitParts]:
-    """Return the part of each domain, and each split as parts.
-
-    Domains that no split separates form one part.
-    """
+    """Divide domains into parts that no split divides, as :func:`split_parts` does for rows."""
     splitter = LeaveDomainsOut(max_splits=MAX_FOLDS) if cv is None else cv
     domains = np.arange(n_domains)
     return split_parts(list(splitter.split(domains[:, None], None, domains)), n_domains)
 
 
 def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]]:
-    """Return passes over n rows, each as the part of each row and the splits it covers."""
+    """Return the passes over n rows; each has the part of each row, and the splits it covers."""
     part_of, parts = split_parts(splits, n)
     if part_of.max() < PARTS_PER_SPLIT * len(splits):
         return [(part_of, parts)]
     return [split_parts([split], n) for split in splits]
 
 
-# Samples of rows by domain.
+# Rows drawn from domains.
 
 
 def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Array:
-    """Draw rows evenly from domains: all rows of small domains, a sample of large ones."""
+    """Draw rows evenly from domains: all rows of small domains, and a sample of large domains."""
     n = len(codes)
     check_arguments("evaluate", max_rows=max_rows)
     if isinstance(max_rows, str):
@@ -307,25 +309,28 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
     counts = np.bincount(codes)
     if max_rows < 2 * len(counts):
         raise ValueError(
-            f"max_rows={max_rows} leaves fewer than two rows to each of {len(counts)} domains. "
+            f"max_rows={max_rows} allows fewer than two rows for each of {len(counts)} domains. "
             f"Use at least {2 * len(counts)}."
         )
-    # All domains are limited to one size; the few rows left over go to the largest, one to each.
-    sizes = range(max_rows + 1)
-    cut = bisect_right(sizes, max_rows, key=lambda size: int(np.minimum(counts, size).sum())) - 1
-    share = np.minimum(counts, cut)
-    largest = np.argsort(share - counts, kind="stable")
-    share[largest[: max_rows - int(share.sum())]] += 1
+    # All domains have the same limit; the largest domains get one more row until max_rows.
+    limits = range(max_rows + 1)
+    limit = bisect_right(limits, max_rows, key=lambda n: int(np.minimum(counts, n).sum())) - 1
+    sizes = np.minimum(counts, limit)
+    largest = np.argsort(sizes - counts, kind="stable")
+    sizes[largest[: max_rows - int(sizes.sum())]] += 1
     rng = np.random.default_rng(random_state)
     rows = [
         rng.choice(np.flatnonzero(codes == code), size, replace=False)
-        for code, size in enumerate(share)
+        for code, size in enumerate(sizes)
     ]
     return np.sort(np.concatenate(rows))
 
 
-def spaced_rows(codes: Array, most: int) -> Array:
-    """Indices of evenly spaced rows, domain by domain; at most ``most`` rows of each."""
-    groups = [np.flatnonzero(codes == code) for code in np.unique(codes)]
-    places = [np.linspace(0, len(g) - 1, min(len(g), most)).astype(int) for g in groups]
-    return np.concatenate([g[place] for g, place in zip(groups, places, strict=True)])
+def spaced_rows(codes: Array, max_rows: int) -> Array:
+    """Return indices of evenly spaced rows of each domain, at most ``max_rows`` of each."""
+    domains = [np.flatnonzero(codes == code) for code in np.unique(codes)]
+    samples = [
+        rows[np.linspace(0, len(rows) - 1, min(len(rows), max_rows)).astype(int)]
+        for rows in domains
+    ]
+    return np.concatenate(samples)
