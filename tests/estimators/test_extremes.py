@@ -163,7 +163,7 @@ def test_indefinite_kernels_are_pointed_out(problem, kernel):
 
 def test_a_root_of_negative_products_is_refused(problem):
     X, y, domain = problem
-    with pytest.raises(ValueError, match=r"degree=2\.5 is not defined"):
+    with pytest.raises(ValueError, match=r"degree=2\.5 must be an integer"):
         DCM(kernel="poly", degree=2.5).fit(X, y, sample_domain=domain)
 
 
