@@ -1,13 +1,13 @@
-"""Make a table of the number and the duration of tests by file, before a change and after it.
+"""Print a table of the number and duration of tests by file, before and after a change.
 
     pytest -q --collect-only > before.txt; pytest -q -n 2 --durations=0 > before.log
     (the change)
     pytest -q --collect-only > after.txt; pytest -q -n 2 --durations=0 > after.log
     python tests/durations.py before.txt before.log after.txt after.log > tests/DURATIONS.md
 
-Durations are those that pytest reports: set-up, call and tear-down of every test that takes 5 ms or
-more, added up over the processes, and mean something on an idle machine only; without the last log
-the number of tests is compared. A file that was moved is found again by its name.
+Durations are those that pytest reports: setup, call and teardown of every test that takes 5 ms or
+more, summed over processes. They are meaningful only on an idle machine. Without the last log, only
+the numbers of tests are compared. Files that were moved are matched by their names.
 """
 
 import re
@@ -63,8 +63,8 @@ def main(*paths: str) -> None:
             row[2 * column + 1] += seconds[file]
             shown[name] = "docstrings of `src`" if name == "src" else f"`{file}`"
     print("# Tests by file\n")
-    print("Made by `tests/durations.py`, whose docstring says how. Seconds are added up over")
-    print("processes; lines of pytest about the whole runs:\n")
+    print("Written by `tests/durations.py`; its docstring explains how. Seconds are sums over")
+    print("processes. Pytest summarized the two runs as follows:\n")
     print(f"- before: {before[2]}\n- after: {after[2]}\n")
     print("| file | tests before | seconds | tests after | seconds |\n|---|---:|---:|---:|---:|")
     rest = [0, 0.0, 0, 0.0]
