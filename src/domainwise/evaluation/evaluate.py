@@ -425,7 +425,8 @@ def _inside_jobs(
     settled = {job_key(row): row.get("settled_model") for row in finished.rows}
     inside = []
     for job in jobs:
-        shown = described.intersection(key for key, _, _ in job.rows)
+        variants = job.method.rows(job.problem.classification)
+        shown = described.intersection(key for key, _, _ in variants)
         cheap, first = job.method.cost <= CHEAP, job.method.key in recommended
         if shown and (cheap or (first and job.number < SLOW_FOLDS)):
             fields = (job.problem, job.method, job.split, job.number, job.inner_cv)
@@ -435,6 +436,7 @@ def _inside_jobs(
                     seen=seen.get(job.number),
                     settled=settled[job.rows[0]],
                     within=cheap and first,
+                    in_context=any(context and key in shown for key, _, context in variants),
                 )
             )
     return inside

@@ -96,7 +96,10 @@ class MethodJob:
         started = time.perf_counter()
         with (
             threadpool_limits(limits=1),
-            config_context(transform_output="default"),
+            # Arguments of our own methods are valid; scikit-learn would check them for each tree.
+            config_context(
+                transform_output="default", skip_parameter_validation=self.method.kind != "own"
+            ),
             warnings.catch_warnings(record=True) as caught,
         ):
             warnings.resetwarnings()  # forests set every filter again for every tree
@@ -192,12 +195,14 @@ class InsideJob(MethodJob):
     """Predict seen domains by a method, with the parameters that were chosen on a split.
 
     Folds inside the held-out domains are predicted if ``within`` is True, and so is ``seen``, a
-    random split of all rows. ``settled`` has the parameters; if None, they are chosen again.
+    random split of all rows, with context only if ``in_context`` is True. ``settled`` has the
+    parameters; if None, they are chosen again.
     """
 
     seen: Split | None = None
     settled: Any = None
     within: bool = True
+    in_context: bool = True
     part: ClassVar[str] = PARTS[1]
 
     @property
@@ -214,12 +219,14 @@ class InsideJob(MethodJob):
             row["predictions"] = list(within)
         if self.seen is None:
             return
-        if any(contexts) and "context" in settled.get_params(deep=False):
+        if self.in_context and "context" in settled.get_params(deep=False):
             settled = clone(settled).set_params(context="auto")
         train, test = self.seen
         with suppress(*FAILURES, TypeError):
             model = self._refitted(settled, train, domains=True)
             for row, context in zip(rows, contexts, strict=True):
+                if context and not self.in_context:
+                    continue
                 # One call for all domains: many small calls would mostly prepare rows.
                 outputs = self._predictions(model, problem, test, context).outputs()
                 for code in np.unique(problem.codes[test]):
