@@ -94,7 +94,7 @@ def test_norms_are_factored_out_only_where_float16_holds_the_values():
 def test_sums_over_groups_give_the_product(name, gamma, monkeypatch):
     from domainwise.gram.torch import fused as groups
 
-    monkeypatch.setattr(groups, "STRETCH", 128)
+    monkeypatch.setattr(groups, "SEGMENT_ROWS", 128)
     X, rng = rows(400, 5), np.random.default_rng(3)
     codes = np.concatenate([np.arange(7), rng.integers(0, 7, 393)])
     table = rng.standard_normal((7, 70))

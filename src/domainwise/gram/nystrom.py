@@ -10,13 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from domainwise.arrays import Array
+from domainwise.arrays.namespace import cast, namespace, to_device_of
 from domainwise.gram.tiles import cross_product
 from domainwise.kernels.fourier import Basis, FourierMap
 from domainwise.kernels.functions import Kernel, check_finite
@@ -48,14 +49,17 @@ class NystromMap:
     #: Indices of ``landmarks`` among all landmarks, including dropped ones.
     chosen: Array | None = field(default=None, repr=False, compare=False)
 
-    @cached_property
-    def _prepared(self) -> Array:
-        return np.asarray(self.kernel.prepare(self.landmarks).right)
+    #: Precision of the features; None for the precision of the prepared landmarks.
+    dtype: ClassVar[Any] = None
 
     @cached_property
-    def _inverse(self) -> Array:
+    def _prepared(self) -> Any:
+        return self.kernel.prepare(self.landmarks).right
+
+    @cached_property
+    def _inverse(self) -> Any:
         inverse = solve_triangular(self.triangle, np.eye(self.n_features), lower=True).T
-        return inverse.astype(self._prepared.dtype)
+        return cast(to_device_of(inverse, self.landmarks), self.dtype or self._prepared.dtype)
 
     @classmethod
     def fourier(cls, columns: FourierMap) -> NystromMap:
@@ -100,16 +104,16 @@ class NystromMap:
         """Number M' of features."""
         return len(self.landmarks)
 
-    def features(self, X: Array, memory: Array | None = None, **options: Any) -> Array:
+    def features(self, X: Any, memory: Array | None = None, **options: Any) -> Any:
         """Return the features of rows, uncentred, in the precision of the landmarks."""
         if self.triangle is None:
             return self._values(X, memory)
         C = self._values(X, None, **options)
-        if self.kernel.constant:
-            C += C.dtype.type(self.kernel.constant)
-        Phi = np.empty_like(C) if memory is None else _shaped(memory, C.shape, C.dtype)
+        C += self.kernel.constant
+        xp = namespace(C)
+        Phi = xp.empty_like(C) if memory is None else _shaped(memory, C.shape, C.dtype)
         for a, b in pairwise(np.linspace(0, self.n_features, PANELS + 1).astype(int)):
-            np.matmul(C[:, :b], self._inverse[:b, a:b], out=Phi[:, a:b])
+            xp.matmul(C[:, :b], self._inverse[:b, a:b], out=Phi[:, a:b])
         return Phi
 
     def values(self, X: Array, weights: Array) -> Array:
@@ -118,8 +122,8 @@ class NystromMap:
         return cross_product(self.kernel, X, landmarks, self.dual(weights))
 
     def summands(
-        self, X: Array, memory: Any = None, distances: Any = None, *, compiled: bool = False
-    ) -> Array:
+        self, X: Any, memory: Any = None, distances: Any = None, *, compiled: bool = False
+    ) -> Any:
         """Return the columns that are summed: features, or kernel values if ``direct``.
 
         ``memory`` is an array that may be overwritten, large enough for the result. ``distances``
@@ -130,17 +134,17 @@ class NystromMap:
         return values(X, memory, distances=distances, compiled=compiled)
 
     def _values(
-        self, X: Array, memory: Any = None, distances: Any = None, compiled: bool = False
-    ) -> Array:
-        """Kernel values between rows and landmarks, up to the kernel's constant."""
-        dtype = self.landmarks.dtype
+        self, X: Any, memory: Any = None, distances: Any = None, compiled: bool = False
+    ) -> Any:
+        """Return kernel values between rows and landmarks, up to the constant of the kernel."""
         if distances is not None and isinstance(self.kernel, Kernel):
             values = self.kernel.of_distances(distances[:, self.chosen], compiled=compiled)
-            return values.astype(dtype, copy=False)
-        left = self.kernel.prepare(X.astype(dtype, copy=False)).left
-        shape = (len(X), self.n_features)
-        out = None if memory is None else _shaped(memory, shape, left.dtype)
-        return self.kernel.block(left, self._prepared, out, compiled=compiled)
+        else:
+            left = self.kernel.prepare(cast(X, self.landmarks.dtype)).left
+            shape = (len(X), self.n_features)
+            out = None if memory is None else _shaped(memory, shape, left.dtype)
+            values = self.kernel.block(left, self._prepared, out, compiled=compiled)
+        return cast(values, self.dtype or self._prepared.dtype)
 
     def gram(self, X: Array) -> Array:
         """Return ``Phi Phi'``, which equals the kernel matrix in rows and columns of landmarks."""

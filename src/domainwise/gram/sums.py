@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from itertools import chain, product
 from typing import Any
 
@@ -13,7 +13,6 @@ from scipy.linalg import solve_triangular
 
 from domainwise.arrays import Array, is_tensor
 from domainwise.arrays.namespace import (
-    as_type_of,
     cast,
     cross_distances,
     group_sums,
@@ -169,27 +168,24 @@ def sum_rows(
     dense: Callable[[slice], Array | None],
     *,
     moments: bool = True,
-    summands: Callable[..., Any] | None = None,
     batch_rows: int | None = None,
 ) -> NystromSums:
     """Sum over the rows of X, batch by batch, in threads whose results are merged in order.
 
     ``dense`` returns the features of the continuous labels of a batch; see
-    :meth:`NystromSums.partial` for the other arguments. ``summands`` is for tensors.
+    :meth:`NystromSums.partial` for the other arguments.
     """
     cuts = panels(len(X), batch_rows or BATCH_ROWS)
     compiled = use_compiled(len(X) * nystrom.n_features)
-    summands = summands or partial(nystrom.summands, compiled=compiled)
 
     def work(thread: int, threads: int) -> NystromSums:
         memory = _batch_memory([nystrom], X)
         batches = (
-            NystromSums.partial(
-                summands(X[rows], memory), codes[rows], keys, dense(rows), moments=moments
-            )
+            (nystrom.summands(X[rows], memory, compiled=compiled), codes[rows], keys, dense(rows))
             for rows in cuts[thread::threads]
         )
-        return reduce(NystromSums.merge, batches)
+        sums = (NystromSums.partial(*batch, moments=moments) for batch in batches)
+        return reduce(NystromSums.merge, sums)
 
     return reduce(NystromSums.merge, in_threads(len(cuts), work, sequential=is_tensor(X)))
 
@@ -353,24 +349,16 @@ def cells_by_split(
 
 
 def sum_cells(
-    maps: Sequence[NystromMap],
-    X: Any,
-    rows: CellRows,
-    *,
-    summands: Sequence[Callable[..., Any]] | None = None,
-    batch_rows: int | None = None,
+    maps: Sequence[NystromMap], X: Any, rows: CellRows, *, batch_rows: int | None = None
 ) -> CellSums:
     """Sum over the rows of each cell of X, in threads whose results are merged in order.
 
     The landmarks of all maps are subsets of the same set, so that maps share the distances.
-    ``summands``, one function for each map, are for tensors.
     """
     xp, tasks = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
     landmarks = common_landmarks(maps)
-    shared = None if landmarks is None else as_type_of(landmarks, X)
-    functions = summands or [
-        partial(m.summands, compiled=use_compiled(len(X) * m.n_features)) for m in maps
-    ]
+    shared = None if landmarks is None else cast(landmarks, X.dtype)
+    compiled = [use_compiled(len(X) * nystrom.n_features) for nystrom in maps]
 
     def work(thread: int, threads: int) -> CellSums:
         share = tasks[thread * len(tasks) // threads : (thread + 1) * len(tasks) // threads]
@@ -382,8 +370,9 @@ def sum_cells(
             batch = X[index[0] : index[-1] + 1] if contiguous else X[index]
             distances = None if shared is None else cross_distances(batch, shared, l1=True)
             dense = None if rows.dense is None else rows.dense[index]
-            for cells, function in zip(total, functions, strict=True):
-                values = cast(function(batch, memory, distances), xp.float64)
+            for cells, nystrom, fast in zip(total, maps, compiled, strict=True):
+                values = nystrom.summands(batch, memory, distances, compiled=fast)
+                values = cast(values, xp.float64)
                 sums = NystromSums.partial(values, rows.groups[index], rows.group_keys, dense)
                 cells[key] = cells[key].merge(sums) if key in cells else sums
         return CellSums(total)
@@ -419,12 +408,13 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
         )
 
 
-def common_landmarks(maps: Sequence[NystromMap]) -> Array | None:
+def common_landmarks(maps: Sequence[NystromMap]) -> Any:
     """Return the set that contains the landmarks of all maps, with zeros for unused ones."""
     first = maps[0]
     if len(maps) == 1 or first.chosen is None:
         return None
-    landmarks = np.zeros((first.n_asked, first.landmarks.shape[1]), dtype=first.landmarks.dtype)
+    shape, like = (first.n_asked, first.landmarks.shape[1]), first.landmarks
+    landmarks = namespace(like).zeros(shape, dtype=like.dtype, device=like.device)
     for nystrom in maps:
         landmarks[nystrom.chosen] = nystrom.landmarks
     return landmarks

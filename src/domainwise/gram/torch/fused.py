@@ -3,8 +3,8 @@
 Operands have about 22 significant bits with ``precision("tf32x3")`` and 11 with ``"tf32"``. Both
 are implemented with float16 *pieces*, which have the 11 bits of TF32 at twice the speed. A number x
 is split into ``hi = float16(x)`` and ``lo = float16(x - hi)``, and a product of two numbers into
-three, ``hi hi + hi lo + lo hi``. The range of float16 is small, so operands are first scaled by
-powers of two; if no common scale fits the data, differences of coordinates are used instead.
+three products, ``hi hi + hi lo + lo hi``. The range of float16 is small, so that operands are first
+scaled by powers of two. If no common scale fits the data, differences of coordinates are used.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ import numpy as np
 import torch
 
 from domainwise.arrays import Array
+from domainwise.gram.tiles import panels
 from domainwise.kernels.functions import Kernel
 
 LOG2E = 1.4426950408889634
-#: Rows are padded to a multiple of this, so that tiles need no masks.
+#: The number of rows is padded to a multiple of this, so that tiles need no masks.
 PAD = 128
 #: Kernel values are evaluated as 2^x - 1 if the mean of their exponents is below this.
 SMALL_EXPONENT = 1 / 64
-#: With |x|^2/2 up to this, 2^(x.y) fits float16 and norms can be factored out of the kernel.
+#: If |x|^2/2 is at most this, 2^(x.y) fits float16, and norms can be factored out of the kernel.
 FACTOR_LIMIT = 7.0
 #: Kernel values, at most 1, are multiplied by 2^14, towards the upper end of float16.
 LIFT = 14.0
-#: Range of float16 pieces: the largest number, and the smallest median of the row maxima.
-LARGEST, SMALLEST = 2.0**10, 2.0**-6
-#: Number of rows of a thin matrix that are split into pieces at a time.
+#: Range of float16 pieces: the maximum, and the minimum of the median of the row maxima.
+MAX_PIECE, MIN_MEDIAN = 2.0**10, 2.0**-6
+#: Number of rows of a thin matrix that are split into pieces at the same time.
 PANEL = 2**18
-#: Largest number of columns of one launch.
+#: Maximum number of columns of a launch.
 MAX_COLUMNS = 64
 MAX_DEGREE = 16
-#: Largest number of rows over which kernel values are summed in float32.
-STRETCH = 16384
-#: Padding all groups to whole tiles may add at most this share of the rows.
+#: Maximum number of rows of a segment, over which kernel values are summed in float32.
+SEGMENT_ROWS = 16384
+#: Maximum fraction of rows that are added to pad groups to whole tiles.
 MAX_PADDING = 1 / 8
 PIECES = {"tf32": 1, "tf32x3": 2, "ieee": 0}
 INNER, LAPLACIAN, DIFFERENCES, POLYNOMIAL = range(4)
@@ -68,7 +69,7 @@ def can_fuse(kernel: Kernel, X: Any) -> bool:
 
 @dataclass(frozen=True)
 class Tile:
-    """Launch parameters: tile rows and columns, warps, stages, rows between flushes."""
+    """Parameters of a launch: rows and columns of a tile, warps, stages, rows between flushes."""
 
     rows: int = 64
     columns: int = 64
@@ -78,7 +79,7 @@ class Tile:
 
 
 def tile_for(R: int, P: int, pieces: int, kind: int) -> Tile:
-    """Return the fastest of the tiles that were measured on an H200."""
+    """Return the tile that was fastest in measurements on an H200."""
     if pieces == 0:
         return Tile(stages=2)
     if kind in (LAPLACIAN, DIFFERENCES):
@@ -89,7 +90,7 @@ def tile_for(R: int, P: int, pieces: int, kind: int) -> Tile:
 
 
 class Side(NamedTuple):
-    """Rows in the form that the fused kernel reads; ``n`` is their number without padding."""
+    """Rows as the fused kernel reads them; ``n`` is their number without padding."""
 
     n: int
     rows: Any
@@ -97,7 +98,7 @@ class Side(NamedTuple):
 
 
 class FusedKernel:
-    """A kernel between two sets of float32 rows, ready to multiply thin matrices.
+    """A kernel between two sets of float32 rows, prepared to multiply thin matrices.
 
     Products sum over the rows of ``right``; the result has one row for each row of ``left``, which
     is ``right`` by default.
@@ -154,11 +155,11 @@ class FusedKernel:
         if not self.pieces:
             return 1.0
         largest = max(float(U.abs().max()), float(V.abs().max()))
-        typical = float(U.abs().amax(1).median())
-        if largest == 0 or (largest <= LARGEST and typical >= SMALLEST):
+        median = float(U.abs().amax(1).median())
+        if largest == 0 or (largest <= MAX_PIECE and median >= MIN_MEDIAN):
             return 1.0
-        scale = 2.0 ** math.floor(math.log2(LARGEST / largest))
-        return scale if typical * scale >= SMALLEST else None
+        scale = 2.0 ** math.floor(math.log2(MAX_PIECE / largest))
+        return scale if median * scale >= MIN_MEDIAN else None
 
     def _plan_inner(self, U: Any, V: Any) -> None:
         half_U, half_V = (0.5 * W.square().sum(1) for W in (U, V))
@@ -213,7 +214,7 @@ class FusedKernel:
         rows = torch.zeros(shape, dtype=dtype, device=U.device)
         split_pieces(U, rows.transpose(0, 1)[:, :n, : self.p])
         if self.pieces == 1:
-            # Use the norms of the rounded rows, so that distances stay consistent.
+            # Norms of the rounded rows make distances consistent.
             U = rows[:n, 0].float()
         half[:n] = (0.5 * self.unscale) * U.square().sum(1)
         return Side(n, rows, half)
@@ -233,18 +234,18 @@ class FusedKernel:
         least = 1 if r == 1 else 8 if self.pieces == 2 else 16
         R = max(least, 1 << (r - 1).bit_length())
         tile = tile or tile_for(R, self.width, self.pieces, self.kind)
-        Z, scales, sums = self._thin(V, R)
+        Z, scales, sums = self._split_thin(V, R)
         blocks, n_right = len(self.left.half) // tile.rows, len(self.right.half)
         splits = split_count(blocks, n_right // tile.columns)
         chunk = -(-n_right // (splits * tile.columns)) * tile.columns
         grid = (blocks, -(-n_right // chunk))
         out = self.launch(fused_product, grid, [Z], [chunk], R, tile, FLUSH=tile.flush)
-        return self._finished(out, r, scales, sums, V.sum(0))
+        return self._unscaled(out, r, scales, sums, V.sum(0))
 
     def launch(
         self, function: Any, grid: Any, operands: Any, sizes: Any, R: int, tile: Tile, **more: Any
     ) -> Any:
-        """Run a Triton kernel of the plan on a grid of row blocks and parts of the right side.
+        """Run a Triton kernel on a grid of row blocks and chunks of the right side.
 
         Its arguments: rows, ``operands``, result, coefficients, row counts, ``sizes``, scales.
         """
@@ -264,16 +265,16 @@ class FusedKernel:
             function[grid](*rows, *operands, out, self.coefs, *counts, *scalars, **more)
         return out
 
-    def _finished(self, out: Any, r: int, scales: Any, weighted: Any, plain: Any) -> Any:
-        """Add up the parts and undo the scales of the plan; the kernel's constant 1 is omitted.
+    def _unscaled(self, out: Any, r: int, scales: Any, weighted: Any, plain: Any) -> Any:
+        """Add the results of the chunks and undo the scaling; the constant 1 is not included.
 
         ``weighted`` and ``plain`` are the column sums of the multiplied matrix, with and without
         the factored norms; they correct for ``middle``, which was subtracted from kernel values.
         """
         n = self.left.n
         result = out[0, :n, :r].double()
-        for part in out[1:, :n, :r]:
-            result += part
+        for chunk in out[1:, :n, :r]:
+            result += chunk
         result *= 1.0 / (scales * (self.value_scale * 2.0**self.lift))
         if self.factored:
             result += weighted
@@ -283,7 +284,7 @@ class FusedKernel:
             result += (self.middle / 2.0**self.lift - 1.0) * plain
         return result
 
-    def _thin(self, V: Any, R: int) -> tuple[Any, Any, Any]:
+    def _split_thin(self, V: Any, R: int) -> tuple[Any, Any, Any]:
         """Return V in pieces (padded, columns scaled), the scales, and weighted column sums."""
         (n, r), device = V.shape, V.device
         weights = None
@@ -297,8 +298,8 @@ class FusedKernel:
         pieces = self.pieces if R > 1 else 0
         dtype = torch.float16 if pieces else torch.float32
         Z = torch.zeros((len(self.right.half), max(pieces, 1), R), dtype=dtype, device=device)
-        # In panels, so that no copy of V in float64 is made.
-        for rows in (slice(i, min(i + PANEL, n)) for i in range(0, n, PANEL)):
+        # In panels, to avoid a scaled copy of V.
+        for rows in panels(n, PANEL):
             panel = V[rows] * scales
             if weights is not None:
                 panel *= weights[rows]
@@ -308,14 +309,13 @@ class FusedKernel:
 
 def split_pieces(X: Any, out: Any) -> None:
     """Write X to ``out`` as a sum of rounded numbers, one per piece."""
-    rest = X
     for piece in out:
-        piece.copy_(rest)
-        rest = rest - piece
+        piece.copy_(X)
+        X = X - piece
 
 
 def split_count(blocks: int, tiles: int) -> int:
-    """Number of parts of the right side, so that few rows on the left still fill the device."""
+    """Return the number of chunks of the right side, so that few left rows keep the device busy."""
     return max(1, min(-(-4096 // blocks), tiles // 8, 256))
 
 
@@ -329,7 +329,7 @@ TILE = Tile()
 
 
 class GroupedProduct:
-    """``(K - 1) table[codes]`` for any table, with K the fused kernel of the rows of X.
+    """The product ``(K - 1) table[codes]`` for any table, where K is the kernel matrix of X.
 
     ``codes`` has the group of each row, 0 ... G - 1, and ``counts`` the sizes of the groups.
     """
@@ -344,17 +344,17 @@ class GroupedProduct:
         order = codes.argsort(stable=True)
         # Sorted row i of group g goes to starts[g] + i - (rows of the groups before).
         shift = torch.from_numpy(starts - (np.cumsum(sizes) - sizes)).to(X.device)
-        place = torch.arange(len(X), device=X.device) + shift[codes[order]]
+        position = torch.arange(len(X), device=X.device) + shift[codes[order]]
         source = torch.zeros(int(ends[-1]), dtype=torch.int64, device=X.device)
-        source[place] = order
+        source[position] = order
         self.fused = FusedKernel(kernel, X[source], X, precision=precision)
         self.weights = torch.zeros(len(self.fused.right.half), device=X.device)
-        self.weights[place] = 1.0
+        self.weights[position] = 1.0
         if self.fused.factored:
             self.weights *= torch.exp2(-self.fused.right.half)
         self.counts = torch.from_numpy(sizes).to(X.device).double()
         self.group_weights = torch.zeros_like(self.counts).index_add_(
-            0, codes[order], self.weights[place].double()
+            0, codes[order], self.weights[position].double()
         )
         blocks = len(self.fused.left.half) // TILE.rows
         splits = split_count(blocks, int(tiles.sum()))
@@ -366,7 +366,7 @@ class GroupedProduct:
     def product(self, table: Array) -> Any:
         """Return the product; ``table`` has one row per group."""
         values = torch.from_numpy(np.array(table, dtype=np.float64)).to(self.counts.device)
-        return torch.cat([self._launch(part) for part in values.split(MAX_COLUMNS, 1)], 1)
+        return torch.cat([self._launch(columns) for columns in values.split(MAX_COLUMNS, 1)], 1)
 
     def _launch(self, table: Any) -> Any:
         from domainwise.gram.torch.triton_kernel import fused_group_product
@@ -378,25 +378,25 @@ class GroupedProduct:
         operands = [self.weights, padded, self.segments, self.bounds]
         out = self.fused.launch(fused_group_product, self.grid, operands, [], R, TILE)
         ones = torch.ones(r, dtype=torch.float64, device=table.device)
-        return self.fused._finished(out, r, ones, self.group_weights @ table, self.counts @ table)
+        return self.fused._unscaled(out, r, ones, self.group_weights @ table, self.counts @ table)
 
 
 def _segments(starts: Array, ends: Array, chunk: int) -> tuple[Array, Array]:
-    """Cut groups into stretches of at most ``STRETCH`` rows that do not cross a chunk border.
+    """Divide groups into segments of at most ``SEGMENT_ROWS`` rows that do not cross chunks.
 
-    Returns (first, last, group) of each stretch, and the first stretch of each chunk.
+    Returns (first, last, group) of each segment, and the first segment of each chunk.
     """
     chunk = -(-chunk // TILE.columns) * TILE.columns
-    stretches: list[tuple[int, int, int]] = []
+    segments: list[tuple[int, int, int]] = []
     bounds = [0]
     for group, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         while start < end:
-            border = len(bounds) * chunk
-            stop = min(end, start + STRETCH, border)
-            stretches.append((start, stop, group))
-            if stop == border:
-                bounds.append(len(stretches))
+            chunk_end = len(bounds) * chunk
+            stop = min(end, start + SEGMENT_ROWS, chunk_end)
+            segments.append((start, stop, group))
+            if stop == chunk_end:
+                bounds.append(len(segments))
             start = stop
-    if bounds[-1] != len(stretches):
-        bounds.append(len(stretches))
-    return np.array(stretches, dtype=np.int32).reshape(-1), np.array(bounds, dtype=np.int32)
+    if bounds[-1] != len(segments):
+        bounds.append(len(segments))
+    return np.array(segments, dtype=np.int32).reshape(-1), np.array(bounds, dtype=np.int32)

@@ -1,10 +1,10 @@
-"""Gram operators of tensors, with thin matrices on the device of X, and sums over rows."""
+"""Gram operators of tensors, whose thin matrices are on the device of X, and sums over rows."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,10 +32,10 @@ from domainwise.labels.factors import RowLabels
 
 Tensor = Any
 
-#: Bytes of the features of one batch.
+#: Maximum size of the features of a batch, in bytes.
 BATCH_BYTES = {"cuda": 512 * 2**20, "cpu": 16 * 2**20}
 #: Compute capabilities of GPUs that multiply float64 about as fast as float32.
-QUICK_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
+FAST_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 
 
 class TorchDenseGram(DenseGram):
@@ -47,26 +47,26 @@ class TorchStreamedGram(IterativeGram):
 
     def __init__(self, X: Tensor, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
         super().__init__(X, kernel, labels, **options)
-        self._quick = kernel_product(kernel, X)
-        self.info = {"product": self._quick.path}
-        if self._quick.path == "triton":
+        self._multiplier = kernel_product(kernel, X)
+        self.info = {"product": self._multiplier.path}
+        if self._multiplier.path == "triton":
             self.info["precision"] = current_precision()
         self._lifted: tuple[Any, Array] | None = None
 
     def lift(self, coordinates: Array) -> Tensor:
-        """Turn label-space coordinates into rows, and remember the coordinates."""
+        """Turn label-space coordinates into rows, and store the coordinates for :meth:`product`."""
         thin = super().lift(coordinates)
         self._lifted = (weakref.ref(thin), coordinates)
         return thin
 
     def product(self, V: Tensor) -> Tensor:
-        """Return ``H K H V``; a V from :meth:`lift`, constant on groups, is multiplied by group."""
+        """Return ``H K H V``; if V is from :meth:`lift`, its groups are multiplied as a whole."""
         labels: Any = self.labels
         if self._lifted is None or self._lifted[0]() is not V or labels.codes is None:
             return super().product(V)
-        # Groups are padded to whole tiles, which must not add many rows.
+        # Groups are padded to whole tiles. Do not use them if this adds many rows.
         padding = len(labels.counts) * fused.TILE.columns
-        if self._quick.path != "triton" or padding > fused.MAX_PADDING * self.n_samples:
+        if self._multiplier.path != "triton" or padding > fused.MAX_PADDING * self.n_samples:
             return super().product(V)
         table = self._lifted[1] / np.sqrt(labels.counts)[:, None]
         r = table.shape[1]
@@ -80,10 +80,10 @@ class TorchStreamedGram(IterativeGram):
 
     def uncentred_product(self, V: Tensor) -> Tensor:
         """Return ``K V`` without storing K."""
-        return self._quick.product(V)
+        return self._multiplier.product(V)
 
     def iteration_products(self) -> tuple[Product, Product | None]:
-        """With precision ``"tf32"``, add ``"tf32x3"`` products for the true residual."""
+        """Return the product and, with precision ``"tf32"``, one with ``"tf32x3"``."""
         if self.info.get("precision") != "tf32":
             return self.product, None
         accurate = kernel_product(self.kernel, self.X, precision="tf32x3")
@@ -97,8 +97,8 @@ class TorchStreamedGram(IterativeGram):
 class LandmarkPreconditioner(Preconditioner):
     """``U = H k(X, landmarks) C`` with a small matrix C (theory 8.2).
 
-    The features are re-evaluated for each use. Storing them for a million rows would take as much
-    memory as everything else together; evaluating them costs M/N of one product with K.
+    The features are evaluated again for each use, which takes M/N of the time of a product with K.
+    For a million rows, stored features would need as much memory as all other arrays together.
     """
 
     def __init__(self, X: Tensor, kernel: Kernel, seed: int) -> None:
@@ -125,8 +125,8 @@ def kernel_product(
 ) -> TiledProduct | FusedKernel:
     """Return an object that multiplies by ``k(left, right)``; ``left`` is ``right`` by default.
 
-    Its method ``product(V)`` returns ``k(left, right) V`` in float64 for a thin float64 V and the
-    uncentred kernel, up to the kernel's constant.
+    Its method ``product(V)`` returns ``k(left, right) V`` in float64 for a thin float64 V. The
+    kernel is uncentred, up to its constant.
     """
     if left is not None:
         dtype = torch.promote_types(left.dtype, right.dtype)
@@ -137,7 +137,7 @@ def kernel_product(
 
 
 class TiledProduct:
-    """Products by tiles, or by features for a kernel that is a plain product of rows."""
+    """Products by tiles, or by features for a kernel that is an inner product of rows."""
 
     def __init__(self, kernel: Basis, right: Tensor, left: Tensor | None) -> None:
         self.kernel, self.rows, self.left = kernel, kernel.prepare(right), left
@@ -152,8 +152,8 @@ class TiledProduct:
 
 def sum_rows(nystrom: NystromMap, X: Tensor, codes: Any, *labels: Any, **options: Any) -> Any:
     """Sum over the rows of X as :func:`domainwise.gram.sums.sum_rows` does."""
-    features = _Features(nystrom, X)
-    options |= {"summands": features, "batch_rows": features.batch_rows}
+    options["batch_rows"] = _batch_rows([nystrom], X)
+    nystrom = TensorMap.on_device_of(X, nystrom)
     with full_precision(X):
         total = sums.sum_rows(nystrom, X, _on_device(codes, X), *labels, **options)
     return total.mapped(to_host)
@@ -168,10 +168,9 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sum
     names = ("cells", "groups", "dense")
     rows = replace(rows, **{name: _on_device(getattr(rows, name), X) for name in names})
     rounded = X.dtype == torch.float32 and current_precision() == "tf32"
-    features = [_Features(nystrom, X, X.dtype if rounded else None) for nystrom in maps]
-    batch_rows = min(of_map.batch_rows for of_map in features)
+    on_device = [TensorMap.on_device_of(X, nystrom, rounded) for nystrom in maps]
     with full_precision(X, tf32=rounded):
-        return sums.sum_cells(maps, X, rows, summands=features, batch_rows=batch_rows)
+        return sums.sum_cells(on_device, X, rows, batch_rows=_batch_rows(maps, X))
 
 
 def _on_device(values: Any, X: Tensor) -> Any:
@@ -179,35 +178,26 @@ def _on_device(values: Any, X: Tensor) -> Any:
     return None if values is None else torch.as_tensor(values).to(X.device)
 
 
-class _Features:
-    """Features of batches of rows, or plain kernel values if the map is ``direct``."""
+def _batch_rows(maps: Sequence[NystromMap], X: Tensor) -> int:
+    """Return the number of rows whose features are computed at a time."""
+    n_features = max(nystrom.n_features for nystrom in maps)
+    return max(256, BATCH_BYTES[X.device.type] // (8 * n_features))
 
-    def __init__(self, nystrom: NystromMap, X: Tensor, dtype: Any = None) -> None:
-        landmarks = to_device_of(nystrom.landmarks, X)
-        self.map = nystrom
-        quick = X.is_cuda and torch.cuda.get_device_capability(X.device) in QUICK_DOUBLE
-        # Features are computed in float64 on devices where that costs nothing.
-        widest = torch.float64 if quick else X.dtype
-        self.dtype = dtype or torch.promote_types(widest, landmarks.dtype)
-        self.right = nystrom.kernel.prepare(landmarks).right
-        self.inverse = None
-        if not nystrom.direct and nystrom.triangle is not None:
-            eye = torch.eye(nystrom.n_features, dtype=torch.float64, device=X.device)
-            triangle = to_device_of(nystrom.triangle, X)
-            inverse = torch.linalg.solve_triangular(triangle, eye, upper=False)
-            self.inverse = inverse.T.to(self.dtype).contiguous()
-        self.batch_rows = max(256, BATCH_BYTES[X.device.type] // (8 * nystrom.n_features))
 
-    def __call__(self, X: Tensor, memory: None = None, distances: Tensor | None = None) -> Tensor:
-        kernel = self.map.kernel
-        if distances is None:
-            X = X.to(self.right.dtype)
-            values = kernel.block(kernel.prepare(X).left, self.right).to(self.dtype)
-        else:
-            assert isinstance(kernel, Kernel)
-            values = kernel.of_distances(distances[:, to_device_of(self.map.chosen, X)]).to(
-                self.dtype
-            )
-        if self.inverse is None:
-            return values
-        return (values + kernel.constant) @ self.inverse
+@dataclass(frozen=True)
+class TensorMap(NystromMap):
+    """A map from rows to features whose landmarks are on a device."""
+
+    dtype: Any = None  # type: ignore[misc]
+
+    @classmethod
+    def on_device_of(cls, X: Tensor, nystrom: NystromMap, rounded: bool = False) -> TensorMap:
+        """Return a map for tensors like X; features have the precision of X if ``rounded``."""
+        values = {entry.name: getattr(nystrom, entry.name) for entry in fields(nystrom)}
+        values |= {name: _on_device(values[name], X) for name in ("landmarks", "chosen")}
+        # Features are computed in float64 on devices where that is as fast as float32.
+        fast_double = X.is_cuda and torch.cuda.get_device_capability(X.device) in FAST_DOUBLE
+        dtype = torch.float64 if fast_double and not rounded else X.dtype
+        if not rounded:
+            dtype = torch.promote_types(dtype, values["landmarks"].dtype)
+        return cls(**values, dtype=dtype)

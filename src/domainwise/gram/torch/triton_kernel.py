@@ -1,9 +1,10 @@
-"""The fused kernel: ``k(left, right) Z`` without a block of k ever leaving the registers.
+"""The fused kernel: products ``k(left, right) Z`` whose kernel values stay in registers.
 
-A program owns BM rows of the left side and walks over the right side in tiles of BN rows: one dot
-gives the inner products, a few instructions turn them into kernel values, a second dot multiplies
-these with Z. Operands come in *pieces* (see :mod:`domainwise.gram.torch.fused`): float16 numbers
-whose sum is the float32 number to 11 bits (one piece) or 22 bits (two).
+A program computes the result for BM rows of the left side, in a loop over tiles of BN rows of the
+right side: one dot computes inner products, a few instructions turn them into kernel values, and a
+second dot multiplies these by Z. Operands are split into *pieces* (see
+:mod:`domainwise.gram.torch.fused`): float16 numbers whose sum is the float32 number to 11 bits (one
+piece) or 22 bits (two).
 
 The accumulators of tensor cores round down, which adds a bias. They are added to a total after
 every FLUSH rows, so that the error does not grow with the number of rows.
@@ -25,7 +26,7 @@ def _exp2(x):
     if INTERPRETED:
         return tl.exp2(x)
     else:
-        # Values below 2^-126 are flushed to zero: one instruction instead of four.
+        # One instruction instead of four; values below 2^-126 become zero.
         return tl.inline_asm_elementwise(
             "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
         )
@@ -33,7 +34,7 @@ def _exp2(x):
 
 @triton.jit
 def _exp2m1(x):
-    """Return 2^x - 1 to float32 precision: by a series where subtraction would lose digits."""
+    """Return 2^x - 1 in float32 precision, by a series for small x."""
     near = x * (
         0.6931471805599453
         + x
@@ -88,7 +89,7 @@ def _differences(
 def _times_pieces(
     value, Z, cols, acc, R: tl.constexpr, JOINED: tl.constexpr
 ):  # fmt: skip
-    """Add ``value Z`` to acc, both in two float16 pieces."""
+    """Add ``value Z`` to acc; value and Z are split into two float16 pieces."""
     # Truncate to the leading 11 bits, which float16 represents exactly.
     top = (value.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
     value_hi = top.to(tl.float16)
@@ -146,9 +147,9 @@ def fused_product(
     """Write ``k(left, right) Z`` of one chunk of the right rows to ``out[chunk]``.
 
     KIND is 0 for RBF from inner products, 1 for the Laplacian kernel, 2 for RBF from differences,
-    3 for polynomials. ``lift`` is added to exponents, which keeps small values above the smallest
-    float16 numbers. All row counts are multiples of the tiles; Z is zero in the padding.
-    One column (R = 1) is multiplied in float32, without tensor cores.
+    3 for polynomials. ``lift`` is added to exponents, so that small values do not underflow in
+    float16. All row counts are multiples of the tiles; Z is zero in the padding. One column (R = 1)
+    is multiplied in float32, without tensor cores.
     """
     JOINED: tl.constexpr = PIECES == 2 and R == 8
     WIDE: tl.constexpr = 2 * R if JOINED else R
@@ -196,9 +197,9 @@ def fused_group_product(
 ):  # fmt: skip
     """Write ``k(left, right) Z``, where each row of Z is the row of ``table`` of its group.
 
-    The right rows are sorted by group. ``segments`` lists (first row, last row, group) of stretches
+    The right rows are sorted by group. ``segments`` lists (first row, last row, group) of segments
     within one group; a program processes those from ``bounds[split]`` to ``bounds[split + 1]``.
-    Kernel values are summed over a stretch and multiplied once, for any number of columns.
+    Kernel values are summed over a segment and multiplied once, for any number of columns.
     """
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     split = tl.program_id(1)
