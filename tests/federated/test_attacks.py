@@ -179,7 +179,7 @@ def test_sums_and_second_moments_give_back_no_rows_of_a_default_file():
 
 def watch_of(model, ward):
     watch = model.pipeline[0]
-    return watch, watch.parts(watch.totals_[watch.sources_.index(ward)])
+    return watch, watch.split_totals(watch.totals_[watch.sources_.index(ward)])
 
 
 def kernel_sums(watch, parts):

@@ -175,7 +175,7 @@ def test_few_gaps_and_rare_categories_are_neither_counted_nor_named():
     assert any("categories of 'kind'" in note for note in file.notes)
     merged = merge(plan, [file, statistics(make_frame(300, 1), plan, site="s1")])
     second = moments(gaps, merged, site="s0")
-    counts = merged.watch.parts(second.arrays["watch"])
+    counts = merged.watch.split_totals(second.arrays["watch"])
     assert not counts["missing"].any()
     assert not counts["unknown"].any()
     many = frame.assign(x0=frame["x0"].where(np.arange(300) >= 40))

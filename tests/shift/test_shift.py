@@ -151,7 +151,7 @@ def test_distances_are_those_of_kernel_means_in_the_span_of_the_landmarks():
     difference = (kernel(a, watch.landmarks_) - kernel(b, watch.landmarks_)).mean(axis=0)
     K = kernel(watch.landmarks_, watch.landmarks_) + 1e-6 * np.eye(100)
     projected = difference @ np.linalg.solve(K, difference)
-    sums = watch.parts(watch.totals_)
+    sums = watch.split_totals(watch.totals_)
     means = sums["kernel"] / sums["rows"]
     squared = ((means[0] - means[1]) ** 2).sum()
     assert squared == pytest.approx(projected, rel=1e-8)
@@ -167,15 +167,15 @@ def test_pieces_of_a_table_give_the_findings_of_the_whole_table(fitted):
     X, watch = fitted
     rows = planted(X, 0, lambda c: 1.8 * c + 32, n=90)
     where = np.array(["u", "v", "w"])[np.arange(90) % 3]
-    pieces = [watch.look(rows[i : i + 17], where[i : i + 17]) for i in range(0, 90, 17)]
-    together, whole = watching.joined_views(pieces), watch.look(rows, where)
+    pieces = [watch.summarize(rows[i : i + 17], where[i : i + 17]) for i in range(0, 90, 17)]
+    together, whole = watching.joined_views(pieces), watch.summarize(rows, where)
     assert [str(f) for f in findings(watch, together)] == [str(f) for f in findings(watch, whole)]
 
 
 def test_very_many_domains_are_taken_together(fitted, monkeypatch):
     X, watch = fitted
-    monkeypatch.setattr(watching, "MOST_DOMAINS", 10)
-    pieces = [watch.look(X[i : i + 6], np.arange(i, i + 6)) for i in range(0, 60, 6)]
+    monkeypatch.setattr(watching, "MAX_DOMAINS", 10)
+    pieces = [watch.summarize(X[i : i + 6], np.arange(i, i + 6)) for i in range(0, 60, 6)]
     assert list(watching.joined_views(pieces)) == [None]
 
 
@@ -185,7 +185,7 @@ def test_the_summary_does_not_grow_with_rows_or_domains():
         X = make_rows(n)
         watch = ShiftWatch().fit(X, sample_domain=np.arange(len(X)) // 20)
         own = [name for name in watch.sources_ if name != watching.POOLED]
-        assert len(own) == watching.MOST_SOURCES
+        assert len(own) == watching.MAX_SOURCES
         sizes.append(sum(v.nbytes for v in vars(watch).values() if isinstance(v, np.ndarray)))
     assert sizes[1] <= 1.05 * sizes[0]
     watch = ShiftWatch().fit(make_rows(8000), sample_domain=np.arange(40_000) // 10)
@@ -227,7 +227,7 @@ class TestPrivacy:
         Z = (X - watch.mean_) / watch.scale_
         n = int(watch.totals_[0, 0])
         true = Z if watch.sources_ == [watching.POOLED] else Z[:per_site]
-        known = watch.parts(watch.totals_[0])
+        known = watch.split_totals(watch.totals_[0])
         r, L = watch.n_features_[0], watch.landmarks_
         K = np.exp(-watch.gamma_ * ((L[:, None] - L) ** 2).sum(axis=2)) + 1e-6 * np.eye(len(L))
         root = np.linalg.inv(np.linalg.cholesky(K)).T[:, :r]
@@ -290,7 +290,7 @@ def test_columns_without_spread_or_values_and_one_source_do_no_harm():
 
 
 def test_a_model_without_a_summary_is_refused():
-    with pytest.raises(ValueError, match="has no summary of its sources: .*ShiftWatch"):
+    with pytest.raises(ValueError, match="has no statistics of its sources. .*ShiftWatch"):
         check_shift(LogisticRegression(), np.zeros((3, 2)))
 
 
@@ -328,7 +328,7 @@ class TestFrames:
         assert check_shift(watch, new[new.columns[::-1]].assign(more=1)) == []
         with pytest.raises(ValueError, match="no column 'soil', which the sources have"):
             check_shift(watch, new.drop(columns="soil"))
-        with pytest.raises(ValueError, match="'temperature' of X holds text"):
+        with pytest.raises(ValueError, match="'temperature' of X contains text"):
             check_shift(watch, new.assign(temperature="warm"))
 
     def test_a_saved_model_has_the_same_findings(self, tmp_path):

@@ -28,7 +28,7 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.federated.plan import Plan, PlanError
-from domainwise.shift.watch import MOST_SOURCES
+from domainwise.shift.watch import MAX_SOURCES
 from domainwise.tables.errors import TableError, describe_names, import_pandas
 from domainwise.tables.schema import class_codes, named_frame, require_columns
 
@@ -219,7 +219,7 @@ def _groups_of_domains(counts: Array, request: Request, first: int) -> list[list
     """Return a group for each domain that is large enough, and a last group of all others."""
     sizes = counts.sum(axis=0)
     large = (counts >= request.cell_rows()).all(axis=0) & (sizes >= request.domain_rows())
-    named = sorted(np.flatnonzero(large).tolist(), key=lambda d: (-sizes[d], d))[:MOST_SOURCES]
+    named = sorted(np.flatnonzero(large).tolist(), key=lambda d: (-sizes[d], d))[:MAX_SOURCES]
     present = np.flatnonzero(sizes)
     for k in range(len(named), 0, -1):
         others = np.setdiff1d(present, named[:k])

@@ -38,7 +38,7 @@ from domainwise.ridge.problem import (
 from domainwise.ridge.scores import class_codes
 from domainwise.ridge.search import kernel_of
 from domainwise.search.driver import SearchResult
-from domainwise.shift.watch import MOST_SOURCES
+from domainwise.shift.watch import MAX_SOURCES
 from domainwise.splits.folds import LeaveDomainsOut, split_domains
 from domainwise.tables.statistics import labels_by_text
 
@@ -111,7 +111,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
             share = totals[0] / (totals[0] + before[0])
             sources[name] = before + totals, float((1 - share) * mean + share * freedom)
     watch = plan.watch
-    watch.sources_ = sorted(sorted(sources, key=lambda n: -sources[n][0][0])[:MOST_SOURCES])
+    watch.sources_ = sorted(sorted(sources, key=lambda n: -sources[n][0][0])[:MAX_SOURCES])
     watch.totals_ = np.array([sources[name][0] for name in watch.sources_])
     watch.freedom_ = np.array([sources[name][1] for name in watch.sources_])
     labels = labels_by_text(sources)

@@ -113,10 +113,10 @@ def moments(
         sums = CellSums([of_map for part in parts for of_map in part])
         total = sums if total is None else total.merge(sums)
     counts = np.bincount(cell, minlength=len(cells)).reshape(n_classes, n_domains)
-    totals, freedom = plan.watch.summed_up(X, rows.domains, n_domains)
+    totals, freedom = plan.watch.source_totals(X, rows.domains, n_domains)
     if not accept_disclosure:
         for name in ("missing", "beyond", "unknown"):
-            part = plan.watch.parts(totals)[name]
+            part = plan.watch.split_totals(totals)[name]
             part[:] = hide_small_counts(part, counts.sum(axis=0)[:, None], rows.least)
     arrays = {"counts": counts, "watch": totals, "freedom": freedom}
     for i, of_map in enumerate([] if total is None else total.maps):
@@ -205,7 +205,9 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
         raise ValueError(
             f"'counts' has {n} rows, but all sites together had {in_plan} in the first round"
         )
-    _check_watch(plan.watch.parts(arrays["watch"]), counts.sum(axis=0)[:, None], arrays["freedom"])
+    _check_watch(
+        plan.watch.split_totals(arrays["watch"]), counts.sum(axis=0)[:, None], arrays["freedom"]
+    )
     for i, nystrom in enumerate(plan.maps):
         size = np.ones(plan.width(nystrom))  # the largest value that a row can have in each column
         if nystrom.triangle is None:

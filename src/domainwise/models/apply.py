@@ -192,7 +192,7 @@ class Application:
                 labels[named] = as_labels(frame[name][named]).astype(str)
             domains = labels.astype(str)
         watch, _ = find_watch(model.pipeline) if self.check_shift else (None, None)
-        views = {} if watch is None else watch.look(X, domains)
+        views = {} if watch is None else watch.summarize(X, domains)
         if self.context != "column":
             domains = None if self.context is None else np.full(len(frame), "all")
         elif (domains == "").any():

@@ -14,27 +14,27 @@ from sklearn.pipeline import Pipeline
 from domainwise.arrays import ArrayLike, Label, MaybeArray
 from domainwise.shift.watch import CLIP, ShiftWatch, View
 
-#: Probability of a false alarm about distance, or about missing values in any of the columns.
-CHANCE = 0.01
+#: Probability of a false alarm about distance, or about missing values in any column.
+FALSE_ALARM_RATE = 0.01
 #: A share of missing values is reported if it exceeds that of all sources by this much.
 MISSING_EXCESS = 0.1
-#: Share of values that may lie beyond the sources' range by chance.
-BEYOND = 0.005
+#: Share of values that may lie outside the sources' range by chance.
+OUT_OF_RANGE_RATE = 0.005
 #: Negative logarithm of the probability that a mean exceeds Bernstein's bound.
-BERNSTEIN = 8.0
+BERNSTEIN_LOG = 8.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A way in which new rows differ from all sources.
+    """A difference between new rows and all sources.
 
     Attributes
     ----------
     kind : {"missing", "range", "level", "category", "distance"}
     words : str
-        A sentence that describes it.
+        A sentence that describes the difference.
     column : str or None
-        None if it concerns whole rows.
+        The affected column; None for a difference in distance.
     domain : object
         Domain of the rows; None if it is not known.
     numbers : dict
@@ -52,7 +52,7 @@ class Finding:
         return self.words if self.domain is None else f"{self.domain}: {self.words}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return values that can be written as JSON."""
         return asdict(self)
 
 
@@ -60,31 +60,32 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     r"""Report how new rows differ from all sources of a model.
 
     - ``missing``: a column has no values, or its share of missing values exceeds that of every
-      source by ten percentage points, and by more than chance explains.
-    - ``range``: values exceed the range of all sources by a tenth of its width, in significantly
-      more than one of 200 rows.
-    - ``level``: a column's mean lies outside the range of the sources' means. The excess, less what
-      chance explains, is more than the width of that range, the standard deviation within sources
-      and a tenth of the range of values.
-    - ``category``: values of a text column that no source has.
-    - ``distance``: the rows lie farther from every source than sources lie from each other; see
+      source significantly, and by more than ten percentage points.
+    - ``range``: in significantly more than 0.5 % of the rows, values lie outside the range of all
+      sources by more than a tenth of its width.
+    - ``level``: the mean of a column lies outside the range of the sources' means. After a
+      correction for chance, the difference exceeds the width of this range, the standard deviation
+      within sources, and a tenth of the range of values.
+    - ``category``: a text column has values that no source has.
+    - ``distance``: the rows are farther from every source than sources are from each other; see
       Notes.
 
-    Predictions do not change.
+    Predictions are not changed.
 
     Parameters
     ----------
     model : Pipeline, TableModel or ShiftWatch
-        Fitted. A pipeline must contain a :class:`ShiftWatch`, as those of ``domainwise fit`` do.
+        A fitted model. A pipeline must contain a :class:`ShiftWatch`, like the models of
+        ``domainwise fit``.
     X : array-like or data frame of shape (n_rows, n_features)
-        New rows, as the model takes them.
+        New rows, in the form that the model expects.
     sample_domain : array-like of shape (n_rows,), default=None
         The domain of each row. Each domain is checked separately; None checks all rows together.
 
     Returns
     -------
     findings : list of Finding
-        Grouped by domain; empty if no shift is detected.
+        Differences, grouped by domain; an empty list if no shift is detected.
 
     See Also
     --------
@@ -93,21 +94,23 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
 
     Notes
     -----
-    The distance between two sets of rows is that between their kernel means, at most
-    :math:`\sqrt 2`, for an RBF kernel of median width on standardised numbers. It is measured in
-    the span of at most 100 random landmarks, and of at most :math:`n_d / 3` for a source of
-    :math:`n_d` rows. The mean of :math:`n` rows differs by chance: its squared distance from the
-    source, divided by :math:`v_d (1/n + 1/n_d)`, is close to :math:`\chi^2_f / f`, with the total
-    variance :math:`v_d` of the source's rows in that space and its effective number of directions
-    :math:`f`. What chance explains, up to the upper one per cent of this distribution, is
-    subtracted from the squared distance. The remaining distance is reported if it exceeds
+    The distance between two sets of rows is the distance between their kernel means, at most
+    :math:`\sqrt 2`, for an RBF kernel with ``gamma="median"`` of standardised numbers. It is
+    computed in the span of random landmarks: at most 100, and at most :math:`n_d / 3` for a source
+    of :math:`n_d` rows. Sources with fewer than 20 rows are not compared. The kernel mean of
+    :math:`n` rows varies by chance: its squared distance from the source, divided by
+    :math:`v_d (1/n + 1/n_d)`, is approximately :math:`\chi^2_f / f`, where :math:`v_d` is the total
+    variance of the source's rows in this space (but at least the median :math:`v` of all sources,
+    because the variance of few rows is uncertain), and :math:`f` their effective number of
+    directions. The upper one per cent quantile of this distribution is subtracted from the squared
+    distance. The remaining distance is reported if it exceeds
 
     .. math:: \max\Big(\big(1 + \tfrac{1}{D - 1}\big) \max_d \min_{e \ne d} r_{de},\
        \tfrac18 \sqrt v\Big)
 
-    for every source, where :math:`r_{de}` are the distances of the :math:`D` sources from each
-    other, corrected for chance: a held-out source would have been as far from the rest. With one
-    source, whose distance from other domains is unknown, the bound is half of :math:`\sqrt v`.
+    for every source, where :math:`r_{de}` are the distances between the :math:`D` sources,
+    corrected for chance: a held-out source can be as far from the others. With only one source, the
+    usual distance between domains is unknown, and the bound is half of :math:`\sqrt v`.
 
     Examples
     --------
@@ -134,14 +137,14 @@ def statistics_of_rows(
     watch, before = find_watch(model)
     if watch is None:
         raise ValueError(
-            f"{type(model).__name__} has no summary of its sources: fit a pipeline that begins "
-            "with ShiftWatch()"
+            f"{type(model).__name__} has no statistics of its sources. Fit a pipeline whose first "
+            "step is ShiftWatch()"
         )
-    return watch, watch.look(X if before is None else before.transform(X), sample_domain)
+    return watch, watch.summarize(X if before is None else before.transform(X), sample_domain)
 
 
 def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
-    """Find the first ShiftWatch in a pipeline and the steps before it; None if there is none."""
+    """Return the first ShiftWatch of a pipeline and the steps before it; None if there is none."""
     if isinstance(model, ShiftWatch):
         return model, None
     for i, (_, step) in enumerate(getattr(model, "steps", ())):
@@ -157,44 +160,45 @@ def findings(watch: ShiftWatch, views: dict[Any, View]) -> list[Finding]:
         if view.totals[0]:
             columns = list(_columns(watch, view))
             levels = _levels(watch, view, {finding.column for finding in columns})
-            rest = (*levels, *_categories(watch, view), *_distance(watch, view))
-            differences += [replace(finding, domain=domain) for finding in (*columns, *rest)]
+            found = (*columns, *levels, *_categories(watch, view), *_distance(watch, view))
+            differences += [replace(finding, domain=domain) for finding in found]
     return differences
 
 
 def _columns(watch: ShiftWatch, view: View) -> Iterator[Finding]:
-    """Columns with missing values, or values outside the sources' range."""
-    sources, new = watch.parts(watch.totals_), watch.parts(view.totals)
+    """Yield columns with missing values, or values outside the sources' range."""
+    sources, new = watch.split_totals(watch.totals_), watch.split_totals(view.totals)
     n, names = int(new["rows"][0]), [watch.columns_[i] for i in watch.numeric_ + watch.categorical_]
     highest = (sources["missing"] / sources["rows"]).max(axis=0)
-    # One missing and one other row are added, since the share in few rows is uncertain.
+    # Add one missing and one other value to each source: shares in few rows are uncertain.
     likely = ((sources["missing"] + 1) / (sources["rows"] + 2)).max(axis=0)
-    rare = CHANCE / max(len(names), 1)
+    rare = FALSE_ALARM_RATE / max(len(names), 1)
     for j, name in enumerate(names):
         missing, usual = int(new["missing"][j]), float(highest[j])
         share = missing / n
         empty = missing == n and usual**n < rare
         if empty or (share > usual + MISSING_EXCESS and bdtrc(missing - 1, n, likely[j]) < rare):
             where = f"all {n} rows" if empty else f"{100 * share:.0f} % of {n} rows"
-            rest = f"in the sources, at most {100 * usual:.0f} % are missing"
-            words = f"{name!r} is missing in {where}; {rest}"
+            words = f"{name!r} is missing in {where}; in the sources, at most {100 * usual:.0f} % "
+            words += "are missing"
             numbers = {"share": share, "sources": usual, "rows": n}
             yield Finding("missing", words, name, numbers=numbers)
-        beyond = int(new["beyond"][j]) if j < len(watch.numeric_) else 0
-        if beyond and bdtrc(beyond - 1, n - missing, BEYOND) <= CHANCE:
-            ends = (view.lowest, view.highest, watch.lowest_, watch.highest_)
-            low, high, least, most = (float(end[j]) for end in ends)
+        outside = int(new["beyond"][j]) if j < len(watch.numeric_) else 0
+        if outside and bdtrc(outside - 1, n - missing, OUT_OF_RANGE_RATE) <= FALSE_ALARM_RATE:
+            ends = {"lowest": view.lowest, "highest": view.highest}
+            ends |= {"least": watch.lowest_, "most": watch.highest_}
+            numbers = {"rows": outside, **{end: float(values[j]) for end, values in ends.items()}}
+            low, high, source_low, source_high = (numbers[end] for end in ends)
             words = (
-                f"{name!r} is {low:.4g} to {high:.4g}; {beyond} of {n - missing} rows are outside "
-                f"the range of all sources, {least:.4g} to {most:.4g}"
+                f"{name!r} is {low:.4g} to {high:.4g}; {outside} of {n - missing} rows are outside "
+                f"the range of all sources, {source_low:.4g} to {source_high:.4g}"
             )
-            numbers = {"rows": beyond, "lowest": low, "highest": high, "least": least, "most": most}
             yield Finding("range", words, name, numbers=numbers)
 
 
 def _levels(watch: ShiftWatch, view: View, reported: set[str | None]) -> Iterator[Finding]:
-    """Columns whose mean lies outside the range of the sources' means."""
-    moments, new = watch.moments(watch.totals_), watch.parts(view.totals)
+    """Yield columns whose mean lies outside the range of the sources' means."""
+    moments, new = watch.moments(watch.totals_), watch.split_totals(view.totals)
     counts = (new["rows"] - new["missing"]).astype(int)
     centres = np.where(moments.count > 0, moments.mean, np.nan)
     deviation = np.sqrt(moments.squares.sum(axis=0) / np.maximum(moments.count.sum(axis=0), 1))
@@ -205,9 +209,11 @@ def _levels(watch: ShiftWatch, view: View, reported: set[str | None]) -> Iterato
             continue
         mean = new["level"][j] / count
         low, high = np.nanmin(centres[:, j]), np.nanmax(centres[:, j])
-        error = np.sqrt(2 * BERNSTEIN / count) * deviation[j] + BERNSTEIN * width[j] / (3 * count)
-        outside = max(low - mean, mean - high) - error
-        if outside > max(high - low, deviation[j], 0.1 * width[j], 1e-9):
+        error = np.sqrt(2 * BERNSTEIN_LOG / count) * deviation[j]
+        error += BERNSTEIN_LOG * width[j] / (3 * count)
+        if max(low - mean, mean - high) - error > max(
+            high - low, deviation[j], 0.1 * width[j], 1e-9
+        ):
             m, a, b = (float(watch.mean_[j] + watch.scale_[j] * v) for v in (mean, low, high))
             usual = f"{a:.4g} to {b:.4g} in the sources" if b > a else f"{a:.4g} in the source"
             words = f"the mean of {name!r} is {m:.4g}; it is {usual}"
@@ -215,20 +221,21 @@ def _levels(watch: ShiftWatch, view: View, reported: set[str | None]) -> Iterato
 
 
 def _categories(watch: ShiftWatch, view: View) -> Iterator[Finding]:
-    """Values of text columns that no source has."""
-    new = watch.parts(view.totals)
+    """Yield text columns with values that no source has."""
+    new = watch.split_totals(view.totals)
     for i, count in zip(watch.categorical_, new["unknown"].astype(int).tolist(), strict=True):
         if count:
             name = watch.columns_[i]
             values = ", ".join(repr(value) for value in view.examples[name])
-            words = f"{count} rows have a value of {name!r} that the model does not know: {values}"
+            rows = "1 row has" if count == 1 else f"{count} rows have"
+            words = f"{rows} a value of {name!r} that the model does not know: {values}"
             numbers = {"rows": count, "of": int(new["rows"][0])}
             yield Finding("category", words, name, numbers=numbers)
 
 
 def _distance(watch: ShiftWatch, view: View) -> Iterator[Finding]:
-    """The distance of the rows, if it exceeds the usual distances between sources."""
-    sources, new = watch.parts(watch.totals_), watch.parts(view.totals)
+    """Yield the distance of the rows if it exceeds the usual distances between sources."""
+    sources, new = watch.split_totals(watch.totals_), watch.split_totals(view.totals)
     kernel, n = sources["kernel"], int(new["rows"][0])
     sizes = np.full(len(kernel), kernel.shape[1])
     sizes = sizes if watch.n_features_ is None else np.asarray(watch.n_features_)
@@ -240,23 +247,23 @@ def _distance(watch: ShiftWatch, view: View) -> Iterator[Finding]:
     variance = np.maximum(sources["norms"][used, 0] / rows - (means**2).sum(axis=1), 0.0)
     typical, features = float(np.sqrt(np.median(variance))), np.arange(kernel.shape[1])
     usual = typical / 2
-    if len(means) > 1:  # the largest distance from a source to the nearest other one
+    if len(means) > 1:  # the largest distance from a source to the nearest other source
         shared = np.minimum(sizes[:, None], sizes)
-        apart = ((means[:, None] - means) ** 2 * (features < shared[..., None])).sum(axis=2)
-        apart -= (variance / rows)[:, None] + variance / rows
-        np.fill_diagonal(apart, np.inf)
-        farthest = float(np.sqrt(max(apart.min(axis=1).max(), 0.0)))
+        between = ((means[:, None] - means) ** 2 * (features < shared[..., None])).sum(axis=2)
+        between -= (variance / rows)[:, None] + variance / rows
+        np.fill_diagonal(between, np.inf)
+        farthest = float(np.sqrt(max(between.min(axis=1).max(), 0.0)))
         usual = max((1 + 1 / (len(means) - 1)) * farthest, typical / 8)
     usual = max(usual, watch.pooled_distance_)
     # The variance of a source with few rows is uncertain.
     variance = np.maximum(variance, np.median(variance))
-    noise = variance * (1 / n + 1 / rows) * chdtri(freedom, CHANCE) / freedom
+    noise = variance * (1 / n + 1 / rows) * chdtri(freedom, FALSE_ALARM_RATE) / freedom
     squared = ((features < sizes[:, None]) * (new["kernel"] / n - means) ** 2).sum(axis=1)
     nearest = int(np.argmin(squared - noise))
     if squared[nearest] - noise[nearest] > usual**2:
         distance = float(np.sqrt(squared[nearest]))
         name = watch.sources_[used[nearest]]
         source = f"nearest source, {name}," if len(rows) > 1 else "source"
-        words = f"the distance of the rows from the {source} is {distance:.2f}"
-        words += f"; distances up to {usual:.2f} are usual between sources"
+        words = f"the distance of the rows from the {source} is {distance:.2f}; distances up to "
+        words += f"{usual:.2f} are usual between sources"
         yield Finding("distance", words, numbers={"distance": distance, "usual": usual})

@@ -1,9 +1,9 @@
 """ShiftWatch: statistics of the source domains in a model, and the same statistics of new rows.
 
-A fitted watch contains statistics only, and no rows: counts, means, deviations and extremes of
-columns, categories, and kernel means at random points. There are so few points that a source has at
-most half as many statistics as values, and its rows cannot be computed from them. Sources with few
-rows are pooled.
+A fitted watch contains no rows, only statistics: counts, means, deviations and extremes of columns,
+categories, and kernel means at random points. The number of points is limited: a source has at most
+half as many statistics as values, so its rows cannot be computed from them. Sources with few rows
+are pooled.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ from domainwise.ensemble.moments import Moments, group_sums, rows_moments
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.tables.statistics import column_kind, missing_cells
 
-#: Points at which kernel means are taken.
-LANDMARKS = 100
-#: Largest number of source domains with separate statistics: those with the most rows.
-MOST_SOURCES = 200
+#: Largest number of points at which kernel means are computed.
+MAX_LANDMARKS = 100
+#: Largest number of source domains with separate statistics; the largest domains are chosen.
+MAX_SOURCES = 200
 #: Smallest number of rows of a source with separate statistics; smaller sources are pooled.
-LEAST_ROWS = 20
+MIN_SOURCE_ROWS = 20
 #: Smallest number of rows of a pooled source whose distance to the others is estimated.
-LEAST_POOLED = 5
+MIN_POOLED_ROWS = 5
+#: Name of the source of pooled domains.
 POOLED = "other sources"
-#: A text column with more categories is taken for an identifier; its values are not checked.
-MOST_CATEGORIES = 1000
-#: Most domains of new rows that are checked separately; if there are more, rows are pooled.
-MOST_DOMAINS = 1000
-#: Standardised values are clipped at this size, so that an outlier does not dominate a mean.
+#: A text column with more categories is treated as an identifier; its values are not checked.
+MAX_CATEGORIES = 1000
+#: Largest number of domains of new rows that are checked separately; more domains are pooled.
+MAX_DOMAINS = 1000
+#: Standardised values are clipped at this value, so that an outlier does not dominate a mean.
 CLIP = 10.0
-#: A value is out of range if it exceeds the sources' range by this share of the range's width.
+#: A value is out of range if it is outside the sources' range by more than this share of its width.
 MARGIN = 0.1
 #: Added to the diagonal of the landmarks' kernel, which may be singular.
 JITTER = 1e-6
-EXAMPLES = 5
+MAX_EXAMPLES = 5
 BLOCK_ROWS = 20_000
 #: Text and missing values are accepted.
 _ANY_ROWS: dict[str, Any] = {"numbers": False, "dtype": None, "ensure_all_finite": False}
@@ -53,10 +54,10 @@ _ANY_ROWS: dict[str, Any] = {"numbers": False, "dtype": None, "ensure_all_finite
 
 @dataclass(frozen=True)
 class View:
-    """Statistics of some rows of one domain; views of several pieces of a table can be added.
+    """Statistics of some rows of one domain; views of several blocks of a table can be added.
 
-    They are sums over rows (see :meth:`ShiftWatch.parts`), the range of each numeric column, and
-    for each text column a few categories that no source has.
+    They are sums over rows (see :meth:`ShiftWatch.split_totals`), the range of each numeric column,
+    and a few categories of each text column that no source has.
     """
 
     totals: Array
@@ -67,37 +68,37 @@ class View:
     def __add__(self, other: View) -> View:
         """Return the statistics of the rows of both views."""
         a, b = self.examples, other.examples
-        examples = {n: sorted({*a.get(n, ()), *b.get(n, ())})[:EXAMPLES] for n in a | b}
+        examples = {n: sorted({*a.get(n, ()), *b.get(n, ())})[:MAX_EXAMPLES] for n in a | b}
         lowest = np.fmin(self.lowest, other.lowest)
         highest = np.fmax(self.highest, other.highest)
         return View(self.totals + other.totals, lowest, highest, examples)
 
 
-def joined_views(pieces: Iterable[dict[Any, View]]) -> dict[Any, View]:
-    """Add up the views of pieces of a table, domain by domain; None stands for all rows."""
+def joined_views(blocks: Iterable[dict[Any, View]]) -> dict[Any, View]:
+    """Add the views of blocks of a table, domain by domain; the key None means all rows."""
     joined: dict[Any, View] = {}
-    for piece in pieces:
-        for name, view in piece.items():
+    for views in blocks:
+        for name, view in views.items():
             joined[name] = joined[name] + view if name in joined else view
-        if len(joined) > (1 if None in joined else MOST_DOMAINS):
-            first, *rest = joined.values()
-            joined = {None: sum(rest, first)}
+        if len(joined) > (1 if None in joined else MAX_DOMAINS):
+            first, *others = joined.values()
+            joined = {None: sum(others, first)}
     return joined
 
 
 @with_domain_checks
 class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Collect statistics of the source domains, and pass rows on unchanged.
+    """Store statistics of the source domains in a pipeline; rows are not changed.
 
-    As the first step of a pipeline it lets :func:`~domainwise.check_shift` report how new rows
-    differ from the sources: units, missing columns, unknown categories, and the distance from all
-    sources. It never changes a row. ``domainwise fit`` puts one into every model. A fitted watch
-    contains statistics only, and no training rows.
+    If a pipeline begins with this step, :func:`~domainwise.check_shift` can report how new rows
+    differ from the sources: other units, missing columns, unknown categories, and the distance from
+    all sources. ``domainwise fit`` adds it to every model. It stores statistics only, and no
+    training rows.
 
     Attributes
     ----------
     columns_ : list of str
-        Names of the columns; ``x0`` and so on if X has none.
+        Names of the columns; ``x0``, ``x1`` and so on if X has no names.
     numeric_, categorical_ : list of int
         Indices of numeric and of text columns; others, such as dates, are not checked.
     lowest_, highest_, mean_, scale_ : ndarray of shape (n_numeric,)
@@ -105,23 +106,25 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     categories_ : list
         Values of each text column; None if there are more than 1,000.
     landmarks_ : ndarray of shape (n_landmarks, n_numeric)
-        Points, drawn from a normal distribution, at which kernel means are taken; at most 100.
+        Points, drawn from a normal distribution, at which kernel means are computed; at most 100.
     sources_ : list of str
-        Domains with at least 20 rows, at most the 200 largest. Rows of the other domains are
-        pooled into one source, "other sources", if there are enough of them.
+        The 200 largest domains, as far as they have at least 20 rows. Rows of other domains are
+        pooled into one source, "other sources", if there are at least 20 of them.
     totals_ : ndarray of shape (n_sources, n_totals)
-        Counts, sums, squares and kernel means of each source, as sums over its rows: the size
+        Counts, sums, squares and kernel means of each source, as sums over its rows. Their number
         does not depend on the number of rows.
     freedom_ : ndarray of shape (n_sources,)
-        Effective number of directions in which a source's rows vary in the kernel's space.
+        Effective number of directions in which the rows of a source vary in the kernel's space.
     n_features_ : ndarray of shape (n_sources,), or None
-        Number of kernel means of each source, at most a third of its rows; None means all.
+        Number of kernel means of each source: at most a third of its rows, and so few that a source
+        has at most half as many statistics as values; 0 for fewer than 20 rows. The distance to
+        sources with 0 is not checked. None means that all sources have all kernel means.
     pooled_distance_ : float
-        The largest distance of a pooled domain from the other pooled domains.
+        Largest distance of a pooled domain from the other pooled domains.
 
     See Also
     --------
-    check_shift : Compares new rows with the stored statistics.
+    check_shift : Compare new rows with the stored statistics.
 
     Examples
     --------
@@ -139,8 +142,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    # Defaults for a watch that is made from sums, or from a file of format 3. Files of format 3
-    # have landmarks that are rows, and a matrix that maps kernel values to features.
+    # Defaults for a watch that is made from sums, or loaded from a file of format 3. In such
+    # files, landmarks are rows, and a matrix (_root) maps kernel values to features.
     _uses_target = False
     n_features_: Array | None = None
     pooled_distance_: float = 0.0
@@ -164,7 +167,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         refuse_tensors_and_dask(self, X, "convert it to an array first")
         rows = validate_rows(self, X, skip_check_array=hasattr(X, "iloc"), **_ANY_ROWS)
         if not len(rows):
-            raise ValueError("X has 0 rows; a minimum of 1 is required")
+            raise ValueError("X has 0 rows, but at least 1 is required. Pass the source rows")
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         self.columns_ = [name if isinstance(name, str) else f"x{name}" for name in names]
         columns = self._columns(rows)
@@ -173,14 +176,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.categorical_ = [i for i, kind in enumerate(kinds) if kind == "text"]
         texts = [columns[i] for i in self.categorical_]
         values = [sorted({str(value) for value in x[~missing_cells(x)]}) for x in texts]
-        self.categories_ = [v if len(v) <= MOST_CATEGORIES else None for v in values]
+        self.categories_ = [v if len(v) <= MAX_CATEGORIES else None for v in values]
         numbers = self._numbers(columns)
         numbers[~np.isfinite(numbers)] = np.nan
         moments, levels = rows_moments(numbers)
         self.lowest_, self.highest_ = levels.lowest, levels.highest
         self.mean_ = moments.mean[0]
         deviation = np.sqrt(moments.variance[0])
-        # A deviation within the rounding error of the mean is that of a constant column.
+        # The deviation of a constant column may be a rounding error of its mean.
         self.scale_ = np.where(deviation > 1e-12 * np.abs(self.mean_), deviation, 1.0)
         labels = check_sample_domain(sample_domain, len(rows))
         codes = self._choose_sources(labels, len(rows))
@@ -197,11 +200,11 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @classmethod
     def of_summary(cls, columns: dict[str, list[str] | None], **attributes: object) -> ShiftWatch:
-        """Make a watch for data frames before any row is read.
+        """Make a watch for data frames without reading rows.
 
         ``columns`` maps names to categories, or to None for numbers; ``attributes`` are ranges,
         scales and landmarks. The caller sets ``sources_``, and ``totals_`` and ``freedom_`` from
-        :meth:`summed_up`. Kernel features are the same on every machine.
+        :meth:`source_totals`. Kernel features are the same on every machine.
         """
         watch = cls()
         watch.columns_, watch.n_features_in_ = list(columns), len(columns)
@@ -212,7 +215,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         watch.__dict__.update(attributes)
         return watch
 
-    def summed_up(self, X: Frame, codes: Array, n_groups: int) -> tuple[Array, Array]:
+    def source_totals(self, X: Frame, codes: Array, n_groups: int) -> tuple[Array, Array]:
         """Compute ``totals_`` and ``freedom_`` of groups of rows; the code -1 means no group."""
         totals = np.zeros((n_groups, self.n_totals))
         for start in range(0, len(codes), 5 * BLOCK_ROWS):
@@ -238,12 +241,12 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             The rows, unchanged.
         """
         check_is_fitted(self)
-        if hasattr(X, "iloc"):  # later steps choose columns by name, in any order
+        if hasattr(X, "iloc"):  # later steps select columns by name, in any order
             return X
         return validate_rows(self, X, reset=False, **_ANY_ROWS)
 
-    def look(self, X: ArrayLike, sample_domain: MaybeArray = None) -> dict[Label | None, View]:
-        """Collect statistics of new rows by domain; the key None stands for all rows together."""
+    def summarize(self, X: ArrayLike, sample_domain: MaybeArray = None) -> dict[Label | None, View]:
+        """Compute statistics of new rows by domain; the key None means all rows."""
         check_is_fitted(self)
         rows: Any = X if hasattr(X, "iloc") else validate_rows(self, X, reset=False, **_ANY_ROWS)
         columns = self._columns(rows)
@@ -257,10 +260,10 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         np.fmax.at(ends[1], codes, numbers)
         return dict(zip(names, map(View, totals, *ends, examples), strict=True))
 
-    def parts(self, totals: Array) -> dict[str, Array]:
-        """Split sums over rows into named parts.
+    def split_totals(self, totals: Array) -> dict[str, Array]:
+        """Return sums over rows by name.
 
-        ``missing`` has counts of numeric, then of categorical columns. For numeric columns,
+        ``missing`` has counts of numeric columns, then of text columns. For numeric columns,
         ``beyond`` counts values out of range, and ``level`` and ``spread`` are sums and sums of
         squares of standardised values. ``norms`` are squared norms of ``kernel`` features.
         """
@@ -269,11 +272,11 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return dict(zip(sizes, np.split(totals, cuts, axis=-1), strict=True))
 
     def moments(self, totals: Array) -> Moments:
-        """Moments of standardised numbers, from sums over rows."""
-        parts = self.parts(totals)
-        count = parts["rows"] - parts["missing"][..., : len(self.numeric_)]
-        mean = parts["level"] / np.maximum(count, 1)
-        return Moments(count, mean, np.maximum(parts["spread"] - count * mean**2, 0.0))
+        """Compute moments of standardised numbers from sums over rows."""
+        sums = self.split_totals(totals)
+        count = sums["rows"] - sums["missing"][..., : len(self.numeric_)]
+        mean = sums["level"] / np.maximum(count, 1)
+        return Moments(count, mean, np.maximum(sums["spread"] - count * mean**2, 0.0))
 
     def _sizes(self) -> dict[str, int]:
         p, q = len(self.numeric_), len(self.categorical_)
@@ -287,19 +290,23 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return sum(self._sizes().values())
 
     def _columns(self, X: Any) -> list[Any]:
-        """List the columns of X that fit has seen, in the order of fit."""
+        """Return the columns of X that were seen in fit, in the same order."""
         if not hasattr(X, "iloc"):
             return list(np.asarray(X).T)
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             if X.shape[1] != self.n_features_in_:
                 raise ValueError(
-                    f"X has {X.shape[1]} columns, but the sources have {self.n_features_in_}"
+                    f"X has {X.shape[1]} columns, but the sources have {self.n_features_in_}. Pass "
+                    "the same columns"
                 )
             return [X.iloc[:, i] for i in range(X.shape[1])]
         absent = [name for name in names if name not in X.columns]
         if absent:
-            raise ValueError(f"X has no column {absent[0]!r}, which the sources have")
+            raise ValueError(
+                f"X has no column {absent[0]!r}, which the sources have. Add it; its values may be "
+                "missing"
+            )
         return [X[name] for name in names]
 
     def _numbers(self, columns: list[Any]) -> Array:
@@ -310,7 +317,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 numbers[present, j] = np.asarray(columns[i][present], dtype=np.float64)
             except (TypeError, ValueError):
                 raise ValueError(
-                    f"column {self.columns_[i]!r} of X holds text where sources have numbers"
+                    f"column {self.columns_[i]!r} of X contains text, but sources have numbers. "
+                    "Convert it to numbers"
                 ) from None
         return numbers
 
@@ -320,30 +328,30 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _choose_sources(self, labels: Any, n: int) -> Array:
         """Set ``sources_``, and return the code of each row's source; -1 means none.
 
-        Domains with few rows, and domains that are not among the largest, are pooled. They are left
-        out if they have few rows in total.
+        Domains with few rows, and domains that are not among the largest, are pooled. If they have
+        few rows in total, they are omitted.
         """
         if labels.codes is None or labels.n_categories == 1:
             self.sources_ = ["all"] if labels.codes is None else [str(labels.names[0])]
             return np.zeros(n, dtype=np.intp)
         counts = np.bincount(labels.codes)
-        largest = np.argsort(-counts, kind="stable")[:MOST_SOURCES]
-        separate = np.sort(largest[counts[largest] >= LEAST_ROWS])
-        n_separate, n_others = len(separate), n - counts[separate].sum()
-        pool = bool(n_others >= LEAST_ROWS or not n_separate)
+        largest = np.argsort(-counts, kind="stable")[:MAX_SOURCES]
+        separate = np.sort(largest[counts[largest] >= MIN_SOURCE_ROWS])
+        n_separate, n_pooled = len(separate), n - counts[separate].sum()
+        pool = bool(n_pooled >= MIN_SOURCE_ROWS or not n_separate)
         self.sources_ = [str(labels.names[i]) for i in separate] + [POOLED] * pool
-        place = np.full(len(counts), n_separate if pool else -1)
-        place[separate] = np.arange(n_separate)
-        return np.asarray(place[labels.codes])
+        source_of = np.full(len(counts), n_separate if pool else -1)
+        source_of[separate] = np.arange(n_separate)
+        return np.asarray(source_of[labels.codes])
 
     def _draw_landmarks(self, Z: Array, counts: Array) -> Array:
         """Draw landmarks, and return the number of kernel means that each source has."""
         filled, p = np.nan_to_num(Z), Z.shape[1]
-        # All numbers about a source are at most half as many as its values.
+        # A source has at most half as many statistics as values.
         bound = np.minimum(counts // 3, counts * p // 2 - 4 * p - 3)
-        n_features = np.where(counts < LEAST_ROWS, 0, bound).clip(0, LANDMARKS if p else 0)
-        alike = not p or bool((filled == filled[0]).all())
-        self.gamma_ = 1.0 if alike else float(resolve_gamma("median", "rbf", filled))
+        n_features = np.where(counts < MIN_SOURCE_ROWS, 0, bound).clip(0, MAX_LANDMARKS if p else 0)
+        constant = not p or bool((filled == filled[0]).all())
+        self.gamma_ = 1.0 if constant else float(resolve_gamma("median", "rbf", filled))
         points = np.random.default_rng(0).standard_normal((int(n_features.max()), p))
         self.landmarks_ = points * filled.std(axis=0)
         return np.asarray(n_features)
@@ -363,26 +371,32 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.asarray(solve_triangular(factor, values.T, lower=True).T)
 
     def _freedom(self, Z: Array, n_features: int | None = None) -> float:
-        """(trace C)^2 / trace C^2 of the covariance C of features, from at most 2,000 rows."""
+        """Return (trace C)^2 / trace C^2 for the covariance C of features of up to 2,000 rows."""
         features = self._features(Z[:: -(-len(Z) // 2000)])[:, :n_features]
         C = np.atleast_2d(np.cov(features, rowvar=False, bias=True)) if features.size else 0.0
         squares = float(np.sum(np.square(C)))
         return float(np.trace(C)) ** 2 / squares if squares > 1e-300 else 1.0
 
     def _pooled_distance(self, columns: list[Any], domains: Array, r: int) -> float:
-        """The largest distance of a pooled domain from the others, corrected for noise.
+        """Return the largest distance of a pooled domain from the others, corrected for noise.
 
         ``domains`` are codes of the domains of pooled rows, and -1 for other rows.
         """
         counts = np.bincount(domains[domains >= 0])
-        largest = np.argsort(-counts, kind="stable")[: 5 * MOST_SOURCES]
-        largest = largest[counts[largest] >= LEAST_POOLED]
+        largest = np.argsort(-counts, kind="stable")[: 5 * MAX_SOURCES]
+        largest = largest[counts[largest] >= MIN_POOLED_ROWS]
         if not r or len(largest) < 2:
             return 0.0
         group = np.full(len(counts) + 1, -1)
         group[largest] = np.arange(len(largest))
-        sums = self.parts(self._totals(columns, group[domains], len(largest))[0])["kernel"][:, :r]
-        pooled, n, count = self.parts(self.totals_[-1]), counts.sum(), counts[largest][:, None]
+        sums = self.split_totals(self._totals(columns, group[domains], len(largest))[0])["kernel"][
+            :, :r
+        ]
+        pooled, n, count = (
+            self.split_totals(self.totals_[-1]),
+            counts.sum(),
+            counts[largest][:, None],
+        )
         total = pooled["kernel"][:r]
         variance = pooled["norms"][0] / n - np.sum((total / n) ** 2)
         squared = ((sums / count - (total - sums) / (n - count)) ** 2).sum(axis=1, keepdims=True)
@@ -391,7 +405,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _totals(
         self, columns: list[Any], codes: Array, n_groups: int, n_features: Array | None = None
     ) -> tuple[Array, list[dict[str, list[str]]]]:
-        """Sums over the rows of each group, and examples of categories that no source has.
+        """Return sums over the rows of each group, and examples of unknown categories.
 
         Only the first ``n_features`` kernel features of each group are summed; None sums all.
         """
@@ -406,7 +420,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             unknown[:, j] = ~absent[:, j] & ~np.isin(values.astype(str), categories)
             for g in np.unique(codes[unknown[:, j]]):
                 new = {str(value) for value in values[unknown[:, j] & (codes == g)]}
-                examples[g][self.columns_[i]] = sorted(new)[:EXAMPLES]
+                examples[g][self.columns_[i]] = sorted(new)[:MAX_EXAMPLES]
         margin = MARGIN * (self.highest_ - self.lowest_) + 1e-9 * np.abs(self.mean_)
         total: Any = 0.0
         for start in range(0, len(codes), BLOCK_ROWS):
@@ -416,7 +430,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             features = self._features(z)
             if n_features is not None:
                 features *= np.arange(features.shape[1]) < n_features[group][:, None]
-            parts = [
+            summands = [
                 np.ones((len(x), 1)),
                 np.isnan(x),
                 absent[rows],
@@ -427,7 +441,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 features,
                 (features**2).sum(axis=1, keepdims=True),
             ]
-            total = total + group_sums(np.hstack(parts), group, n_groups)
+            total = total + group_sums(np.hstack(summands), group, n_groups)
         return np.asarray(total), examples
 
     def __sklearn_tags__(self) -> Any:
