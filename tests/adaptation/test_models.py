@@ -162,5 +162,5 @@ def test_several_targets_cannot_be_adapted():
     model = InvariantRidgeCV(kernels=["rbf"], gammas=[0.1])
     model.fit(X, np.column_stack([y, -y]), sample_domain=domain)
     assert not hasattr(model, "label_gain_")
-    with pytest.raises(ValueError, match="models of one target"):
+    with pytest.raises(ValueError, match="requires a single target"):
         model.adapt(X[:3], y[:3])

@@ -359,7 +359,10 @@ def test_given_axes_are_drawn_on(rows):
         (lambda X, y, d: ShiftDisplay.from_predictions(X[:, 0] * np.inf, d), "y_pred has 151 m"),
         (lambda X, y, d: ShiftDisplay.from_features(X, d, max_features=0), "max_features"),
         (lambda X, y, d: ShiftDisplay.from_features(X, d, ax=3), "ax=3 must be matplotlib axes"),
-        (lambda X, y, d: ShiftDisplay.from_estimator(KPCA().fit(X), X), "has no statistics of its sources"),
+        (
+            lambda X, y, d: ShiftDisplay.from_estimator(KPCA().fit(X), X),
+            "has no statistics of its sources",
+        ),
         (lambda X, y, d: DomainMapDisplay.from_predictions(X, d, color_by="x"), "color_by"),
         (lambda X, y, d: DomainMapDisplay.from_predictions(X, d, color_by="target"), "needs y"),
         (lambda X, y, d: DomainMapDisplay.from_predictions(X, d, y=y[:3]), "y has 3 entries"),

@@ -167,16 +167,16 @@ def test_pieces_of_a_table_give_the_findings_of_the_whole_table(fitted):
     X, watch = fitted
     rows = planted(X, 0, lambda c: 1.8 * c + 32, n=90)
     where = np.array(["u", "v", "w"])[np.arange(90) % 3]
-    pieces = [watch.summarize(rows[i : i + 17], where[i : i + 17]) for i in range(0, 90, 17)]
-    together, whole = watching.joined_views(pieces), watch.summarize(rows, where)
+    blocks = [watch.summarize(rows[i : i + 17], where[i : i + 17]) for i in range(0, 90, 17)]
+    together, whole = watching.joined_views(blocks), watch.summarize(rows, where)
     assert [str(f) for f in findings(watch, together)] == [str(f) for f in findings(watch, whole)]
 
 
 def test_very_many_domains_are_taken_together(fitted, monkeypatch):
     X, watch = fitted
     monkeypatch.setattr(watching, "MAX_DOMAINS", 10)
-    pieces = [watch.summarize(X[i : i + 6], np.arange(i, i + 6)) for i in range(0, 60, 6)]
-    assert list(watching.joined_views(pieces)) == [None]
+    blocks = [watch.summarize(X[i : i + 6], np.arange(i, i + 6)) for i in range(0, 60, 6)]
+    assert list(watching.joined_views(blocks)) == [None]
 
 
 def test_the_summary_does_not_grow_with_rows_or_domains():

@@ -1,4 +1,4 @@
-"""Correct a model's outputs by a few labels of a new site, and estimate what labels gain."""
+"""Correct models with a few labels from a new site, and estimate the gain from labels."""
 
 from domainwise.adaptation.adapter import SiteAdapter
 

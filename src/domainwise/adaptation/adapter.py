@@ -1,4 +1,4 @@
-"""Models that can adapt to a few labels of a new site, and SiteAdapter for any estimator."""
+"""Adaptation of models to a new site with a few labels, and SiteAdapter for any estimator."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ GAIN_DTYPE = np.dtype(
 
 
 class Adaptable(ABC):
-    """A fitted model that :meth:`adapt` turns into one for a site with some labels.
+    """A model that can be adapted to a site with a few labels.
 
-    A subclass sets ``held_out_`` in ``fit`` and calls :meth:`_forget_site`. It computes uncorrected
-    outputs in :meth:`_outputs`, and predicts from those of :meth:`_corrected`. Outputs are
-    probabilities of the classes, or values of the target in a column.
+    In ``fit``, a subclass sets ``held_out_`` and calls :meth:`_forget_site`. It computes outputs
+    without correction in :meth:`_outputs`, and predicts from the outputs of :meth:`_corrected`.
+    Outputs are the probabilities of classes, or one column of values of the target.
     """
 
     classes_: Array
     held_out_: HeldOut | None
-    site_labels_: dict[str, SiteLabels]  #: this and the next three: of an adapted model
+    site_labels_: dict[str, SiteLabels]  #: this and the next three exist in adapted models only
     n_site_labels_: int
     corrections_: dict[str, Array]
     site_quantiles_: dict[str, SiteQuantiles]
@@ -51,30 +51,33 @@ class Adaptable(ABC):
 
     @abstractmethod
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
-        """Return uncorrected outputs: one column per class, or a single one."""
+        """Return outputs without correction: one column per class, or a single column."""
 
     @property
     def _balanced(self) -> bool:
-        """Whether classes have equal weight in fit."""
+        """Whether classes have equal weights in fit."""
         return str(getattr(self, "class_weight", None)) == "balanced"
 
     def _forget_site(self) -> None:
-        """Drop attributes of an earlier fit."""
+        """Remove attributes of an earlier fit."""
         site = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_")
         for name in (*site, "priors_", "_label_gains"):
             vars(self).pop(name, None)
 
     def _source_outputs(self) -> dict[str, SourceOutputs]:
-        """Return held-out outputs of rows predicted alone ("plain") and, if any, in "context"."""
+        """Return held-out outputs without context ("plain") and, if any, with "context"."""
         held_out = getattr(self, "held_out_", None)
         if held_out is None:
             raise AttributeError(
-                f"this {type(self).__name__} has no held-out predictions, from which it could "
-                "learn how sites differ: it was fitted from sums, or by an older version. Fit it "
-                "again, with fit and rows in memory."
+                f"this {type(self).__name__} has no held-out predictions, which show how sites "
+                "differ, because it was fitted in batches, from sums, or by an older version. Fit "
+                "it again with fit and all rows in memory."
             )
         if not is_classifier(self) and held_out.plain.shape[1] > 1:
-            raise AttributeError("adapt takes models of one target. Fit one model per column of y.")
+            raise AttributeError(
+                "adapt requires a single target, but y had several columns in fit. Fit one model "
+                "per column."
+            )
         return {
             kind: SourceOutputs(held_out.y, held_out.domain, outputs.astype(float), self._balanced)
             for kind in ("plain", "context")
@@ -83,7 +86,7 @@ class Adaptable(ABC):
 
     @cached_property
     def priors_(self) -> dict[str, Prior]:
-        """Priors learnt from source domains, for "plain" outputs and for those in "context"."""
+        """Priors learned from source domains, for outputs without ("plain") and with "context"."""
         outputs = self._source_outputs()
         return {kind: corrections.learn_prior(held_out) for kind, held_out in outputs.items()}
 
@@ -111,46 +114,46 @@ class Adaptable(ABC):
 
     @property
     def expected_range_(self) -> tuple[float, float] | None:
-        """Range in which the score of one new domain falls with a probability of 90 %, or None."""
+        """Range that contains the score of one new domain with a probability of 90 %, or None."""
         return self._range("plain")
 
     @property
     def context_expected_range_(self) -> tuple[float, float] | None:
-        """``expected_range_`` for rows that are predicted together with their domain."""
+        """Like ``expected_range_``, for rows that are predicted with context."""
         return self._range("context")
 
     @property
     def label_gain_(self) -> Array:
-        """Expected scores with labels of a new site, for rows predicted one by one."""
+        """Expected scores with labels from a new site, for rows that are predicted one by one."""
         return self._label_gain("plain")
 
     @property
     def context_label_gain_(self) -> Array:
-        """Expected scores with labels of a new site, for rows predicted with their domain."""
+        """Expected scores with labels from a new site, for rows that are predicted with context."""
         return self._label_gain("context")
 
     @property
     def label_gain_domains_(self) -> Array:
-        """Number of source domains with enough rows for each line of ``label_gain_``."""
+        """Number of source domains with enough rows, for each entry of ``label_gain_``."""
         return self._label_gains["plain"][1]
 
     def adapt(self, X: ArrayLike, y: ArrayLike, *, X_site: MaybeArray = None) -> Self:
-        """Return a copy of the fitted model for the site that some labelled rows come from.
+        """Return a copy of the fitted model that is adapted to the site of some labelled rows.
 
-        The model itself is not changed. Labels passed to the copy later are added to these:
-        ``model.adapt(A, a).adapt(B, b)`` equals the model adapted to all of them at once.
+        The model itself is not changed. Further labels can be passed to the copy:
+        ``model.adapt(A, a).adapt(B, b)`` equals the model adapted to all labels in one call.
 
         Parameters
         ----------
         X : array-like of shape (n_labels, n_features)
-            Rows of one site; the columns are those of ``fit``. One row is enough. They should be a
-            random sample of the site: similar rows count less.
+            Labelled rows of one site, with the columns of ``fit``. One row is enough. Rows should
+            be a random sample of the site: similar rows have less weight.
         y : array-like of shape (n_labels,)
-            Their targets. Classes must be those of ``fit``.
+            Targets of these rows. Classes must be classes of ``fit``.
         X_site : array-like of shape (n_rows, n_features), default=None
-            Unlabelled rows of the site, as many as a batch to predict has. Only models with context
-            use it: it shows how the site's rows are distributed. Without it, the copy predicts rows
-            one by one, even if ``sample_domain`` is passed.
+            Unlabelled rows of the site, about as many as will be predicted together. Only models
+            with context use them, to estimate the distribution of the site's rows. Without them,
+            the copy predicts rows one by one, even if ``sample_domain`` is passed.
 
         Returns
         -------
@@ -174,15 +177,15 @@ class Adaptable(ABC):
         labels = {"plain": SiteLabels.sorted(self._outputs(X, None), targets)}
         if "context" in priors and X_site is None:
             warn_caller(
-                "X_site is missing: the adapted model predicts rows one by one, even if "
-                "sample_domain is passed. Pass the site's unlabelled rows as X_site to adapt "
+                "X_site is missing, so the adapted model predicts rows one by one, even if "
+                "sample_domain is passed. Pass unlabelled rows of the site as X_site to adapt "
                 "predictions with context.",
                 ContextWarning,
             )
         elif "context" in priors:
             labels["context"] = SiteLabels.sorted(self._site_outputs(X, X_site), targets)
         previous = getattr(self, "site_labels_", None)
-        if previous is not None:  # in context only if all labels are
+        if previous is not None:  # with context only if all labels have it
             labels = {
                 kind: previous[kind].joined(new) for kind, new in labels.items() if kind in previous
             }
@@ -195,7 +198,7 @@ class Adaptable(ABC):
         return adapted
 
     def _site_outputs(self, X: Any, X_site: Any) -> Array:
-        """Return outputs of labelled rows, predicted together with the site's unlabelled rows."""
+        """Return outputs of labelled rows that are predicted with the site's unlabelled rows."""
         rows = np.concatenate([np.asarray(X), np.asarray(X_site)])
         return self._outputs(rows, np.zeros(len(rows), dtype=np.intp))[: inputs.count_rows(X)]
 
@@ -205,21 +208,21 @@ class Adaptable(ABC):
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
         if y.ndim != 1:
-            raise ValueError(f"y has shape {y.shape}. Pass one target per labelled row.")
+            raise ValueError(f"y must be 1-D; got shape {y.shape}. Pass one target per row.")
         if not is_classifier(self):
             values = y.astype(np.float64)
             if not np.isfinite(values).all():
                 raise ValueError(
-                    f"y holds {int((~np.isfinite(values)).sum())} missing or infinite values. Pass "
-                    "labelled rows only."
+                    f"y contains {int((~np.isfinite(values)).sum())} missing or infinite values. "
+                    "Pass labelled rows only."
                 )
             return values
         classes = set(self.classes_.tolist())
         unknown = sorted({str(label) for label in y.tolist() if label not in classes})
         if unknown:
             raise ValueError(
-                f"y holds classes that the model was not fitted with: {', '.join(unknown[:5])}. "
-                f"Its classes are {', '.join(map(str, self.classes_.tolist()[:20]))}."
+                f"y contains classes that the model does not know: {', '.join(unknown[:5])}. Use "
+                f"only {', '.join(map(str, self.classes_.tolist()[:20]))}."
             )
         return codes_of(y, self.classes_) if len(y) else np.zeros(0, dtype=np.intp)
 
@@ -235,43 +238,45 @@ class Adaptable(ABC):
 
 @arguments
 class SiteAdapter(Adaptable, AroundPredictor):
-    """Any classifier or regressor, able to learn from a few labels of a new site.
+    """Adapt any classifier or regressor to a new site with a few labels.
 
-    The errors of a model at a new site are partly systematic: a wrong level and slope of a
-    continuous target, or a bias per class. Domains that were held out in ``fit`` show how much
-    sites differ in this, and so how far a few labels may move the predictions.
+    The errors of a model at a new site are partly systematic: the level and slope of a continuous
+    target are wrong, or each class has a bias. ``fit`` holds out domains to learn how much sites
+    differ in this way, which determines how strongly a few labels change the predictions.
 
     Parameters
     ----------
     estimator : classifier or regressor
-        For a classifier, probabilities are corrected. Decision values are first turned into
-        probabilities by curves that are fitted on held-out domains.
+        The estimator to adapt. The probabilities of a classifier are corrected. If it has only
+        decision values, they are first converted to probabilities by curves that are fitted to
+        held-out domains.
     cv : int, splitter or iterable, default=None
-        None holds domains out one at a time, or in ten groups.
+        None holds out one domain at a time, or one of ten groups of domains if there are more than
+        ten.
     scoring : str or callable, default=None
-        Score of ``domain_scores_`` and ``label_gain_``. None is balanced accuracy, or the negative
-        root mean squared error.
+        Score of ``domain_scores_`` and ``label_gain_``. None means balanced accuracy for classes,
+        and the negative root mean squared error for a continuous target.
     n_jobs : int, default=None
-        Number of folds fitted in parallel.
+        Number of folds that are fitted in parallel.
 
     Attributes
     ----------
     estimator_ : estimator
-        Fitted to all rows.
+        The estimator, fitted to all rows.
     classes_ : ndarray
         Class labels of a classifier.
     curves_ : dict
-        Curves that turn decision values into probabilities, if a classifier has none.
+        Curves that convert decision values to probabilities, if a classifier has no probabilities.
     domain_scores_ : ndarray of shape (n_domains,)
-        Score on each source domain by the estimator fitted without it.
+        Score on each source domain, of the estimator that was fitted without this domain.
     expected_score_ : tuple of float
-        Mean of ``domain_scores_``, and the ends of an approximate 95 % interval of it.
+        Mean of ``domain_scores_``, and the ends of its approximate 95 % interval.
     expected_range_ : tuple of float or None
-        Range in which the score of one new domain falls with a probability of 90 %. None with fewer
+        Range that contains the score of one new domain with a probability of 90 %. None with fewer
         than four domains.
     label_gain_ : structured array
-        Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels of a new site: ``score``, and the
-        ends ``low`` and ``high`` of an approximate 95 % interval of its mean over sites.
+        Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels from a new site: ``score``, and
+        the ends ``low`` and ``high`` of an approximate 95 % interval of its mean over sites.
     label_gain_domains_ : ndarray of int
         Number of source domains with enough rows for each number of labels.
     n_site_labels_ : int
@@ -279,8 +284,8 @@ class SiteAdapter(Adaptable, AroundPredictor):
 
     See Also
     --------
-    domainwise.DomainEnsembleClassifier : An ensemble that has ``adapt`` built in.
-    domainwise.selection.DomainConformal : Prediction sets around any estimator, without labels.
+    domainwise.DomainEnsembleClassifier : An ensemble that has a method ``adapt``.
+    domainwise.selection.DomainConformal : Prediction sets for any estimator, without new labels.
 
     Examples
     --------
@@ -289,12 +294,13 @@ class SiteAdapter(Adaptable, AroundPredictor):
     >>> from domainwise.datasets import make_synthetic
     >>> data = make_synthetic(n_domains=8, random_state=0)
     >>> X, y = data.data[:, 1:], data.data[:, 0] + data.sample_domain
-    >>> known = data.sample_domain > 0
+    >>> source = data.sample_domain > 0
     >>> model = SiteAdapter(LinearRegression())
-    >>> model = model.fit(X[known], y[known], sample_domain=data.sample_domain[known])
-    >>> site = model.adapt(X[~known][:10], y[~known][:10])
-    >>> rest_X, rest_y = X[~known][10:], y[~known][10:]
-    >>> bool(abs(site.predict(rest_X) - rest_y).mean() < abs(model.predict(rest_X) - rest_y).mean())
+    >>> model = model.fit(X[source], y[source], sample_domain=data.sample_domain[source])
+    >>> X_new, y_new = X[~source], y[~source]
+    >>> adapted = model.adapt(X_new[:10], y_new[:10])
+    >>> errors = [abs(m.predict(X_new[10:]) - y_new[10:]).mean() for m in (model, adapted)]
+    >>> bool(errors[1] < errors[0])
     True
     """
 
@@ -316,8 +322,8 @@ class SiteAdapter(Adaptable, AroundPredictor):
         y : array-like of shape (n_samples,)
             Classes or continuous targets.
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each row. With None all rows are one domain, and differences between sites
-            remain unknown.
+            The domain of each row. With None, all rows are one domain, and differences between
+            sites remain unknown.
 
         Returns
         -------
@@ -337,9 +343,7 @@ class SiteAdapter(Adaptable, AroundPredictor):
         tested = np.concatenate([test for _, test in splits])
         y_tested, domains = targets[tested], domain.codes[tested]
         self.curves_: dict[str, Curve] = {}
-        outputs = {
-            kind: np.concatenate([parts[kind] for parts in held_out]) for kind in held_out[0]
-        }
+        outputs = {kind: np.concatenate([fold[kind] for fold in held_out]) for kind in held_out[0]}
         if classes is not None and not hasattr(self.estimator_, "predict_proba"):
             for kind, values in outputs.items():
                 self.curves_[kind] = fit_curve(values, y_tested, equal_weights(domains))[0]
@@ -357,13 +361,13 @@ class SiteAdapter(Adaptable, AroundPredictor):
         return self
 
     def _held_out_outputs(self, *split: Any) -> dict[str, Array]:
-        """Return outputs for the test rows of a split, by an estimator fitted to its other rows."""
+        """Return outputs for the test rows of a split, of an estimator fitted to the other rows."""
         predictions = self._held_out_predictions(*split)
         return {kind: _estimator_outputs(values) for kind, values in predictions.items()}
 
     @property
     def _balanced(self) -> bool:
-        """Whether classes have equal weight in fit, according to the estimator's parameters."""
+        """Whether classes have equal weights in fit, according to the estimator's parameters."""
         names = ("class_weight", "auto_class_weights")
         arguments = self.estimator.get_params().items()
         return any(name.endswith(names) and str(v).lower() == "balanced" for name, v in arguments)
@@ -381,7 +385,7 @@ class SiteAdapter(Adaptable, AroundPredictor):
         ----------
         X : array-like of shape (n_rows, n_features)
         sample_domain : array-like of shape (n_rows,), default=None
-            Used by estimators that predict the rows of a domain together.
+            The domain of each row, for estimators that predict the rows of a domain together.
 
         Returns
         -------
@@ -427,7 +431,7 @@ class SiteAdapter(Adaptable, AroundPredictor):
 
 
 def _estimator_outputs(predictions: Predictions) -> Array:
-    """Return probabilities, else decision values, else one-hot classes; or a regressor's values."""
+    """Return a regressor's values, or probabilities, decision values or one-hot classes."""
     if predictions.classes is None:
         return np.asarray(predictions.labels, dtype=np.float64)[:, None]
     if predictions.probabilities is not None:

@@ -1,9 +1,9 @@
-"""Correct a model's outputs by a few labels of a new site, and estimate their gain (theory 17).
+"""Correct a model's outputs with a few labels from a new site, and estimate their gain (theory 17).
 
-A model is wrong at a new site in a systematic way: its level there, its slope, its class shares.
-How much sites differ in this is learnt from *held-out outputs*: outputs for source rows, made by a
-model that was fitted without their domain. Both priors below have the same methods: ``learn``,
-``corrections`` (from the outputs and targets of labelled rows) and ``apply``.
+The errors of a model at a new site are partly systematic: in level, slope or class shares. How much
+sites differ is learned from *held-out outputs*: outputs for source rows, by a model that was fitted
+without their domain. Both priors below have the methods ``learn``, ``corrections`` (from outputs
+and targets of labelled rows) and ``apply``.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import balanced_accuracy
 from domainwise.scoring.statistics import defined_score, expected_score
 
-#: Probabilities are mixed with this share of the uniform distribution: trees give exact zeros.
+#: Probabilities are mixed with this share of the uniform distribution, because trees predict zeros.
 SMOOTHING = 0.01
 #: Weight of the source domains' class shares, in labelled rows.
 PRIOR_ROWS = 10.0
-#: Prior standard deviations that are tried for the bias of a class; 0 means no correction.
+#: Candidates for the prior standard deviation of a class's bias; 0 means no correction.
 BIAS_SCALES = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)
-#: A smaller scale is preferred while its loss is within this many standard errors of the least.
+#: The smallest scale is chosen whose loss is within this many standard errors of the smallest loss.
 TOLERATED_ERRORS = 0.5
-#: The scale with a single source domain, which does not show how domains differ.
-UNKNOWN_SCALE = 0.5
+#: The scale for a single source domain, which does not show how domains differ.
+DEFAULT_SCALE = 0.5
 #: Numbers of labels, and of random draws of them, with which scales are compared.
 COMPARED_LABELS, COMPARED_DRAWS = 10, 8
-#: Statistics use domains with at least this many rows, or all domains if there are none.
-FEWEST_ROWS = 5
+#: Statistics use domains with at least this many rows, or all domains if none has so many.
+MIN_ROWS = 5
 #: Labels have full weight unless their outputs vary less than this quantile of random draws.
 SPREAD_QUANTILE = 0.25
 #: Numbers of labels for which the expected score is computed.
 LABEL_COUNTS = (0, 5, 10, 20, 50)
 #: Random draws of labels from each source domain: for expected scores, and for intervals.
 DRAWS, CALIBRATION_DRAWS = 20, 10
-#: Largest number of source domains that stand in for the site.
+#: Largest number of source domains that are treated as new sites.
 MAX_DOMAINS = 40
 
 #: Score of corrected outputs for targets; larger is better.
@@ -51,32 +51,33 @@ Score = Callable[[Array, Array], float]
 
 @dataclass(frozen=True)
 class SourceOutputs:
-    """Outputs for source rows by a model that was fitted without their domain.
+    """Outputs for source rows, of a model that was fitted without their domain.
 
-    ``outputs`` has one column per class (probabilities), or one (values of a continuous target).
+    ``outputs`` has one column per class (probabilities), or a single column (a continuous target).
     """
 
     y: Array  #: codes of classes, or values
     domain: Array  #: a code per row
     outputs: Array
-    balanced: bool = False  #: whether all classes count the same in the probabilities
+    balanced: bool = False  #: whether classes had equal weights in the fit
 
     def take(self, rows: Array) -> SourceOutputs:
         """Return some of the rows."""
         return SourceOutputs(self.y[rows], self.domain[rows], self.outputs[rows], self.balanced)
 
-    def domains(self, fewest: int = 1) -> dict[int, Array]:
-        """Return the rows of each domain with at least ``fewest`` rows, by domain code."""
+    def domains(self, min_rows: int = 1) -> dict[int, Array]:
+        """Return the rows of each domain with at least ``min_rows`` rows, by domain code."""
         codes, counts = np.unique(self.domain, return_counts=True)
-        return {int(code): np.flatnonzero(self.domain == code) for code in codes[counts >= fewest]}
+        large = codes[counts >= min_rows]
+        return {int(code): np.flatnonzero(self.domain == code) for code in large}
 
     def usable_domains(self) -> dict[int, Array]:
-        """Return the rows of each domain with enough rows, or of all domains if there are none."""
-        return self.domains(FEWEST_ROWS) or self.domains()
+        """Return the rows of each domain with enough rows, or of all domains if none has enough."""
+        return self.domains(MIN_ROWS) or self.domains()
 
 
 def nonconformity(outputs: Array, y: Array) -> Array:
-    """Return 1 - p of each row's class, or the distance between its target and its output."""
+    """Return 1 - p of each row's class, or the absolute error of its output."""
     if outputs.shape[1] == 1:
         return np.abs(y - outputs[:, 0])
     return np.asarray(1.0 - outputs[np.arange(len(y)), y])
@@ -84,14 +85,13 @@ def nonconformity(outputs: Array, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class Spread:
-    """How much outputs vary inside a domain, so that labels of similar rows count less.
+    """Variance of outputs within a domain, by which labels of similar rows get less weight.
 
-    Ten labels of neighbouring rows hold less information about a site than ten of random rows.
-    Such rows are recognised by their outputs, which vary less than those of random rows do in a
-    source domain.
+    Ten labels of similar rows contain less information about a site than ten labels of random rows.
+    Rows are similar if their outputs vary less than those of random rows of a source domain.
     """
 
-    variance: float  #: of the outputs inside a domain, mean over source domains
+    variance: float  #: of the outputs within a domain, mean over source domains
     lowest: float  #: a low quantile over domains, as a share of ``variance``
 
     @classmethod
@@ -105,7 +105,7 @@ class Spread:
         return cls(mean, float(np.quantile(by_domain, SPREAD_QUANTILE)) / mean)
 
     def weights(self, outputs: Array) -> Array:
-        """Return the weight of labels by draw; outputs have shape (draws, labels, columns)."""
+        """Return the weight of labels in each draw; outputs have shape (draws, labels, columns)."""
         n = outputs.shape[1]
         if n < 2 or self.variance <= 0.0 or self.lowest <= 0.0:
             return np.ones(len(outputs))
@@ -116,16 +116,16 @@ class Spread:
 
 @dataclass(frozen=True)
 class LinePrior:
-    """A level and a slope, for a continuous target.
+    """Prior of a level and a slope, for a continuous target.
 
     The corrected value is ``output + level + slope * (output - centre)``. The prior variance of
-    each is its mean square over source domains, minus its sampling variance inside a domain.
+    each is its mean square over source domains, minus its sampling variance within a domain.
     """
 
     centre: float
     level: float  #: prior variance
     slope: float  #: prior variance
-    noise: float  #: variance of a residual inside a domain
+    noise: float  #: variance of a residual within a domain
     spread: Spread
 
     @classmethod
@@ -137,26 +137,26 @@ class LinePrior:
         for rows in groups:
             x = held_out.outputs[rows, 0] - centre
             r = held_out.y[rows] - held_out.outputs[rows, 0]
-            middle = np.median(r)
-            reach = 3.0 * (1.4826 * np.median(np.abs(r - middle)))  # robust deviations
-            r = np.clip(r, middle - reach, middle + reach) if reach > 0.0 else r
+            median = np.median(r)
+            limit = 3.0 * (1.4826 * np.median(np.abs(r - median)))  # three robust deviations
+            r = np.clip(r, median - limit, median + limit) if limit > 0.0 else r
             n, variance = len(rows), float(r.var(ddof=1)) if len(rows) > 1 else 0.0
             levels.append(r.mean() ** 2 - variance / n)
             noise.append(variance)
             deviations = x - x.mean()
             scale = float(deviations @ deviations)
-            if n >= 2 * FEWEST_ROWS and scale > 0.0:
+            if n >= 2 * MIN_ROWS and scale > 0.0:
                 slope = float(deviations @ r) / scale
                 residuals = r - r.mean() - slope * deviations
                 slopes.append(slope**2 - float(residuals @ residuals) / (n - 2) / scale)
         variance, spread = float(np.mean(noise)), Spread.learn(held_out)
-        if len(groups) < 2:  # differences are unknown: a label counts as much as the model
+        if len(groups) < 2:  # differences are unknown: one label gets the weight of the model
             return cls(centre, variance, 0.0, variance, spread)
         level, slope = (max(0.0, float(np.mean(v))) if v else 0.0 for v in (levels, slopes))
         return cls(centre, level, slope, variance, spread)
 
     def corrections(self, outputs: Array, y: Array) -> Array:
-        """Return level and slope for each draw of labels: means of a Bayesian posterior."""
+        """Return the posterior means of level and slope for each draw of labels."""
         x, residuals = outputs[:, :, 0] - self.centre, y - outputs[:, :, 0]
         variances = np.array([self.level, self.slope])
         used = np.flatnonzero(variances > 0.0)
@@ -180,12 +180,11 @@ class LinePrior:
 
 @dataclass(frozen=True)
 class ClassPrior:
-    """Biases that are added to log-probabilities of classes, with a normal prior; they sum to 0.
+    """Normal prior of biases, which sum to 0 and are added to log-probabilities of classes.
 
-    The scale of the prior is chosen on source domains that stand in for the new site. With
-    ``balanced`` probabilities, in which classes have equal weight, labels are compared with
-    probabilities times class shares: otherwise the bias would follow the shares, and balanced
-    accuracy would suffer.
+    The scale of the prior is chosen on source domains that are treated as new sites. If classes had
+    equal weights in the fit (``balanced``), labels are compared with probabilities times class
+    shares: otherwise, the bias would follow the shares, and reduce balanced accuracy.
     """
 
     scale: float  #: prior standard deviation of a bias
@@ -202,7 +201,7 @@ class ClassPrior:
     def learn_without(
         cls, held_out: SourceOutputs, excluded: Sequence[int | None]
     ) -> list[ClassPrior]:
-        """Learn one prior for each excluded domain, from the others; None excludes no domain."""
+        """Learn one prior for each excluded domain from the others; None excludes no domain."""
         n_classes, balanced = held_out.outputs.shape[1], held_out.balanced
         logs = replace(held_out, outputs=smooth_logs(held_out.outputs))
         groups = logs.usable_domains()
@@ -212,7 +211,7 @@ class ClassPrior:
         )
         start = cls(0.0, _positive(shares.mean(axis=0)), balanced, Spread.learn(logs))
         if len(groups) < 2:
-            return [replace(start, scale=UNKNOWN_SCALE)] * len(excluded)
+            return [replace(start, scale=DEFAULT_SCALE)] * len(excluded)
         rng = np.random.default_rng(0)
         losses = np.zeros((len(groups), len(BIAS_SCALES)))
         for i, rows in enumerate(groups.values()):
@@ -230,13 +229,12 @@ class ClassPrior:
                 losses[i, j] = np.mean(by_class) if balanced else loss.mean()
         priors = []
         for code in excluded:
-            used = losses[codes != code]
-            excess = used - used[:, [int(used.mean(axis=0).argmin())]]
-            error = excess.std(axis=0) / np.sqrt(len(used))
-            # The smallest scale whose loss is not clearly larger than the smallest loss.
-            best = int(np.flatnonzero(excess.mean(axis=0) <= TOLERATED_ERRORS * error)[0])
+            included = losses[codes != code]
+            excess = included - included[:, [int(included.mean(axis=0).argmin())]]
+            error = excess.std(axis=0) / np.sqrt(len(included))
+            chosen = int(np.flatnonzero(excess.mean(axis=0) <= TOLERATED_ERRORS * error)[0])
             mean_shares = _positive(shares[codes != code].mean(axis=0))
-            priors.append(replace(start, scale=BIAS_SCALES[best], shares=mean_shares))
+            priors.append(replace(start, scale=BIAS_SCALES[chosen], shares=mean_shares))
         return priors
 
     def corrections(self, outputs: Array, y: Array) -> Array:
@@ -267,7 +265,7 @@ class ClassPrior:
         return biases - biases.mean(axis=1, keepdims=True)
 
     def apply(self, outputs: Array, correction: Array) -> Array:
-        """Return corrected probabilities; with zero biases they are exactly unchanged."""
+        """Return corrected probabilities; biases of 0 do not change them at all."""
         if not np.any(correction):
             return outputs
         weighted = outputs * np.exp(correction)
@@ -293,13 +291,13 @@ def learn_prior(held_out: SourceOutputs) -> Prior:
 
 
 def priors_without_each(held_out: SourceOutputs, codes: Sequence[int]) -> dict[int, Prior]:
-    """For each domain, the prior learnt from the other domains."""
+    """Return, for each domain, the prior that is learned from the other domains."""
     priors: Sequence[Prior]
     if held_out.outputs.shape[1] > 1:
         priors = ClassPrior.learn_without(held_out, codes)
     else:
-        others = [held_out.domain != code for code in codes]
-        priors = [LinePrior.learn(held_out.take(r) if r.any() else held_out) for r in others]
+        rows = [held_out.domain != code for code in codes]
+        priors = [LinePrior.learn(held_out.take(r) if r.any() else held_out) for r in rows]
     return dict(zip(codes, priors, strict=True))
 
 
@@ -307,7 +305,7 @@ def priors_without_each(held_out: SourceOutputs, codes: Sequence[int]) -> dict[i
 class SiteLabels:
     """Outputs and targets of the labelled rows of a site, in sorted order.
 
-    Outputs are rounded to single precision, so that a row has the same outputs in every batch.
+    Outputs are rounded to float32, so that a row has the same outputs in every batch.
     """
 
     outputs: Array
@@ -321,7 +319,7 @@ class SiteLabels:
         return cls(outputs[order], y[order])
 
     def joined(self, other: SiteLabels) -> SiteLabels:
-        """Return these labels together with further ones."""
+        """Return these labels and further labels together."""
         outputs = np.concatenate([self.outputs, other.outputs])
         return SiteLabels.sorted(outputs, np.concatenate([self.y, other.y]))
 
@@ -336,11 +334,11 @@ class SiteLabels:
 def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Array, Array]:
     """Return expected scores with 0, 5, 10, 20 and 50 labels, and the number of domains for each.
 
-    A row holds the number of labels, the score, and the ends of an interval. ``scores`` are the
-    scores without labels, by domain. Labels are drawn at random and, as often in practice, from the
-    first rows in table order; the smaller of the two gains is used. Gains are paired: each is the
-    mean over domains with at least twice as many rows as labels, scored on the same rows with and
-    without labels.
+    A row contains the number of labels, the score, and the ends of its interval. ``scores`` are the
+    scores of domains without labels. Labels are drawn at random and, because this is common in
+    practice, from the first rows of the table; the smaller of the two gains is used. Gains are
+    paired: the same rows are scored with and without labels. They are averaged over domains with at
+    least twice as many rows as labels.
     """
     sites = held_out.domains(2 * LABEL_COUNTS[1])
     codes = list(sites)
@@ -364,7 +362,7 @@ def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Ar
             continue
         order = int(np.nanmean(gains[:, j], axis=1).argmin())
         mean = float(np.nanmean(gains[order, j]))
-        # A domain with too few rows for this number of labels gets the mean gain of the others.
+        # Domains with too few rows for this number of labels get the mean gain of the others.
         by_domain = {code: g for code, g in zip(codes, gains[order, j], strict=True) if g == g}
         adapted = [s + by_domain.get(code, mean) for code, s in enumerate(scores) if np.isfinite(s)]
         table[j, 1:] = expected_score(adapted, 0)
@@ -375,15 +373,15 @@ def _gains(
     prior: Prior, site: SourceOutputs, orders: Array, counts: list[int], score: Score
 ) -> list[float]:
     """Return the mean gain over draws for each number of labels; draws are nested."""
-    rest = orders[:, max(counts) :]
-    before = [defined_score(score, site.outputs[rows], site.y[rows]) for rows in rest]
+    scored = orders[:, max(counts) :]
+    before = [defined_score(score, site.outputs[rows], site.y[rows]) for rows in scored]
     gains = []
     for k in counts:
         labelled = orders[:, :k]
         corrections = prior.corrections(site.outputs[labelled], site.y[labelled])
         after = [
             defined_score(score, prior.apply(site.outputs[rows], correction), site.y[rows])
-            for rows, correction in zip(rest, corrections, strict=True)
+            for rows, correction in zip(scored, corrections, strict=True)
         ]
         differences = np.subtract(after, before) if k else np.zeros(len(before))
         defined = differences[np.isfinite(differences)]
@@ -394,7 +392,7 @@ def _gains(
 def outputs_score(scoring: Any, classes: Array | None) -> Score:
     """Return a function that scores outputs for targets (codes of classes); larger is better.
 
-    None is balanced accuracy, or the negative root mean squared error.
+    None means balanced accuracy, or the negative root mean squared error.
     """
     if scoring is None and classes is None:
         return lambda outputs, y: -float(np.sqrt(np.mean((outputs[:, 0] - y) ** 2)))
@@ -413,7 +411,7 @@ def outputs_score(scoring: Any, classes: Array | None) -> Score:
 
 
 def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Array:
-    """Score of each domain's held-out outputs; NaN where it is not defined."""
+    """Return the score of each domain's held-out outputs; NaN if it is not defined."""
     scores = np.full(n_domains, np.nan)
     for code, rows in held_out.domains().items():
         scores[code] = defined_score(score, held_out.outputs[rows], held_out.y[rows])
@@ -422,12 +420,12 @@ def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Arra
 
 @dataclass(frozen=True)
 class SiteQuantiles:
-    """Thresholds of sets and intervals at a site with labels.
+    """Thresholds of prediction sets and intervals at a site with labels.
 
-    Each source domain stands in for the site: as many of its rows as there are labels correct the
-    outputs, and the others are scored. If there are too few domains for a coverage but enough
-    labels, the labels are scored instead, each by a model corrected with the others. Which of the
-    two applies depends on the numbers of domains and labels alone.
+    Each source domain is treated as a new site: as many of its rows as there are labels correct the
+    outputs, and the other rows are scored. If there are too few domains for a coverage but enough
+    labels, the labels are scored instead, each by a model that is corrected with other labels. The
+    choice depends only on the numbers of domains and labels.
     """
 
     domains: DomainQuantiles
@@ -445,15 +443,15 @@ class SiteQuantiles:
             k = min(len(labels), len(y) // 2)
             for _ in range(CALIBRATION_DRAWS):
                 order = rng.permutation(len(y))
-                scores.append(_scores_without(priors[code], outputs, y, order[:k], order[k:]))
+                scores.append(_scores_of_rows(priors[code], outputs, y, order[:k], order[k:]))
                 domains.append(np.full(len(y) - k, code))
-        # Labels are scored by a model corrected without them, in at most 50 groups.
+        # Labels are scored by a model that is corrected without them, in at most 50 groups.
         outputs, n = labels.outputs.astype(np.float64), len(labels)
         groups = np.arange(n) % 50
         label_scores = np.zeros(n)
         for group in range(min(n, 50)):
-            others, inside = np.flatnonzero(groups != group), groups == group
-            label_scores[inside] = _scores_without(prior, outputs, labels.y, others, inside)
+            labelled, scored = np.flatnonzero(groups != group), groups == group
+            label_scores[scored] = _scores_of_rows(prior, outputs, labels.y, labelled, scored)
         quantiles = DomainQuantiles.of(np.concatenate(scores), np.concatenate(domains))
         return cls(quantiles, np.sort(label_scores))
 
@@ -461,7 +459,7 @@ class SiteQuantiles:
         n, needed = len(self.labels), needed_domains(coverage)
         if self.domains.n_domains >= needed or n < needed:
             return self.domains
-        # One domain per label gives the rank ceil((n + 1) coverage).
+        # With one domain per label, the rank is ceil((n + 1) coverage).
         levels = np.arange(1, n + 1) / (n + 1.0) + TOLERANCE / 2
         return DomainQuantiles(self.labels, levels, n)
 
@@ -470,11 +468,13 @@ class SiteQuantiles:
         return self._quantiles(coverage).sets(scores, coverage)
 
     def intervals(self, predicted: Array, coverage: float) -> Array:
-        """Lower and upper ends, of shape (n, 2), around predicted values."""
+        """Return intervals around predicted values as an array of shape (n, 2)."""
         return self._quantiles(coverage).intervals(predicted, coverage)
 
 
-def _scores_without(prior: Prior, outputs: Array, y: Array, labelled: Array, rest: Array) -> Array:
-    """Nonconformity of the rest of the rows for a model corrected by the labelled ones."""
+def _scores_of_rows(
+    prior: Prior, outputs: Array, y: Array, labelled: Array, scored: Array
+) -> Array:
+    """Return nonconformity scores of some rows, for a model corrected with labelled rows."""
     correction = prior.corrections(outputs[labelled][None], y[labelled][None])[0]
-    return nonconformity(prior.apply(outputs[rest], correction), y[rest])
+    return nonconformity(prior.apply(outputs[scored], correction), y[scored])
