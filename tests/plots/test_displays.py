@@ -348,17 +348,26 @@ def test_given_axes_are_drawn_on(rows):
         (lambda X, y, d: ShiftDisplay.from_features(X, d[:9]), "sample_domain has 9 .* 151"),
         (lambda X, y, d: ShiftDisplay.from_features(X, None), "sample_domain is required"),
         (lambda X, y, d: ShiftDisplay.from_features(y, d), "X must be a 2-D numeric array"),
-        (lambda X, y, d: ShiftDisplay.from_features(X, d, new=["Z"]), "new='Z' is not one of A, B"),
+        (
+            lambda X, y, d: ShiftDisplay.from_features(X, d, new=["Z"]),
+            "new contains 'Z'. Use only values among A, B",
+        ),
         (
             lambda X, y, d: ShiftDisplay.from_features(X, d, new=[*"ABCD"]),
-            "names all domains: at least",
+            "contains all domains. Remove at least one",
         ),
-        (lambda X, y, d: ShiftDisplay.from_features(X, d, highlight=["Z"]), "highlight='Z' is"),
-        (lambda X, y, d: ShiftDisplay.from_predictions(y, d), "y_pred must hold numbers"),
+        (
+            lambda X, y, d: ShiftDisplay.from_features(X, d, highlight=["Z"]),
+            "highlight contains 'Z'",
+        ),
+        (lambda X, y, d: ShiftDisplay.from_predictions(y, d), "y_pred must contain numbers"),
         (lambda X, y, d: ShiftDisplay.from_predictions(X[:9, 0], d), "151 entries but y_pred has"),
         (lambda X, y, d: ShiftDisplay.from_predictions(X[:, 0] * np.inf, d), "y_pred has 151 m"),
         (lambda X, y, d: ShiftDisplay.from_features(X, d, max_features=0), "max_features"),
-        (lambda X, y, d: ShiftDisplay.from_features(X, d, ax=3), "ax=3 must be matplotlib axes"),
+        (
+            lambda X, y, d: ShiftDisplay.from_features(X, d, ax=3),
+            "ax must be matplotlib axes or None; got 3",
+        ),
         (
             lambda X, y, d: ShiftDisplay.from_estimator(KPCA().fit(X), X),
             "has no statistics of its sources",
@@ -368,7 +377,7 @@ def test_given_axes_are_drawn_on(rows):
         (lambda X, y, d: DomainMapDisplay.from_predictions(X, d, y=y[:3]), "y has 3 entries"),
         (
             lambda X, y, d: DomainMapDisplay.from_estimator(DummyClassifier(), X, d),
-            "DummyClassifier has no transform",
+            "DummyClassifier has no method transform",
         ),
         (
             lambda X, y, d: DomainScoresDisplay.from_predictions(y, y[:4], d),
@@ -377,7 +386,7 @@ def test_given_axes_are_drawn_on(rows):
         (lambda X, y, d: DomainScoresDisplay.from_predictions(y, y, d, metric="x"), "metric"),
         (
             lambda X, y, d: DomainScoresDisplay.from_predictions(y, y, d, highlight=["x"]),
-            "highlight='x' is not one of predictions",
+            "highlight contains 'x'. Use only values among predictions",
         ),
         (
             lambda X, y, d: DomainScoresDisplay.from_predictions(X[:, 0], X[:, 0] * np.nan, d),
@@ -385,10 +394,13 @@ def test_given_axes_are_drawn_on(rows):
         ),
         (lambda X, y, d: DomainScoresDisplay.from_predictions(y, {}, d), "y_pred is empty"),
         (lambda X, y, d: DomainScoresDisplay.from_predictions([], [], []), "y_true is empty"),
-        (lambda X, y, d: DomainScoresDisplay.from_estimator({}, X, y, d), "must be classifiers"),
+        (
+            lambda X, y, d: DomainScoresDisplay.from_estimator({}, X, y, d),
+            "estimator must contain only classifiers",
+        ),
         (
             lambda X, y, d: DomainScoresDisplay.from_estimator(KPCA().fit(X), X, y, d),
-            "estimator=KPCA.* must be classifiers only, or regressors only",
+            "must contain only classifiers or only regressors; got KPCA",
         ),
         (
             lambda X, y, d: DomainScoresDisplay.from_estimator(
@@ -402,7 +414,7 @@ def test_given_axes_are_drawn_on(rows):
         ),
         (
             lambda X, y, d: CalibrationByDomainDisplay.from_predictions(X[:, 0], y, d),
-            "y_prob must hold probabilities, from 0 to 1, not text",
+            "y_prob must contain probabilities from 0 to 1; got text",
         ),
         (
             lambda X, y, d: CalibrationByDomainDisplay.from_predictions(
@@ -413,7 +425,7 @@ def test_given_axes_are_drawn_on(rows):
         (lambda X, y, d: DomainMapDisplay.from_predictions(X * np.nan, d), "Z contains NaN"),
         (
             lambda X, y, d: CalibrationByDomainDisplay.from_predictions(y, X[:, 0], d),
-            "y_prob must hold probabilities",
+            "y_prob must contain probabilities from 0 to 1; got -",
         ),
         (
             lambda X, y, d: CalibrationByDomainDisplay.from_predictions(
@@ -423,7 +435,7 @@ def test_given_axes_are_drawn_on(rows):
         ),
         (
             lambda X, y, d: CalibrationByDomainDisplay.from_estimator(LinearRegression(), X, y, d),
-            "LinearRegression has no predict_proba",
+            "LinearRegression has no method predict_proba",
         ),
     ],
 )

@@ -1,6 +1,6 @@
-"""Displays like those of scikit-learn: differences and model performance by domain.
+"""Displays in the style of scikit-learn: differences between domains, and scores by domain.
 
-matplotlib is loaded when something is drawn.
+matplotlib is imported when a plot is drawn.
 """
 
 from domainwise.plots.differences import DomainMapDisplay, ShiftDisplay

@@ -1,4 +1,4 @@
-"""Displays of how domains differ: features side by side, and rows on two components."""
+"""Displays of differences between domains: in each feature, and on two components."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
 
 #: Quantiles that are drawn: lower end, middle and upper end.
 QUARTILES = (0.25, 0.5, 0.75)
-#: Beyond this many deviations the axis is logarithmic.
-FAR = 8.0
+#: With larger differences, in standard deviations, the axis is logarithmic.
+MAX_LINEAR = 8.0
 
 
 class ShiftDisplay(style.Display):
-    """Standardised middle and spread of features by domain, for sources and new rows.
+    """Medians and quartiles of standardised features by domain, for sources and new rows.
 
     Parameters
     ----------
     features, domains : sequence of str
+        Names of features and domains.
     ends : ndarray of shape (3, n_domains, n_features)
         Lower end, middle and upper end of each feature in each domain, in standard deviations;
         NaN if a domain has no value.
     new : sequence, default=()
-        The domains that are new.
+        Domains that are not sources.
     what : str, default="median and quartiles"
-        Description of the middle and the ends.
+        Description of the middle and the ends, for the axis.
 
     Attributes
     ----------
@@ -42,7 +43,7 @@ class ShiftDisplay(style.Display):
 
     See Also
     --------
-    domainwise.check_shift : Describes in words how new rows differ.
+    domainwise.check_shift : Describe in words how new rows differ.
 
     Examples
     --------
@@ -71,18 +72,19 @@ class ShiftDisplay(style.Display):
     def from_features(
         cls, X: ArrayLike, sample_domain: ArrayLike, *, new: Sequence[Label] = (), **options: Any
     ) -> Self:
-        """Draw medians and quartiles of columns of numbers.
+        """Draw medians and quartiles of numeric columns.
 
         Values are centred by the median of the sources' medians, and scaled by the median of their
-        interquartile ranges: a single domain in another unit changes neither.
+        interquartile ranges, so that a single domain in another unit does not change the scale.
 
         Parameters
         ----------
         X : array-like or data frame of shape (n_samples, n_features), or dict of columns by name
             Columns of a data frame that are not numeric are ignored.
         sample_domain : array-like of shape (n_samples,)
+            The domain of each row.
         new : sequence, default=()
-            Domains that are not sources: drawn as new, and not used to standardise.
+            Domains that are not sources. They are drawn as new, and not used to standardise.
         **options
             Passed to :meth:`plot`.
         """
@@ -95,19 +97,22 @@ class ShiftDisplay(style.Display):
             rows = np.column_stack([*frame.values()])
         if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "biuf":
             raise ValueError(
-                f"X must be a 2-D numeric array, got {rows.dtype} of shape {rows.shape}"
+                f"X must be a 2-D numeric array; got {rows.dtype} of shape {rows.shape}. Pass "
+                "numeric columns, with one row per sample"
             )
         names = [str(name) for name in columns] or [f"x{i}" for i in range(rows.shape[1])]
         codes, domains = style.by_domain(sample_domain, rows, "X")
         style.check_known(new, domains, "new")
         sources = [code for code, name in enumerate(domains) if name not in new]
         if not sources:
-            raise ValueError(f"new={new!r} names all domains: at least one must be a source")
+            raise ValueError(
+                f"new={new!r} contains all domains. Remove at least one, which is then a source"
+            )
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of columns without a value
-            spread = np.where(high > low, high - low, np.nan)[sources]  # one row has none
+            warnings.simplefilter("ignore")  # about columns without values
+            spread = np.where(high > low, high - low, np.nan)[sources]  # NaN for a single row
             scale = np.nanmedian(spread, axis=0) / NORMAL_IQR
             scale = np.where(scale > 0, scale, np.nanstd(rows[np.isin(codes, sources)], axis=0))
             ends = (ends - np.nanmedian(middle[sources], axis=0)) / np.where(scale > 0, scale, 1.0)
@@ -117,13 +122,14 @@ class ShiftDisplay(style.Display):
     def from_predictions(
         cls, y_pred: ArrayLike | dict[str, ArrayLike], sample_domain: ArrayLike, **options: Any
     ) -> Self:
-        """Draw medians and quartiles of predictions: a shift of inputs may shift them, too.
+        """Draw medians and quartiles of predictions, which may shift if features shift.
 
         Parameters
         ----------
         y_pred : array-like of shape (n_samples,), or dict of them by name
             Numbers, decision values, or probabilities of a class.
         sample_domain : array-like of shape (n_samples,)
+            The domain of each row.
         **options
             Passed to :meth:`from_features` and :meth:`plot`.
         """
@@ -132,7 +138,10 @@ class ShiftDisplay(style.Display):
         for values in columns.values():
             style.by_domain(sample_domain, values, "y_pred")
             if values.dtype.kind not in "biuf":
-                raise ValueError(f"y_pred must hold numbers, got {values.dtype}")
+                raise ValueError(
+                    f"y_pred must contain numbers; got {values.dtype}. Pass decision values or "
+                    "probabilities of a classifier"
+                )
         return cls.from_features(columns, sample_domain, **options)
 
     @classmethod
@@ -144,11 +153,12 @@ class ShiftDisplay(style.Display):
         Parameters
         ----------
         estimator : Pipeline, TableModel or ShiftWatch
-            Fitted; see :func:`~domainwise.check_shift`. It standardises by all its sources.
+            A fitted model; see :func:`~domainwise.check_shift`. Values are standardised with the
+            means and deviations of all its sources.
         X : array-like or data frame of shape (n_samples, n_features)
-            New rows, in the form that the model takes.
+            New rows, in the form that the model expects.
         sample_domain : array-like of shape (n_samples,), default=None
-            Domains of the new rows; None makes them one domain.
+            Domains of the new rows; with None, they are one domain.
         **options
             Passed to :meth:`plot`.
         """
@@ -174,16 +184,17 @@ class ShiftDisplay(style.Display):
         max_features: int = 20,
         highlight: Sequence[Label] | None = None,
     ) -> Self:
-        """Draw a row for each feature, those that differ most at the top.
+        """Draw a row for each feature; features that differ most are at the top.
 
         Parameters
         ----------
         ax : matplotlib axes, default=None
             None creates a figure.
         max_features : int, default=20
-            Maximum number of features to draw; the title says if there are more.
+            Maximum number of features to draw; if there are more, the title says so.
         highlight : sequence, default=None
-            Domains in colour; None selects the new ones or, without any, all of up to eight.
+            Domains in colour. None selects the new domains or, if there are none, all domains if
+            there are at most eight.
 
         Returns
         -------
@@ -196,29 +207,29 @@ class ShiftDisplay(style.Display):
             highlight = self.new or (self.domains if n <= len(style.PALETTE) else ())
         style.check_known(highlight, self.domains, "highlight")
         colours = dict(zip(highlight, style.PALETTE * n, strict=False))
-        others = [name for name in self.domains if name not in colours]
+        n_grey = sum(name not in colours for name in self.domains)
         low, middle, high = self.ends
-        moved = [name in self.new or not self.new for name in self.domains]
-        distance = np.nan_to_num(np.abs(middle), nan=-1.0)[moved].max(axis=0)
+        compared = [name in self.new or not self.new for name in self.domains]
+        distance = np.nan_to_num(np.abs(middle), nan=-1.0)[compared].max(axis=0)
         order = np.argsort(-distance, kind="stable")[:count]
         heights = -np.arange(count, dtype=np.float64)
         ax = style.axes_for(ax, 7.2, 1.2 + 0.36 * count)
         for height in heights[1::2]:
             ax.axhspan(height - 0.5, height + 0.5, color=style.GREY, alpha=0.1, linewidth=0)
-        for place, name in enumerate(self.domains):
-            at = heights + style.offsets(n, 0.3)[place]
-            front, alpha = (3, 0.6) if name in colours else (2, min(0.6, 6 / n))
-            options: Any = {"color": colours.get(name, style.GREY), "zorder": front}
-            ax.hlines(at, low[place, order], high[place, order], alpha=alpha, **options)
-            ax.plot(middle[place, order], at, "o", markersize=3.5, **options)
+        for i, name in enumerate(self.domains):
+            y = heights + style.offsets(n, 0.3)[i]
+            zorder, alpha = (3, 0.6) if name in colours else (2, min(0.6, 6 / n))
+            options: Any = {"color": colours.get(name, style.GREY), "zorder": zorder}
+            ax.hlines(y, low[i, order], high[i, order], alpha=alpha, **options)
+            ax.plot(middle[i, order], y, "o", markersize=3.5, **options)
         for name, colour in colours.items():
             ax.plot([], [], "o", color=colour, label=style.short(name))
-        if others:
-            words = "sources" if self.new else "other domains"
-            ax.plot([], [], "o", color=style.GREY, label=f"{len(others)} {words}")
-        ax.axvline(0.0, color=style.ink(), linewidth=0.6, alpha=0.5)
-        if np.nanmax(np.abs(middle[:, order]), initial=0.0) > FAR:
-            ax.set_xscale("symlog", linthresh=FAR / 2)
+        if n_grey:
+            kind = "sources" if self.new else "other domains"
+            ax.plot([], [], "o", color=style.GREY, label=f"{n_grey} {kind}")
+        ax.axvline(0.0, color=style.text_colour(), linewidth=0.6, alpha=0.5)
+        if np.nanmax(np.abs(middle[:, order]), initial=0.0) > MAX_LINEAR:
+            ax.set_xscale("symlog", linthresh=MAX_LINEAR / 2)
             ax.xaxis.set_major_formatter("{x:g}")
         ax.set_yticks(heights, [style.short(self.features[i]) for i in order])
         ax.set_ylim(0.5 - count, 0.5)
@@ -228,14 +239,14 @@ class ShiftDisplay(style.Display):
         return self._finish(ax, columns=5)
 
 
-#: Share of rows outside the axes at each end: a few outliers would shrink the plot.
-OUTER = 0.005
-#: Style of points; rasterized, because there may be many.
+#: Share of rows outside the axes at each end, so that a few outliers do not shrink the plot.
+CUT_SHARE = 0.005
+#: Style of points; they are rasterized, because there may be many.
 POINTS: Any = {"s": 12, "alpha": 0.65, "linewidths": 0, "rasterized": True}
 
 
 class DomainMapDisplay(style.Display):
-    """Rows on two components: invariant features do not separate the domains.
+    """Rows on two components, on which invariant features do not separate domains.
 
     Parameters
     ----------
@@ -293,27 +304,32 @@ class DomainMapDisplay(style.Display):
         Parameters
         ----------
         estimator : estimator
-            Fitted; has ``transform``, such as DCM or a pipeline that ends in PCA.
+            A fitted estimator with ``transform``, such as DCM or a pipeline that ends with PCA.
         X : array-like or data frame of shape (n_samples, n_features)
-            Rows, in the form that the estimator takes.
+            Rows, in the form that the estimator expects.
         sample_domain, y, **options
             As in :meth:`from_predictions`.
         """
         if not hasattr(estimator, "transform"):
-            raise ValueError(f"estimator={type(estimator).__name__} has no transform")
+            raise ValueError(
+                f"{type(estimator).__name__} has no method transform. Pass a projection, or use "
+                "from_predictions"
+            )
         return cls.from_predictions(estimator.transform(X), sample_domain, y=y, **options)
 
     @classmethod
     def from_predictions(
         cls, Z: ArrayLike, sample_domain: ArrayLike, *, y: MaybeArray = None, **options: Any
     ) -> Self:
-        """Draw rows that have been projected.
+        """Draw projected rows.
 
         Parameters
         ----------
         Z : array-like of shape (n_samples, n_components)
-            The first two components are drawn; a single one lies on a line.
+            Projected rows. The first two components are drawn; a single component is drawn on a
+            line.
         sample_domain : array-like of shape (n_samples,)
+            The domain of each row.
         y : array-like of shape (n_samples,), default=None
             Classes or values.
         **options
@@ -341,8 +357,8 @@ class DomainMapDisplay(style.Display):
         ax : matplotlib axes, default=None
             None creates a figure.
         color_by : {"domain", "target"}, default="domain"
-            With "domain", classes have different markers, and if there are more than eight
-            domains, all except ``highlight`` are grey.
+            With "domain", classes have different markers. If there are more than eight domains, all
+            except ``highlight`` are grey.
         highlight : sequence, default=()
             Domains whose points are circled, such as unseen domains.
 
@@ -355,7 +371,7 @@ class DomainMapDisplay(style.Display):
         check_arguments("plot", rules, color_by=color_by)
         target = np.zeros(len(self.Z)) if self.target is None else self.target
         if color_by == "target" and self.target is None:
-            raise ValueError("color_by='target' needs y: the class or value of each row")
+            raise ValueError("color_by='target' needs y. Pass the class or value of each row")
         ax = style.axes_for(ax, 5.0, 4.4)
         numbers = target.dtype.kind in "iuf" and is_quantity(target)
         if color_by == "target" and numbers:
@@ -365,30 +381,32 @@ class DomainMapDisplay(style.Display):
             self._draw(ax, target, None, np.unique(target).tolist())
         else:
             names = np.unique(self.domain).tolist()
-            chosen = names if len(names) <= len(style.PALETTE) else list(highlight)
-            self._draw(ax, self.domain, None if numbers else target, chosen)
+            coloured = names if len(names) <= len(style.PALETTE) else list(highlight)
+            self._draw(ax, self.domain, None if numbers else target, coloured)
         x, y = self.Z[[name in highlight for name in self.domain]].T
-        # Not rasterized, so that they take the text colour of a page.
-        ax.scatter(x, y, s=22, facecolors="none", edgecolors=style.ink(), linewidths=0.5)
+        # Circles are not rasterized, so that they get the text colour of a page.
+        ax.scatter(x, y, s=22, facecolors="none", edgecolors=style.text_colour(), linewidths=0.5)
         ax.set_xlabel(self.names[0])
         ax.set_ylabel(self.names[1])
         ax.set_title(f"coloured by {color_by}")
-        for limits, along in zip((ax.set_xlim, ax.set_ylim), self.Z.T, strict=True):
-            low, high = np.nanquantile(along, (OUTER, 1 - OUTER))
+        for set_limits, values in zip((ax.set_xlim, ax.set_ylim), self.Z.T, strict=True):
+            low, high = np.nanquantile(values, (CUT_SHARE, 1 - CUT_SHARE))
             if high > low:
-                limits(low - 0.06 * (high - low), high + 0.06 * (high - low))
+                set_limits(low - 0.06 * (high - low), high + 0.06 * (high - low))
         return self._finish(ax)
 
-    def _draw(self, ax: Any, group: Array, classes: Array | None, chosen: Sequence[Any]) -> None:
-        """Draw points, coloured by group if it is chosen, with the marker of their class."""
+    def _draw(self, ax: Any, group: Array, classes: Array | None, coloured: Sequence[Any]) -> None:
+        """Draw points in the colour of their group, or in grey, with the marker of their class."""
         n, names = len(style.PALETTE), np.unique(group).tolist()
         labels = [] if classes is None else np.unique(classes).tolist()
-        few = 1 < len(labels) <= len(style.MARKERS)
-        markers = dict(zip(labels, style.MARKERS, strict=False)) if few else {}
+        markers = {}
+        if 1 < len(labels) <= len(style.MARKERS):
+            markers = dict(zip(labels, style.MARKERS, strict=False))
         styles = {
-            name: (style.PALETTE[i % n], style.MARKERS[i // n % n]) for i, name in enumerate(chosen)
+            name: (style.PALETTE[i % n], style.MARKERS[i // n % n])
+            for i, name in enumerate(coloured)
         }
-        for name in sorted(names, key=lambda name: name in styles):  # grey ones below
+        for name in sorted(names, key=lambda name: name in styles):  # grey points below
             colour, marker = styles.get(name, (style.GREY, "o"))
             for label, shape in markers.items() or [(None, marker)]:
                 rows = (group == name) & (True if label is None else classes == label)
@@ -396,6 +414,7 @@ class DomainMapDisplay(style.Display):
         legend = {style.short(name): styles[name] for name in styles if len(styles) < 25}
         if len(names) > len(styles):
             legend[f"{len(names) - len(styles)} other domains"] = (style.GREY, "o")
-        legend |= {f"class {style.short(c)}": (style.ink(), mark) for c, mark in markers.items()}
+        ink = style.text_colour()
+        legend |= {f"class {style.short(c)}": (ink, marker) for c, marker in markers.items()}
         for text, (colour, marker) in legend.items():
             ax.scatter([], [], s=20, color=colour, marker=marker, linewidths=0, label=text)

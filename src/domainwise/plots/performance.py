@@ -1,4 +1,4 @@
-"""Displays of the performance of models on each domain: scores with intervals, and calibration."""
+"""Displays of model performance by domain: scores with intervals, and calibration."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ class DomainScoresDisplay(style.Display):
     label : str, default="score"
         Name of the score.
     greater_is_better : bool, default=True
+        Whether larger scores are better.
 
     Attributes
     ----------
     order_ : list
-        Domains from top to bottom, the worst one for the first method on top.
+        Domains from top to bottom; the worst domain of the first method is at the top.
     ax_, figure_ : matplotlib axes and figure
 
     See Also
@@ -78,15 +79,16 @@ class DomainScoresDisplay(style.Display):
         scoring: Scoring = None,
         **options: Any,
     ) -> Self:
-        """Draw scores of fitted estimators, with 95 % intervals from 200 draws of a domain's rows.
+        """Draw scores of fitted estimators, with 95 % intervals from 200 bootstrap samples.
 
         Parameters
         ----------
         estimator : estimator, or dict of them by name
             Fitted classifiers or regressors, which predict without ``sample_domain``.
         X : array-like or data frame of shape (n_samples, n_features)
-            Preferably rows of domains that the estimators have not seen.
+            Rows, preferably of domains that the estimators have not seen.
         y, sample_domain : array-like of shape (n_samples,)
+            Target and domain of each row.
         scoring : str, default=None
             A scikit-learn scorer; None chooses one as in :func:`domainwise.evaluate`.
         **options
@@ -99,7 +101,7 @@ class DomainScoresDisplay(style.Display):
         kinds = {is_classifier(model) if hasattr(model, "predict") else None for model in models}
         if kinds not in ({True}, {False}):
             raise ValueError(
-                f"estimator={estimator!r} must be classifiers only, or regressors only"
+                f"estimator must contain only classifiers or only regressors; got {estimator!r}"
             )
         if kinds == {True}:
             for model in models:
@@ -137,10 +139,12 @@ class DomainScoresDisplay(style.Display):
         Parameters
         ----------
         y_true, sample_domain : array-like of shape (n_samples,)
+            Target and domain of each row.
         y_pred : array-like, or dict of them by name
-            Predictions, or other values that ``metric`` takes.
+            Predictions, or other values that ``metric`` expects.
         metric : callable, default=None
-            ``metric(y_true, y_pred)``; None is accuracy, or RMSE for numbers.
+            A function ``metric(y_true, y_pred)``. None means accuracy for classes, and RMSE for
+            numbers.
         greater_is_better : bool, default=True
             Whether larger values of ``metric`` are better.
         **options
@@ -154,11 +158,14 @@ class DomainScoresDisplay(style.Display):
         by_name = y_pred if isinstance(y_pred, dict) else {"predictions": y_pred}
         predictions = {name: np.asarray(values) for name, values in by_name.items()}
         if not predictions:
-            raise ValueError("y_pred is empty: at least one method is needed")
+            raise ValueError("y_pred is empty. Pass predictions of at least one method")
         for name, values in predictions.items():
             same_length(values, "y_pred", truth, "y_true")
             if values.dtype.kind == "f" and np.isnan(values).any():
-                raise ValueError(f"y_pred of {name!r} has missing values (NaN)")
+                raise ValueError(
+                    f"y_pred of {name!r} has missing values (NaN). Remove these rows from all "
+                    "arguments"
+                )
 
         def score(name: str, rows: Array) -> float:
             return float(metric(truth[rows], predictions[name][rows]))
@@ -181,8 +188,8 @@ class DomainScoresDisplay(style.Display):
         ax : matplotlib axes, default=None
             None creates a figure.
         highlight : sequence of str, default=None
-            Methods that are drawn large and with intervals; None selects all. The domains are
-            sorted by the first one.
+            Methods that are drawn large and with intervals; None selects all. Domains are sorted
+            by the score of the first method.
         styles : dict of dict, default=None
             Further arguments of ``ax.plot`` by method name.
 
@@ -191,26 +198,26 @@ class DomainScoresDisplay(style.Display):
         display : DomainScoresDisplay
             The same object, with ``ax_`` and ``figure_``.
         """
-        main = list(highlight or self.scores)
-        style.check_known(main, self.scores, "highlight")
-        first, sign = self.scores[main[0]], 1 if self.greater_is_better else -1
+        highlighted = list(highlight or self.scores)
+        style.check_known(highlighted, self.scores, "highlight")
+        first, sign = self.scores[highlighted[0]], 1 if self.greater_is_better else -1
         self.order_ = sorted(first, key=lambda d: np.nan_to_num(sign * first[d], nan=np.inf))
         n = len(self.order_)
         heights = -np.arange(n, dtype=np.float64)
         ax = style.axes_for(ax, 7.2, 1.3 + 0.34 * n)
         bars = [self.reference.get(domain, np.nan) for domain in self.order_]
-        ax.vlines(bars, heights - 0.32, heights + 0.32, color=style.ink(), linewidth=1.6)
+        ax.vlines(bars, heights - 0.32, heights + 0.32, color=style.text_colour(), linewidth=1.6)
         offsets = style.offsets(len(self.scores), 0.22)
-        for place, name in reversed([*enumerate(self.scores)]):
-            colour = style.PALETTE[place % len(style.PALETTE)]
-            look: dict[str, Any] = {"color": colour, "label": style.short(name), "marker": "o"}
-            look |= (styles or {}).get(name, {})
-            size, alpha = (6.5, 1.0) if name in main else (4.0, 0.5)
-            at, shown = heights + offsets[place], [self.scores[name][d] for d in self.order_]
-            if name in main and name in self.intervals:
+        for i, name in reversed([*enumerate(self.scores)]):
+            colour = style.PALETTE[i % len(style.PALETTE)]
+            options: dict[str, Any] = {"color": colour, "label": style.short(name), "marker": "o"}
+            options |= (styles or {}).get(name, {})
+            size, alpha = (6.5, 1.0) if name in highlighted else (4.0, 0.5)
+            y, scores = heights + offsets[i], [self.scores[name][d] for d in self.order_]
+            if name in highlighted and name in self.intervals:
                 ends = np.array([self.intervals[name][domain] for domain in self.order_])
-                ax.hlines(at, *ends.T, color=look["color"], alpha=0.45, linewidth=2.2)
-            ax.plot(shown, at, linestyle="", markersize=size, alpha=alpha, **look)
+                ax.hlines(y, *ends.T, color=options["color"], alpha=0.45, linewidth=2.2)
+            ax.plot(scores, y, linestyle="", markersize=size, alpha=alpha, **options)
         suffix = {d: "" if np.isfinite(first[d]) else " (no score)" for d in self.order_}
         ax.set_yticks(heights, [style.short(domain) + suffix[domain] for domain in self.order_])
         if n > 1:
@@ -219,25 +226,26 @@ class DomainScoresDisplay(style.Display):
         ax.set_ylim(0.4 - n, 0.6)
         better = "larger" if self.greater_is_better else "smaller"
         ax.set_xlabel(f"{self.label} ({better} is better)")
-        return self._finish(ax, columns=6, turn=True)
+        return self._finish(ax, columns=6, reverse=True)
 
 
 def _scores(
     score: Callable[[str, Array], float], names: Sequence[str], y: Array, sample_domain: Any
 ) -> dict[str, Any]:
-    """Scores and intervals by method and domain."""
+    """Return scores and intervals by method and domain."""
     codes, domains = style.by_domain(sample_domain, y, "y")
     rows = {domain: np.flatnonzero(codes == code) for code, domain in enumerate(domains)}
     return {
         kind: {
-            name: {d: compute(partial(score, name), at) for d, at in rows.items()} for name in names
+            name: {domain: compute(partial(score, name), r) for domain, r in rows.items()}
+            for name in names
         }
         for kind, compute in (("scores", defined_score), ("intervals", row_interval))
     }
 
 
-#: Minimum number of rows of a bin: the frequency in fewer rows is mostly noise.
-LEAST_ROWS = 15
+#: Minimum number of rows of a bin; the frequency in fewer rows is mostly noise.
+MIN_BIN_ROWS = 15
 
 
 class Reliability(NamedTuple):
@@ -250,30 +258,32 @@ class Reliability(NamedTuple):
 
 
 def reliability(probability: Array, hit: Array, n_bins: int = 10) -> Reliability:
-    """Compare probabilities with observed frequencies, in bins of about the same number of rows.
+    """Compare probabilities with observed frequencies in bins of about the same number of rows.
 
-    There are fewer bins if they would have fewer than 15 rows; equal probabilities share a bin.
+    A bin has at least 15 rows, even if there are fewer bins then. Equal probabilities are in the
+    same bin.
 
     >>> p, hit = np.repeat([0.25, 0.75], 20), np.arange(40) % 2
     >>> reliability(p, hit).predicted, reliability(p, hit).error
     (array([0.25, 0.75]), 0.25)
     """
-    n_bins = max(1, min(n_bins, len(probability) // LEAST_ROWS))
+    n_bins = max(1, min(n_bins, len(probability) // MIN_BIN_ROWS))
     edges = np.quantile(probability, np.arange(1, n_bins) / n_bins, method="higher")
     bins = np.searchsorted(np.unique(edges), probability, side="right")
-    _, place, rows = np.unique(bins, return_inverse=True, return_counts=True)
-    predicted, observed = (np.bincount(place, part) / rows for part in (probability, hit))
+    _, codes, rows = np.unique(bins, return_inverse=True, return_counts=True)
+    predicted, observed = (np.bincount(codes, weights) / rows for weights in (probability, hit))
     error = float(rows @ np.abs(predicted - observed) / rows.sum())
     return Reliability(predicted, observed, rows, error)
 
 
 class CalibrationByDomainDisplay(style.Display):
-    """Reliability curve of each domain, with its error.
+    """Reliability curve and calibration error of each domain.
 
     Parameters
     ----------
     curves : dict of Reliability
-        For each domain: mean probability, observed frequency and rows of each bin, and the error.
+        For each domain, the mean probability, observed frequency and number of rows of each bin,
+        and the calibration error.
     about : str
         Name of the class whose probabilities are shown.
 
@@ -288,7 +298,7 @@ class CalibrationByDomainDisplay(style.Display):
     Notes
     -----
     The error of a domain is the expected calibration error: the absolute difference between
-    probability and frequency in a bin, averaged over rows. With few rows it is large by chance.
+    probability and frequency in a bin, averaged over rows. With few rows, it is large by chance.
 
     Examples
     --------
@@ -311,21 +321,25 @@ class CalibrationByDomainDisplay(style.Display):
         sample_domain: ArrayLike,
         **options: Any,
     ) -> Self:
-        """Draw the calibration of a fitted classifier, preferably on unseen domains.
+        """Draw the calibration of a fitted classifier.
 
         Parameters
         ----------
         estimator : classifier
-            Fitted; has ``predict_proba``, which is called without ``sample_domain``.
+            A fitted classifier with ``predict_proba``, which is called without ``sample_domain``.
         X : array-like or data frame of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_domain : array-like of shape (n_samples,)
+            Rows, preferably of unseen domains.
+        y, sample_domain : array-like of shape (n_samples,)
+            Class and domain of each row.
         **options
             Passed to :meth:`from_predictions`.
         """
         model: Any = estimator
         if not hasattr(model, "predict_proba"):
-            raise ValueError(f"estimator={type(model).__name__} has no predict_proba")
+            raise ValueError(
+                f"{type(model).__name__} has no method predict_proba. Pass a classifier with "
+                "probabilities, or use from_predictions"
+            )
         check_is_fitted(model)
         classes = np.unique(np.concatenate([checked_labels(y, "y"), model.classes_]))
         predicted: Any = Predictions(model, X, classes).probabilities
@@ -350,34 +364,38 @@ class CalibrationByDomainDisplay(style.Display):
         y_true : array-like of shape (n_samples,)
             Classes.
         y_prob : array-like of shape (n_samples,) or (n_samples, n_classes)
-            Probability of the positive class of two, or of each class. With more than two classes,
-            the curve shows how often the most probable class is correct.
+            Probability of the positive class of two classes, or of each class. With more than two
+            classes, the curve shows how often the most probable class is correct.
         sample_domain : array-like of shape (n_samples,)
+            The domain of each row.
         classes : sequence, default=None
-            The class of each column; None uses the sorted classes of ``y_true``.
+            The class of each column; None means the sorted classes of ``y_true``.
         pos_label : object, default=None
-            The positive class of two; None is the last.
+            The positive class of two classes; None means the last one.
         n_bins : int, default=10
-            Bins of about the same number of rows, at least 15, in each domain.
+            Maximum number of bins in each domain. Bins have about the same number of rows, at least
+            15.
         **options
             Passed to :meth:`plot`.
         """
         check_arguments("from_predictions", {"n_bins": [COUNT]}, n_bins=n_bins)
         if np.asarray(y_prob).dtype.kind in "US":
-            raise ValueError("y_prob must hold probabilities, from 0 to 1, not text")
+            raise ValueError("y_prob must contain probabilities from 0 to 1; got text")
         truth = checked_labels(y_true, "y_true")
         p = check_array(y_prob, ensure_2d=False, input_name="y_prob")
         same_length(p, "y_prob", truth, "y_true")
         codes, domains = style.by_domain(sample_domain, truth, "y_true")
         names = np.unique(truth) if classes is None else checked_labels(classes, "classes")
         if not np.all((p >= 0) & (p <= 1)):
-            raise ValueError("y_prob must hold probabilities, from 0 to 1")
-        codes_of(truth, names)  # refuses others
+            raise ValueError(
+                f"y_prob must contain probabilities from 0 to 1; got {p.min():g} to {p.max():g}"
+            )
+        codes_of(truth, names)  # refuses unknown classes
         if len(names) != (2 if p.ndim == 1 else p.shape[1]):
             columns = "one column" if p.ndim == 1 else f"{p.shape[1]} columns"
             raise ValueError(
-                f"y_prob has {columns} for {len(names)} classes, {', '.join(map(str, names))}; "
-                "pass all of them in classes"
+                f"y_prob has {columns} for {len(names)} classes, {', '.join(map(str, names))}. "
+                "Pass the class of each column as classes"
             )
         if len(names) == 2:
             positive = positive_last(names, pos_label)[-1]
@@ -393,7 +411,7 @@ class CalibrationByDomainDisplay(style.Display):
         return cls(curves=curves, about=about).plot(**options)
 
     def plot(self, ax: style.MaybeAxes = None, *, max_domains: int = 5) -> Self:
-        """Draw the curve of each domain, those with the largest errors in colour.
+        """Draw the curve of each domain; domains with the largest errors are in colour.
 
         Parameters
         ----------
@@ -409,17 +427,17 @@ class CalibrationByDomainDisplay(style.Display):
         """
         check_arguments("plot", {"max_domains": [COUNT]}, max_domains=max_domains)
         ax = style.axes_for(ax, 4.6, 4.8)
-        ax.plot([0, 1], [0, 1], color=style.ink(), linewidth=0.8, linestyle=":")
+        ax.plot([0, 1], [0, 1], color=style.text_colour(), linewidth=0.8, linestyle=":")
         curves = sorted(self.curves.items(), key=lambda item: -item[1].error)
         max_domains += len(curves) == max_domains + 1  # a single grey curve is not useful
-        for place, (name, (predicted, observed, rows, error)) in enumerate(curves[:max_domains]):
-            look: dict[str, Any] = {"color": style.PALETTE[place % len(style.PALETTE)], "zorder": 3}
-            ax.scatter(predicted, observed, 6 + 40 * rows / rows.max(), linewidths=0, **look)
-            ax.plot(predicted, observed, label=f"{style.short(name)}: {error:.2f}", **look)
+        for i, (name, (predicted, observed, rows, error)) in enumerate(curves[:max_domains]):
+            options: dict[str, Any] = {"color": style.PALETTE[i % len(style.PALETTE)], "zorder": 3}
+            ax.scatter(predicted, observed, 6 + 40 * rows / rows.max(), linewidths=0, **options)
+            ax.plot(predicted, observed, label=f"{style.short(name)}: {error:.2f}", **options)
         for _, (predicted, observed, _, _) in curves[max_domains:]:
             ax.plot(predicted, observed, color=style.GREY, linewidth=0.8, alpha=0.5)
-        if rest := [curve.error for _, curve in curves[max_domains:]]:
-            ax.plot([], [], color=style.GREY, label=f"{len(rest)} others: up to {rest[0]:.2f}")
+        if errors := [curve.error for _, curve in curves[max_domains:]]:
+            ax.plot([], [], color=style.GREY, label=f"{len(errors)} others: up to {errors[0]:.2f}")
         ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
         ax.set_xlabel(f"probability of {self.about}")
         ax.set_ylabel("observed frequency")

@@ -1,4 +1,4 @@
-"""Shared parts of the displays: axes, colours, and names as plain text."""
+"""Functions that all displays share: axes, colours, legends and names."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 MaybeAxes: TypeAlias = "axes.Axes | None"
 
-#: Readable on white and on black.
+#: Colours that are readable on white and on black.
 PALETTE = ("#e0533d", "#5b8def", "#2a9d8f", "#d9902f", "#a678de", "#7a9a3a", "#d6498f", "#3fa7c4")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
-#: Colour of what is highlighted, and of what is there for comparison.
+#: Colours of highlighted values, and of values for comparison.
 ACCENT, GREY = "#e0533d", "#8b95a1"
 
 
 def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
-    """Domain code of each row, and the domains; ``name`` is the argument that has the rows."""
+    """Return the domain code of each row, and the domains; ``name`` is the argument with rows."""
     if sample_domain is None:
-        raise ValueError("sample_domain is required: pass the domain of each row")
+        raise ValueError("sample_domain is required. Pass the domain of each row")
     same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)
     labels = check_sample_domain(sample_domain, len(rows), "delta")
     return labels.codes, labels.names.tolist()
@@ -34,14 +34,17 @@ def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[A
 def check_known(values: Sequence[Any], allowed: Collection[Any], name: str) -> None:
     """Refuse values of the argument ``name`` that are not allowed."""
     if unknown := [value for value in values if value not in allowed]:
-        raise ValueError(f"{name}={unknown[0]!r} is not one of {', '.join(map(str, allowed))}")
+        choices = ", ".join(map(str, allowed))
+        raise ValueError(f"{name} contains {unknown[0]!r}. Use only values among {choices}")
 
 
 def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
     """Return ``ax``, or the axes of a new figure of this size in inches."""
     if ax is not None:
         if not hasattr(ax, "transData"):
-            raise ValueError(f"ax={ax!r} must be matplotlib axes, or None")
+            raise ValueError(
+                f"ax must be matplotlib axes or None; got {ax!r}. Pass None to create a figure"
+            )
         return ax
     try:
         from matplotlib import pyplot
@@ -50,13 +53,13 @@ def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
     return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
 
 
-def offsets(n: int, reach: float) -> Array:
-    """Vertical offsets of n items in a row of a plot, from ``reach`` to ``-reach``."""
-    return np.linspace(reach, -reach, n) if n > 1 else np.zeros(n)
+def offsets(n: int, largest: float) -> Array:
+    """Return vertical offsets of n items in a row of a plot, from ``largest`` to ``-largest``."""
+    return np.linspace(largest, -largest, n) if n > 1 else np.zeros(n)
 
 
-def ink() -> str:
-    """Text colour of the current matplotlib style."""
+def text_colour() -> str:
+    """Return the text colour of the current matplotlib style."""
     from matplotlib import rcParams
 
     return str(rcParams["text.color"])
@@ -69,18 +72,21 @@ class Display:
     figure_: figure.Figure
 
     def _finish(
-        self, ax: Any, *, columns: int = 3, title: str | None = None, turn: bool = False
+        self, ax: Any, *, columns: int = 3, title: str | None = None, reverse: bool = False
     ) -> Self:
-        """Add a legend, below the axes if they are alone and have a layout; draw names as text.
+        """Add a legend, and draw names as text.
 
-        The legend is in the order of drawing, or reversed if ``turn`` is True.
+        The legend is below the axes if they fill a figure with a layout. It has the order of
+        drawing, or the opposite order if ``reverse`` is True.
         """
-        handles, labels = (part[:: -1 if turn else 1] for part in ax.get_legend_handles_labels())
-        alone = len(ax.figure.axes) == 1 and ax.figure.get_layout_engine() is not None
+        step = -1 if reverse else 1
+        handles, labels = (entries[::step] for entries in ax.get_legend_handles_labels())
+        if labels and len(ax.figure.axes) == 1 and ax.figure.get_layout_engine() is not None:
+            owner, location = ax.figure, {"loc": "outside lower center", "ncols": columns}
+        else:
+            owner, location = ax, {"loc": "best"}
         if labels:
-            place = {"loc": "outside lower center", "ncols": columns} if alone else {"loc": "best"}
-            owner = ax.figure if alone else ax
-            legend = owner.legend(handles, labels, fontsize=8, title=title, **place)
+            legend = owner.legend(handles, labels, fontsize=8, title=title, **location)
             draw_names_as_text(legend)
         ax.grid(visible=True, axis="x", alpha=0.3)
         draw_names_as_text(ax)
@@ -88,27 +94,28 @@ class Display:
         return self
 
 
-def draw_names_as_text(part: Any) -> None:
-    """Draw a name such as "$5 to $6" as text, not as a formula, except for ticks of log axes.
+def draw_names_as_text(artist: Any) -> None:
+    """Draw names such as "$5 to $6" as text, not as formulas, except for ticks of log axes.
 
-    ``part`` is a figure, axes, or a legend.
+    ``artist`` is a figure, axes, or a legend.
     """
     from matplotlib.axis import Axis
     from matplotlib.text import Text
 
-    for text in part.findobj(Text):
+    for text in artist.findobj(Text):
         text.set_parse_math(False)
-    for axis in part.findobj(Axis):
+    for axis in artist.findobj(Axis):
         for label in axis.get_ticklabels(which="both"):
             label.set_parse_math(axis.get_scale() == "log")
 
 
 def short(value: Any) -> str:
-    r"""Shorten a name for a plot in its middle: names often differ at the beginning or end.
+    r"""Shorten a name in the middle, because names often differ at the beginning or the end.
 
     >>> print(short("the hospital of Saint Mary"), short("a\x1b[2J"))
     the hospi…Saint Mary a\x1b[2J
     """
-    marks = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
-    name = "".join(marks)
+    name = "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value)
+    )
     return name if len(name) <= 20 else f"{name[:9]}…{name[-10:]}"
