@@ -25,7 +25,7 @@ def given(rows):
 @BOTH
 def test_arrays_in_memory_do_not_go_with_dask(method, given):
     p, X, y, domain = given
-    with pytest.raises(TypeError, match="X is a Dask Array but y is a numpy ndarray: pass y as"):
+    with pytest.raises(TypeError, match="X is a Dask Array but y is a numpy ndarray. Pass y as"):
         method().fit(X, p.y, sample_domain=domain)
     with pytest.raises(TypeError, match="but sample_domain is a numpy ndarray"):
         method().fit(X, y, sample_domain=p.domain)
@@ -38,7 +38,7 @@ def test_arrays_in_memory_do_not_go_with_dask(method, given):
 @BOTH
 def test_chunks_have_to_match(method, given):
     _, X, y, domain = given
-    with pytest.raises(ValueError, match="y has 2 partitions but X has 4: rechunk"):
+    with pytest.raises(ValueError, match="y has 2 partitions but X has 4. Rechunk"):
         method().fit(X, y.rechunk(300), sample_domain=domain)
     other = domain.rechunk((tuple(reversed(X.chunks[0])),))
     with pytest.raises(ValueError, match=r"sample_domain has chunks of .* but X has"):
@@ -66,7 +66,7 @@ def test_lengths_that_differ_inside_a_partition_are_found_in_the_pass(given):
 def test_features_have_to_be_counted(method, given):
     _, X, y, domain = given
     unknown = da.Array(X.dask, X.name, (X.chunks[0], (np.nan,)), dtype=X.dtype)
-    with pytest.raises(ValueError, match="number of features of X is not known"):
+    with pytest.raises(ValueError, match="number of features of X is unknown"):
         method().fit(unknown, y, sample_domain=domain)
 
 
@@ -85,12 +85,12 @@ def test_rows_have_to_be_numbers_in_two_dimensions(method, given, rows):
     _, X, y, _ = given
     with pytest.raises(ValueError, match="Expected a 2D Dask array"):
         method().fit(X[:, 0], y)
-    with pytest.raises(ValueError, match="X has to hold numbers"):
+    with pytest.raises(ValueError, match="X must be numeric"):
         method().fit(X.astype(str), y)
     frame = dd.from_pandas(rows("three").frame(), npartitions=3)
-    with pytest.raises(ValueError, match="X has other columns: 'site'"):
+    with pytest.raises(ValueError, match="X has the columns 'site'"):
         method().fit(frame, "y")
-    with pytest.raises(TypeError, match="X is a Dask Series: pass a data frame"):
+    with pytest.raises(TypeError, match="X is a Dask Series. Pass a data frame"):
         method().fit(frame["x0"], frame["y"])
     with pytest.raises(TypeError, match="X is a Dask Bag"):
         method().fit(db.from_sequence([1, 2]), y)
@@ -105,13 +105,13 @@ def test_missing_values_are_placed(method, rows):
 
 
 def test_labels_of_another_kind_in_a_later_partition(rows, monkeypatch):
-    monkeypatch.setattr("domainwise.backends.partitions.LOOK_PARTITIONS", 1)
-    monkeypatch.setattr("domainwise.backends.partitions.LOOK_LEAST", 10)
+    monkeypatch.setattr("domainwise.backends.partitions.SAMPLE_PARTITIONS", 1)
+    monkeypatch.setattr("domainwise.backends.partitions.MIN_SAMPLE_ROWS", 10)
     p = rows("three")
     p.y = p.y.astype(float)
     p.y[-1] = 0.5
     X, y, domain = p.arrays()
-    with pytest.raises(ValueError, match='partition 3: y holds continuous .* target_kernel="rbf"'):
+    with pytest.raises(ValueError, match='partition 3: y has continuous .* target_kernel="rbf"'):
         FastDCM(n_landmarks=30).fit(X, y, sample_domain=domain)
     assert FastDCM(n_landmarks=30, target_kernel="rbf").fit(X, y, domain).n_samples_seen_ == len(p)
 
@@ -138,8 +138,8 @@ def test_more_landmarks_than_rows_or_than_were_looked_at(given, monkeypatch):
     message = f"n_landmarks=5000 is more than the number of rows, {len(p)}"
     with pytest.raises(ValueError, match=message):
         FastDCM(n_landmarks=5000).fit(X, y, sample_domain=domain)
-    monkeypatch.setattr("domainwise.backends.partitions.LOOK_ROWS", 40)
-    monkeypatch.setattr("domainwise.backends.partitions.LOOK_LEAST", 40)
+    monkeypatch.setattr("domainwise.backends.partitions.SAMPLE_ROWS", 40)
+    monkeypatch.setattr("domainwise.backends.partitions.MIN_SAMPLE_ROWS", 40)
     message = r"n_landmarks=0.5 requests \d+ landmarks for \d+ rows, but only \d+ rows were read"
     with pytest.raises(ValueError, match=message):
         FastDCM(n_landmarks=0.5).fit(X, y, sample_domain=domain)

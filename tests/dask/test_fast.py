@@ -165,9 +165,9 @@ def test_classes_and_domains_may_occur_in_one_partition_only(rows):
 def test_what_the_first_look_missed_is_counted_all_the_same(rows, monkeypatch):
     import dask.dataframe as dd
 
-    monkeypatch.setattr("domainwise.backends.partitions.LOOK_PARTITIONS", 2)
-    monkeypatch.setattr("domainwise.backends.partitions.LOOK_ROWS", 100)
-    monkeypatch.setattr("domainwise.backends.partitions.LOOK_LEAST", 10)
+    monkeypatch.setattr("domainwise.backends.partitions.SAMPLE_PARTITIONS", 2)
+    monkeypatch.setattr("domainwise.backends.partitions.SAMPLE_ROWS", 100)
+    monkeypatch.setattr("domainwise.backends.partitions.MIN_SAMPLE_ROWS", 10)
     frame = rows("three").frame().sort_values("y", ignore_index=True)
     features = [f"x{i}" for i in range(10)]
     there = FastDCM(n_landmarks=60).fit(dd.from_pandas(frame, npartitions=9), "y", "site")
@@ -189,8 +189,8 @@ def test_categories_and_nullable_columns_are_labels(rows):
 
 
 def test_a_range_of_target_landmarks_covers_what_the_look_missed(rows, monkeypatch):
-    monkeypatch.setattr("domainwise.backends.partitions.LOOK_ROWS", 80)
-    monkeypatch.setattr("domainwise.backends.partitions.LOOK_LEAST", 80)
+    monkeypatch.setattr("domainwise.backends.partitions.SAMPLE_ROWS", 80)
+    monkeypatch.setattr("domainwise.backends.partitions.MIN_SAMPLE_ROWS", 80)
     p = rows("regression")
     X, y, domain = p.arrays()
     params = dict(

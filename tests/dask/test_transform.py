@@ -135,5 +135,5 @@ def test_other_containers_would_gather_and_are_refused(model, new):
     import dask.dataframe as dd
 
     model.set_output(transform="pandas")
-    with pytest.raises(ValueError, match="would gather a Dask DataFrame"):
+    with pytest.raises(ValueError, match="would load a Dask DataFrame"):
         model.transform(dd.from_pandas(new, npartitions=4))

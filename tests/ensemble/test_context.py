@@ -277,5 +277,5 @@ def test_dask_data_frames_keep_their_index_and_may_hold_the_domains():
     assert list(out.columns) == list(context.get_feature_names_out())
     assert out.index.equals(frame.index)
     np.testing.assert_allclose(out.to_numpy(), expected, rtol=1e-9, atol=1e-11)
-    with pytest.raises(ValueError, match="would gather"):
+    with pytest.raises(ValueError, match="would load"):
         context.set_output(transform="pandas").transform(table, sample_domain="site")

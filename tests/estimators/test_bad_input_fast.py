@@ -72,11 +72,11 @@ def test_a_batch_with_other_features():
 @pytest.mark.parametrize(
     ("y", "domain", "message"),
     [
-        (X[:, 0], DOMAIN, "continuous values .* as y, earlier ones had labels"),
-        (None, DOMAIN, "nothing as y, earlier ones had labels"),
-        (np.where(Y == 1, "yes", "no"), DOMAIN, "strings as y, earlier ones had labels"),
-        (Y, X[:, 1], "continuous values .* as sample_domain, earlier ones had strings"),
-        (Y, np.arange(60), "labels as sample_domain, earlier ones had strings"),
+        (X[:, 0], DOMAIN, "y has continuous values .* in this batch, but labels in earlier"),
+        (None, DOMAIN, "y has nothing in this batch, but labels in earlier batches"),
+        (np.where(Y == 1, "yes", "no"), DOMAIN, "y has strings in this batch, but labels"),
+        (Y, X[:, 1], "sample_domain has continuous values .* but strings in earlier"),
+        (Y, np.arange(60), "sample_domain has labels in this batch, but strings in earlier"),
     ],
 )
 def test_a_batch_with_labels_of_another_kind(y, domain, message):

@@ -1,8 +1,8 @@
 """Backends: the computations that differ between arrays, tensors and Dask collections.
 
-An estimator looks up its backend once in each call of ``fit``, ``partial_fit`` or ``transform`` and
-passes it on. *Rows* are X after :meth:`Backend.check_rows`; the backend's Gram operators multiply
-thin matrices (:mod:`domainwise.methods.contract`).
+An estimator gets the backend of X once in each call of ``fit``, ``partial_fit`` or ``transform``.
+*Rows* are X after :meth:`Backend.check_rows`; the Gram operators of a backend multiply thin
+matrices (:mod:`domainwise.methods.contract`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Backend:
     sum_rows: Callable[..., NystromSums] = staticmethod(sum_rows)
     sum_cells: Callable[..., CellSums] = staticmethod(sum_cells)
 
-    # Checks of the arguments of the user
+    # Checks of arguments
 
     def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
         """Return X, y and sample_domain; with Dask, labels may be names of columns of X."""
@@ -52,20 +52,34 @@ class Backend:
 
     def check_target(self, y: Any, rows: Any, kernel: Any, *, min_classes: int = 2) -> Labels:
         """Check y against the rows."""
-        _refuse_distant(y, "y")
+        y = self.labels_in_memory(y, rows, "y")
         return check_target(y, len(rows), kernel, min_classes=min_classes)
 
     def check_sample_domain(self, sample_domain: Any, rows: Any, kernel: Any) -> Labels:
         """Check sample_domain against the rows."""
-        _refuse_distant(sample_domain, "sample_domain")
+        sample_domain = self.labels_in_memory(sample_domain, rows, "sample_domain")
         return check_sample_domain(sample_domain, len(rows), kernel)
+
+    def labels_in_memory(self, labels: Any, rows: Any, name: str) -> Any:
+        """Return labels in host memory; raise an error for labels of another backend."""
+        if is_dask(labels):
+            raise TypeError(
+                f"{name} is a Dask collection but X is not. Pass X as a Dask collection, or pass "
+                f"{name}.compute()"
+            )
+        if is_tensor(labels) and labels.device.type != "cpu":
+            raise ValueError(
+                f"{name} is on {labels.device}, but X is not a tensor on that device. Pass "
+                f"{name}.cpu()"
+            )
+        return labels
 
     def check_same_device(self, coefficients: Any, rows: Any) -> None:
         """Raise an error if a fitted model and the rows to project are on different devices."""
         if is_tensor(coefficients):
             raise TypeError(
-                f"X is not a tensor, but this model holds tensors on {coefficients.device}: pass a "
-                'tensor on that device, or call to("numpy") on the model first'
+                f"X is not a tensor, but this model is on {coefficients.device}. Pass a tensor on "
+                'that device, or call to("numpy") on the model first'
             )
 
     # Fits
@@ -79,7 +93,7 @@ class Backend:
         return label_rows(len(rows), *features, **options)
 
     def indexable(self, rows: Any) -> Any:
-        """Return rows that can be indexed by NumPy arrays; the results are NumPy arrays."""
+        """Return rows that can be indexed by NumPy arrays, which gives NumPy arrays."""
         return np.asarray(rows)
 
     def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:
@@ -97,7 +111,7 @@ class Backend:
         return np.asarray(values, dtype=rows.dtype)
 
     def finish_fit(self, model: Any, X: Any) -> None:
-        """Move the fitted arrays of a model to the device of X."""
+        """Finish a fit: move the fitted arrays of a model to the device of X."""
 
     def cross_product(self, kernel: Basis, rows: Any, support: Any, dual: Any) -> Any:
         """Return ``k(rows, support) dual``, up to the kernel's constant."""
@@ -121,30 +135,17 @@ class Backend:
         return getattr(model, method)(rows)
 
     def explain_memory_errors(self, X: Any) -> AbstractContextManager[None]:
-        """Raise an error that says what to change if memory runs out."""
+        """Raise MemoryError with advice if the memory of a device runs out."""
         return nullcontext()
-
-
-def _refuse_distant(labels: Any, name: str) -> None:
-    """Raise an error for labels on a GPU or on Dask if X is in host memory."""
-    if is_dask(labels):
-        raise TypeError(
-            f"{name} is a Dask collection but X is not: pass X as a Dask collection as well, or "
-            f"{name}.compute()"
-        )
-    if is_tensor(labels) and labels.device.type != "cpu":
-        raise ValueError(
-            f"{name} is on {labels.device}, but X is not a tensor on that device. Pass {name}.cpu()"
-        )
 
 
 @dataclass(frozen=True)
 class LabelRules:
-    """Rules for the labels of later rows, fixed by the first rows of a fit."""
+    """Rules for the labels of later rows, determined by the first rows of a fit."""
 
     kinds: tuple[str, str]  #: kinds of y and of sample_domain, see :func:`kinds_of_labels`
-    target_kernel: Any  #: None where the method does not use targets
-    domain_kernel: Any  #: None where the method does not use domains
+    target_kernel: Any  #: None if the method does not use targets
+    domain_kernel: Any  #: None if the method does not use domains
 
     def check(self, y: Any, domain: Any, n: int) -> tuple[Labels | None, Labels]:
         """Check the labels of n further rows in memory."""
@@ -165,14 +166,14 @@ class LabelRules:
             finite = labels[np.isfinite(labels)]
             if (finite != np.round(finite)).any():
                 raise ValueError(
-                    f"{name} holds continuous values, but the first rows held whole "
-                    f'numbers, which are labels: set {argument}="rbf" for continuous values'
+                    f"{name} has continuous values, but in the first rows it has integers, which "
+                    f'are labels. Set {argument}="rbf" for continuous values'
                 )
         return "delta"
 
 
 def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
-    """Describe the kinds of targets and domains, which must be the same in all batches of a fit."""
+    """Return the kinds of y and sample_domain, which must be the same in all batches of a fit."""
     kinds = []
     for labels in (target, domain):
         if labels is None:
@@ -190,6 +191,6 @@ def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -
     for name, before, kind in zip(("y", "sample_domain"), kinds, batch_kinds, strict=True):
         if kind != before:
             raise ValueError(
-                f"this batch has {kind} as {name}, earlier ones had {before}. Pass the "
-                "same kind in every batch"
+                f"{name} has {kind} in this batch, but {before} in earlier batches. Pass the same "
+                "kind in every batch"
             )

@@ -1,7 +1,7 @@
 """Backend of Dask arrays and data frames: checks, labels and operators.
 
-The rows of X, and all arrays of the size of X, stay with Dask. Labels, and coefficients of exact
-models (one number per row and component), are in the client's memory.
+The rows of X, and all arrays of this size, remain Dask collections. Labels, and coefficients of
+exact models (one number per row and component), are in the memory of the client.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from domainwise.arrays import Array, is_dask
 from domainwise.backends import partitions
 from domainwise.backends.base import Backend
 from domainwise.backends.partitions import evenly_spaced
-from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.checks.kernels import FUNCTION_ROWS, VALID_KERNELS, check_kernel
 from domainwise.gram.dask.graphs import call, constant, fetch, run, task
 from domainwise.gram.dask.operator import DaskGram, cross_tasks, in_blocks, row_blocks
@@ -26,7 +25,7 @@ from domainwise.kernels.functions import MEDIAN_ROWS, Kernel, make_kernel
 
 
 class DaskBackend(Backend):
-    """Backend of Dask collections; ``known`` describes their partitions if files do."""
+    """Backend of Dask collections; ``known`` describes partitions that are read from files."""
 
     streamed_gram = DaskGram
 
@@ -34,7 +33,7 @@ class DaskBackend(Backend):
         self.known = known
 
     def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-        """Return X, y and sample_domain; labels that are names of columns are taken out of X."""
+        """Return X, y and sample_domain; label columns are removed from X."""
         layout, _, y, sample_domain = partitions.labels_of(X, y, sample_domain)
         y = y if layout.target is None else X[layout.target]
         sample_domain = sample_domain if layout.domain is None else X[layout.domain]
@@ -52,7 +51,7 @@ class DaskBackend(Backend):
         if not reset:
             if frame and X.ndim == 2:
                 names = list(getattr(estimator, "feature_names_in_", X.columns))
-                # Labels may be columns of the same data frame: they are dropped.
+                # Drop labels that are columns of the same data frame.
                 X = X[names] if set(names) <= set(X.columns) else X
             validate_data(estimator, partitions.layout_of(X)[1], reset=False, skip_check_array=True)
             return X
@@ -72,28 +71,23 @@ class DaskBackend(Backend):
             )
         return X
 
-    def check_target(self, y: Any, rows: Any, kernel: Any, *, min_classes: int = 2) -> Labels:
-        """Check y after computing it: one label per row fits into memory."""
-        y = _gathered(y, rows, "y")
-        return check_target(y, len(rows), kernel, min_classes=min_classes)
-
-    def check_sample_domain(self, sample_domain: Any, rows: Any, kernel: Any) -> Labels:
-        """Check sample_domain after computing it."""
-        if sample_domain is not None:
-            sample_domain = _gathered(sample_domain, rows, "sample_domain")
-        return check_sample_domain(sample_domain, len(rows), kernel)
+    def labels_in_memory(self, labels: Any, rows: Any, name: str) -> Any:
+        """Compute labels: one label per row fits into memory."""
+        if labels is not None and not is_dask(labels):
+            partitions.check_aligned(rows, labels, name)
+        return None if labels is None else fetch(labels)
 
     @staticmethod
     def check_precomputed(K: Any) -> bool:
         """Raise ValueError: precomputed kernel matrices are not supported on Dask."""
         raise ValueError(
-            'kernel="precomputed" takes a matrix in memory, got a Dask collection. Pass X.compute()'
+            'kernel="precomputed" takes a matrix in memory; got a Dask collection. Pass X.compute()'
         )
 
     def resolve_kernel(  # type: ignore[override]
         self, kernel: Any, X: Any, *, gamma: Any, **arguments: Any
     ) -> Kernel:
-        """Compute kernel parameters as ``make_kernel`` does, from a few rows and reductions."""
+        """Compute kernel parameters as ``make_kernel`` does, from some rows and from reductions."""
         row = np.zeros((1, X.shape[1]), dtype=X.dtype)
         if isinstance(gamma, str) and isinstance(kernel, str):
             if gamma == "scale":
@@ -116,7 +110,7 @@ class DaskBackend(Backend):
 
     @staticmethod
     def kernel_matrix(kernel: Kernel, rows: Any) -> Array:
-        """Evaluate the whole kernel matrix in the client's memory, for few rows."""
+        """Evaluate the whole kernel matrix in the memory of the client, for few rows."""
         return kernel_matrix(kernel, np.vstack(run(row_blocks(in_blocks(rows)))))
 
     def transform(self, model: Any, X: Any) -> Any:
@@ -125,7 +119,7 @@ class DaskBackend(Backend):
         layout, _ = partitions.layout_of(X)
         names = model.get_feature_names_out()
         if is_dask(getattr(model, "X_fit_", None)):
-            # The support rows have many blocks; a worker holds a few of them at a time.
+            # The support rows have many blocks; a worker stores a few of them at a time.
             tasks, projection = partitions.tasks_of(X), model.expansion
             rows = [call(layout.values, part) for part in tasks]
             sums = cross_tasks(projection.kernel, rows, projection.landmarks, projection.dual)
@@ -159,13 +153,13 @@ class DaskBackend(Backend):
 
 
 def refuse_gathering(model: Any, X: Any) -> None:
-    """Raise ValueError if ``set_output`` asks for an output that is not a Dask collection."""
+    """Raise ValueError if ``set_output`` requests an output that is not a Dask collection."""
     output = getattr(model, "_sklearn_output_config", {}).get("transform")
     output = output or get_config()["transform_output"]
     if output != "default":
         raise ValueError(
-            f'set_output(transform="{output}") would gather {partitions.describe(X)} in memory: '
-            'use "default", which returns a Dask collection for a Dask collection'
+            f'set_output(transform="{output}") would load {partitions.describe(X)} into memory. '
+            'Use "default", which returns a Dask collection'
         )
 
 
@@ -221,9 +215,3 @@ def _labelled(rows: Any, values: Array, columns: Any) -> Any:
     if columns is None:
         return pd.Series(values, index=rows.index)
     return pd.DataFrame(values, index=rows.index, columns=columns)
-
-
-def _gathered(labels: Any, X: Any, name: str) -> Array:
-    if not is_dask(labels):
-        partitions.check_aligned(X, labels, name)
-    return fetch(labels)

@@ -27,8 +27,8 @@ class Movable:
         Parameters
         ----------
         device : torch.device or str
-            Such as ``"cuda"``, ``"cuda:1"`` or ``"cpu"``; ``"numpy"`` turns the fitted tensors into
-            arrays, so that the model takes arrays and no longer needs torch.
+            Such as ``"cuda"``, ``"cuda:1"`` or ``"cpu"``; ``"numpy"`` converts fitted tensors to
+            arrays, so that the model accepts arrays and does not need torch.
 
         Returns
         -------
@@ -61,27 +61,25 @@ def to_device(values: Any, device: Any) -> Any:
 
     chosen = torch.device(device)
     if chosen.type not in ("cpu", "cuda"):
-        raise ValueError(
-            f"to({str(device)!r}): devices of type cpu and cuda are supported. Use one of these"
-        )
+        raise ValueError(f"to({str(device)!r}): the type of the device must be cpu or cuda")
     if chosen.type == "cuda":
         if not torch.cuda.is_available():
             raise RuntimeError(
-                f"to({str(device)!r}): CUDA is not available (torch {torch.__version__}); "
-                'use to("cpu")'
+                f"to({str(device)!r}): CUDA is not available (torch {torch.__version__}). "
+                'Use to("cpu")'
             )
         index = torch.cuda.current_device() if chosen.index is None else chosen.index
         if index >= torch.cuda.device_count():
             raise RuntimeError(
-                f"to({str(device)!r}): there are {torch.cuda.device_count()} CUDA devices, "
-                "numbered from 0"
+                f"to({str(device)!r}): this machine has {torch.cuda.device_count()} CUDA devices, "
+                "numbered from 0. Use one of these numbers"
             )
         chosen = torch.device("cuda", index)
     return torch.as_tensor(values).to(chosen)
 
 
 def to_portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dict[str, Any]:
-    """Return the state of an object, with each tensor as an array and the name of its device."""
+    """Return the state of an object, with tensors as pairs of an array and a device name."""
     return {
         name: {_MARK: str(value.device), "array": value.cpu().numpy()}
         if name in names and is_tensor(value)
@@ -91,7 +89,7 @@ def to_portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> 
 
 
 def from_portable(state: dict[str, Any]) -> dict[str, Any]:
-    """Undo :func:`to_portable`; a missing device is replaced by the CPU, with a warning."""
+    """Undo :func:`to_portable`; if a device is not available, warn and use the CPU."""
     state = dict(state)
     for name, packed in state.items():
         if not isinstance(packed, dict) or _MARK not in packed:
@@ -101,8 +99,8 @@ def from_portable(state: dict[str, Any]) -> dict[str, Any]:
         device = torch.device(packed[_MARK])
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             warn_caller(
-                f"the model was saved on {device}, which is not available: its tensors are on the "
-                "CPU"
+                f"the model was saved on {device}, which is not available. Its tensors are now on "
+                "the CPU"
             )
             device = torch.device("cpu")
         state[name] = torch.from_numpy(np.array(packed["array"])).to(device)

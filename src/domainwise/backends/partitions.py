@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from numbers import Integral
 from typing import Any
 
@@ -16,12 +17,12 @@ from domainwise.gram.dask.graphs import Deferred, Task, calls, constant, run, ta
 from domainwise.gram.sums import NystromSums
 
 _NAMES = ("y", "sample_domain")
-REMEDY = "rechunk or repartition one of them so that their partitions hold the same rows"
+REMEDY = "Rechunk or repartition one of them, so that their partitions contain the same rows"
 
 
 @dataclass(frozen=True)
 class KnownPartitions:
-    """Lengths and names of the partitions of a data frame, known before reading them."""
+    """Lengths and names of the partitions of a data frame, known before they are read."""
 
     lengths: tuple[int, ...]
     sources: tuple[str, ...]  #: name of each partition in error messages
@@ -48,19 +49,22 @@ class Layout:
             if values is not None:
                 values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
                 if len(values) != len(X):
-                    raise ValueError(f"{name} has {len(values)} entries but X has {len(X)} rows")
+                    raise ValueError(
+                        f"{name} has {len(values)} entries but X has {len(X)} rows. Pass one label "
+                        "per row"
+                    )
             labels.append(values)
         return X, labels[0], labels[1]
 
     def values(self, rows: Any, *, missing: bool = False) -> Array:
-        """Return the features of a partition as a checked array; values may be ``missing``."""
+        """Return the features of a partition as an array; ``missing`` allows missing values."""
         if self.features is not None:
             X = rows[list(self.features)].to_numpy(dtype=self.dtype, na_value=np.nan)
         else:
             X = np.asarray(rows, dtype=self.dtype)
         X = unwrap(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
-            raise ValueError(f"expected rows of {self.n_features} features, got shape {X.shape}")
+            raise ValueError(f"X must have {self.n_features} features; got shape {X.shape}")
         if not np.isfinite(X).all() and not (missing and not np.isinf(X).any()):
             raise ValueError(f"Input X contains {'' if missing else 'NaN or '}infinity.")
         return X
@@ -73,9 +77,9 @@ class Partitions:
     layout: Layout
     empty: Any  #: X without rows, with the names and number of features
     rows: list[Task]
-    y: list[Task] | None  #: targets; None if they are columns of the rows, or missing
-    domain: list[Task] | None  #: domains; None likewise
-    lengths: tuple[int, ...] | None  #: None if they are not known before reading
+    y: list[Task] | None  #: targets; None if they are columns of the rows, or not used
+    domain: list[Task] | None  #: domains; None as for targets
+    lengths: tuple[int, ...] | None  #: None if they are not known before partitions are read
     sources: tuple[str, ...] = field(repr=False)
 
     def __len__(self) -> int:
@@ -91,10 +95,10 @@ class Partitions:
 def partitions_of(
     X: Any, y: Any, sample_domain: Any, known: KnownPartitions | None = None
 ) -> Partitions:
-    """Return the partitions of Dask collections; check that they fit, without computing them."""
+    """Return the partitions of Dask collections; check without computing that they match."""
     layout, empty, y, sample_domain = labels_of(X, y, sample_domain)
     rows = tasks_of(X) if known is None else list(known.unread)
-    y, sample_domain = (None if part is None else tasks_of(part) for part in (y, sample_domain))
+    y, sample_domain = (None if x is None else tasks_of(x) for x in (y, sample_domain))
     if known is not None:
         return Partitions(layout, empty, rows, y, sample_domain, known.lengths, known.sources)
     sources = tuple(f"partition {i}" for i in range(len(rows)))
@@ -102,7 +106,7 @@ def partitions_of(
 
 
 def labels_of(X: Any, y: Any, sample_domain: Any) -> tuple[Layout, Any, Any, Any]:
-    """Return the layout of X, X without rows, and the y and sample_domain not in X, or None."""
+    """Return the layout of X, X without rows, and y and sample_domain, None if they are in X."""
     columns = label_columns(X, y, sample_domain)
     layout, empty = layout_of(X, *columns)
     y, sample_domain = (
@@ -121,14 +125,14 @@ def is_frame(X: Any) -> bool:
 
 
 def describe(X: Any) -> str:
-    """Name the type of X."""
+    """Return the type of X for messages."""
     if not is_dask(X):
         return f"a {type(X).__module__.split('.')[0]} {type(X).__name__}"
     return f"a Dask {type(X).__name__}"
 
 
 def label_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any]:
-    """Return the column(s) of X that y and sample_domain name; None if they are not names."""
+    """Return y and sample_domain if they are names of columns of X, else None."""
     columns: list[Any] = []
     for name, labels in zip(_NAMES, (y, sample_domain), strict=True):
         names = labels if isinstance(labels, list) and labels else [labels]
@@ -137,13 +141,14 @@ def label_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any]:
             continue
         if not is_frame(X):
             raise TypeError(
-                f"{name}={labels!r} names a column, but X is {describe(X)}, which has none: pass "
-                f"{name} as a Dask array, or X as a Dask data frame"
+                f"{name}={labels!r} names a column, but X is {describe(X)}. Pass {name} as a Dask "
+                "array, or X as a Dask data frame"
             )
         missing = [column for column in names if column not in X.columns]
         if missing:
             raise ValueError(
-                f"{name}={labels!r}: X has no column {missing[0]!r}; it has {_few(X.columns)}"
+                f"{name}={labels!r}: X has no column {missing[0]!r}. Its columns are "
+                f"{_first(X.columns)}"
             )
         columns.append(labels)
     return columns[0], columns[1]
@@ -153,23 +158,26 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
     """Return the layout of the partitions of X, and X without rows."""
     if is_frame(X):
         if X.ndim != 2:
-            raise TypeError(f"X is {describe(X)}: pass a data frame, X.to_frame(), or an array")
+            raise TypeError(f"X is {describe(X)}. Pass a data frame, X.to_frame(), or an array")
         labels = {*_listed(target), *_listed(domain)}
         features = [column for column in X.columns if column not in labels]
         if not features:
-            raise ValueError(f"X has no features: its columns are {_few(X.columns)}")
+            raise ValueError(
+                f"X has no features: all of its columns ({_first(X.columns)}) are labels. Add "
+                "columns with features"
+            )
         empty = X._meta[features]
         kinds = [_numeric_dtype(empty[column].dtype) for column in features]
         not_numeric = [column for column, kind in zip(features, kinds, strict=True) if kind is None]
         if not_numeric:
             raise ValueError(
-                f"features have to be numbers, but X has other columns: {_few(not_numeric)}; drop "
-                "them from X, or encode them"
+                f"features must be numeric, but X has the columns {_first(not_numeric)}. Drop or "
+                "encode them"
             )
         dtype = np.dtype(np.float32 if set(kinds) == {np.dtype(np.float32)} else np.float64)
         return Layout(tuple(features), len(features), dtype, target, domain), empty
     if not hasattr(X, "chunks"):
-        raise TypeError(f"X is {describe(X)}: pass a Dask array or a Dask data frame")
+        raise TypeError(f"X is {describe(X)}. Pass a Dask array or a Dask data frame")
     if X.ndim != 2:
         raise ValueError(
             f"Expected a 2D Dask array as X, got {X.ndim} dimension(s). Reshape your data with "
@@ -177,11 +185,11 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
         )
     if np.isnan(X.shape[1]):
         raise ValueError(
-            "the number of features of X is not known before computing it: call "
-            "X.compute_chunk_sizes(), or set its chunks where X is created"
+            "the number of features of X is unknown. Call X.compute_chunk_sizes(), or set the "
+            "chunks where X is created"
         )
     if X.dtype.kind not in "biuf":
-        raise ValueError(f"X has to hold numbers, got a Dask array of {X.dtype}")
+        raise ValueError(f"X must be numeric; got a Dask array of {X.dtype}. Encode X")
     dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
     return Layout(None, int(X.shape[1]), dtype), np.empty((0, int(X.shape[1])), dtype=dtype)
 
@@ -191,33 +199,35 @@ def check_aligned(X: Any, labels: Any, name: str) -> None:
     if not is_dask(labels):
         or_column = ", or as the name of a column of X" if is_frame(X) else ""
         raise TypeError(
-            f"X is {describe(X)} but {name} is {describe(labels)}: pass {name} as a Dask "
+            f"X is {describe(X)} but {name} is {describe(labels)}. Pass {name} as a Dask "
             f"collection with the partitions of X{or_column}"
         )
     if not is_frame(labels) and not hasattr(labels, "chunks"):
-        raise TypeError(f"{name} is {describe(labels)}: pass a Dask array, series or data frame")
+        raise TypeError(f"{name} is {describe(labels)}. Pass a Dask array, series or data frame")
     n_labels, n_rows = n_partitions(labels), n_partitions(X)
     if n_labels != n_rows:
-        raise ValueError(f"{name} has {n_labels} partitions but X has {n_rows}: {REMEDY}")
+        raise ValueError(f"{name} has {n_labels} partitions but X has {n_rows}. {REMEDY}")
     if is_frame(X) and is_frame(labels):
         if X.known_divisions and labels.known_divisions and X.divisions != labels.divisions:
             raise ValueError(
-                f"{name} has divisions {_few(labels.divisions)} but X has {_few(X.divisions)}: "
+                f"{name} has divisions {_first(labels.divisions)} but X has {_first(X.divisions)}. "
                 f"{REMEDY}"
             )
         return
     lengths, rows = known_lengths(labels), known_lengths(X)
     if lengths is not None and rows is not None and lengths != rows:
-        raise ValueError(f"{name} has chunks of {_few(lengths)} but X has {_few(rows)}: {REMEDY}")
+        raise ValueError(
+            f"{name} has chunks of {_first(lengths)} but X has {_first(rows)}. {REMEDY}"
+        )
 
 
 def n_partitions(X: Any) -> int:
-    """Number of partitions along the rows."""
+    """Return the number of partitions of the rows."""
     return int(X.npartitions) if is_frame(X) else int(X.numblocks[0])
 
 
 def known_lengths(X: Any) -> tuple[int, ...] | None:
-    """Lengths of the partitions, or None if they are not known without computing."""
+    """Return the lengths of the partitions, or None if they are not known without computing."""
     if is_frame(X) or np.isnan(X.chunks[0]).any():
         return None
     return tuple(int(n) for n in X.chunks[0])
@@ -243,7 +253,7 @@ def source_in_errors(source: str) -> Iterator[None]:
 
 
 def _numeric_dtype(dtype: Any) -> Any:
-    """NumPy dtype of a column of numbers; None for anything else."""
+    """Return the NumPy dtype of a numeric column, or None for other columns."""
     try:
         plain = np.dtype(getattr(dtype, "numpy_dtype", dtype))
     except TypeError:
@@ -257,41 +267,41 @@ def _listed(names: Any) -> list[Any]:
     return names if isinstance(names, list) else [names]
 
 
-def _few(items: Any) -> str:
-    """The first six items as text."""
+def _first(items: Any) -> str:
+    """Return the first six items as text."""
     shown = [repr(item) for item in list(items)[:6]]
     return ", ".join(shown) + (", ..." if len(items) > 6 else "")
 
 
-#: Number of partitions and rows that :func:`first_look` reads at a time.
-LOOK_PARTITIONS, LOOK_ROWS = 32, 32_768
-#: With fewer rows than this, it reads further partitions: many may be empty.
-LOOK_LEAST = 2_000
+#: Number of partitions and rows that :func:`sample_rows` reads at a time.
+SAMPLE_PARTITIONS, SAMPLE_ROWS = 32, 32_768
+#: It reads more partitions if it has fewer rows than this, because many may be empty.
+MIN_SAMPLE_ROWS = 2_000
 
 
-def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
-    """Start a fit from some rows (landmarks, kernel, labels), then sum over all partitions."""
-    validate_data(estimator, parts.empty, skip_check_array=True)
-    # A given number of landmarks must be chosen from at least as many rows.
+def sum_partitions(estimator: Any, partitions: Partitions) -> NystromSums:
+    """Choose landmarks, kernel and labels from some rows, then sum over all partitions."""
+    validate_data(estimator, partitions.empty, skip_check_array=True)
+    # Landmarks are chosen from these rows, so that there must be at least as many.
     count = estimator.n_landmarks
     chooses = isinstance(estimator.landmarks, str) and isinstance(count, Integral)
-    (X, y, sample_domain), n_rows = first_look(parts, int(count) if chooses else 0)
+    (X, y, sample_domain), n_rows = sample_rows(partitions, int(count) if chooses else 0)
     if n_rows < 2:
         raise ValueError(
-            f"Found {n_rows} sample(s) in {len(parts)} partitions while a minimum of 2 is "
+            f"Found {n_rows} sample(s) in {len(partitions)} partitions while a minimum of 2 is "
             f"required by {type(estimator).__name__}."
         )
     estimator.begin_pass(X, y, sample_domain, n_rows)
-    sent = constant((estimator, parts.layout), "estimator")
-    sums = calls(partial_sums, [(sent, *parts.arguments(i)) for i in range(len(parts))])
+    sent = constant((estimator, partitions.layout), "estimator")
+    sums = calls(partial_sums, [(sent, *partitions.arguments(i)) for i in range(len(partitions))])
     (merged,) = run([tree(sums, merge_sums)])
     # Copy arrays that arrived unaligned over a network, so that BLAS can use them.
     total = merged.mapped(unwrap)
     classes = total.classes()
     if len(classes) == 1 and None not in classes:  # None is the class of a continuous target
         raise ValueError(
-            f"y has only one class ({classes.pop()!r}) in all {len(parts)} partitions; the "
-            "classifier needs at least 2 classes. Add rows of another class"
+            f"y has only one class ({classes.pop()!r}) in all {len(partitions)} partitions. Add "
+            "rows of another class"
         )
     return total
 
@@ -308,51 +318,49 @@ def partial_sums(
 
 
 @task
-def merge_sums(parts: list[NystromSums | None]) -> NystromSums | None:
+def merge_sums(sums: list[NystromSums | None]) -> NystromSums | None:
     """Merge the sums of neighbouring partitions, in their order."""
-    total = None
-    for part in parts:
-        if part is not None:
-            total = part if total is None else total.merge(part)
-    return total
+    present = [partition for partition in sums if partition is not None]
+    return reduce(NystromSums.merge, present) if present else None
 
 
-def first_look(parts: Partitions, n_needed: int) -> tuple[tuple[Array, Any, Any], int]:
-    """Read some rows of evenly spaced partitions, and of more partitions until there are enough.
+def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any, Any], int]:
+    """Read some rows of evenly spaced partitions, until there are enough rows.
 
     Returns X, y and sample_domain of these rows, in the order of the partitions, and the number of
     all rows: exact if lengths are known or every partition was read, otherwise an estimate.
     """
-    unseen = [i for i in range(len(parts)) if parts.lengths is None or parts.lengths[i]]
-    layout = constant(parts.layout, "layout")
-    looks: dict[int, tuple[int, Array, Any, Any]] = {}
-    while unseen and sum(len(X) for _, X, _, _ in looks.values()) < max(LOOK_LEAST, n_needed):
-        chosen = [unseen[i] for i in evenly_spaced(len(unseen), LOOK_PARTITIONS)]
+    layout, lengths = constant(partitions.layout, "layout"), partitions.lengths
+    unread = [i for i in range(len(partitions)) if lengths is None or lengths[i]]
+    samples: dict[int, tuple[int, Array, Any, Any]] = {}
+    n_min = max(MIN_SAMPLE_ROWS, n_needed)
+    while unread and sum(len(X) for _, X, _, _ in samples.values()) < n_min:
+        chosen = [unread[i] for i in evenly_spaced(len(unread), SAMPLE_PARTITIONS)]
         # Rows of each partition: proportional to its length if that is known, else equal.
-        total = max(LOOK_ROWS, 4 * n_needed)
+        total = max(SAMPLE_ROWS, 4 * n_needed)
         quotas = [-(-total // len(chosen))] * len(chosen)
-        if parts.lengths is not None:
-            share = min(1.0, total / sum(parts.lengths[i] for i in chosen))
-            quotas = [int(np.ceil(share * parts.lengths[i])) for i in chosen]
+        if lengths is not None:
+            share = min(1.0, total / sum(lengths[i] for i in chosen))
+            quotas = [int(np.ceil(share * lengths[i])) for i in chosen]
         pairs = zip(chosen, quotas, strict=True)
-        arguments = [(layout, *parts.arguments(i), quota) for i, quota in pairs]
-        looks.update(zip(chosen, run(calls(look_at, arguments)), strict=True))
-        unseen = [i for i in unseen if i not in looks]
-    n_rows = sum(length for length, *_ in looks.values())
-    if parts.lengths is not None:
-        n_rows = sum(parts.lengths)
-    elif unseen:
-        n_rows = round(n_rows / len(looks) * len(parts))
-    seen = [looks[i][1:] for i in sorted(looks) if looks[i][0]]
-    if not seen:
-        return (parts.empty, None, None), n_rows
-    X, *labels = zip(*seen, strict=True)
-    y, domain = (None if part[0] is None else np.concatenate(part) for part in labels)
+        arguments = [(layout, *partitions.arguments(i), quota) for i, quota in pairs]
+        samples.update(zip(chosen, run(calls(sample_partition, arguments)), strict=True))
+        unread = [i for i in unread if i not in samples]
+    n_rows = sum(length for length, *_ in samples.values())
+    if lengths is not None:
+        n_rows = sum(lengths)
+    elif unread:
+        n_rows = round(n_rows / len(samples) * len(partitions))
+    with_rows = [samples[i][1:] for i in sorted(samples) if samples[i][0]]
+    if not with_rows:
+        return (partitions.empty, None, None), n_rows
+    X, *labels = zip(*with_rows, strict=True)
+    y, domain = (None if arrays[0] is None else np.concatenate(arrays) for arrays in labels)
     return (np.concatenate(X), y, domain), n_rows
 
 
 @task
-def look_at(
+def sample_partition(
     layout: Layout, rows: Any, y: Any, domain: Any, source: str, quota: int
 ) -> tuple[int, Array, Any, Any]:
     """Return the length of a partition and up to ``quota`` of its rows, evenly spaced."""
@@ -363,6 +371,6 @@ def look_at(
         return len(X), X[chosen], y, domain
 
 
-def evenly_spaced(n: int, most: int) -> Array:
-    """Return at most ``most`` of the indices 0 ... n - 1, evenly spaced."""
-    return np.linspace(0, n - 1, min(n, most)).astype(int)
+def evenly_spaced(n: int, max_count: int) -> Array:
+    """Return at most ``max_count`` of the indices 0 ... n - 1, evenly spaced."""
+    return np.linspace(0, n - 1, min(n, max_count)).astype(int)

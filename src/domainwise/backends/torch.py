@@ -32,7 +32,7 @@ FLOATS = (torch.float32, torch.float64)
 
 
 class HostRows:
-    """Rows of a tensor; indexing copies the selected rows to the host."""
+    """Rows of a tensor, which are copied to the host when they are indexed."""
 
     def __init__(self, X: Tensor) -> None:
         self._X, self.shape = X, tuple(X.shape)
@@ -49,7 +49,7 @@ class HostRows:
 
 
 class TorchBackend(Backend):
-    """Backend of tensors: rows and models stay on their device, small matrices go to the host."""
+    """Backend of tensors: rows and models stay on their device, small matrices are on the host."""
 
     dense_gram = TorchDenseGram
     streamed_gram = TorchStreamedGram
@@ -69,7 +69,7 @@ class TorchBackend(Backend):
             )
         if X.dtype not in FLOATS:
             raise TypeError(
-                f"X is a tensor of {X.dtype}: convert it with X.to(torch.float32) or "
+                f"X is a tensor of {X.dtype}. Convert it with X.to(torch.float32) or "
                 "X.to(torch.float64)"
             )
         n, p = X.shape
@@ -86,14 +86,14 @@ class TorchBackend(Backend):
         return X.contiguous()
 
     def check_target(self, y: Any, rows: Tensor, kernel: Any, *, min_classes: int = 2) -> Labels:
-        """Check y; whole-number labels are encoded on the device, other labels on the host."""
+        """Check y; integer labels are encoded on the device, other labels on the host."""
         y = _label_array(y, "y", rows)
         if isinstance(y, torch.Tensor) and y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
-        labels = _counted(y, len(rows), kernel, "y")
+        labels = _encode_integers(y, len(rows), kernel, "y")
         if labels is None:
-            y = to_host(y)
-            return _placed(check_target(y, len(rows), kernel, min_classes=min_classes), rows)
+            labels = check_target(to_host(y), len(rows), kernel, min_classes=min_classes)
+            return _codes_on_device(labels, rows)
         # Checking the class names on the host gives the same errors as checking all of y.
         check_target(labels.names, labels.n_categories, "delta", min_classes=min_classes)
         return labels
@@ -104,21 +104,21 @@ class TorchBackend(Backend):
             codes = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
             return Labels(codes=codes, names=np.array([0]))
         domains = _label_array(sample_domain, "sample_domain", rows)
-        labels = _counted(domains, len(rows), kernel, "sample_domain")
+        labels = _encode_integers(domains, len(rows), kernel, "sample_domain")
         if labels is not None:
             return labels
-        return _placed(check_sample_domain(to_host(domains), len(rows), kernel), rows)
+        return _codes_on_device(check_sample_domain(to_host(domains), len(rows), kernel), rows)
 
     def check_same_device(self, coefficients: Any, rows: Tensor) -> None:
         """Raise an error if the model is not on the device of the rows."""
         if not isinstance(coefficients, torch.Tensor):
             raise TypeError(
-                "X is a tensor, but this model was fitted on arrays: call to(X.device) on the "
+                "X is a tensor, but this model was fitted on arrays. Call to(X.device) on the "
                 "model first"
             )
         if coefficients.device != rows.device:
             raise ValueError(
-                f"X is on {rows.device}, but this model is on {coefficients.device}: move one of "
+                f"X is on {rows.device}, but this model is on {coefficients.device}. Move one of "
                 "them with to(device)"
             )
 
@@ -161,12 +161,12 @@ class TorchBackend(Backend):
             yield
         except torch.OutOfMemoryError as error:
             raise MemoryError(
-                f"the device ran out of memory with {len(X)} rows: float64 matrices of rows x "
-                "(classes + domains + components) have to fit. Use fewer n_components, pass "
-                "float32 rows, project fewer rows at a time, lower "
-                "sklearn.set_config(working_memory=...) if solver_info_ says 'blocked torch', "
-                "free other tensors, or use the Fast estimators, which store no rows. "
-                f"The message of torch: {error}"
+                f"the device ran out of memory with {len(X)} rows. Float64 matrices of rows x "
+                "(classes + domains + components) must fit. Use fewer n_components, pass float32 "
+                "rows, project fewer rows at a time, lower "
+                "sklearn.set_config(working_memory=...) if solver_info_ contains 'blocked torch', "
+                "delete other tensors, or use the Fast estimators, which do not store rows. "
+                f"Message of torch: {error}"
             ) from error
 
 
@@ -176,22 +176,24 @@ def _label_array(labels: Any, name: str, X: Tensor) -> Any:
         return plain_array(labels)
     labels = check_tensor(labels, name)
     if labels.device != X.device:
-        raise ValueError(f"{name} is on {labels.device}, but X is on {X.device}. Move one of them")
+        raise ValueError(
+            f"{name} is on {labels.device}, but X is on {X.device}. Pass {name}.to(X.device)"
+        )
     return labels
 
 
-def _placed(labels: Labels, X: Tensor) -> Labels:
-    """Move codes that were computed on the host to X's device."""
+def _codes_on_device(labels: Labels, X: Tensor) -> Labels:
+    """Move codes that were computed on the host to the device of X."""
     return labels if labels.codes is None else replace(labels, codes=to_device_of(labels.codes, X))
 
 
 def check_tensor(X: Tensor, name: str) -> Tensor:
     """Raise an error for unsupported tensors; return X detached from its gradient."""
     if X.layout != torch.strided:
-        raise TypeError(f"{name} is a sparse tensor ({X.layout}): pass {name}.to_dense()")
+        raise TypeError(f"{name} is a sparse tensor ({X.layout}). Pass {name}.to_dense()")
     if X.device.type not in ("cpu", "cuda"):
         raise ValueError(
-            f"{name} is on {X.device}, but only CPU and CUDA devices are supported: call "
+            f"{name} is on {X.device}, but only CPU and CUDA devices are supported. Pass "
             f"{name}.cpu() or {name}.cuda()"
         )
     if X.dtype.is_complex:
@@ -199,8 +201,8 @@ def check_tensor(X: Tensor, name: str) -> Tensor:
     return X.detach()
 
 
-def _counted(labels: Any, n: int, kernel: Any, name: str) -> Labels | None:
-    """Encode whole-number labels on the device; None for labels that the host has to check."""
+def _encode_integers(labels: Any, n: int, kernel: Any, name: str) -> Labels | None:
+    """Encode integer labels on the device; return None for labels that the host has to check."""
     if isinstance(labels, np.ndarray) or labels.ndim != 1 or kernel not in ("auto", "delta"):
         return None
     if labels.dtype.is_floating_point:
