@@ -135,7 +135,7 @@ WITHOUT_RULE = {
 
 
 @each_estimator
-def test_fit_refuses_every_argument_by_the_shared_rule(estimator):
+def test_fit_checks_every_argument_by_its_constraint(estimator):
     cls = type(estimator)
     own = {n: r for names, rules in OWN_RULES.items() if cls.__name__ in names
            for n, r in rules.items()}  # fmt: skip
@@ -167,7 +167,7 @@ def takes_classes(estimator):
 
 
 @each_estimator
-def test_labels_that_would_change_on_the_way_are_refused(estimator, hostile_labels):
+def test_labels_that_conversion_would_change_are_refused(estimator, hostile_labels):
     for labels, words in hostile_labels.values():
         with pytest.raises(ValueError, match=words):
             clone(estimator).fit(X, CLASSES, sample_domain=labels)
@@ -190,7 +190,7 @@ def test_targets_that_are_missing_or_too_few_are_refused(estimator):
 
 @each_estimator
 @pytest.mark.filterwarnings("ignore")
-def test_labels_stay_themselves(estimator):
+def test_labels_are_not_converted(estimator):
     names = [5, 2**53, 2**53 + 1]
     labels = [names[row % 3] for row in ROWS]
     model = clone(estimator).fit(X, CLASSES, sample_domain=labels)
@@ -216,7 +216,7 @@ PASS_ON = (selection.InvariantSearchCV, selection.DomainConformal, dw.ShiftWatch
 
 @each_estimator
 @pytest.mark.filterwarnings("ignore")
-def test_what_is_not_a_table_of_numbers_is_refused(estimator, hostile_rows):
+def test_inputs_that_are_not_numeric_tables_are_refused(estimator, hostile_rows):
     for rows, words, may_mean_something in hostile_rows.values():
         if not (may_mean_something and isinstance(estimator, PASS_ON)):
             with pytest.raises((ValueError, TypeError), match=words):
@@ -225,7 +225,7 @@ def test_what_is_not_a_table_of_numbers_is_refused(estimator, hostile_rows):
 
 @each_estimator
 @pytest.mark.filterwarnings("ignore")
-def test_new_rows_are_checked_as_those_of_fit_are(estimator, hostile_rows):
+def test_new_rows_are_checked_like_the_rows_of_fit(estimator, hostile_rows):
     model = clone(estimator).fit(X, CLASSES, sample_domain=DOMAINS)
     use = model.predict if is_classifier(model) or is_regressor(model) else model.transform
     passes_on = isinstance(estimator, PASS_ON)

@@ -45,19 +45,19 @@ import sklearn.cluster, sklearn.utils.validation
 """
 
 
-def test_importing_the_package_pulls_in_no_optional_dependency():
+def test_importing_the_package_imports_no_optional_dependency():
     loaded = modules_after("import domainwise")
     assert "domainwise" in loaded
     assert not (loaded & OPTIONAL) - modules_after(CORE)
 
 
-def test_importing_the_package_loads_little_besides_scikit_learn():
+def test_importing_the_package_imports_little_except_scikit_learn():
     extra = modules_after("import domainwise") - modules_after(CORE)
     extra -= set(sys.stdlib_module_names)
     assert {name for name in extra if not name.startswith("_")} <= {"domainwise"}
 
 
-def test_fitting_and_projecting_pulls_in_no_optional_dependency():
+def test_fitting_and_projecting_imports_no_optional_dependency():
     statement = (
         "import numpy as np, domainwise\n"
         "X = np.random.default_rng(0).normal(size=(20, 3))\n"

@@ -212,11 +212,11 @@ def test_the_files_of_a_folder_do_not_import_each_other_in_a_circle(folder):
 
 
 @pytest.mark.parametrize("folder", HEIGHT)
-def test_private_names_are_those_of_the_same_folder(folder):
+def test_private_names_are_used_only_in_their_folder(folder):
     assert not list(private_violations(folder))
 
 
-def test_private_names_of_scikit_learn_are_imported_in_checks_alone():
+def test_private_names_of_scikit_learn_are_imported_only_in_checks():
     private = re.compile(
         r"^\s*(from sklearn\S*\._|from sklearn.* import .*\b_|import sklearn\S*\._)"
     )
@@ -226,12 +226,12 @@ def test_private_names_of_scikit_learn_are_imported_in_checks_alone():
         assert not used or part_of(path) == "checks", f"{path.relative_to(PACKAGE)}: {used}"
 
 
-def test_every_folder_has_its_place_in_the_list_and_files_have_a_folder():
+def test_every_folder_is_in_the_list_and_every_file_is_in_a_folder():
     assert {part_of(path) for path in FILES} == set(HEIGHT)
     assert {path.name for path in PACKAGE.glob("*.py")} == ROOT_FILES
 
 
-def test_an_import_that_is_turned_round_is_found(tmp_path, monkeypatch):
+def test_a_reversed_import_is_detected(tmp_path, monkeypatch):
     monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
     wrong = tmp_path / "gram" / "wrong.py"
     wrong.parent.mkdir()
@@ -241,7 +241,7 @@ def test_an_import_that_is_turned_round_is_found(tmp_path, monkeypatch):
     ]
 
 
-def test_a_circle_is_found_in_imports_inside_functions_too(tmp_path, monkeypatch):
+def test_circular_imports_inside_functions_are_detected(tmp_path, monkeypatch):
     folder = tmp_path / "gram"
     folder.mkdir()
     (folder / "one.py").write_text("from domainwise.gram.two import b\n")
@@ -252,7 +252,7 @@ def test_a_circle_is_found_in_imports_inside_functions_too(tmp_path, monkeypatch
     assert set(cycle_in("gram")) == {"gram/one.py", "gram/two.py"}
 
 
-def test_private_names_of_another_folder_are_found_by_getattr_too(tmp_path, monkeypatch):
+def test_private_names_in_getattr_are_detected(tmp_path, monkeypatch):
     (tmp_path / "gram").mkdir()
     (tmp_path / "gram" / "one.py").write_text(
         "class A:\n    _own = 1\n\n    def b(self, x):\n        self._set = x._own\n"

@@ -68,7 +68,7 @@ def test_g_mean_of_many_classes_is_the_geometric_mean_of_recalls():
     assert g_mean_score(y_true, y_pred) == pytest.approx(np.prod(recalls) ** (1 / 3))
 
 
-def test_g_mean_is_zero_when_a_class_is_never_recognised():
+def test_g_mean_is_zero_if_a_class_is_never_predicted_correctly():
     assert g_mean_score([0, 0, 1], [0, 0, 0]) == 0.0
 
 
@@ -76,7 +76,7 @@ def test_g_mean_of_one_class_is_its_recall():
     assert g_mean_score([1, 1, 1, 1], [1, 1, 1, 0]) == pytest.approx(0.75)
 
 
-def test_g_mean_takes_pandas_categories():
+def test_g_mean_accepts_pandas_categories():
     y = pd.Series(["u", "v", "u"], dtype="category")
     assert g_mean_score(y, y) == 1.0
 
@@ -119,7 +119,7 @@ def test_worst_domain_score_of_one_domain_is_the_metric_itself():
     assert worst_domain_score([0, 1, 1], [0, 1, 0], ["x"] * 3, accuracy_score) == 2 / 3
 
 
-def test_worst_domain_score_takes_targets_with_several_columns():
+def test_worst_domain_score_accepts_targets_with_several_columns():
     Y = np.arange(8.0).reshape(4, 2)
     worst = worst_domain_score(
         Y,
@@ -192,7 +192,7 @@ def test_hsic_is_symmetric_and_zero_against_a_constant(sample):
     assert hsic(Z, np.ones(len(Z), dtype=int), normalize=True) == 0.0
 
 
-def test_normalised_hsic_is_one_for_equal_variables_and_ignores_scale(sample):
+def test_normalized_hsic_is_one_for_equal_variables_and_ignores_scale(sample):
     Z, y, _ = sample
     assert hsic(Z, Z, normalize=True) == pytest.approx(1.0)
     assert hsic(1e3 * Z + 5, y, normalize=True) == pytest.approx(hsic(Z, y, normalize=True))
@@ -262,7 +262,7 @@ def test_mmd_of_single_rows_is_the_distance_of_their_features():
     assert D[0, 1] == pytest.approx(np.sqrt(2 - 2 * np.exp(-0.7)))
 
 
-def test_mmd_vanishes_between_copies_and_for_one_domain(sample):
+def test_mmd_is_zero_between_copies_and_for_one_domain(sample):
     Z, _, _ = sample
     twice = mmd(np.vstack([Z, Z]), np.repeat(["a", "b"], len(Z)))
     np.testing.assert_allclose(twice, 0, atol=1e-7)
@@ -284,7 +284,7 @@ def test_mmd_explains_bad_input(sample):
 # Report -------------------------------------------------------------------------------------------
 
 
-def test_invariance_report_gathers_hsic_and_mmd(sample):
+def test_invariance_report_contains_hsic_and_mmd(sample):
     Z, y, domain = sample
     names = np.array(["n", "o", "p", "q"])[domain]
     report = invariance_report(Z, y, names)
@@ -299,7 +299,7 @@ def test_invariance_report_gathers_hsic_and_mmd(sample):
     assert report.domains.tolist() == ["n", "o", "p", "q"]
 
 
-def test_invariance_report_sees_that_removing_domain_shifts_makes_features_invariant(sample):
+def test_invariance_report_shows_that_features_without_domain_shifts_are_invariant(sample):
     Z, y, domain = sample
     centred = Z - np.array([Z[domain == g].mean(axis=0) for g in range(4)])[domain]
     before, after = invariance_report(Z, y, domain), invariance_report(centred, y, domain)
@@ -314,14 +314,14 @@ def test_invariance_report_works_without_target_and_with_one_domain(sample):
     assert (report.domain_dependence, report.mean_mmd, report.max_mmd) == (0.0, 0.0, 0.0)
 
 
-def test_invariance_report_becomes_json(sample):
+def test_invariance_report_can_be_written_as_json(sample):
     Z, y, domain = sample
     back = json.loads(json.dumps(invariance_report(Z, y, domain).to_dict()))
     assert back["domains"] == [0, 1, 2, 3]
     assert len(back["mmd"]) == 4
 
 
-def test_invariance_report_explains_lengths(sample):
+def test_invariance_report_names_arguments_of_wrong_length(sample):
     Z, y, domain = sample
     with pytest.raises(ValueError, match="y has 4 entries but Z has 90 rows"):
         invariance_report(Z, y[:4], domain)

@@ -35,14 +35,14 @@ def padded(version):
     return tuple([*map(int, version.split(".")), 0, 0][:3])
 
 
-def test_the_version_is_in_one_place_and_others_repeat_it():
+def test_all_files_have_the_same_version():
     assert PROJECT["dynamic"] == ["version", "readme"]
     assert "version" not in PROJECT
     cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
     assert cited[1] == domainwise.__version__
 
 
-def test_the_lowest_versions_tested_are_those_that_are_allowed():
+def test_the_lowest_tested_versions_are_the_lowest_allowed_ones():
     lowest = dict(PINNED.findall((ROOT / "lowest.txt").read_text(encoding="utf-8")))
     allowed = {name: bound for name, bound in bounds().items() if name != "torch"}
     assert {name: padded(bound) for name, bound in allowed.items()} == {
@@ -69,7 +69,7 @@ def names(tmp_path_factory):
         return {name.partition("/")[2] for name in archive.getnames()}
 
 
-def test_the_sdist_holds_tests_docs_examples_and_what_they_need(names):
+def test_the_sdist_contains_tests_docs_examples_and_their_files(names):
     wanted = {"Makefile", "constraints.txt", "lowest.txt", "CITATION.cff", "LICENSE", ".ci/run"}
     for folder in ("tests", "docs", "examples", "src"):
         wanted |= {
@@ -82,13 +82,13 @@ def test_the_sdist_holds_tests_docs_examples_and_what_they_need(names):
     assert wanted <= names
 
 
-def test_the_sdist_holds_no_data_but_what_may_be_redistributed(names):
+def test_the_sdist_contains_only_data_that_may_be_redistributed(names):
     endings = (".csv", ".gz", ".parquet", ".feather", ".xlsx", ".npy", ".npz", ".mat", ".skops")
     data = [name for name in names if name.endswith(endings)]
     assert data == ["src/domainwise/datasets/heart_hospitals.csv.gz"]
 
 
-def test_a_part_of_a_file_has_as_many_different_tests_as_it_can():
+def test_a_sample_of_tests_has_as_many_different_tests_as_possible():
     file = "tests/test_metrics.py"
     command = [sys.executable, "-m", "pytest", "-q", "-n0", "--collect-only", file]
 

@@ -26,14 +26,14 @@ def wheel(tmp_path_factory):
         yield archive
 
 
-def test_the_wheel_holds_every_template(wheel):
+def test_the_wheel_contains_all_templates(wheel):
     source = ROOT / "src"
     wanted = {str(path.relative_to(source)) for path in source.glob("**/templates/*")}
     assert len(wanted) >= 6
     assert wanted <= set(wheel.namelist())
 
 
-def test_the_wheel_holds_every_table_of_facts(wheel):
+def test_the_wheel_contains_all_toml_files(wheel):
     source = ROOT / "src"
     files = [*source.rglob("*.toml"), *source.rglob("*.mplstyle")]
     wanted = {str(path.relative_to(source)) for path in files}
@@ -42,7 +42,7 @@ def test_the_wheel_holds_every_table_of_facts(wheel):
     assert wanted <= set(wheel.namelist())
 
 
-def test_the_wheel_holds_one_data_file_with_its_attribution(wheel):
+def test_the_wheel_contains_one_data_file_with_its_attribution(wheel):
     data = [name for name in wheel.namelist() if name.endswith((".gz", ".csv", ".parquet"))]
     assert data == ["domainwise/datasets/heart_hospitals.csv.gz"]
     about = wheel.read("domainwise/datasets/registry.toml").decode()
@@ -57,7 +57,7 @@ def test_the_wheel_has_the_console_script_and_the_type_marker(wheel):
     assert "domainwise = domainwise.__main__:main" in wheel.read(entry).decode()
 
 
-def test_the_wheel_holds_nothing_but_the_package(wheel):
+def test_the_wheel_contains_only_the_package(wheel):
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"domainwise"}
 

@@ -97,7 +97,7 @@ def test_the_map_names_only_files_that_exist():
     assert not absent
 
 
-def test_the_map_has_the_folders_in_the_order_that_imports_are_held_to():
+def test_the_map_lists_folders_in_the_order_of_imports():
     tree = ast.parse((ROOT / "tests" / "test_layers.py").read_text(encoding="utf-8"))
     (layers,) = [
         ast.literal_eval(node.value)
@@ -108,7 +108,7 @@ def test_the_map_has_the_folders_in_the_order_that_imports_are_held_to():
     assert [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table] == layers
 
 
-def test_the_map_names_only_targets_that_make_knows():
+def test_the_map_names_only_existing_make_targets():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
     assert set(re.findall(r"`make ([a-z-]+)", MAP)) <= targets
@@ -126,7 +126,7 @@ def public_methods():
             yield from ((cls, method) for method in dir(cls) if not method.startswith("_"))
 
 
-def test_no_place_for_a_shared_text_is_left_in_a_docstring():
+def test_no_placeholder_remains_in_a_docstring():
     texts = {
         f"{cls.__name__}.{name}": inspect.getdoc(inspect.getattr_static(cls, name)) or ""
         for cls, name in public_methods()

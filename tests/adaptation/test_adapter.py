@@ -43,7 +43,7 @@ def fit_adapter(estimator, rows, **options):
     return SiteAdapter(estimator, **options).fit(X, y, sample_domain=domain)
 
 
-def test_ten_labels_remove_most_of_a_level():
+def test_ten_labels_correct_most_of_a_wrong_level():
     X, y, domain = sites()
     errors = []
     for code in range(10):
@@ -78,7 +78,7 @@ def test_ten_labels_follow_the_class_shares_of_a_site():
         make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=3, random_state=0)),
     ],
 )
-def test_labels_in_two_parts_are_the_same_to_the_bit(estimator):
+def test_labels_in_two_calls_give_identical_models(estimator):
     rows, (X, y) = held_out_site(*sites())
     model = fit_adapter(estimator, rows)
     whole, parts = model.adapt(X[:25], y[:25]), model.adapt(X[7:25], y[7:25]).adapt(X[:7], y[:7])
@@ -86,7 +86,7 @@ def test_labels_in_two_parts_are_the_same_to_the_bit(estimator):
     assert (whole.predict_interval(X) == parts.predict_interval(X)).all()
 
 
-def test_labels_in_two_parts_are_the_same_to_the_bit_for_classes():
+def test_labels_in_two_calls_give_identical_classifiers():
     rows, (X, y) = held_out_site(*class_sites())
     model = fit_adapter(LogisticRegression(), rows)
     whole, parts = model.adapt(X[:25], y[:25]), model.adapt(X[7:25], y[7:25]).adapt(X[:7], y[:7])
@@ -121,7 +121,7 @@ def test_few_domains_and_enough_labels_use_the_labels_for_intervals():
     assert 0.82 <= np.mean(inside) <= 0.97
 
 
-def test_label_gain_says_what_labels_bring():
+def test_label_gain_estimates_the_actual_gain():
     X, y, domain = sites(n_sites=10, n=120)
     model = fit_adapter(LinearRegression(), (X, y, domain))
     table = model.label_gain_
@@ -134,7 +134,7 @@ def test_label_gain_says_what_labels_bring():
     assert model.label_gain_domains_.tolist() == [10] * 5
 
 
-def test_label_gain_is_measured_for_the_first_rows_too():
+def test_label_gain_is_computed_for_the_first_rows_too():
     """Where a domain's first rows are unlike the others, labels of these promise less."""
     X, y, domain = sites(n_sites=10, n=120)
     ordered = y + np.tile(np.r_[np.full(20, 5.0), np.zeros(100)], 10)
@@ -154,14 +154,14 @@ def test_a_classifier_without_probabilities_gets_them_from_held_out_domains():
     assert (site.classes_[site.predict_proba(X).argmax(axis=1)] == site.predict(X)).all()
 
 
-def test_balanced_class_weights_keep_balanced_accuracy():
+def test_balanced_class_weights_preserve_balanced_accuracy():
     X, y, domain = class_sites(n_classes=2, bias=2.0)
     model = fit_adapter(LogisticRegression(class_weight="balanced"), (X, y, domain))
     assert model.priors_["plain"].balanced
     assert not fit_adapter(LogisticRegression(), (X, y, domain)).priors_["plain"].balanced
 
 
-def test_it_clones_pickles_and_repeats():
+def test_it_can_be_cloned_pickled_and_adapted_again():
     rows, (X, y) = held_out_site(*class_sites())
     model = clone(SiteAdapter(LogisticRegression(), cv=LeaveDomainsOut(), n_jobs=1))
     site = model.fit(rows[0], rows[1], sample_domain=rows[2]).adapt(X[:5], y[:5])
@@ -193,7 +193,7 @@ def test_missing_targets_are_refused():
         model.adapt(X[:3], [1.0, np.nan, 2.0])
 
 
-def test_one_label_and_labels_of_one_class_work():
+def test_one_label_and_labels_of_one_class_are_enough():
     rows, (X, y) = held_out_site(*class_sites())
     model = fit_adapter(LogisticRegression(), rows)
     assert model.adapt(X[:1], y[:1]).n_site_labels_ == 1

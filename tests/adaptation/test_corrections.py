@@ -47,7 +47,7 @@ def test_prior_variances_are_those_of_the_levels_and_slopes_of_domains():
     assert prior.noise == pytest.approx(0.25 + np.mean(slopes**2), rel=0.1)
 
 
-def test_domains_that_do_not_differ_leave_predictions_alone():
+def test_without_differences_between_domains_predictions_are_not_corrected():
     prior = LinePrior.learn(outputs_with_levels(np.zeros(30), np.zeros(30)))
     labels = SiteLabels.sorted(np.zeros((5, 1)), np.full(5, 1.0))
     assert abs(labels.correction(prior)[0]) < 0.05
@@ -95,13 +95,13 @@ def test_biases_are_the_maximum_of_the_posterior(balanced):
     assert found.sum() == pytest.approx(0.0, abs=1e-12)
 
 
-def test_the_scale_follows_how_much_domains_differ():
+def test_the_scale_grows_with_differences_between_domains():
     small = ClassPrior.learn(class_outputs(bias=0.0)).scale
     large = ClassPrior.learn(class_outputs(bias=1.5)).scale
     assert small <= 0.25 < large
 
 
-def test_no_labels_change_nothing_to_the_bit():
+def test_without_labels_outputs_are_identical():
     line, classes = LinePrior.learn(outputs_with_levels([0, 1], [0, 0])), class_outputs()
     prior = ClassPrior.learn(classes)
     none = SiteLabels.sorted(np.zeros((0, 1)), np.zeros(0))
@@ -111,7 +111,7 @@ def test_no_labels_change_nothing_to_the_bit():
     assert (prior.apply(classes.outputs, none.correction(prior)) == classes.outputs).all()
 
 
-def test_labels_of_one_class_do_not_run_off():
+def test_labels_of_one_class_give_bounded_biases():
     prior = ClassPrior(2.0, np.array([0.5, 0.5]), False, NO_SPREAD)
     outputs = np.full((10, 2), 0.5)
     labels = SiteLabels.sorted(outputs, np.ones(10, dtype=int))
@@ -119,7 +119,7 @@ def test_labels_of_one_class_do_not_run_off():
     assert 0.8 < p < 0.999
 
 
-def test_many_labels_say_what_the_rows_of_the_site_say():
+def test_many_labels_give_the_correction_of_all_rows_of_the_site():
     prior = LinePrior(0.0, level=0.1, slope=0.1, noise=1.0, spread=NO_SPREAD)
     rng = np.random.default_rng(0)
     outputs = rng.normal(size=(10_000, 1))
@@ -128,7 +128,7 @@ def test_many_labels_say_what_the_rows_of_the_site_say():
     assert (level, slope) == (pytest.approx(3.0, abs=0.02), pytest.approx(0.5, abs=0.02))
 
 
-def test_labels_that_look_alike_count_less():
+def test_labels_of_similar_rows_have_less_weight():
     held_out = outputs_with_levels(np.linspace(-1, 1, 10), np.zeros(10))
     prior = LinePrior.learn(held_out)
     rng = np.random.default_rng(0)
@@ -141,7 +141,7 @@ def test_labels_that_look_alike_count_less():
     assert moved[1] < 0.8 * moved[0]
 
 
-def test_the_order_of_labels_does_not_matter_to_the_bit():
+def test_the_order_of_labels_does_not_change_a_bit():
     rng = np.random.default_rng(0)
     outputs, y = rng.dirichlet(np.ones(3), size=30), rng.integers(3, size=30)
     prior = ClassPrior(0.5, np.full(3, 1 / 3), False, NO_SPREAD)
@@ -153,7 +153,7 @@ def test_the_order_of_labels_does_not_matter_to_the_bit():
     assert (whole.correction(prior) == parts.correction(prior)).all()
 
 
-def test_one_domain_cannot_tell_how_domains_differ():
+def test_with_one_domain_the_default_scale_is_used():
     prior = LinePrior.learn(outputs_with_levels([0.0], [0.0]))
     assert prior.level == prior.noise  # one label moves the level halfway
     assert ClassPrior.learn(class_outputs(n_domains=1)).scale == 0.5

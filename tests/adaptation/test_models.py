@@ -54,7 +54,7 @@ def error(model, X, y):
     return 1.0 - accuracy_score(y, predicted)
 
 
-def test_labels_help_and_leave_the_model_as_it_is(fitted):
+def test_labels_improve_the_copy_and_do_not_change_the_model(fitted):
     model, X, y = fitted
     before = model.predict(X)
     site = model.adapt(X[:15], y[:15])
@@ -64,19 +64,19 @@ def test_labels_help_and_leave_the_model_as_it_is(fitted):
     assert site.n_site_labels_ == 15
 
 
-def test_no_labels_change_nothing_to_the_bit(fitted):
+def test_without_labels_predictions_are_identical(fitted):
     model, X, y = fitted
     assert (model.adapt(X[:0], y[:0]).predict(X) == model.predict(X)).all()
 
 
-def test_labels_in_two_parts_are_the_same_to_the_bit(fitted):
+def test_labels_in_two_calls_give_identical_models(fitted):
     model, X, y = fitted
     whole, parts = model.adapt(X[:20], y[:20]), model.adapt(X[6:20], y[6:20]).adapt(X[:6], y[:6])
     method = "predict_proba" if y.dtype.kind == "U" else "predict"
     assert (getattr(whole, method)(X) == getattr(parts, method)(X)).all()
 
 
-def test_what_labels_gain_and_what_one_site_scores_is_known_before(fitted):
+def test_label_gain_and_expected_range_are_known_before_adapting(fitted):
     model, _, _ = fitted
     gain = model.label_gain_
     assert gain["n_labels"].tolist() == [0, 5, 10, 20, 50]
@@ -86,7 +86,7 @@ def test_what_labels_gain_and_what_one_site_scores_is_known_before(fitted):
     assert low < gain["score"][0] < high
 
 
-def test_adapted_models_survive_pickle(fitted):
+def test_adapted_models_can_be_pickled(fitted):
     model, X, y = fitted
     site = pickle.loads(pickle.dumps(model.adapt(X[:5], y[:5])))
     assert (site.predict(X) == model.adapt(X[:5], y[:5]).predict(X)).all()
@@ -110,7 +110,7 @@ def test_probabilities_and_decisions_of_the_adapted_ridge_agree_with_its_classes
     assert ((site.decision_function(X) > 0) == (likeliest == "yes")).all()
 
 
-def test_context_is_adapted_with_the_rows_of_the_site():
+def test_context_is_adapted_with_unlabelled_rows_of_the_site():
     X, y, domain = rows_of("numbers")
     new = domain == 7
     model = DomainEnsembleRegressor(["linear", "extra_trees"]).fit(
@@ -137,7 +137,7 @@ def test_intervals_of_the_adapted_ensemble_are_narrower():
     assert widths[1] < 0.6 * widths[0]
 
 
-def test_models_from_sums_say_that_they_cannot_adapt():
+def test_models_fitted_from_sums_refuse_to_adapt():
     X, y, domain = rows_of("numbers")
     model = InvariantRidgeCV(kernels=["rbf"], gammas=[0.1]).partial_fit(X, y, domain)
     model.predict(X[:2])
@@ -145,7 +145,7 @@ def test_models_from_sums_say_that_they_cannot_adapt():
         model.adapt(X[:3], y[:3])
 
 
-def test_adapted_models_survive_their_files(fitted, tmp_path):
+def test_adapted_models_can_be_saved_and_loaded(fitted, tmp_path):
     skops = pytest.importorskip("skops")
     assert skops
     model, X, y = fitted
@@ -157,7 +157,7 @@ def test_adapted_models_survive_their_files(fitted, tmp_path):
     assert (again.adapt(X[5:9], y[5:9]).predict(X) == site.adapt(X[5:9], y[5:9]).predict(X)).all()
 
 
-def test_several_targets_cannot_be_adapted():
+def test_models_with_several_targets_refuse_to_adapt():
     X, y, domain = rows_of("numbers")
     model = InvariantRidgeCV(kernels=["rbf"], gammas=[0.1])
     model.fit(X, np.column_stack([y, -y]), sample_domain=domain)

@@ -119,7 +119,7 @@ Y, D = np.arange(12) // 3 % 2, np.arange(12) % 3
 
 
 @pytest.mark.parametrize("name", CONSTRAINTS)
-def test_a_rule_refuses_by_name_and_takes_what_it_says(name):
+def test_a_constraint_names_refused_arguments_and_accepts_the_documented_values(name):
     kind = OF_A_KIND.get(name, "")
     refused, taken = OF_A_NAME.get(name, ([], []))
     for value in [*REFUSED.get(kind, []), *refused]:
@@ -130,7 +130,7 @@ def test_a_rule_refuses_by_name_and_takes_what_it_says(name):
     assert kind or refused, "what this argument may be is not tested"
 
 
-def test_where_estimators_differ_from_the_shared_rules():
+def test_constraints_of_single_estimators_override_the_shared_ones():
     check_arguments("fit", INVARIANCE_CONSTRAINTS, domain_weight=INF)
     for rules in (INVARIANCE_CONSTRAINTS, MACHINE_CONSTRAINTS):
         for value in REFUSED["number"]:
@@ -142,7 +142,7 @@ def test_where_estimators_differ_from_the_shared_rules():
 
 
 @pytest.mark.parametrize("name", ["n_test_domains", "n_repeats", "max_splits", "random_state"])
-def test_a_splitter_refuses_its_arguments_by_name(name):
+def test_a_splitter_names_invalid_arguments(name):
     splitter = selection.LeaveDomainsOut(**{name: "2"})
     for use in (splitter.get_n_splits, lambda *given: next(splitter.split(*given))):
         with pytest.raises(ValueError, match=f"'{name}' parameter of LeaveDomainsOut"):
@@ -219,7 +219,7 @@ FUNCTIONS = [
     FUNCTIONS,
     ids=[f"{place}-{name}" for place, (_, name, _) in enumerate(FUNCTIONS)],
 )
-def test_functions_refuse_such_arguments_by_name_too(function, name, values):
+def test_functions_name_invalid_arguments(function, name, values):
     for value in values:
         with pytest.raises(ValueError, match=f"'{name}' parameter|{name}="):
             function(**{name: value})

@@ -55,7 +55,7 @@ def test_an_argument_that_changed_between_batches_is_refused(kind):
 
 @pytest.mark.parametrize("kind", IN_BATCHES, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("first", [DOMAIN, None], ids=["missing", "given"])
-def test_domains_with_some_batches_only_are_refused(kind, first):
+def test_domains_in_some_batches_only_are_refused(kind, first):
     second = DOMAIN if first is None else None
     word = "missing" if second is None else "given"
     model = model_of(kind).partial_fit(X, Y, sample_domain=first)
@@ -74,13 +74,13 @@ def test_batches_after_fit_follow_the_same_rule():
         model.set_params(gamma=0.5).partial_fit(X, Y, sample_domain=DOMAIN)
 
 
-def test_fit_takes_other_arguments_than_the_batches_before_it():
+def test_fit_accepts_other_arguments_than_earlier_batches():
     model = dw.FastDCM(n_landmarks=10).partial_fit(X, Y, sample_domain=DOMAIN)
     model.set_params(gamma=0.5).fit(X, Y).partial_fit(X, Y)
     assert model.gamma_ == 0.5
 
 
-def test_kernels_set_after_the_last_batch_are_refused_before_the_search():
+def test_gammas_that_change_after_the_last_batch_are_refused_before_the_search():
     model = dw.InvariantRidgeCV(gammas=[0.1], n_landmarks=10)
     model.partial_fit(X, X[:, 0], sample_domain=DOMAIN).set_params(gammas=[0.2])
     with pytest.raises(ValueError, match=r"gammas=\[0.2\], but .* with gammas=\[0.1\]"):
@@ -100,7 +100,7 @@ def test_kernels_set_after_the_last_batch_are_refused_before_the_search():
         (np.random.RandomState(0), np.random.RandomState(0), 0),
     ],
 )
-def test_equal_values_count_as_unchanged_in_any_container(one, same, other):
+def test_equal_values_in_other_containers_are_accepted(one, same, other):
     model = dw.FastDCM(kernel_params=one)
     first = batch_record(model, DOMAIN)
     check_batch(clone(model).set_params(kernel_params=same), first, DOMAIN)
@@ -108,7 +108,7 @@ def test_equal_values_count_as_unchanged_in_any_container(one, same, other):
         check_batch(clone(model).set_params(kernel_params=other), first, DOMAIN)
 
 
-def test_workers_and_printing_may_change():
+def test_n_jobs_and_verbose_may_change_between_batches():
     model = dw.InvariantRidgeCV(gammas=[0.1], n_landmarks=10)
     model.partial_fit(X, X[:, 0], sample_domain=DOMAIN).set_params(n_jobs=2)
     model.partial_fit(X, X[:, 0], sample_domain=DOMAIN)

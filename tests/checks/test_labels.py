@@ -77,7 +77,7 @@ def test_missing_labels_are_neither_a_class_nor_a_domain(way, word, names):
 
 
 @each_check
-def test_labels_that_would_change_on_the_way_are_refused(check, hostile_labels):
+def test_labels_that_conversion_would_change_are_refused(check, hostile_labels):
     for labels, words in hostile_labels.values():
         with pytest.raises(ValueError, match=words):
             CHECKS[check](labels)
@@ -102,14 +102,14 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_functions_use_the_checks(function, hostile_labels):
+def test_public_functions_check_labels(function, hostile_labels):
     for labels, words in hostile_labels.values():
         with pytest.raises(ValueError, match=words):
             FUNCTIONS[function](labels)
 
 
 @pytest.mark.parametrize("check", ["sample_domain", "y", "classes"])
-def test_a_frame_of_one_column_is_that_column(check):
+def test_a_frame_with_one_column_is_treated_as_a_column(check):
     sites = pandas.DataFrame({"site": ROWS % 3})
     for frame in (sites, polars.from_pandas(sites), sites.astype("string")):
         assert CHECKS[check](frame).n_categories == 3
@@ -134,7 +134,7 @@ LARGE = {
 
 @pytest.mark.parametrize("check", ["sample_domain", "y", "classes"])
 @pytest.mark.parametrize("way", ["array", "list", "objects", "nullable Series", "Categorical"])
-def test_large_whole_numbers_stay_themselves(check, way):
+def test_large_integers_are_not_rounded(check, way):
     for names in LARGE.values():
         dtype = np.uint64 if min(names) > 0 else np.int64
         labels = np.array(names, dtype)[ROWS % 3]
@@ -197,7 +197,7 @@ def test_lengths_and_types_are_compared(case, says):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("cls", [dw.DCM, dw.FastDCM, dw.InvariantFeatures])
-def test_tensors_of_labels(cls):
+def test_labels_in_tensors_are_accepted(cls):
     torch = pytest.importorskip("torch")
     rows = torch.tensor(X)
     names = [5, 2**53, 2**53 + 1]
@@ -211,19 +211,19 @@ def test_tensors_of_labels(cls):
         cls().fit(rows, torch.tensor(OTHER), sample_domain=["a", None, "b"] * 8)
 
 
-def test_rows_without_any_probability_are_refused():
+def test_rows_of_zero_probabilities_are_refused():
     with pytest.raises(ValueError, match="no row may be all zero"):
         adapt_class_shares(np.zeros((3, 2)), [0.5, 0.5])
 
 
 @pytest.mark.parametrize("kind", [complex, object, str])
 @pytest.mark.parametrize("cls", [dw.DCM, dw.FastDCM, dw.InvariantSVC])
-def test_a_kernel_returns_numbers(cls, kind):
+def test_a_kernel_function_must_return_numbers(cls, kind):
     with pytest.raises(ValueError, match="Return real numbers"):
         cls(kernel=lambda a, b: (a @ b.T).astype(kind)).fit(X, OTHER, sample_domain=ROWS % 3)
 
 
-def test_masked_rows_are_refused_in_every_argument():
+def test_masked_arrays_are_refused_in_every_argument():
     rows = np.ma.masked_array(X, mask=X > 1)
     fitted = DomainConformal(LogisticRegression()).fit(X, OTHER, sample_domain=ROWS % 3)
     for use in (

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from domainwise.checks.inputs import check_is_table, validate_rows
 
 
-def test_what_is_not_a_table_of_numbers_is_refused(hostile_rows):
+def test_inputs_that_are_not_numeric_tables_are_refused(hostile_rows):
     for rows, words, _ in hostile_rows.values():
         with pytest.raises((ValueError, TypeError), match=words):
             validate_rows(BaseEstimator(), rows)

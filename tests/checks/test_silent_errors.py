@@ -29,7 +29,7 @@ each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: 
 
 
 @each_estimator
-def test_labels_that_skada_has_hidden_are_refused(estimator):
+def test_labels_that_skada_has_masked_are_refused(estimator):
     model = clone(estimator)
     if isinstance(model, IGNORE_Y) or not getattr(model, "_uses_target", True):
         model.fit(X, MASKED, sample_domain=DOMAIN)  # rows without labels are as good as others
@@ -52,17 +52,17 @@ def test_labels_that_skada_has_hidden_are_refused(estimator):
         (["a", 1], [1, None]),
     ],
 )
-def test_honest_negative_numbers_are_accepted(y, domain):
+def test_negative_domains_and_targets_that_are_not_masks_are_accepted(y, domain):
     refuse_masked_targets(y, domain)
 
 
-def test_lists_and_whole_floats_hide_labels_as_well():
+def test_masked_labels_in_lists_and_floats_are_refused():
     for y, domain in ((MASKED.tolist(), DOMAIN.tolist()), (MASKED.astype(float), DOMAIN * 1.0)):
         with pytest.raises(ValueError, match="skada masks labels"):
             refuse_masked_targets(y, domain)
 
 
-def test_hidden_labels_in_a_batch_of_their_own_are_refused():
+def test_a_batch_with_masked_labels_is_refused():
     source = DOMAIN > 0
     model = dw.FastDCM(n_landmarks=10).partial_fit(X[source], Y[source], DOMAIN[source])
     with pytest.raises(ValueError, match="skada masks labels"):
@@ -76,7 +76,7 @@ def test_hidden_labels_in_a_batch_of_their_own_are_refused():
 
 @each_estimator
 @pytest.mark.parametrize("name", ["groups", "domain"])
-def test_groups_hint_at_sample_domain(estimator, name):
+def test_the_error_about_groups_names_sample_domain(estimator, name):
     for method in ("fit", "fit_transform", "partial_fit"):
         if name == "groups" and hasattr(estimator, method):
             call = getattr(clone(estimator), method)
@@ -89,7 +89,7 @@ def test_groups_hint_at_sample_domain(estimator, name):
 
 @pytest.mark.parametrize("fit", ["fit", "partial_fit"])
 @pytest.mark.parametrize("kind", ["InvariantRidgeClassifierCV", "InvariantRidgeCV"])
-def test_missing_values_name_the_step_to_add(kind, fit):
+def test_the_error_about_missing_values_names_the_step_to_add(kind, fit):
     holes = np.where(X > 2, np.nan, X)
     ensemble = "DomainEnsembleClassifier" if "Classifier" in kind else "DomainEnsembleRegressor"
     message = rf"X contains NaN.*make_pipeline\(SimpleImputer\(\), {kind}\(\)\), or use {ensemble}"
@@ -97,7 +97,7 @@ def test_missing_values_name_the_step_to_add(kind, fit):
         getattr(getattr(dw, kind)(), fit)(holes, Y, sample_domain=DOMAIN)
 
 
-def test_a_transformer_with_missing_values_names_the_imputer_only():
+def test_the_error_of_a_transformer_about_missing_values_names_only_the_imputer():
     with pytest.raises(ValueError, match=r"make_pipeline\(SimpleImputer\(\), DCM\(\)\)$"):
         dw.DCM().fit(np.full((60, 3), np.nan), Y, sample_domain=DOMAIN)
 
@@ -113,7 +113,7 @@ def test_weights_of_classes_that_do_not_exist_are_refused(estimator):
         model.fit(X, Y, sample_domain=DOMAIN)
 
 
-def test_weights_of_classes_that_no_batch_had_are_refused_before_the_search():
+def test_weights_of_classes_that_are_in_no_batch_are_refused_before_the_search():
     model = dw.InvariantRidgeClassifierCV(class_weight={0: 1.0, 5: 2.0}, n_landmarks=10)
     model.partial_fit(X, Y, sample_domain=DOMAIN)
     with pytest.raises(ValueError, match="class_weight contains 5, which is not a class of y"):
@@ -134,7 +134,7 @@ def test_weights_of_classes_that_no_batch_had_are_refused_before_the_search():
     ids=["ensemble", "ridge", "search", "method", "cross_validate"],
 )
 @pytest.mark.parametrize("names", [np.array([0, 1]), np.array(["no", "yes"])], ids=["0/1", "text"])
-def test_scores_of_numbers_are_refused_for_classes(fit, names):
+def test_regression_scorers_are_refused_for_classes(fit, names):
     with pytest.raises(ValueError, match="scoring='r2' is for a continuous target.*Choose"):
         fit(X, names[Y], sample_domain=DOMAIN)
 
@@ -146,6 +146,6 @@ def test_a_scorer_that_fails_on_all_domains_is_refused_by_the_ensemble():
 
 
 @pytest.mark.parametrize("cv", [LeaveDomainsOut(), LeaveDomainsOut(n_repeats=4)])
-def test_halving_searches_take_our_splits_without_a_seed(cv):
+def test_halving_searches_accept_our_splitters_without_a_seed(cv):
     grid = HalvingGridSearchCV(LogisticRegression(), {"C": [0.1, 1.0, 10.0]}, cv=cv)
     assert grid.fit(X, Y, groups=DOMAIN).best_params_["C"] in (0.1, 1.0, 10.0)

@@ -59,7 +59,7 @@ def load(name, **options):
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_missing_file_says_what_to_get_where(name, no_data, monkeypatch):
+def test_the_error_about_a_missing_file_names_origin_and_folders(name, no_data, monkeypatch):
     monkeypatch.setenv("DOMAINWISE_DATA", str(no_data / "named"))
     entry = loaders.data_files()[name]
     with pytest.raises(FileNotFoundError) as caught:
@@ -76,7 +76,7 @@ def test_the_error_names_an_unset_variable(no_data):
         datasets.load_landmine()
 
 
-def test_the_cache_is_used_when_the_named_folder_lacks_the_file(tiny, no_data, monkeypatch):
+def test_the_cache_is_used_if_the_folder_of_the_variable_lacks_the_file(tiny, no_data, monkeypatch):
     monkeypatch.setenv("DOMAINWISE_DATA", str(no_data / "empty"))
     cache = no_data / "cache" / "domainwise"
     cache.mkdir(parents=True)
@@ -84,7 +84,7 @@ def test_the_cache_is_used_when_the_named_folder_lacks_the_file(tiny, no_data, m
     assert datasets.load_landmine().data.shape == (4, 9)
 
 
-def test_the_named_folder_comes_before_the_cache(tiny, no_data, monkeypatch):
+def test_the_folder_of_the_variable_is_searched_before_the_cache(tiny, no_data, monkeypatch):
     monkeypatch.setenv("DOMAINWISE_DATA", str(tiny.parent))
     cache = no_data / "cache" / "domainwise"
     cache.mkdir(parents=True)
@@ -145,7 +145,7 @@ def test_listing_needs_no_files(no_data):
     assert [info.name for info in listed if not info.present] == OUTSIDE
 
 
-def test_listing_tells_present_from_absent_files(tiny, monkeypatch):
+def test_listing_shows_which_files_are_present(tiny, monkeypatch):
     monkeypatch.setenv("DOMAINWISE_DATA", str(tiny.parent))
     present = {info.name: info.path for info in datasets.list_datasets() if info.present}
     assert present["landmine"] == tiny
@@ -206,7 +206,7 @@ def test_parkinsons_has_the_published_ranges_and_targets(data):
     np.testing.assert_array_equal(datasets.load_parkinsons("total_UPDRS").target, both.target[:, 1])
 
 
-def test_landmine_keeps_full_precision_and_904_mines(data):
+def test_landmine_has_full_precision_and_904_mines(data):
     landmine = datasets.load_landmine()
     assert landmine.target.sum() == 904
     assert landmine.data[0, 0] == 1.368307903528228
@@ -230,7 +230,7 @@ def test_oilwells_default_has_no_gaps_and_all_seven_wells(data):
     assert kept.target.mean() == pytest.approx(0.651, abs=1e-3)
 
 
-def test_oilwells_takes_other_events_and_sensors(data):
+def test_oilwells_accepts_other_events_and_sensors(data):
     everything = datasets.load_oilwells(
         event_classes=(2, 3, 4, 6), sensors=["P-PDG"], missing="keep"
     )
@@ -239,7 +239,7 @@ def test_oilwells_takes_other_events_and_sensors(data):
         datasets.load_oilwells(sensors=["QGL"], missing="drop_columns")
 
 
-def test_facies_treats_the_missing_log_as_asked(data):
+def test_facies_keeps_or_drops_the_missing_log(data):
     kept = datasets.load_facies()
     pe = kept.feature_names.index("PE")
     empty = np.isnan(kept.data[:, pe])
@@ -277,7 +277,7 @@ def test_cytof_counts_can_be_transformed(data):
         ("kc_house", 50, 80, 13.048),
     ],
 )
-def test_everyday_tables_have_the_described_counts_and_targets(name, least, most, average, data):
+def test_other_tables_have_the_described_counts_and_targets(name, least, most, average, data):
     bunch = load(name)
     sizes = np.unique(bunch.sample_domain, return_counts=True)[1]
     assert (sizes.min(), sizes.max()) == (least, most)
@@ -292,7 +292,7 @@ def test_everyday_tables_have_the_described_counts_and_targets(name, least, most
         ("shoppers", {"VisitorType": 3}),
     ],
 )
-def test_text_columns_become_one_indicator_for_each_value(name, columns, data):
+def test_text_columns_become_one_indicator_per_value(name, columns, data):
     bunch, frames = load(name), load(name, as_frame=True)
     names = np.array(bunch.feature_names)
     for column, n_values in columns.items():
@@ -317,6 +317,6 @@ def test_text_columns_become_one_indicator_for_each_value(name, columns, data):
         ("cytof", {"cofactor": -5}, "'cofactor' .* Got -5"),
     ],
 )
-def test_bad_options_are_named_before_any_file_is_touched(name, options, message, no_data):
+def test_invalid_options_are_refused_before_a_file_is_read(name, options, message, no_data):
     with pytest.raises(ValueError, match=message):
         load(name, **options)

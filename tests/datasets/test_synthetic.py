@@ -20,7 +20,7 @@ def test_bunch_has_the_fields_and_shapes_of_the_loaders():
     assert "4 domains" in bunch.DESCR
 
 
-def test_same_seed_gives_the_same_bits_and_another_seed_other_data():
+def test_the_seed_determines_the_data():
     first, again, other = (make_synthetic(random_state=seed) for seed in (5, 5, 6))
     np.testing.assert_array_equal(first.data, again.data)
     np.testing.assert_array_equal(first.target, again.target)
@@ -53,7 +53,7 @@ def test_covariances_have_the_moments_of_the_wishart_distribution():
     )
 
 
-def test_without_features_the_class_follows_the_noise_alone():
+def test_without_signal_the_classes_depend_on_noise_only():
     # With eta near 0, x = 0: P(y = 1) = 1/2 whatever c, by the symmetry of the first sign.
     rate = np.mean(make_synthetic(1e-12, n_domains=200, random_state=2).target == 1)
     assert rate == pytest.approx(0.5, abs=0.02)
@@ -72,7 +72,7 @@ def test_classes_follow_the_same_rule_in_every_domain():
     ("eta", "gamma", "paper"),
     [(0.1, 0.1, 69.96), (0.5, 0.1, 71.51), (0.1, 0.5, 64.87), (0.2, 0.5, 59.63), (0.5, 0.5, 53.44)],
 )
-def test_svm_accuracy_on_unseen_domains_is_near_the_papers(eta, gamma, paper):
+def test_svm_accuracy_on_unseen_domains_is_close_to_the_paper(eta, gamma, paper):
     accuracies = []
     for seed in range(12):
         bunch = make_synthetic(eta, random_state=seed)

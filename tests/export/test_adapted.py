@@ -31,7 +31,7 @@ MODELS = {
 @pytest.mark.filterwarnings("ignore:X_site is missing")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("classes", [False, True])
-def test_a_graph_has_the_correction_of_the_site(name, classes):
+def test_a_graph_includes_the_correction_for_the_site(name, classes):
     model = MODELS[name][classes]
     if model is None:
         pytest.skip("a classifier")

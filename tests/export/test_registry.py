@@ -107,7 +107,7 @@ def test_a_table_model_of_every_method_agrees_with_its_graph(
 
 
 @pytest.mark.parametrize("predictor", ["logistic", "svm"])
-def test_the_other_predictors_behind_a_projection_agree(predictor):
+def test_other_predictors_after_a_projection_agree(predictor):
     frame = make_frame("words")
     model = fit_table(check_table(frame, target="y", domain="site"), "coir", predictor=predictor)
     X = model.schema.prepare(awkward(frame))

@@ -101,7 +101,7 @@ def test_fourier_features_agree(kernel):
         {"kernel": "poly", "degree": 1, "coef0": 0.0},
     ],
 )
-def test_kernels_at_the_ends_of_their_scale_agree(arguments):
+def test_kernels_with_extreme_gammas_agree(arguments):
     assert_same(DCM(**arguments).fit(X, TWO, sample_domain=DOMAIN), NEW[:-5], 1e-6)
 
 
@@ -111,7 +111,7 @@ def test_features_far_from_zero_and_doubled_rows_agree():
     assert_same(model, NEW[:40] + 1e6, 1e-6)
 
 
-def test_a_model_of_float32_rows_agrees_as_far_as_these_go():
+def test_a_model_of_float32_rows_agrees_to_float32_precision():
     model = DCM().fit(X.astype(np.float32), TWO, sample_domain=DOMAIN)
     assert_same(model, NEW[:-5], 1e-5)
 
@@ -134,13 +134,13 @@ def test_a_search_for_dcm_agrees():
 @pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
 @pytest.mark.parametrize("solver", ["exact", "fast"])
 @pytest.mark.parametrize("probability", [False, True])
-def test_invariant_machines_for_classes_agree(y, solver, probability):
+def test_invariant_svms_for_classes_agree(y, solver, probability):
     model = InvariantSVC(solver=solver, probability=probability, C=100.0, domain_weight=0.1)
     assert_same(model.fit(X, y, sample_domain=DOMAIN))
 
 
 @pytest.mark.parametrize("solver", ["exact", "fast"])
-def test_invariant_machines_for_numbers_agree(solver):
+def test_invariant_svms_for_numbers_agree(solver):
     model = InvariantSVR(C=1e3, solver=solver, kernel="laplacian")
     assert_same(model.fit(X, NUMBERS, sample_domain=DOMAIN))
 
@@ -168,13 +168,13 @@ def test_invariant_ridge_for_several_numbers_agrees():
 
 
 @pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
-def test_machines_that_vote_agree(y):
+def test_averages_of_svms_agree(y):
     search = InvariantSearchCV(InvariantSVC(), {"gamma": [0.01, 0.1, 1.0]}, n_average=3)
     assert_same(search.fit(X, y, sample_domain=DOMAIN))
 
 
 @pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
-def test_an_ensemble_with_an_own_member_agrees_where_values_are_missing(y):
+def test_an_ensemble_with_a_custom_member_agrees_on_rows_with_missing_values(y):
     own = make_pipeline(StandardScaler(), SVC(C=10.0))
     model = DomainEnsembleClassifier(["linear", "invariant_svm", ("svm", own)], context=False)
     gaps = NEW.copy()
@@ -183,7 +183,7 @@ def test_an_ensemble_with_an_own_member_agrees_where_values_are_missing(y):
     assert_same(model.fit(X, y, sample_domain=DOMAIN), gaps)
 
 
-def test_an_ensemble_for_numbers_agrees_without_context():
+def test_a_regression_ensemble_agrees_without_context():
     model = DomainEnsembleRegressor(["linear", "boosting"], context=True)
     assert_same(model.fit(X, NUMBERS, sample_domain=DOMAIN), tolerance=1e-6)
 
@@ -234,17 +234,17 @@ def test_trees_agree_with_missing_values_and_on_their_thresholds(model, y):
     assert_same(model.fit(gaps, y), gaps, 1e-6)
 
 
-def test_steps_of_scikit_learn_are_converted_and_a_watch_is_passed_over():
+def test_steps_of_scikit_learn_are_converted_and_a_shift_watch_is_omitted():
     model = make_pipeline(ShiftWatch(), MinMaxScaler(), DCM(), LogisticRegression())
     assert_same(model.fit(X, TWO))
 
 
-def test_what_searches_or_calibrates_is_what_is_inside():
+def test_searches_and_calibrated_models_are_converted_as_the_model_inside():
     search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]})
     assert_same(DomainConformal(search).fit(X, TWO, sample_domain=DOMAIN))
 
 
-def test_columns_of_text_by_place_are_filled_and_unknown_ones_are_none():
+def test_text_columns_are_imputed_and_unknown_values_are_ignored():
     pandas = pytest.importorskip("pandas")
     words = np.array(["a", "b", "über"], dtype=object)[np.arange(len(X)) % 3]
     words[5] = np.nan
@@ -273,12 +273,12 @@ def test_a_placeholder_for_missing_numbers_is_imputed():
 
 
 @pytest.mark.parametrize("classes", [[False, True], [1.0, 2.0], [3, 9]])
-def test_labels_are_of_the_kind_they_were(classes):
+def test_predicted_labels_have_the_type_of_the_classes(classes):
     model = InvariantSVC().fit(X, np.array(classes)[(TWO == "yes").astype(int)])
     np.testing.assert_array_equal(run(model)[0], model.predict(NEW))
 
 
-def test_what_cannot_be_converted_is_named():
+def test_errors_name_the_part_that_cannot_be_converted():
     def own(A, B):
         return A @ B.T
 
@@ -303,14 +303,14 @@ class Unknown(StandardScaler):
     """A type of which nothing is known, though that of its base is."""
 
 
-def test_what_is_not_fitted_or_no_model_is_refused():
+def test_unfitted_models_and_other_objects_are_refused():
     with pytest.raises(NotFittedError):
         to_onnx(DCM())
     with pytest.raises(TypeError):
         to_onnx(DCM)
 
 
-def test_converters_of_others_stay_as_they_are():
+def test_converters_of_other_packages_are_not_changed():
     import skl2onnx
 
     before = dict(skl2onnx._supported_operators.sklearn_operator_name_map)
@@ -318,7 +318,7 @@ def test_converters_of_others_stay_as_they_are():
     assert skl2onnx._supported_operators.sklearn_operator_name_map == before
 
 
-def test_without_the_extra_an_error_names_it():
+def test_the_error_names_a_missing_extra():
     code = (
         "import sys; sys.modules['onnx'] = None\n"
         "import domainwise\n"

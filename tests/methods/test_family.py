@@ -122,7 +122,7 @@ def test_mida_is_the_eigenproblem_of_its_definition(case, weight):
     check(model, K, X, *dense.mida(K, K_d, 3, domain_weight=weight))
 
 
-def test_mida_takes_continuous_descriptors_of_domains():
+def test_mida_accepts_continuous_descriptors_of_domains():
     X, _, d = make("unequal")
     time = d + np.random.default_rng(1).normal(size=len(d))
     K, K_d = kernel_of(X), rbf_kernel(time[:, None], gamma=0.7)
@@ -131,7 +131,7 @@ def test_mida_takes_continuous_descriptors_of_domains():
 
 
 @pytest.mark.parametrize(("beta", "delta", "epsilon"), [(0.5, 1.0, 1e-3), (0.1, 20.0, 0.4)])
-def test_sca_is_hus_program_in_other_parameters(beta, delta, epsilon):
+def test_sca_equals_the_code_of_hu_et_al_with_other_parameters(beta, delta, epsilon):
     X, y, d = make("unequal")
     K, n = kernel_of(X), len(X)
     values, vectors = dense.hu_sca(K, y, d, 4, beta=beta, delta=delta, epsilon=epsilon)
@@ -151,7 +151,7 @@ def test_sca_is_hus_program_in_other_parameters(beta, delta, epsilon):
 @pytest.mark.parametrize(
     ("beta", "gamma", "alpha", "epsilon"), [(0.5, 1.0, 1.0, 1e-5), (0.2, 1e3, 1e2, 1e-2)]
 )
-def test_mda_is_hus_program_in_other_parameters(beta, gamma, alpha, epsilon):
+def test_mda_equals_the_code_of_hu_et_al_with_other_parameters(beta, gamma, alpha, epsilon):
     X, y, d = make("unequal")
     K, n = kernel_of(X), len(X)
     values, vectors = dense.hu_mda(K, y, d, 2, beta=beta, gamma=gamma, alpha=alpha, epsilon=epsilon)
@@ -174,7 +174,7 @@ def test_sca_without_labels_has_the_directions_of_kpca(ridge):
     same_up_to_sign(model.fit(X, y, sample_domain=d).embedding_, kpca.embedding_, 1e-7)
 
 
-def test_mida_without_a_price_has_the_directions_of_kpca():
+def test_mida_without_a_domain_penalty_has_the_directions_of_kpca():
     X, _, d = make("unequal")
     model = MIDA(5, gamma=GAMMA, domain_weight=0).fit(X, sample_domain=d)
     kpca = KPCA(5, gamma=GAMMA).fit(X)
@@ -182,7 +182,7 @@ def test_mida_without_a_price_has_the_directions_of_kpca():
     np.testing.assert_allclose(model.eigenvalues_, kpca.eigenvalues_**2, rtol=1e-8)
 
 
-def test_mda_in_one_domain_is_kernel_discriminant_analysis():
+def test_mda_with_one_domain_is_kernel_discriminant_analysis():
     X, y, _ = make("unequal")
     K, n = kernel_of(X), len(X)
     E = np.eye(3)[y]
@@ -196,7 +196,7 @@ def test_mda_in_one_domain_is_kernel_discriminant_analysis():
     same_up_to_sign(model.embedding_, K @ vectors[:, ::-1][:, :2], 1e-6)
 
 
-def test_without_a_ridge_the_problem_is_that_of_the_kernels_range():
+def test_without_a_ridge_the_problem_is_restricted_to_the_range_of_the_kernel():
     X, y, d = make("unequal")
     small = dict(gamma=GAMMA, within_weight=3.0)
     none, tiny = MDA(ridge=0, **small), MDA(ridge=1e-13, **small)
@@ -221,7 +221,7 @@ def test_without_a_ridge_the_problem_is_that_of_the_kernels_range():
     ],
 )
 @pytest.mark.parametrize("case", ["unequal", "missing", "one row"])
-def test_with_every_row_a_landmark_nystrom_is_exact(exact, fast, case):
+def test_nystrom_is_exact_if_every_row_is_a_landmark(exact, fast, case):
     X, y, d = make(case)
     quiet(exact.set_params(gamma=GAMMA), X, y, d)
     quiet(fast.set_params(gamma=GAMMA, landmarks=X), X, y, d)
@@ -251,7 +251,7 @@ def streamed(monkeypatch):
     ids=repr,
 )
 @pytest.mark.parametrize("store", [True, False])
-def test_iterations_find_what_lapack_finds(model, store, monkeypatch):
+def test_iterative_and_dense_solvers_agree(model, store, monkeypatch):
     rng = np.random.default_rng(0)
     y, d = rng.integers(0, 3, 900), rng.integers(0, 5, 900)
     X = rng.normal(size=(900, 4)) + np.eye(4)[y] + 0.5 * rng.normal(size=(5, 4))[d]
@@ -276,7 +276,7 @@ def test_iterations_find_what_lapack_finds(model, store, monkeypatch):
     ],
     ids=repr,
 )
-def test_inverses_in_single_precision_leave_no_trace_in_the_components(model, rows):
+def test_inverses_in_single_precision_do_not_change_the_components(model, rows):
     rng = np.random.default_rng(0)
     few = rng.normal(size=(500, 4))
     which = rng.integers(0, 500, 840)  # rows that are there more than once
@@ -293,7 +293,7 @@ def test_inverses_in_single_precision_leave_no_trace_in_the_components(model, ro
 
 
 @pytest.mark.parametrize("model", [SCA(3), MDA(), MIDA(3, domain_weight=0.01)], ids=repr)
-def test_single_precision_follows_double(model):
+def test_results_in_single_and_double_precision_agree(model):
     X, y, d = make("unequal")
     double = quiet(model.set_params(gamma=GAMMA), X, y, d).embedding_
     single = quiet(model, X.astype(np.float32), y, d).embedding_
@@ -303,13 +303,13 @@ def test_single_precision_follows_double(model):
 
 @pytest.mark.parametrize("model", [SCA(3), MDA(), MIDA(3, domain_weight=0.01)], ids=repr)
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
-def test_a_kernel_of_any_scale_has_components(model, scale):
+def test_kernels_of_any_scale_have_components(model, scale):
     X, y, d = make("unequal")
     Z = quiet(model.set_params(kernel="linear"), X * scale, y, d).embedding_
     np.testing.assert_allclose(Z.std(axis=0), 1.0, rtol=1e-6)
 
 
-def test_duplicated_rows_change_nothing_but_the_sizes():
+def test_duplicated_rows_do_not_change_the_components():
     X, y, d = make("missing")
     twice = [np.concatenate([part, part]) for part in (X, y, d)]
     for model in (SCA(3, gamma=GAMMA), MDA(gamma=GAMMA)):
@@ -317,7 +317,7 @@ def test_duplicated_rows_change_nothing_but_the_sizes():
         same_up_to_sign(quiet(model, *twice).transform(X), once, 1e-6)
 
 
-def test_a_class_without_rows_in_a_domain_is_left_out_with_a_warning():
+def test_a_class_without_rows_in_a_domain_is_omitted_with_a_warning():
     X, y, d = make("missing")
     with pytest.warns(UserWarning, match="3 of 9 pairs of a class and a domain have no rows"):
         MDA().fit(X, y, sample_domain=d)
@@ -326,7 +326,7 @@ def test_a_class_without_rows_in_a_domain_is_left_out_with_a_warning():
         MDA().fit(*make("unequal")[:2], sample_domain=make("unequal")[2])
 
 
-def test_more_components_than_classes_are_filled_up_with_a_warning():
+def test_components_beyond_the_classes_are_principal_directions_with_a_warning():
     X, y, d = make("unequal")
     for model in (MDA(5), SCA(5, between=1.0)):
         with pytest.warns(UserWarning, match="only 2 components are informative about the target"):
@@ -335,7 +335,7 @@ def test_more_components_than_classes_are_filled_up_with_a_warning():
         assert model.embedding_.shape[1] == 5
 
 
-def test_without_a_number_there_are_ten_components():
+def test_the_default_is_ten_components():
     X, y, d = make("unequal")
     for model in (SCA(), MIDA(domain_weight=0.01)):
         assert model.fit(X, y, sample_domain=d).embedding_.shape[1] == 10
@@ -344,7 +344,7 @@ def test_without_a_number_there_are_ten_components():
 
 
 @pytest.mark.parametrize("model", [SCA(), MDA(), FastSCA(), FastMDA()], ids=repr)
-def test_what_cannot_be_compared_is_refused(model):
+def test_continuous_targets_and_descriptors_are_refused(model):
     X, y, d = make("unequal")
     with pytest.raises(ValueError, match="y is continuous. Pass class labels as y"):
         model.fit(X, X[:, 0], sample_domain=d)
@@ -356,7 +356,7 @@ def test_what_cannot_be_compared_is_refused(model):
         model.set_params(between=1.5).fit(X, y, sample_domain=d)
 
 
-def test_mida_warns_if_no_direction_is_left():
+def test_mida_refuses_a_weight_that_leaves_no_direction():
     rng = np.random.default_rng(0)
     d = np.repeat([0, 1], 20)
     X = (d + 0.01 * rng.normal(size=40))[:, None]
@@ -367,7 +367,7 @@ def test_mida_warns_if_no_direction_is_left():
 @pytest.mark.parametrize(
     "model", [FastSCA(3), FastMDA(), FastMIDA(3, domain_weight=0.01)], ids=repr
 )
-def test_batches_add_up_to_the_whole(model):
+def test_batches_give_the_result_of_all_rows(model):
     X, y, d = make("missing")
     model.set_params(landmarks=X[:20], gamma=GAMMA)
     whole = quiet(model, X, y, d).transform(X)

@@ -44,7 +44,7 @@ def rows():
     return X, y, domain
 
 
-def test_matplotlib_is_loaded_by_drawing_alone():
+def test_matplotlib_is_imported_only_by_drawing():
     code = "import sys, domainwise.plots; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
@@ -71,7 +71,7 @@ def test_features_are_standardised_by_the_middle_of_the_domains(rows):
     assert labels == [f"x{i}" for i in order]
 
 
-def test_a_domain_in_another_unit_lies_far_out_and_hardly_moves_others(rows):
+def test_a_domain_in_another_unit_is_far_from_zero_and_hardly_changes_the_others(rows):
     X, _, domain = rows
     before = ShiftDisplay.from_features(X, domain).ends
     X[domain == "B", 2] = 320 + 100 * X[domain == "B", 2]
@@ -91,7 +91,7 @@ def test_columns_without_values_or_variation_are_drawn(rows):
     display.figure_.canvas.draw()
 
 
-def test_columns_that_are_not_numeric_are_left_out(rows):
+def test_columns_that_are_not_numeric_are_omitted(rows):
     pandas = pytest.importorskip("pandas")
     X, y, domain = rows
     frame = pandas.DataFrame(X, columns=["$a$", "b", "c"]).assign(text=y)
@@ -100,7 +100,7 @@ def test_columns_that_are_not_numeric_are_left_out(rows):
     assert np.isfinite(ShiftDisplay.from_features(whole, domain).ends[1]).all()
 
 
-def test_a_model_draws_means_and_deviations_of_new_rows_beside_its_sources(rows):
+def test_means_and_deviations_of_new_rows_are_drawn_with_those_of_the_sources(rows):
     X, y, domain = rows
     model = make_pipeline(ShiftWatch(), LogisticRegression()).fit(X, y)
     watch = ShiftWatch().fit(X, sample_domain=domain)
@@ -115,7 +115,7 @@ def test_a_model_draws_means_and_deviations_of_new_rows_beside_its_sources(rows)
     assert ShiftDisplay.from_estimator(watch, new, ["A"] * 30).new == ["A (new)"]
 
 
-def test_predictions_shift_as_columns_of_their_names_do(rows):
+def test_predictions_are_drawn_like_columns_with_their_names(rows):
     X, _, domain = rows
     told = {"one": X[:, 0], "two": np.exp(X[:, 1])}
     display = ShiftDisplay.from_predictions(told, domain, new=["C"])
@@ -140,7 +140,7 @@ def test_few_domains_are_drawn(rows, n_domains):
     assert len(scores.order_) == len(curves.curves) == n_domains
 
 
-def test_many_features_are_cut_to_those_that_differ_most():
+def test_only_the_features_that_differ_most_are_drawn():
     X = np.random.default_rng(1).normal(size=(60, 30))
     X[:30, 17] += 5
     display = ShiftDisplay.from_features(X, np.repeat([0, 1], 30), max_features=4)
@@ -152,7 +152,7 @@ def test_many_features_are_cut_to_those_that_differ_most():
 # Scores
 
 
-def test_scores_and_their_intervals_are_those_of_each_domain(rows):
+def test_scores_and_intervals_are_computed_for_each_domain(rows):
     X, y, domain = rows
     model = LogisticRegression().fit(X, y)
     display = DomainScoresDisplay.from_estimator(model, X, y, domain, scoring="balanced_accuracy")
@@ -168,7 +168,7 @@ def test_scores_and_their_intervals_are_those_of_each_domain(rows):
     assert display.order_ == sorted(known, key=known.get)
 
 
-def test_a_domain_where_a_score_is_not_defined_comes_last_and_is_named(rows):
+def test_a_domain_without_a_score_is_drawn_last_and_marked(rows):
     X, y, domain = rows
     model = LogisticRegression().fit(X, y)
     display = DomainScoresDisplay.from_predictions(
@@ -181,7 +181,7 @@ def test_a_domain_where_a_score_is_not_defined_comes_last_and_is_named(rows):
     assert display.scores["predictions"]["A"] == pytest.approx(auc)
 
 
-def test_errors_put_the_largest_on_top(rows):
+def test_the_largest_error_is_drawn_on_top(rows):
     X, _, domain = rows
     y = X[:, 0] + np.where(domain == "B", 3.0, 0.1) * X[:, 1]
     told = {"ridge": LinearRegression().fit(X, y).predict(X), "zero": np.zeros(len(y))}
@@ -196,7 +196,7 @@ def test_errors_put_the_largest_on_top(rows):
     assert by_model.scores["ridge"] == pytest.approx(display.scores["ridge"])
 
 
-def test_a_class_that_only_the_model_has_is_accepted(rows):
+def test_a_class_that_only_the_model_knows_is_accepted(rows):
     X, y, domain = rows
     model = LogisticRegression().fit(X, y)
     some = (y == "no") | (domain == "A")
@@ -206,7 +206,7 @@ def test_a_class_that_only_the_model_has_is_accepted(rows):
     assert set(display.scores["LogisticRegression"]) >= {"A", "B", "C"}
 
 
-def test_an_interval_is_not_known_where_most_draws_have_no_score():
+def test_an_interval_is_undefined_if_most_samples_have_no_score():
     def score(rows):
         raise ValueError("never")
 
@@ -217,7 +217,7 @@ def test_an_interval_is_not_known_where_most_draws_have_no_score():
 # Calibration
 
 
-def test_the_calibration_error_is_the_mean_distance_over_bins():
+def test_the_calibration_error_is_the_mean_difference_over_bins():
     rng = np.random.default_rng(3)
     p = rng.uniform(size=600)
     hit = rng.uniform(size=600) < p**2
@@ -231,7 +231,7 @@ def test_the_calibration_error_is_the_mean_distance_over_bins():
     assert found.rows.sum() == 600
 
 
-def test_equal_probabilities_share_a_bin_and_few_rows_have_one():
+def test_equal_probabilities_share_a_bin_and_few_rows_form_one_bin():
     found = reliability(np.full(90, 0.3), np.arange(90) % 2)
     np.testing.assert_allclose([found.predicted, found.observed], [[0.3], [0.5]])
     assert len(reliability(np.linspace(0, 1, 20), np.ones(20)).rows) == 1
@@ -271,7 +271,7 @@ def test_most_of_forty_domains_are_grey():
 # Maps
 
 
-def test_a_map_shows_the_rows_of_each_domain_where_they_are(rows):
+def test_a_map_draws_the_rows_of_each_domain_at_their_coordinates(rows):
     X, y, domain = rows
     model = KPCA(2).fit(X)
     display = DomainMapDisplay.from_estimator(model, X, domain, y=y, highlight=["B"])
@@ -284,7 +284,7 @@ def test_a_map_shows_the_rows_of_each_domain_where_they_are(rows):
     assert labels == ["A", "B", "C", "D", "class no", "class yes"]
 
 
-def test_projected_rows_are_drawn_as_they_are(rows):
+def test_projected_rows_are_drawn_unchanged(rows):
     X, _, domain = rows
     np.testing.assert_array_equal(DomainMapDisplay.from_predictions(X, domain).Z, X[:, :2])
 
@@ -330,7 +330,7 @@ def _texts(figure):
     return [text.get_text() for text in figure.findobj(Text)]
 
 
-def test_given_axes_are_drawn_on(rows):
+def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
     X, y, domain = rows
     figure, (left, right) = plt.subplots(1, 2)
     display = DomainMapDisplay.from_predictions(X, domain, ax=left)

@@ -132,7 +132,7 @@ def test_algorithm1_with_identity_targets_is_kernel_pca():
     assert correlations(result.projected, vectors[:, ::-1][:, :3]).min() > 1 - 1e-8
 
 
-def test_algorithm1_invents_no_component_for_a_rank_deficient_kernel():
+def test_algorithm1_has_no_spurious_component_for_a_rank_deficient_kernel():
     p = Problem()
     result = algorithm1(p.X @ p.X.T, p.K_y, p.K_d, epsilon=EPSILON, n_components=4)
     assert np.sum(result.eigenvalues > 1 + 1e-8) == 1
@@ -171,7 +171,7 @@ def test_project_centres_new_points_with_the_training_means():
     np.testing.assert_allclose(project(p.X @ p.X.T, p.X @ p.Z.T, B), expected)
 
 
-def test_project_of_one_point_is_that_row_of_many():
+def test_a_point_is_projected_independently_of_other_points():
     p = Problem()
     B = np.random.default_rng(0).normal(size=(p.n, 2))
     many = project(p.K_x, p.K_z, B)
@@ -222,7 +222,7 @@ def test_dica_domain_term_is_the_variance_of_the_domain_means():
     assert beta @ K @ variance_matrix(p.d) @ K @ beta == pytest.approx(np.var(means))
 
 
-def test_dica_returns_fewer_components_than_asked_with_a_warning():
+def test_dica_may_return_fewer_components_than_requested_with_a_warning():
     p = Problem()
     with pytest.warns(RuntimeWarning, match="DICA has 1 real positive eigenvalues"):
         result = dica_original(p.K_x, p.K_y, p.d, p.K_z, epsilon=EPSILON, lam=1e-2, n_components=3)
@@ -271,7 +271,7 @@ def test_both_forms_of_algorithm2_agree_on_new_points(p):
 
 
 @pytest.mark.parametrize("solve", [algorithm2, algorithm2_stable])
-def test_algorithm2_projects_training_points_given_as_new_ones_to_themselves(solve):
+def test_algorithm2_projects_training_points_and_equal_new_points_alike(solve):
     p = Problem()
     K_z = p.K_x[p.landmarks]
     result = solve(*p.nystroem(), K_z, epsilon=EPSILON, n_components=3)
@@ -291,7 +291,7 @@ def test_algorithm2_with_all_landmarks_solves_the_pencil_of_the_true_kernels(sol
     np.testing.assert_allclose(result.eigenvalues, expected, rtol=1e-6)
 
 
-def test_algorithm2_with_all_landmarks_tends_to_algorithm1_as_its_extra_ridge_fades():
+def test_algorithm2_with_all_landmarks_tends_to_algorithm1_if_its_ridge_tends_to_zero():
     # Scaling K_x by s scales every term but N eps I, so the added ridge becomes negligible.
     p = Problem(n_landmarks=40)
     p.K_x = p.K_x + np.eye(p.n)
@@ -330,7 +330,7 @@ def test_algorithm2_stable_does_not_depend_on_the_order_of_badly_conditioned_lan
     assert correlations(first.projected, again.projected).min() > 1 - 1e-4
 
 
-def test_algorithm2_takes_duplicated_landmarks():
+def test_algorithm2_accepts_duplicated_landmarks():
     p = Problem()
     once = algorithm2_stable(*p.nystroem(), epsilon=EPSILON, n_components=3)
     p.landmarks = np.r_[p.landmarks, p.landmarks[:5]]

@@ -63,7 +63,7 @@ def planted(X, column, change, seed=1, n=60):
         (2, lambda volts: np.where(np.arange(len(volts)) % 6, volts, np.inf), {"range"}),
     ],
 )
-def test_a_planted_error_is_found_in_its_column(fitted, column, change, kinds):
+def test_an_error_in_a_column_is_reported_for_this_column(fitted, column, change, kinds):
     X, watch = fitted
     found = [f for f in check_shift(watch, planted(X, column, change)) if f.column is not None]
     assert len(found) == 1
@@ -81,7 +81,7 @@ def test_a_sign_that_does_not_change_ranges_is_detected_by_the_distance():
     assert check_shift(watch, X[:300]) == []
 
 
-def test_rows_far_from_all_sources_are_found_by_a_distance_beside_that_of_sources(fitted):
+def test_rows_far_from_all_sources_are_reported_with_distances_of_sources(fitted):
     X, watch = fitted
     rows = X[SITES == "B"] + 0.8 * X.std(axis=0)
     (far,) = (f for f in check_shift(watch, rows) if f.kind == "distance")
@@ -90,7 +90,7 @@ def test_rows_far_from_all_sources_are_found_by_a_distance_beside_that_of_source
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_resamples_of_sources_are_not_strange(seed):
+def test_resampled_sources_have_no_findings(seed):
     """At most one in twenty; sizes from one row to more than the source has."""
     rng = np.random.default_rng(seed)
     X = make_rows(seed=seed)
@@ -103,7 +103,7 @@ def test_resamples_of_sources_are_not_strange(seed):
     assert strange <= 5
 
 
-def test_rare_values_and_heavy_tails_are_not_strange_in_resamples():
+def test_resampled_rare_values_and_heavy_tails_have_no_findings():
     rng = np.random.default_rng(0)
     X = np.column_stack(
         [rng.random(600) < 0.01, rng.standard_t(1.5, 600), rng.lognormal(0, 2, 600)]
@@ -113,14 +113,14 @@ def test_rare_values_and_heavy_tails_are_not_strange_in_resamples():
     assert sum(bool(check_shift(watch, batch)) for batch in batches) <= 10
 
 
-def test_new_rows_of_a_known_site_are_not_strange():
+def test_new_rows_of_a_known_site_have_no_findings():
     X = make_rows(240)
     old = np.arange(len(X)) % 2 == 0
     watch = ShiftWatch().fit(X[old], sample_domain=np.repeat(list("ABCDE"), 120))
     assert check_shift(watch, X[~old], sample_domain=np.repeat(list("ABCDE"), 120)) == []
 
 
-def test_means_of_sources_of_few_rows_are_not_taken_for_exact():
+def test_means_of_small_sources_are_treated_as_uncertain():
     for seed in range(5):
         X = np.random.default_rng(seed).normal(size=(2150, 3))
         watch = ShiftWatch().fit(X[:150], sample_domain=np.repeat(list("ABCDE"), 30))
@@ -163,7 +163,7 @@ def test_distances_are_those_of_kernel_means_in_the_span_of_the_landmarks():
     assert ((means[0] - means[1])[:7] ** 2).sum() == pytest.approx(difference[:7] @ few, rel=1e-8)
 
 
-def test_pieces_of_a_table_give_the_findings_of_the_whole_table(fitted):
+def test_blocks_of_a_table_give_the_findings_of_the_whole_table(fitted):
     X, watch = fitted
     rows = planted(X, 0, lambda c: 1.8 * c + 32, n=90)
     where = np.array(["u", "v", "w"])[np.arange(90) % 3]
@@ -172,14 +172,14 @@ def test_pieces_of_a_table_give_the_findings_of_the_whole_table(fitted):
     assert [str(f) for f in findings(watch, together)] == [str(f) for f in findings(watch, whole)]
 
 
-def test_very_many_domains_are_taken_together(fitted, monkeypatch):
+def test_rows_of_very_many_domains_are_pooled(fitted, monkeypatch):
     X, watch = fitted
     monkeypatch.setattr(watching, "MAX_DOMAINS", 10)
     blocks = [watch.summarize(X[i : i + 6], np.arange(i, i + 6)) for i in range(0, 60, 6)]
     assert list(watching.joined_views(blocks)) == [None]
 
 
-def test_the_summary_does_not_grow_with_rows_or_domains():
+def test_the_size_of_the_statistics_does_not_depend_on_rows_or_domains():
     sizes = []
     for n in (1600, 8000):
         X = make_rows(n)
@@ -197,7 +197,7 @@ class TestPrivacy:
 
     @pytest.mark.parametrize("per_site", [1, 3, 10, 19, 20, 50, 120, 400])
     @pytest.mark.parametrize("n_columns", [1, 2, 4, 10])
-    def test_numbers_about_a_source_are_at_most_half_of_its_values(self, per_site, n_columns):
+    def test_a_source_has_at_most_half_as_many_statistics_as_values(self, per_site, n_columns):
         rng = np.random.default_rng(0)
         X = rng.normal(size=(6 * per_site, n_columns))
         watch = ShiftWatch().fit(X, sample_domain=np.arange(len(X)) // per_site)
@@ -207,7 +207,7 @@ class TestPrivacy:
         stored = (watch.totals_ != 0).sum(axis=1) + 1  # and the degrees of freedom
         assert (stored[rows >= 20] <= rows[rows >= 20] * n_columns / 2).all()
 
-    def test_no_row_is_in_a_watch(self):
+    def test_a_watch_contains_no_row(self):
         X = make_rows(40)
         watch = ShiftWatch().fit(X, sample_domain=np.repeat(list("ABCDE"), 40))
         Z = (X - watch.mean_) / watch.scale_
@@ -217,7 +217,7 @@ class TestPrivacy:
                     assert np.abs(rows[:, None] - value).max(axis=2).min() > 1e-3
 
     @pytest.mark.parametrize("per_site, n_columns", [(10, 3), (20, 3), (30, 8)])
-    def test_rows_do_not_come_back_by_least_squares(self, per_site, n_columns):
+    def test_rows_cannot_be_reconstructed_by_least_squares(self, per_site, n_columns):
         """The attack that gave back all rows of a site, from 100 kernel means of each."""
         from scipy.optimize import least_squares
 
@@ -257,7 +257,7 @@ class TestPrivacy:
             assert (nearest < 0.01).mean() < 0.1
 
 
-def test_predictions_are_the_same_bit_by_bit(fitted):
+def test_predictions_with_and_without_a_watch_are_identical(fitted):
     X, _ = fitted
     y = X[:, 0] > 18
     steps = StandardScaler(), LogisticRegression()
@@ -268,7 +268,7 @@ def test_predictions_are_the_same_bit_by_bit(fitted):
     assert ShiftWatch().fit(X).transform(X) is X
 
 
-def test_a_watch_behind_other_steps_sees_what_they_make(fitted):
+def test_a_watch_after_other_steps_checks_their_output(fitted):
     X, _ = fitted
     model = make_pipeline(StandardScaler(), ShiftWatch(), LogisticRegression()).fit(X, X[:, 0] > 18)
     assert check_shift(model, X[:100]) == []
@@ -276,12 +276,12 @@ def test_a_watch_behind_other_steps_sees_what_they_make(fitted):
 
 
 @pytest.mark.parametrize("few", [1, 2, 3])
-def test_a_source_of_a_few_rows_does_no_harm(few):
+def test_a_source_with_few_rows_is_accepted(few):
     watch = ShiftWatch().fit(make_rows(few), sample_domain=np.repeat(list("ABCDE"), few))
     assert check_shift(watch, make_rows(few)[:few]) == []
 
 
-def test_columns_without_spread_or_values_and_one_source_do_no_harm():
+def test_constant_columns_empty_columns_and_a_single_source_are_accepted():
     X = np.column_stack([np.full(50, 7.0), np.full(50, np.nan), np.arange(50.0)])
     watch = ShiftWatch().fit(X)
     assert check_shift(watch, X[::3]) == []
@@ -289,7 +289,7 @@ def test_columns_without_spread_or_values_and_one_source_do_no_harm():
     assert [f.kind for f in check_shift(watch, X[:20]) if f.column == "x0"] == ["range"]
 
 
-def test_a_model_without_a_summary_is_refused():
+def test_a_model_without_statistics_is_refused():
     with pytest.raises(ValueError, match="has no statistics of its sources. .*ShiftWatch"):
         check_shift(LogisticRegression(), np.zeros((3, 2)))
 
@@ -322,7 +322,7 @@ class TestFrames:
         )
         assert "does not know: 'chalk', 'peat'" in str(found)
 
-    def test_columns_may_come_in_another_order_and_must_be_there(self):
+    def test_columns_may_have_another_order_but_must_not_be_absent(self):
         watch = ShiftWatch().fit(self.frame())
         new = self.frame(40, seed=1)
         assert check_shift(watch, new[new.columns[::-1]].assign(more=1)) == []
