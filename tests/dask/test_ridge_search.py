@@ -64,7 +64,7 @@ def test_what_needs_rows_again_is_refused(rows):
     X, y, domain = rows("three").arrays()
     with pytest.raises(ValueError, match="a pass over partitions does not store"):
         InvariantRidgeClassifierCV(cv=3, **GRID).fit(X, y, sample_domain=domain)
-    with pytest.raises(ValueError, match=r"only one domain \(0\) has been seen"):
+    with pytest.raises(ValueError, match=r"The data contain only one domain \(0\)"):
         InvariantRidgeClassifierCV(**GRID).fit(X, y)
 
 
@@ -188,7 +188,7 @@ def test_values_of_all_rows_that_do_not_fit_are_refused(rows, monkeypatch):
     monkeypatch.setattr("domainwise.gram.dask.graphs.memory_per_task", lambda: 1000.0)
     X, y, domain = rows().arrays()
     grid = GRID | {"landmarks": rows().X[::9]}
-    with pytest.raises(MemoryError, match="'roc_auc' needs the values of all held-out rows"):
+    with pytest.raises(MemoryError, match="'roc_auc' requires the values of all held-out rows"):
         InvariantRidgeClassifierCV(scoring="roc_auc", **grid).fit(X, y, sample_domain=domain)
     InvariantRidgeClassifierCV(scoring="balanced_accuracy", **grid).fit(X, y, sample_domain=domain)
 

@@ -1,4 +1,4 @@
-"""Invariant kernel ridge regression, fitted from moments and selected on held-out domains."""
+"""Kernel ridge regression with invariant kernels that are selected on held-out domains."""
 
 from domainwise.ridge.invariant_ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 

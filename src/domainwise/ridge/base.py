@@ -1,4 +1,4 @@
-"""The base of InvariantRidgeCV and InvariantRidgeClassifierCV: fitting and predicting."""
+"""Base class of InvariantRidgeCV and InvariantRidgeClassifierCV."""
 
 from __future__ import annotations
 
@@ -62,16 +62,23 @@ from domainwise.search.grids import RIDGE_ALPHAS, RIDGE_GAMMAS, RIDGE_WEIGHTS
 from domainwise.search.scores import Scorer
 from domainwise.splits.folds import Split, draw_rows, leaves_domains_out
 
-#: Largest number of rows with held-out values, by which probabilities are calibrated.
+#: Maximum number of rows with held-out values, on which probabilities are calibrated.
 HELD_OUT_ROWS = 1500
-#: ``n_landmarks="auto"`` uses all rows as landmarks, but at most this many.
+#: Maximum number of landmarks with ``n_landmarks="auto"``; smaller data use all rows.
 AUTO_LANDMARKS = 600
-#: The same while candidates are compared.
+#: The same during the search.
 COMPARED_LANDMARKS = 300
-#: Largest share of a solution that may be due to rounding of the sums.
+#: Maximum relative error of a solution that is due to rounding of the sums.
 SUM_ROUNDING = 1e-9
-#: Arguments that are fixed by the first batch; the others are used by the search, which is later.
-SETTLED_BY_ROWS = ("kernels", "gammas", "n_landmarks", "landmarks", "feature_map", "random_state")
+#: Arguments that the first batch fixes. All others are used by the search, which runs later.
+BATCH_ARGUMENTS = (
+    "kernels",
+    "gammas",
+    "n_landmarks",
+    "landmarks",
+    "feature_map",
+    "random_state",
+)
 
 
 @arguments
@@ -96,7 +103,7 @@ class RidgeArguments(BaseEstimator):
 
 
 class RidgeCandidates(RidgeArguments):
-    """Candidates, kernels and landmarks that the arguments specify."""
+    """The candidates, kernels and landmarks that the arguments specify."""
 
     #: Values for regression, which does not have these arguments.
     class_weight: Any = None
@@ -113,20 +120,20 @@ class RidgeCandidates(RidgeArguments):
         rows: Any,
         domain: Labels,
         n_rows: int,
-        names: list[tuple[str, float]] | None = None,
+        kernels: list[tuple[str, float]] | None = None,
     ) -> list[NystromMap]:
         """Choose landmarks for all kernels and splits, and return a map for each kernel."""
-        names = self._kernels(rows) if names is None else names
+        kernels = self._kernels(rows) if kernels is None else kernels
         if self.feature_map == "fourier":
             m = self._landmark_count(n_rows, among_rows=False)
-            return [fourier_map(self, *kernel, rows.shape[1], m) for kernel in names]
-        kernels = [backend.resolve_kernel(name, rows, gamma=gamma) for name, gamma in names]
-        landmarks = chosen_landmarks(self, backend, rows, domain, kernels[0], n_rows)
+            return [fourier_map(self, *kernel, rows.shape[1], m) for kernel in kernels]
+        resolved = [backend.resolve_kernel(name, rows, gamma=gamma) for name, gamma in kernels]
+        landmarks = chosen_landmarks(self, backend, rows, domain, resolved[0], n_rows)
         # With NumPy, kernel values are summed first, and the sums are then mapped to features.
-        least = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
+        min_ridge = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
         return [
-            NystromMap.from_landmarks(kernel, landmarks, ridge=least, rounding=SUM_ROUNDING)
-            for kernel in kernels
+            NystromMap.from_landmarks(kernel, landmarks, ridge=min_ridge, rounding=SUM_ROUNDING)
+            for kernel in resolved
         ]
 
     def _landmark_count(self, n_rows: int, **options: bool) -> int:
@@ -142,13 +149,13 @@ class RidgeCandidates(RidgeArguments):
             elif name in ("linear", "cosine"):
                 gammas = (1.0,)
             else:
-                middle = backend_of(X).resolve_kernel(name, X, gamma="median").gamma
-                gammas = [middle * factor for factor in RIDGE_GAMMAS]
+                median = backend_of(X).resolve_kernel(name, X, gamma="median").gamma
+                gammas = [median * factor for factor in RIDGE_GAMMAS]
             kernels |= dict.fromkeys((str(name), float(gamma)) for gamma in gammas)
         return list(kernels)
 
     def _penalties(self, n_rows: int, domain: Labels, classes: Array | None) -> Penalties:
-        """All penalties; weight 0, for which ``conditional`` has no effect, is listed once."""
+        """Return all penalties; weight 0, for which ``conditional`` has no effect, occurs once."""
         weights = [float(weight) for weight in self.domain_weights]
         kinds = [(0.0, False)] if 0.0 in weights else []
         kinds += [(w, bool(c)) for c in self.conditionals for w in weights if w > 0]
@@ -170,7 +177,7 @@ class RidgeCandidates(RidgeArguments):
 
 
 class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
-    """Base class of both estimators: searches candidates, fits members and predicts."""
+    """Base class of both estimators, which searches candidates, fits members and predicts."""
 
     __metadata_request__fit = {"sample_domain": True}
     __metadata_request__partial_fit = {"sample_domain": True}
@@ -179,15 +186,15 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     _uses_target = _uses_domain = True
     _sums: CellSums
     _maps: list[NystromMap]
-    #: Properties that later batches must share with the first one; None in older model files.
+    #: Properties of the first batch that later batches must have; None in older model files.
     _first_batch: dict[str, str] | None = None
     classes_: Array
-    curve_: Any  # only of classifiers
+    curve_: Any  # classifiers only
     domains_: Array | None
     held_out_: HeldOut | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
-        """Search on held-out domains, then fit the members to all rows.
+        """Select candidates on held-out domains, and fit them to all rows.
 
         Parameters
         ----------
@@ -205,11 +212,11 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         return self.fit_with(backend_of(X), X, y, sample_domain)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
-        """Learn from one more batch of rows.
+        """Add a batch of rows.
 
-        Landmarks and gammas come from the first batch, unless they are given. New classes and
-        domains may appear in any batch. The search itself runs at the first prediction after a
-        batch, or in :meth:`finalize`; its result is that of :meth:`fit` on all rows with the same
+        Landmarks and gammas are chosen from the first batch, unless they are arguments. New classes
+        and domains may occur in any batch. The search runs at the first prediction after a batch,
+        or in :meth:`finalize`. Its result is that of :meth:`fit` on all rows, with the same
         landmarks and gammas.
 
         Parameters
@@ -222,10 +229,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         self : object
         """
         if is_dask(X):
-            raise TypeError("partial_fit takes rows in memory; call fit for Dask collections")
-        self._check_without_rows()
+            raise TypeError("partial_fit requires rows in memory; use fit for Dask collections")
+        self._check_sums_suffice()
         backend, first = backend_of(X), "_sums" not in vars(self)
-        before = dict(vars(self))
+        state = dict(vars(self))
         try:
             rows, y = self._check_rows(backend, X, y, reset=first)
             target, domain = self._check_labels(backend, y, sample_domain, rows, min_classes=1)
@@ -237,11 +244,11 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
             sums = self._sum_rows(backend, rows, target, domain)
             if not first:
                 like = next(iter(sums.maps[0].values())).mean
-                sums = self._sums.mapped(lambda part: to_device_of(to_host(part), like)).merge(sums)
+                sums = self._sums.mapped(lambda v: to_device_of(to_host(v), like)).merge(sums)
         except BaseException:
-            self.__dict__ = before  # a batch that cannot be added leaves no trace
+            self.__dict__ = state  # a batch that cannot be added changes nothing
             raise
-        self._forget()
+        self._reset()
         self._sums = sums
         self._record_seen()
         return self
@@ -258,34 +265,35 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
                 target, domain = self._check_labels(backend, y, sample_domain, rows)
                 if is_classifier(self) and self.scoring is None:
                     warn_about_shares(self.class_weight, target, domain)
-                self._forget()
+                self._reset()
                 self._search_rows(Rows(rows, target, domain))
                 return self
             return self.fit_partitions(partitions)
 
     def fit_partitions(self, parts: Any) -> Self:
-        """Fit to partitions in one pass, or two if the score needs predictions of rows."""
+        """Fit to partitions in one pass, or in two if the score requires predictions of rows."""
         from domainwise.backends.partitions import sum_partitions
 
-        self._refuse_splits_of_rows("a pass over partitions")
-        before = dict(vars(self))
+        self._check_cv_holds_out_domains("a pass over partitions")
+        state = dict(vars(self))
         try:
-            self._forget()
+            self._reset()
             sums: Any = sum_partitions(self, parts)
             self._sums = sums
             self._search_sums(parts)
         except BaseException:
-            self.__dict__ = before
+            self.__dict__ = state
             raise
         del self._sums
         return self
 
     def fit_sums(self, maps: list[NystromMap], sums: CellSums, width: int) -> Self:
-        """Fit from sums over rows that are stored elsewhere; ``width`` is their number of features.
+        """Fit to sums over rows that are stored elsewhere; ``width`` is the number of features.
 
-        The keys of cells name the parts that are held out together; groups name the domains.
+        The key of a cell names the set of domains that are held out together; its groups name the
+        domains.
         """
-        self._forget()
+        self._reset()
         self._maps, self._sums, self._flat, self.n_features_in_ = maps, sums, True, width
         self._search_sums()
         groups = [key for cell in sums.maps[0].values() for key in cell.groups]
@@ -293,24 +301,24 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         del self._sums, self._maps
         return self
 
-    def _check_without_rows(self) -> None:
-        """Check that the arguments, which may have changed since the last batch, suit sums."""
+    def _check_sums_suffice(self) -> None:
+        """Check that no argument requires rows; arguments may change after a batch."""
         self._validate_params()
-        self._refuse_splits_of_rows("partial_fit")
+        self._check_cv_holds_out_domains("partial_fit")
         if needs_predictions(self.scoring, self.target_kernel == "delta"):
             raise ValueError(
-                f"scoring={self.scoring!r} needs predictions of rows, which partial_fit does not "
-                "store. Use scoring=None, the squared error, which is computed from sums"
+                f"scoring={self.scoring!r} requires predictions of rows, which partial_fit does "
+                "not store. Use scoring=None (squared error), which is computed from sums"
             )
 
-    def _refuse_splits_of_rows(self, what: str) -> None:
+    def _check_cv_holds_out_domains(self, method: str) -> None:
         if not leaves_domains_out(self.cv):
             raise ValueError(
-                f"cv={self.cv!r} splits rows, which {what} does not store. Use None, "
+                f"cv={self.cv!r} splits rows, which {method} does not store. Use cv=None, "
                 "LeaveDomainsOut, LeaveOneGroupOut or LeavePGroupsOut"
             )
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         for name in list(vars(self)):
             if name == "_sums" or (name.endswith("_") and not name.endswith("_in_")):
                 del self.__dict__[name]
@@ -319,16 +327,16 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     def __getattr__(self, name: str) -> Any:
         hint = ""
         if name.endswith("_") and "_sums" in vars(self):
-            hint = "; after partial_fit call finalize or predict, which select parameters"
+            hint = "; after partial_fit, call finalize or predict to run the search"
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def __sklearn_is_fitted__(self) -> bool:
         return "expansions_" in vars(self) or "_sums" in vars(self)
 
     def finalize(self) -> Self:
-        """Run the search on the batches that partial_fit has seen, unless it has already run.
+        """Run the search on all batches of partial_fit, unless it has already run.
 
-        Methods that predict call this automatically.
+        Methods that predict call this method.
 
         Returns
         -------
@@ -336,8 +344,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         """
         check_is_fitted(self)
         if "expansions_" not in vars(self):
-            check_same_arguments(self, self._first_batch, SETTLED_BY_ROWS)
-            searched = copy(self)  # other threads may predict in the meantime
+            check_same_arguments(self, self._first_batch, BATCH_ARGUMENTS)
+            searched = copy(self)  # other threads may predict at the same time
             searched._search_sums()
             self.__dict__.update(vars(searched))
         return self
@@ -345,48 +353,48 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     # The search over rows in memory.
 
     def _search_rows(self, rows: Rows) -> None:
-        """Score every candidate on every split, and average the best."""
-        n, about = len(rows.X), (backend_of(rows.X), rows.X, rows.domain, len(rows.X))
+        """Score every candidate on every split, and average the best ones."""
+        n, data = len(rows.X), (backend_of(rows.X), rows.X, rows.domain, len(rows.X))
         penalties = self._penalties(n, rows.domain, rows.target.names)
-        few = n > COMPARED_LANDMARKS and self._may_compare_fewer(rows.X)
-        searching = clone(self).set_params(n_landmarks=COMPARED_LANDMARKS) if few else self
-        maps = searching._landmark_maps(*about)
+        fewer = n > COMPARED_LANDMARKS and self._can_search_fewer_landmarks(rows.X)
+        searched = clone(self).set_params(n_landmarks=COMPARED_LANDMARKS) if fewer else self
+        maps = searched._landmark_maps(*data)
         domains = to_host(rows.codes()[1])
         predicted = draw_rows(domains, max(HELD_OUT_ROWS, 2 * len(np.unique(domains))), 0)
         self._record_labels(rows.target.names, rows.domain.names)
         kind = RowSearch(self, maps, penalties, rows, predicted)
         problems = self._search(kind, self.n_jobs)
-        if few:
-            chosen = {(member["kernel"], member["gamma"]) for member in self.members_}
-            maps = self._landmark_maps(*about, [k for k in map(kernel_of, maps) if k in chosen])
-            whole = [problem_of(self, nystrom, rows, penalties) for nystrom in maps]
-            self.expansions_ = averaged(maps, whole, self.members_)
+        if fewer:
+            kernels = {(member["kernel"], member["gamma"]) for member in self.members_}
+            maps = self._landmark_maps(*data, [k for k in map(kernel_of, maps) if k in kernels])
+            final = [problem_of(self, nystrom, rows, penalties) for nystrom in maps]
+            self.expansions_ = averaged(maps, final, self.members_)
         values = kind.held_out(self.members_, problems)
         finite = np.isfinite(values).all(axis=1)
         self._record_held_out(rows, values[finite], predicted[finite])
 
     def _search(self, kind: RidgeSearch, n_jobs: int | None = None) -> list[RidgeProblem]:
-        """Select and average the best candidates; return each map's problem on all rows."""
-        # The best alpha of each kernel and penalty; the kind computes the scores itself.
+        """Select and average the best candidates; return the problem of each map for all rows."""
+        # The rule selects the best alpha of each kernel and penalty. The kind of search has the
+        # data and computes the scores itself.
         rule = partial(best_of_paths, path=("alpha",), n=self.n_average)
-        nothing = Data(None, None)
-        result = search(kind, nothing, kind.splits, Scorer(None), rule, n_jobs=n_jobs)
+        result = search(kind, Data(None, None), kind.splits, Scorer(None), rule, n_jobs=n_jobs)
         problems = [problem for reusable in result.reusable for problem in reusable]
         self._record_search(result)
         self.members_ = result.chosen
         self.expansions_ = kind.fit(Data(problems, None), self.members_)
         return problems
 
-    def _may_compare_fewer(self, X: Any) -> bool:
+    def _can_search_fewer_landmarks(self, X: Any) -> bool:
         """Whether landmarks are chosen automatically, so that the search can use fewer."""
         automatic = isinstance(self.n_landmarks, str) and isinstance(self.landmarks, str)
         return automatic and self.feature_map == "nystroem" and isinstance(X, np.ndarray)
 
     @abstractmethod
-    def _record_held_out(self, rows: Rows, values: Array, drawn: Array) -> None:
-        """Store predictions for the rows ``drawn`` by members fitted without their domains."""
+    def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
+        """Store predictions for the rows at ``indices`` by members fitted without their domains."""
 
-    # Given candidates: for callers that run their own search.
+    # Candidates of callers that run their own search.
 
     def candidate_values(
         self,
@@ -395,33 +403,33 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         splits: Sequence[Split],
         landmarks: Array,
     ) -> list[list[Array]]:
-        """Predicted values for the test rows of each split, of candidates with the same kernel.
+        """Return predictions for the test rows of each split, by candidates with the same kernel.
 
-        One array for each candidate and split, with a column for each column of the target. Rows
-        are summed once for all splits.
+        There is an array for each candidate and split, with a column for each column of the target.
+        Rows are summed once for all splits.
         """
         kinds = list(dict.fromkeys((c["domain_weight"], c["conditional"]) for c in candidates))
         alphas = list(dict.fromkeys(c["alpha"] for c in candidates))
         nystrom, penalties = self._map(candidates[0], kinds, alphas, rows, landmarks)
         values = held_out_values(nystrom, penalties, rows, splits)
-        places = [
+        positions = [
             kinds.index((c["domain_weight"], c["conditional"])) * len(alphas)
             + alphas.index(c["alpha"])
             for c in candidates
         ]
-        return [[of_split[place] for of_split in values] for place in places]
+        return [[split_values[position] for split_values in values] for position in positions]
 
     def fit_candidates(
         self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray, candidates: Sequence[Candidate]
     ) -> Self:
-        """Fit the given candidates to all rows and average them, without a search."""
+        """Fit these candidates to all rows and average them, without a search."""
         self._validate_params()
         backend = backend_of(X)
         checked, y = self._check_rows(backend, X, y)
         rows = Rows(checked, *self._check_labels(backend, y, sample_domain, checked))
-        self._forget()
-        about = (backend, rows.X, rows.domain, Kernel("rbf"), len(rows.X))
-        landmarks = chosen_landmarks(self, *about)
+        self._reset()
+        kernel = Kernel("rbf")
+        landmarks = chosen_landmarks(self, backend, rows.X, rows.domain, kernel, len(rows.X))
         maps, problems = [], []
         for batch in batches_by(candidates, ("kernel", "gamma")):
             same_kernel = [candidates[i] for i in batch]
@@ -438,31 +446,31 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     def _map(
         self, candidate: Candidate, kinds: Any, alphas: Any, rows: Rows, landmarks: Any
     ) -> tuple[NystromMap, Penalties]:
-        """Nyström map of a candidate's kernel, and the given penalties."""
+        """Return the Nyström map of a candidate's kernel, and the penalties."""
         name, gamma = candidate["kernel"], candidate["gamma"]
         kernel = Backend().resolve_kernel(name, rows.X, gamma=gamma)
         nystrom = NystromMap.from_landmarks(kernel, landmarks)
         return nystrom, self._weighted(kinds, alphas, rows.target.names)
 
     def settled(self) -> Self:
-        """Return an unfitted estimator with the best parameters only; it needs no domains.
+        """Return an unfitted estimator with the best parameters, which does not need domains.
 
-        It can also be fitted to fewer rows than there are landmarks now.
+        It can be fitted to fewer rows than ``self`` has landmarks.
         """
         best = self.finalize().best_params_
-        chosen = {f"{name}s": [best[name]] for name in ("kernel", "gamma", "alpha")}
+        grids = {f"{name}s": [best[name]] for name in ("kernel", "gamma", "alpha")}
         fixed = {"domain_weights": [0.0], "n_average": 1, "n_landmarks": "auto", "cv": 2}
-        return clone(self).set_params(**chosen, **fixed)
+        return clone(self).set_params(**grids, **fixed)
 
-    # The search over sums of rows that are not stored.
+    # The search over sums, without rows.
 
     def _begin(
         self, backend: Backend, rows: Any, target: Any, domain: Labels, n_rows: int | None = None
     ) -> None:
         if domain.values is not None:
             raise ValueError(
-                "sample_domain holds continuous descriptors, but domains are held out by label "
-                "here. Pass one domain label per row, or call fit with all rows in memory"
+                "sample_domain contains continuous descriptors, but sums are computed by domain "
+                "label. Pass one domain label per row, or call fit with all rows in memory"
             )
         self._maps = self._landmark_maps(backend, rows, domain, n_rows or len(rows))
         self._kinds = kinds_of_labels(target, domain)
@@ -471,7 +479,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         return cells_by_domain(backend, self._maps, Rows(rows, target, domain))
 
     def _record_seen(self) -> None:
-        """Record the labels of the sums."""
+        """Record the classes and domains of the sums."""
         keys = list(self._sums.maps[0])
         classes = sorted({label for _, label in keys}, key=lambda label: (label is None, label))
         names = None if classes == [None] else label_array(classes, "y")
@@ -479,21 +487,21 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         self._record_labels(names, domains)
 
     def _search_sums(self, partitions: Any = None) -> None:
-        """Run the search on the sums of all rows; ``partitions`` hold the rows if available."""
+        """Run the search on the sums of all rows; ``partitions`` contain the rows if available."""
         if partitions is None:
-            self._check_without_rows()
+            self._check_sums_suffice()
         self._record_seen()
         domains, names = self.domains_, vars(self).get("classes_")
         assert domains is not None
-        seen, labels = map(list, zip(*self._sums.maps[0], strict=True))
-        refuse_masked_targets(labels, seen)
+        cell_domains, cell_classes = map(list, zip(*self._sums.maps[0], strict=True))
+        refuse_masked_targets(cell_classes, cell_domains)
         if names is not None:
             check_class_weight(self.class_weight, names)
         if len(domains) < 2 or (names is not None and len(names) < 2):
-            what = f"domain ({domains[0]})" if len(domains) < 2 else f"class ({self.classes_[0]})"
+            label = f"domain ({domains[0]})" if len(domains) < 2 else f"class ({self.classes_[0]})"
             raise ValueError(
-                f"only one {what} has been seen so far. Pass rows of at least two domains and, "
-                "to a classifier, of at least two classes"
+                f"The data contain only one {label}. Pass rows of at least two domains and, for "
+                "classification, of at least two classes"
             )
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, names)
@@ -522,13 +530,13 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         """Check targets."""
 
     def _record_labels(self, classes: Array | None, domains: Array | None) -> None:
-        """Record the labels that were seen."""
+        """Record classes and domains."""
         self.domains_ = domains
         if classes is not None:
             self.classes_, self.curve_ = classes, None
 
     def _rule(self) -> Any:
-        """Fitted estimator for scorers, whose X are the values of candidates."""
+        """Return a fitted estimator for scorers, whose X contains the values of candidates."""
         return ClassRule(self.classes_) if self.target_kernel == "delta" else NumberRule()
 
     # Predicting.
@@ -550,12 +558,12 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         return self._apply("_predicted", X)
 
     def _apply(self, method: str, X: Any) -> Any:
-        """Check X, and call a method on all of its rows, or on each partition."""
-        first = self.finalize().expansions_[0].dual
+        """Check X, and call a method on all rows or on each partition."""
+        coefficients = self.finalize().expansions_[0].dual
         backend = backend_of(X)
         with backend.explain_memory_errors(X), one_thread_for_few(X):
             rows = backend.check_rows(self, X, reset=False)
-            backend.check_same_device(first, rows)
+            backend.check_same_device(coefficients, rows)
             return backend.predict(self, method, rows)
 
     def _values(self, X: Any) -> Any:
@@ -563,13 +571,13 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
 
     @abstractmethod
     def _uncorrected(self, X: Any) -> Any:
-        """Probabilities, or values of the target, for rows in memory, before corrections."""
+        """Return probabilities or target values for rows in memory, before corrections."""
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         return np.asarray(to_host(self._apply("_uncorrected", X)))
 
     def _corrected_rows(self, X: Any) -> Any:
-        """Outputs for rows in memory after corrections, on the device of the rows."""
+        """Return outputs for rows in memory after corrections, on the device of the rows."""
         values = self._uncorrected(X)
         if not hasattr(self, "corrections_"):
             return values

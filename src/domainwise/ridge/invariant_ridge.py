@@ -1,4 +1,4 @@
-"""InvariantRidgeCV and InvariantRidgeClassifierCV: averages of the best invariant kernels."""
+"""InvariantRidgeCV and InvariantRidgeClassifierCV."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from domainwise.scoring.predictions import HeldOut
 
 
 def _has_curve(model: Any) -> bool:
-    """Whether there are, or will be, probabilities; they cannot be calibrated from sums."""
+    """Whether the model has or will have probabilities, which cannot be calibrated from sums."""
     return "_sums" not in vars(model) and vars(model).get("curve_", True) is not None
 
 
@@ -32,10 +32,11 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     r"""Classifier that averages the invariant kernels with the best scores on held-out domains.
 
     Kernel ridge regression of class indicators, :math:`\sum_i s_i |y_i - f(x_i)|^2 + \alpha
-    (|f|^2 + w f'P_d f)`: functions that differ between domains are penalised more. Each kernel,
-    gamma, domain weight and alpha of the grid is scored by holding out source domains. The best
-    alpha of each kernel and weight is selected, and the functions of the ``n_average`` best are
-    averaged: scores on a few domains are too noisy to trust one winner. Nothing needs tuning.
+    (|f|^2 + w f'P_d f)`, which penalizes functions that differ between domains. Each kernel, gamma,
+    domain weight and alpha of the grid is scored on held-out source domains. The best alpha of each
+    kernel and weight is selected, and the functions of the ``n_average`` best candidates are
+    averaged, because scores on a few domains are too noisy to select a single one. No argument
+    needs tuning.
 
     Parameters
     ----------
@@ -44,8 +45,8 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         Whether domains are compared over all rows (False), inside each class (True), or both.
     {ridge_options}
     class_weight : dict or "balanced", default=None
-        Weights of the classes' errors, the :math:`s_i` above, as in :class:`sklearn.svm.SVC`: a
-        dict holds the weight of each class, 1 for classes that it does not name; "balanced" is
+        Weights of the errors of each class, the :math:`s_i` above, as in :class:`sklearn.svm.SVC`.
+        A dict contains weights by class; classes that are not in it have weight 1. "balanced" is
         ``n_samples / (n_classes * n_samples_of_the_class)``.
 
     Attributes
@@ -53,8 +54,8 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     classes_ : ndarray
         Class labels.
     curve_ : Curve or None
-        Calibration curve from values to probabilities; None after ``partial_fit`` and a fit to a
-        Dask collection, which store no rows: there is no ``predict_proba`` then.
+        Calibration curve that converts values into probabilities. None after ``partial_fit`` and
+        after a fit to a Dask collection, which store no rows; there is no ``predict_proba`` then.
     {ridge_fitted}
 
     See Also
@@ -90,24 +91,24 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         *,
         classes: MaybeArray = None,
     ) -> Self:
-        """Learn from one more batch of rows, as :meth:`InvariantRidgeCV.partial_fit` does.
+        """Add a batch of rows, as in :meth:`InvariantRidgeCV.partial_fit`.
 
         Parameters
         ----------
         X, y, sample_domain
-            As in :meth:`fit`, in memory or on a device. Classes may appear in any batch.
+            As in :meth:`fit`, in memory or on a device. New classes may occur in any batch.
         classes : array-like, default=None
-            All possible classes: a batch with other classes is refused. None accepts any.
+            All possible classes; a batch with any other class raises an error. None allows all.
 
         Returns
         -------
         self : object
         """
         if classes is not None:
-            others = np.setdiff1d(to_host(y) if is_tensor(y) else plain_array(y), classes)
-            if len(others):
+            labels = to_host(y) if is_tensor(y) else plain_array(y)
+            if unknown := np.setdiff1d(labels, classes).tolist():
                 raise ValueError(
-                    f"y holds {others[0]!r}, which is not among classes={classes!r}. Pass all "
+                    f"y contains {unknown[0]!r}, which is not in classes={classes!r}. Pass all "
                     "classes"
                 )
         return super().partial_fit(X, y, sample_domain)
@@ -122,7 +123,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         return target
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return the decision values: one for two classes, else one for each class.
+        """Return the decision values: one for two classes, otherwise one for each class.
 
         Parameters
         ----------
@@ -139,9 +140,9 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
 
-        One slope for all classes turns values into probabilities, so that the likeliest class is
-        the predicted one. It is fitted to held-out source domains with equal weights; classes are
-        weighted by their frequency, or by ``class_weight``.
+        A single slope for all classes converts values into probabilities, so that the class with
+        the highest probability is the predicted one. The slope is fitted to held-out source
+        domains, which have equal weights; classes are weighted by frequency or by ``class_weight``.
 
         Parameters
         ----------
@@ -161,11 +162,11 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def _probabilities(self, X: Any) -> Any:
         return self._corrected_rows(X)
 
-    def _record_held_out(self, rows: Rows, values: Array, drawn: Array) -> None:
+    def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
         values = class_columns(values)
-        codes, domains = (to_host(labels)[drawn] for labels in rows.codes())
-        _, present = np.unique(domains, return_inverse=True)
-        weights = equal_weights(present, codes if self.class_weight == "balanced" else None)
+        codes, domains = (to_host(labels)[indices] for labels in rows.codes())
+        _, domain_codes = np.unique(domains, return_inverse=True)
+        weights = equal_weights(domain_codes, codes if self.class_weight == "balanced" else None)
         if isinstance(self.class_weight, dict):
             weights = weights * compute_sample_weight(self.class_weight, self.classes_[codes])
         self.curve_ = fit_curve(values, codes, weights, shifted=False)[0]
@@ -193,10 +194,10 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
 class InvariantRidgeCV(RegressorMixin, InvariantRidge):
     r"""Regression that averages the invariant kernels with the best scores on held-out domains.
 
-    Kernel ridge regression, :math:`\sum_i |y_i - f(x_i)|^2 + \alpha (|f|^2 + w f'P_d f)`: functions
-    that differ between domains are penalised more. Every kernel, gamma, domain weight and alpha of
-    the grid is scored by holding out source domains. The best alpha of each kernel and weight is
-    selected, and the functions of the ``n_average`` best are averaged.
+    Kernel ridge regression, :math:`\sum_i |y_i - f(x_i)|^2 + \alpha (|f|^2 + w f'P_d f)`, which
+    penalizes functions that differ between domains. Each kernel, gamma, domain weight and alpha of
+    the grid is scored on held-out source domains. The best alpha of each kernel and weight is
+    selected, and the functions of the ``n_average`` best candidates are averaged.
 
     Parameters
     ----------
@@ -208,7 +209,7 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
 
     See Also
     --------
-    InvariantRidgeClassifierCV : The same for classes.
+    InvariantRidgeClassifierCV : The same for classification.
 
     References
     ----------
@@ -231,9 +232,9 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         self._flat = len(np.shape(y)) == 1
         return backend.check_target(y, rows, "rbf", min_classes=1)
 
-    def _record_held_out(self, rows: Rows, values: Array, drawn: Array) -> None:
-        domains = to_host(rows.codes()[1])[drawn]
-        self.held_out_ = HeldOut.of(rows.y[drawn], domains, values)
+    def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
+        domains = to_host(rows.codes()[1])[indices]
+        self.held_out_ = HeldOut.of(rows.y[indices], domains, values)
 
     def _uncorrected(self, X: Any) -> Any:
         return self._values(X)

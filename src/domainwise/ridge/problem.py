@@ -1,10 +1,9 @@
-"""Ridge regression with the invariant kernel, and its errors, from moments alone (theory 13).
+"""Ridge regression with the invariant kernel, and its errors, computed from moments (theory 13).
 
-With features Phi of landmarks and a domain factor F, ``sum_i s_i |y_i - f(x_i)|^2 + alpha |f|_w^2``
-with ``|f|_w^2 = |f|^2 + w f'FF'f`` is least squares with the penalty ``alpha (I + w DD')``,
-``D = Phi'F``: kernel ridge regression with the invariant kernel, without its matrix. Everything
-here is a function of the number of rows, the mean and the centred second moment of each cell, and
-works for NumPy arrays and for tensors.
+With features Phi of landmarks and a domain factor F, kernel ridge regression with the invariant
+kernel minimizes ``sum_i s_i |y_i - f(x_i)|^2 + alpha (|f|^2 + w f'FF'f)``. This is least squares
+with the penalty ``alpha (I + w DD')``, ``D = Phi'F``. Solutions and errors are computed from the
+number of rows, the mean and the centred second moment of each cell, as NumPy arrays or tensors.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from domainwise.gram.sums import (
 from domainwise.gram.tiles import in_threads
 from domainwise.splits.folds import SplitParts
 
-#: Eigenvalues of domains below this share of the largest are treated as rounding errors.
+#: Eigenvalues of the domain kernel, relative to the largest one, that are treated as zero.
 RANK_TOLERANCE = 1e-12
-#: Regression scores that follow from squared errors, variances and means of the targets.
+#: Regression scores that can be computed from squared errors, variances and means of the targets.
 ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Layout of the columns of a cell's moments: features, descriptors of domains, targets.
+    """Layout of the columns of moments: features, descriptors of domains, targets.
 
-    If each cell holds rows of one class, ``codes`` are the targets of each class, and there are no
-    columns of targets.
+    If all rows of a cell have the same class, ``codes`` contains the targets of each class, and
+    there are no columns of targets.
     """
 
     n_features: int
@@ -51,10 +50,10 @@ class Columns:
 
 @dataclass(frozen=True)
 class Weighted:
-    """Number of rows, sum of weights, weighted mean, and weighted second moment about it."""
+    """Weighted moments of rows; the second moment is about the mean."""
 
     n_samples: int
-    total: float
+    total: float  #: sum of weights
     mean: Any
     second: Any
 
@@ -62,7 +61,7 @@ class Weighted:
 def weighted(
     cells: Mapping[Any, NystromSums], weights: Mapping[Any, float], columns: Columns
 ) -> Weighted:
-    """Merge cells, with one weight for all rows of a cell, and add the targets of classes."""
+    """Merge cells with one weight for all rows of a cell, and add the targets of classes."""
     masses = {key: weights[key] * cell.n_samples for key, cell in cells.items()}
     total = sum(masses.values())
     any_mean = next(iter(cells.values())).mean
@@ -76,8 +75,8 @@ def weighted(
     for key, cell in cells.items():
         second[:width, :width] += weights[key] * cell.second
         if len(cells) > 1:
-            away = means[key] - mean
-            second += away[:, None] * (masses[key] * away)
+            deviation = means[key] - mean
+            second += deviation[:, None] * (masses[key] * deviation)
     n_samples = sum(cell.n_samples for cell in cells.values())
     return Weighted(n_samples, float(total), mean, second)
 
@@ -87,28 +86,29 @@ class RidgeProblem:
     """Moments and domain directions that the solutions for all penalties share."""
 
     second: Any  #: weighted, centred second moment of the M features
-    cross: Any  #: weighted, centred products of features with targets, of shape (M, c)
-    mean: Any  #: weighted mean of features
-    target: Any  #: weighted mean of targets
-    #: ``Phi'F`` of each domain factor, by whether domains are compared inside classes
+    cross: Any  #: weighted, centred products of features and targets, of shape (M, c)
+    mean: Any  #: weighted mean of the features
+    target: Any  #: weighted mean of the targets
+    #: ``Phi'F`` by ``conditional``: whether domains are compared inside classes
     directions: dict[bool, Any]
-    #: Values of all solutions for held-out rows, in adjacent columns, if the rows are in memory
+    #: Values of all solutions for held-out rows, in adjacent columns; None without rows in memory
     held_out: Any = None
 
     @classmethod
     def of_moments(
         cls, moments: Weighted, columns: Columns, directions: dict[bool, Any]
     ) -> RidgeProblem:
-        """Separate features and targets of the moments."""
+        """Make the problem from moments and domain directions."""
         m, first = columns.n_features, columns.n_features + columns.n_descriptors
         second, mean = moments.second, moments.mean
         return cls(second[:m, :m], second[:m, first:], mean[:m], mean[first:], directions)
 
     def solutions(self, kinds: Sequence[tuple[float, bool]], alphas: Sequence[float]) -> Any:
-        """Solve for each kind of penalty (weight, conditional) and, inside it, each alpha.
+        """Return solutions for each kind of penalty (weight, conditional) and each alpha.
 
-        ``(S + alpha I + alpha w DD')^-1 C`` by Woodbury's formula: all kinds share the solutions
-        for one alpha, with C and with D. Results are in adjacent columns.
+        ``(S + alpha I + alpha w DD')^-1 C`` is computed by Woodbury's formula, so that all kinds
+        share the solutions for C and D with the same alpha. Solutions are in adjacent columns, with
+        alpha varying fastest.
         """
         c = self.cross.shape[1]
         names = [name for name in self.directions if any(w and k == name for w, k in kinds)]
@@ -116,26 +116,27 @@ class RidgeProblem:
         solutions: dict[tuple[int, int], Any] = {}
         for a, alpha in enumerate(alphas):
             solved = shifted_solve(self.second, alpha, right)
-            plain, first, by_name = solved[:, :c], c, {}
+            unweighted, first, by_name = solved[:, :c], c, {}
             for name in names:
                 width = self.directions[name].shape[1]
                 by_name[name] = solved[:, first : first + width]
                 first += width
             for k, (weight, name) in enumerate(kinds):
-                solutions[k, a] = plain
+                solutions[k, a] = unweighted
                 if weight and by_name[name].shape[1]:
                     D, Z = self.directions[name], by_name[name]
                     inner = D.T @ Z
-                    solutions[k, a] = plain - Z @ shifted_solve(
-                        (inner + inner.T) / 2, 1.0 / (alpha * weight), D.T @ plain
+                    solutions[k, a] = unweighted - Z @ shifted_solve(
+                        (inner + inner.T) / 2, 1.0 / (alpha * weight), D.T @ unweighted
                     )
         order = [(k, a) for k in range(len(kinds)) for a in range(len(alphas))]
-        return concatenate_columns([solutions[point] for point in order])
+        return concatenate_columns([solutions[key] for key in order])
 
     def squared_errors(self, coefficients: Any, moments: Weighted, columns: Columns) -> Any:
-        """Weighted sums of squared errors on other rows, from the centred moments of these rows.
+        """Return weighted sums of squared errors on other rows, computed from their moments.
 
-        ``coefficients`` hold many solutions, of shape (M, points * c); errors: (points, c).
+        ``coefficients`` contains solutions of shape (M, candidates * c); errors have the shape
+        (candidates, c).
         """
         other = self.of_moments(moments, columns, {})
         c, first = len(self.target), columns.n_features + columns.n_descriptors
@@ -165,25 +166,25 @@ def span(parts: Iterable[tuple[Any, Array]], shift: float, m: int, like: Any) ->
 def group_parts(
     groups: Mapping[Any, tuple[int, Any]], m: int, conditional: bool
 ) -> Iterator[tuple[Any, Array]]:
-    """Label features of domains from counts and sums of (class, domain) groups, for :func:`span`.
+    """Yield label features of domains for :func:`span`, from sums of (class, domain) groups.
 
-    ``conditional`` compares domains inside each class.
+    With ``conditional``, domains are compared inside each class.
     """
     by_class: dict[Any, list[Any]] = {}
     for (label, domain), (count, total) in groups.items():
         by_class.setdefault(label if conditional else None, []).append((domain, (count, total[:m])))
-    for parts in by_class.values():
-        inside = added(parts)
-        if len(inside) < 2:
+    for class_groups in by_class.values():
+        sums = added(class_groups)
+        if len(sums) < 2:
             continue
-        counts = np.array([n for n, _ in inside.values()], dtype=np.float64)
-        mean = sum(total for _, total in inside.values()) / counts.sum()
-        cross = concatenate_columns([(total - n * mean)[:, None] for n, total in inside.values()])
+        counts = np.array([n for n, _ in sums.values()], dtype=np.float64)
+        mean = sum(total for _, total in sums.values()) / counts.sum()
+        cross = concatenate_columns([(total - n * mean)[:, None] for n, total in sums.values()])
         yield cross, np.diag(counts) - np.outer(counts, counts / counts.sum())
 
 
 def descriptor_parts(cells: Iterable[NystromSums], columns: Columns) -> Iterator[tuple[Any, Array]]:
-    """Label features of continuous descriptors inside each of these cells, for :func:`span`."""
+    """Yield label features of continuous descriptors inside each cell, for :func:`span`."""
     m, end = columns.n_features, columns.n_features + columns.n_descriptors
     for cell in cells:
         yield cell.second[:m, m:end], to_host(cell.second[m:end, m:end])
@@ -191,42 +192,42 @@ def descriptor_parts(cells: Iterable[NystromSums], columns: Columns) -> Iterator
 
 # Penalties, and scores of all candidates of one kernel on all splits.
 
-#: Scores of a split's solutions; called with its number, problem, solutions and test moments.
+#: Scores the solutions of a split; called with its index, problem, solutions and test moments.
 SplitScore = Callable[[int, RidgeProblem, Any, Weighted], Array]
 
 
 @dataclass(frozen=True)
 class Penalties:
-    """Arguments that are varied for one kernel, and arguments that all candidates share."""
+    """The candidates of one kernel, and arguments that they share."""
 
-    kinds: Sequence[tuple[float, bool]]  #: weights, and whether domains are compared inside classes
+    kinds: Sequence[tuple[float, bool]]  #: pairs of domain_weight and conditional
     alphas: Sequence[float]
-    epsilon: float  #: regularisation of the domain kernel
+    epsilon: float  #: regularization of the domain kernel
     class_weight: Any = None  #: by class label of the cells, or "balanced"
 
     @property
     def conditionals(self) -> list[bool]:
-        """Values of ``conditional`` among the kinds with a weight above 0."""
+        """Values of ``conditional`` that occur with a positive weight."""
         return sorted({conditional for weight, conditional in self.kinds if weight})
 
     def class_weights(self, counts: Mapping[Any, int]) -> dict[Any, float]:
-        """Weight of each row of each class, as in :class:`sklearn.svm.SVC`."""
+        """Return the weight of a row of each class, as in :class:`sklearn.svm.SVC`."""
         if self.class_weight is None:
             return dict.fromkeys(counts, 1.0)
         if isinstance(self.class_weight, str):
-            share = sum(counts.values()) / len(counts)
-            return {label: share / n for label, n in counts.items()}
+            mean_count = sum(counts.values()) / len(counts)
+            return {label: mean_count / n for label, n in counts.items()}
         return {label: float(self.class_weight.get(label, 1.0)) for label in counts}
 
     def directions(
         self, parts: Callable[[bool], Any], n_samples: int, m: int, like: Any
     ) -> dict[bool, Any]:
-        """``Phi'F`` for each value of ``conditional``, from the label features of its parts."""
+        """Return ``Phi'F`` for each value of ``conditional``; ``parts`` returns label features."""
         shift = n_samples * self.epsilon
         return {c: span(parts(c), shift, m, like) for c in self.conditionals}
 
     def problem(self, cells: Cells, columns: Columns) -> RidgeProblem:
-        """Make the problem of the rows of these cells; there is one cell for each class."""
+        """Make the problem of the rows of these cells, one per class."""
         counts = {label: cell.n_samples for label, cell in cells.items()}
         groups = added(chain.from_iterable(cell.groups.items() for cell in cells.values()))
         m = columns.n_features
@@ -234,8 +235,8 @@ class Penalties:
         def parts(conditional: bool) -> Any:
             if not columns.n_descriptors:
                 return group_parts(groups, m, conditional)
-            inside = cells.values() if conditional else [joined_cells(cells)]
-            return descriptor_parts(inside, columns)
+            compared = cells.values() if conditional else [joined_cells(cells)]
+            return descriptor_parts(compared, columns)
 
         like = next(iter(cells.values())).mean
         directions = self.directions(parts, sum(counts.values()), m, like)
@@ -248,15 +249,15 @@ def score_cells(
 ) -> Array:
     """Return the scores of all candidates, of shape (candidates, splits).
 
-    A column is NaN if its split has no rows to train or test on, or one class to train on.
+    A column is NaN if its split has no training rows, no test rows, or only one training class.
     """
-    n_points = len(penalties.kinds) * len(penalties.alphas)
-    scores = np.full((n_points, len(splits)), np.nan)
-    pairs, turn = enumerate(cells_by_split(cells, splits)), Lock()
+    n_candidates = len(penalties.kinds) * len(penalties.alphas)
+    scores = np.full((n_candidates, len(splits)), np.nan)
+    pairs, lock = enumerate(cells_by_split(cells, splits)), Lock()
 
     def work(thread: int, threads: int) -> None:
         while True:
-            with turn:  # merges are made one after the other, and only as they are needed
+            with lock:  # the cells of a split are merged when a thread is ready for it
                 i, (train, test) = next(pairs, (-1, ({}, {})))
             if i < 0:
                 return
@@ -266,8 +267,8 @@ def score_cells(
             problem = penalties.problem(train, columns)
             solutions = problem.solutions(penalties.kinds, penalties.alphas)
             # The classes of the held-out rows have equal weights.
-            equal = {label: 1.0 / (len(test) * cell.n_samples) for label, cell in test.items()}
-            scores[:, i] = score(i, problem, solutions, weighted(test, equal, columns))
+            weights = {label: 1.0 / (len(test) * cell.n_samples) for label, cell in test.items()}
+            scores[:, i] = score(i, problem, solutions, weighted(test, weights, columns))
 
     on_device = not isinstance(next(iter(cells.values())).mean, np.ndarray)
     in_threads(1 if on_device else len(splits), work)
@@ -275,7 +276,7 @@ def score_cells(
 
 
 def error_score(columns: Columns, scoring: str | None = None) -> SplitScore:
-    """Return a score by squared errors, which needs moments only, not rows."""
+    """Return a score that is computed from squared errors, for which moments suffice."""
     targets = slice(columns.n_features + columns.n_descriptors, None)
 
     def score(split: int, problem: RidgeProblem, solutions: Any, test: Weighted) -> Array:
@@ -286,12 +287,12 @@ def error_score(columns: Columns, scoring: str | None = None) -> SplitScore:
 
 
 def needs_predictions(scoring: Any, classification: bool) -> bool:
-    """Whether a score needs more than moments."""
+    """Whether a score requires predictions of rows, not only moments."""
     return scoring is not None and (classification or scoring not in ERROR_SCORES)
 
 
 def score_of_errors(scoring: str | None, errors: Array, test: Weighted, targets: slice) -> Array:
-    """Score candidates from mean squared errors of shape (candidates, targets); None is MSE."""
+    """Return scores from mean squared errors of shape (candidates, targets); None is the MSE."""
     if scoring == "neg_root_mean_squared_error":
         return -np.sqrt(errors).mean(axis=1)
     if scoring != "r2":
@@ -300,8 +301,8 @@ def score_of_errors(scoring: str | None, errors: Array, test: Weighted, targets:
     variance = variance / test.total
     # As in scikit-learn: 0 if the target is constant and errors are not 0, NaN for a single row.
     constant = variance <= (1e-14 * mean) ** 2
-    parts = np.where(constant, errors > 0, errors / np.where(constant, 1.0, variance))
-    return np.asarray((1.0 - parts).mean(axis=1)) if test.n_samples > 1 else errors[:, 0] * np.nan
+    ratios = np.where(constant, errors > 0, errors / np.where(constant, 1.0, variance))
+    return np.asarray((1.0 - ratios).mean(axis=1)) if test.n_samples > 1 else errors[:, 0] * np.nan
 
 
 def all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProblem:

@@ -1,4 +1,4 @@
-"""Rows of a ridge search, and scores of its candidates on held-out rows."""
+"""Rows of a ridge search, and scores of candidates on held-out rows."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ ROW_MEANS = (
 
 
 class ClassRule(ClassifierMixin, BaseEstimator):
-    """Fitted estimator for scorers that turns decision values, passed as X, into classes.
+    """Fitted estimator for scorers that converts decision values, passed as X, into classes.
 
-    With ``only_classes`` it has no ``decision_function``.
+    With ``only_classes=True``, it has no ``decision_function``.
     """
 
     def __init__(self, classes: Any = None, only_classes: bool = False) -> None:
@@ -45,16 +45,16 @@ class ClassRule(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes)
 
     def codes(self, values: Array) -> Array:
-        """Class codes, by the sign (two classes) or by the largest value."""
+        """Return class codes, by the sign (two classes) or by the largest value."""
         return np.asarray(class_columns(values).argmax(axis=1))
 
     def predict(self, values: Array) -> Array:
-        """Classes of the values."""
+        """Return the classes of the values."""
         return self.classes_[self.codes(values)]
 
     @available_if(lambda self: not self.only_classes)
     def decision_function(self, values: Array) -> Array:
-        """The values, one column for two classes."""
+        """Return the values; a single column becomes one-dimensional."""
         return values[:, 0] if values.shape[1] == 1 else values
 
 
@@ -62,12 +62,12 @@ class NumberRule(RegressorMixin, BaseEstimator):
     """Fitted estimator for scorers that returns the predicted values, passed as X."""
 
     def predict(self, values: Array) -> Array:
-        """The values."""
+        """Return the values; a single column becomes one-dimensional."""
         return values[:, 0] if values.shape[1] == 1 else values
 
 
 def class_codes(n_classes: int) -> Array:
-    """Targets of each class: -1 and 1 for two classes, else one column for each class."""
+    """Return the targets of each class: -1 and 1 for two classes, otherwise a column per class."""
     if n_classes == 2:
         return np.array([[-1.0], [1.0]])
     return 2.0 * np.eye(n_classes) - 1.0
@@ -75,7 +75,7 @@ def class_codes(n_classes: int) -> Array:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows to learn from, and their labels."""
+    """Training rows and their labels."""
 
     X: Any
     target: Labels
@@ -83,34 +83,34 @@ class Rows:
 
     @property
     def Y(self) -> Array:
-        """Targets as numbers."""
+        """Targets as columns of numbers."""
         if self.target.codes is None:
             return self.target.values
         return class_codes(self.target.n_categories)[to_host(self.target.codes)]
 
     @property
     def y(self) -> Array:
-        """Targets as scorers see them."""
+        """Targets as scorers expect them."""
         if self.target.codes is None:
             return self.Y[:, 0] if self.Y.shape[1] == 1 else self.Y
         return self.target.names[to_host(self.target.codes)]
 
     def codes(self) -> tuple[Any, Any]:
-        """Codes of classes and of domains; zeros where there are none."""
+        """Return codes of classes and of domains, or zeros if there are none."""
         zeros = np.zeros(len(self.X), dtype=np.int64)
-        labels = (self.target.codes, self.domain.codes)
-        pair = [zeros if codes is None else codes for codes in labels]
+        labels = [zeros if c is None else c for c in (self.target.codes, self.domain.codes)]
         classes, domains = (
-            to_device_of(c, self.X) if isinstance(c, np.ndarray) else c for c in pair
+            to_device_of(codes, self.X) if isinstance(codes, np.ndarray) else codes
+            for codes in labels
         )
         return classes, domains
 
 
 @dataclass(frozen=True)
 class CandidateScorer:
-    """A scorer of many candidates that needs the values of all rows.
+    """A scorer of many candidates that requires the values of all rows.
 
-    Rows may come in pieces, one after the other. Subclasses store less for each piece.
+    Rows can be passed in pieces. Subclasses store less than all values of a piece.
     """
 
     scorer: Any
@@ -121,13 +121,13 @@ class CandidateScorer:
         return self.scores(self.piece(blocks, y))
 
     def piece(self, blocks: list[Array], y: Array) -> Any:
-        """Compute what the score needs from some rows."""
+        """Summarize predictions for some rows, as the score requires."""
         return blocks, y
 
     def joined(self, pieces: Sequence[Any]) -> Any:
         """Join several pieces into one, in their order."""
         blocks, y = zip(*pieces, strict=True)
-        return [np.concatenate(each) for each in zip(*blocks, strict=True)], np.concatenate(y)
+        return [np.concatenate(values) for values in zip(*blocks, strict=True)], np.concatenate(y)
 
     def scores(self, piece: Any) -> Array:
         """Score every candidate."""
@@ -140,27 +140,27 @@ class CandidateScorer:
 
 
 class MeanScorer(CandidateScorer):
-    """A score that is a mean over rows: a piece is its number of rows and its scores."""
+    """A score that is a mean over rows; a piece is a number of rows and their scores."""
 
     def piece(self, blocks: list[Array], y: Array) -> Any:
         """Score the piece."""
         return len(y), super().scores((blocks, y))
 
     def joined(self, pieces: Sequence[Any]) -> Any:
-        """Average by the number of rows."""
+        """Average the scores, weighted by the numbers of rows."""
         counts, scores = zip(*pieces, strict=True)
         return sum(counts), np.average(scores, axis=0, weights=counts)
 
     def scores(self, piece: Any) -> Array:
-        """Scores of all pieces."""
+        """Return the scores of the joined piece."""
         return np.asarray(piece[1])
 
 
 class CountScorer(CandidateScorer):
-    """A score of predicted classes: a piece is a confusion matrix for each candidate."""
+    """A score of predicted classes; a piece is a confusion matrix for each candidate."""
 
     def piece(self, blocks: list[Array], y: Array) -> Any:
-        """Count pairs of classes, of shape (candidates, true, predicted)."""
+        """Count pairs of true and predicted classes, of shape (candidates, true, predicted)."""
         n = len(self.rule.classes_)
         codes = n * codes_of(y, self.rule.classes_)
         counts = [np.bincount(codes + self.rule.codes(b), minlength=n * n) for b in blocks]
@@ -173,24 +173,24 @@ class CountScorer(CandidateScorer):
     def _cases(self, piece: Any) -> Iterator[dict[str, Any]]:
         classes, codes = self.rule.classes_, class_codes(len(self.rule.classes_))
         rule = ClassRule(classes, only_classes=True)
-        for table in piece:
-            true, predicted = np.nonzero(table)
-            weights = table[true, predicted].astype(float)
+        for confusion in piece:
+            true, predicted = np.nonzero(confusion)
+            weights = confusion[true, predicted].astype(float)
             values = codes[predicted]
             yield {"model": rule, "X": values, "y": classes[true], "sample_weight": weights}
 
 
 def candidate_scorer(scoring: Any, rule: Any) -> CandidateScorer:
-    """Return the scorer that stores as little about held-out rows as a score allows."""
+    """Return the scorer that stores the least about held-out rows."""
     check_task(scoring, isinstance(rule, ClassRule))
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
     if scoring in ROW_MEANS:
         return MeanScorer(scorer, rule)
     if isinstance(rule, ClassRule) and isinstance(scorer, type(get_scorer("accuracy"))):
-        counted = CountScorer(scorer, rule)
+        count_scorer = CountScorer(scorer, rule)
         try:
-            counted.scores(np.eye(len(rule.classes_))[None])
-            return counted
+            count_scorer.scores(np.eye(len(rule.classes_))[None])
+            return count_scorer
         except (AttributeError, TypeError, ValueError):
-            pass  # it looks at values, does not know weights, or is not for these classes
+            pass  # the metric requires decision values or other classes, or has no weights
     return CandidateScorer(scorer, rule)
