@@ -1,4 +1,4 @@
-"""Computation on a Dask cluster: fits from Parquet files, and folds on the workers."""
+"""Fits on a Dask cluster: from Parquet files, or with folds on the workers."""
 
 from domainwise.distributed.fit import fit_parquet
 

@@ -1,4 +1,4 @@
-"""Fit on a Dask cluster: from Parquet files larger than memory, or with folds on the workers."""
+"""Fits on a Dask cluster: from Parquet files larger than memory, or with folds on the workers."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def fit_parquet(
     A ridge search whose ``scoring`` needs predictions takes a second pass.
 
     Partitions are row groups of the files; neighbouring row groups of a file are read together, up
-    to 32 MiB. Their lengths are in the files' footers, which are read first, so that a damaged
-    file, or a file in another format, is reported before any work is done.
+    to 32 MiB. The footers of all files, which contain the lengths, are read first, so that a
+    damaged file, or a file in another format, raises an error before anything is computed.
 
     Parameters
     ----------
     estimator : FastDCM or another of the fast family, an exact estimator, or a ridge search
-        Fitted in place. If anything fails, it is unchanged.
+        Fitted in place. It is unchanged if an error occurs.
     path : str or path-like
         A file, a folder of files, or a pattern, on any storage that fsspec can open. Folder
         names such as ``site=A`` become string columns.
@@ -64,7 +64,7 @@ def fit_parquet(
     Raises
     ------
     OSError
-        If a file cannot be read. The message names it.
+        If a file cannot be read. The message contains its name.
 
     See Also
     --------
@@ -83,12 +83,12 @@ def fit_parquet(
             import_module(package)
     if not isinstance(estimator, Projection | InvariantRidge):
         raise TypeError(
-            f"estimator is a {type(estimator).__name__}, but fit_parquet fits exact and fast "
-            "projections, such as FastDCM, InvariantFeatures, and the searches "
-            "InvariantRidgeClassifierCV and InvariantRidgeCV"
+            f"fit_parquet does not support {type(estimator).__name__}. Pass an exact or fast "
+            "projection, such as FastDCM, InvariantFeatures, InvariantRidgeClassifierCV or "
+            "InvariantRidgeCV"
         )
     from domainwise.backends.dask import DaskBackend
-    from domainwise.distributed.parquet import known_rows
+    from domainwise.distributed.parquet import open_parquet
 
     labels: list[str] = []
     columns: dict[str, Any] = {"target": target, "domain": domain}
@@ -100,13 +100,13 @@ def fit_parquet(
             labels += names
         elif names is not None:
             raise TypeError(
-                f"{argument}={names!r}: pass the name of a column, a list of names, or None"
+                f"{argument} must be the name of a column, a list of names, or None; got {names!r}"
             )
     if isinstance(features, str):
-        raise TypeError(f"features={features!r}: pass a list of column names")
-    chosen = None if features is None else list(features)
-    problem = "the list is empty" if chosen == [] else ""
-    for name, count in Counter(chosen or ()).items():
+        raise TypeError(f"features must be a list of column names; got {features!r}")
+    feature_names = None if features is None else list(features)
+    problem = "the list is empty" if feature_names == [] else ""
+    for name, count in Counter(feature_names or ()).items():
         if name in labels:
             problem = f"{name!r} is also a label"
         elif count > 1:
@@ -115,27 +115,27 @@ def fit_parquet(
         raise ValueError(
             f"features={features!r}: {problem}. List every feature once, without target and domain"
         )
-    with nullcontext() if client is None else _current(client):
-        frame, partitions = known_rows(path, labels, chosen)
-        attempt = copy.copy(estimator)
-        attempt.fit_with(DaskBackend(partitions), frame, columns["target"], columns["domain"])
-    estimator.__dict__ = attempt.__dict__
+    with nullcontext() if client is None else _as_current(client):
+        frame, partitions = open_parquet(path, labels, feature_names)
+        fitted = copy.copy(estimator)
+        fitted.fit_with(DaskBackend(partitions), frame, columns["target"], columns["domain"])
+    estimator.__dict__ = fitted.__dict__
     return estimator
 
 
-def _current(client: Any) -> AbstractContextManager[Any]:
-    """Make a client the current one; raise an error if it cannot be used."""
+def _as_current(client: Any) -> AbstractContextManager[Any]:
+    """Return a context in which a client is the current one; raise an error if it is not usable."""
     from distributed import Client
 
     if not isinstance(client, Client):
         raise TypeError(
-            f"client must be a distributed.Client, got {type(client).__name__}: connect with "
+            f"client must be a distributed.Client; got {type(client).__name__}. Connect with "
             "Client(address) first"
         )
     if client.asynchronous:
-        raise TypeError("client is asynchronous: pass one made with asynchronous=False")
+        raise TypeError("client is asynchronous. Pass Client(address, asynchronous=False)")
     if client.status != "running":
-        raise ValueError(f"client is {client.status}: connect a new one with Client(address)")
+        raise ValueError(f"client is {client.status}. Connect a new client with Client(address)")
     return client.as_current()
 
 
@@ -144,12 +144,12 @@ def _current(client: Any) -> AbstractContextManager[Any]:
 
 @contextmanager
 def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Let joblib run folds on the workers of a client; None changes nothing.
+    """Run folds on the workers of a client by joblib; None has no effect.
 
-    ``report`` is called with the number of tasks that are done. joblib's own backend for Dask sends
-    every loop to the workers, including loops inside a task, whatever their ``n_jobs``: a column
-    transformer would send its columns to them. Here only loops with more than one job are sent, and
-    the loops inside a task run where the task runs.
+    ``report`` is called with the number of finished tasks. joblib's backend for Dask sends every
+    loop to the workers, including loops inside a task and loops with ``n_jobs=1``, such as those of
+    a column transformer. Here, only loops with more than one job are sent, and loops inside a task
+    run in the process of the task.
     """
     if client is None:
         yield
@@ -185,7 +185,7 @@ class SequentialTask:
 
     @property
     def __name__(self) -> str:
-        """Name of its tasks on the dashboard."""
+        """Name of the task on the dashboard."""
         return getattr(self.function, "__name__", type(self.function).__name__)
 
     def __call__(self, *args: Any, **named: Any) -> Any:

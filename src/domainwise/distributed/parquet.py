@@ -1,8 +1,8 @@
-"""Parquet files as partitions of known length: footers are read first, rows later in tasks.
+"""Parquet files as partitions of known length: footers are read first, and rows later in tasks.
 
-``pyarrow.dataset`` would be enough for plain folders, but it does not support patterns, reads the
-footers of remote files one by one, fills columns that a later file lacks with missing values, and
-does not name the file when a row group is damaged.
+``pyarrow.dataset`` does not support patterns, reads the footers of remote files one after the
+other, fills columns that are missing in a later file, and does not name the file with a damaged row
+group.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from domainwise.backends.partitions import KnownPartitions
 from domainwise.gram.dask.graphs import Deferred
 from domainwise.tables.files import arrow_frame, folder_keys, index_columns, is_data_file
 
-#: Row groups of a file are read together, up to this many bytes of columns in memory.
+#: Row groups of a file are read together, up to this number of bytes in memory.
 PARTITION_BYTES = 32 * 2**20
-#: Footers that are read in parallel.
+#: Number of footers that are read in parallel.
 FOOTER_THREADS = 16
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some row groups of one file.
+    """Neighbouring row groups of a file.
 
-    ``keys`` are columns from the names of its folders (``site=A/part.parquet``).
+    ``keys`` are columns from the names of folders, as in ``site=A/part.parquet``.
     """
 
     files: Any
@@ -51,7 +51,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Footer:
-    """The metadata of a file, which is read before any of its rows."""
+    """The metadata of a file, which are read before its rows."""
 
     files: Any
     path: str
@@ -60,19 +60,19 @@ class Footer:
     keys: dict[str, str | None]
 
 
-def known_rows(
+def open_parquet(
     path: Any, labels: list[str], features: list[str] | None
 ) -> tuple[Any, KnownPartitions]:
-    """Return columns of a Parquet file or a folder of them as a Dask frame, and its partitions.
+    """Return columns of a Parquet file or folder as a Dask data frame, and its partitions.
 
-    The path may be a pattern, on any storage that fsspec can open. Without ``features``, all
+    The path may be a pattern, on any storage that fsspec can open. If ``features`` is None, all
     columns except the ``labels`` are features.
     """
     footers = read_footers(path)
     schema = footers[0].schema
     if features is None:
-        others = {*labels, *index_columns(schema)}
-        features = [name for name in schema.names if name not in others]
+        excluded = {*labels, *index_columns(schema)}
+        features = [name for name in schema.names if name not in excluded]
     columns = [*features, *(name for name in labels if name not in features)]
     pieces = cut_pieces(footers, columns)
     numeric = [f.name for f in schema if f.name in features and _is_number(f.type)]
@@ -80,8 +80,8 @@ def known_rows(
         for name in numeric:
             if not _is_number(kind := footer.schema.field(name).type):
                 raise ValueError(
-                    f"{footer.path}: features must be numeric, but {name!r} has type {kind}. "
-                    f"It is numeric in {footers[0].path}; use the same types in all files"
+                    f"{footer.path}: features must be numeric, but {name!r} has type {kind}. It is "
+                    f"numeric in {footers[0].path}. Use the same types in all files"
                 )
     meta = arrow_frame(schema.empty_table(), columns, footers[0].keys)
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
@@ -108,7 +108,7 @@ def read_footers(path: Any) -> list[Footer]:
     if len(paths) == 1 and files.isdir(root):
         paths = [p for p in files.find(root) if is_data_file(p)]
     if not paths:
-        raise FileNotFoundError(f"there are no Parquet files in {path}: check the path")
+        raise FileNotFoundError(f"no Parquet files were found in {path}. Check the path")
 
     def footer(p: str) -> Footer:
         try:
@@ -127,9 +127,9 @@ def read_footers(path: Any) -> list[Footer]:
 def cut_pieces(
     footers: list[Footer], columns: list[str], max_rows: int | None = None
 ) -> list[Piece]:
-    """Split files into pieces: neighbouring row groups of up to ``max_rows`` rows in all.
+    """Divide files into pieces of neighbouring row groups with up to ``max_rows`` rows.
 
-    None means as many rows as fit into ``PARTITION_BYTES``. A row group is never split.
+    None means the number of rows that fit into ``PARTITION_BYTES``. Row groups are not split.
     """
     pieces: list[Piece] = []
     max_rows = max_rows or PARTITION_BYTES // (8 * len(columns))
@@ -137,7 +137,7 @@ def cut_pieces(
         present = {*footer.schema.names, *footer.keys}
         if missing := [name for name in columns if name not in present]:
             listed = ", ".join(sorted(present))
-            raise ValueError(f"{footer.path} has no column {missing[0]!r}; it has {listed}")
+            raise ValueError(f"{footer.path} has no column {missing[0]!r}. Its columns: {listed}")
         start, groups = len(pieces), tuple[int, ...]()
         for g in range(footer.content.num_row_groups):
             n, groups = footer.content.row_group(g).num_rows, (g,)
@@ -148,7 +148,8 @@ def cut_pieces(
                 pieces.append(Piece(footer.files, footer.path, groups, n, footer.keys))
     if not pieces:
         raise ValueError(
-            f"{len(footers)} Parquet files, but none has rows; the first is {footers[0].path}"
+            f"none of the {len(footers)} Parquet files has rows; the first is {footers[0].path}. "
+            "Check the path"
         )
     return pieces
 
@@ -161,6 +162,6 @@ def read_piece(piece: Piece, columns: list[str]) -> Any:
             table = pq.ParquetFile(file).read_row_groups(
                 list(piece.groups), columns=stored, use_threads=False
             )
-    except Exception as error:  # whatever a damaged file makes the reader raise
+    except Exception as error:  # a damaged file can raise errors of any type
         raise OSError(f"cannot read {piece.source}: {type(error).__name__}: {error}") from error
     return arrow_frame(table, columns, piece.keys)
