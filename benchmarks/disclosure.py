@@ -164,7 +164,7 @@ def membership(rows: int, repeats: int, columns: int | None) -> Result:
             scores = (-beyond, -leverage, reference)
             areas.append([roc_auc_score(labels, score) for score in scores])
     by_test = dict(zip(MEMBERSHIP, np.mean(areas, axis=0).tolist(), strict=True))
-    return meter.result(**by_test, columns=int(plan.part("columns")))
+    return meter.result(**by_test, columns=int(plan.first_round("columns")))
 
 
 TASKS = {"accuracy": accuracy_of, "membership": membership}

@@ -94,10 +94,13 @@ def test_what_is_wrong_is_said_and_nothing_is_written(folder, tmp_path):
     folder, out = folder[0], tmp_path / "out.skops"
     file = folder / "east.2.npz"
     for arguments, words in (
-        (["fit", file, file, "--plan", folder / "merged.json"], "site 'east' appears twice"),
+        (
+            ["fit", file, file, "--plan", folder / "merged.json"],
+            "two files of site 'east'",
+        ),
         (["fit", "--plan", folder / "merged.json"], "there is no file of moments"),
         (["fit", file, "--plan", folder / "merged.json"], "only one site"),
-        (["fit", file, "--plan", folder / "plan.json"], "another plan"),
+        (["fit", file, "--plan", folder / "plan.json"], "was made with plan"),
         (["fit", file, "--plan", file], "damaged, or not a plan"),
     ):
         result = run("federate", *arguments, "-o", out)
@@ -215,7 +218,7 @@ def test_a_site_that_is_too_small_writes_nothing_unless_it_accepts_that(folder, 
     refused = run(*command)
     words = " ".join(refused.output.split())
     assert refused.exit_code == 2
-    assert "the second round is not written: the plan asks for 1 map of" in words
+    assert "the file of the second round was not made: the plan asks for 1 map of" in words
     assert "Send more rows, or ask for a plan with fewer n_features" in words
     assert "--accept-disclosure" in words
     assert not (tmp_path / "small.npz").exists()

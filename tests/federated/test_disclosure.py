@@ -106,7 +106,9 @@ def test_one_small_site_among_large_ones_does_not_take_their_columns():
     first = [statistics(f, plan, site=s) for s, f in {**frames, "small": small}.items()]
     merged = merge(plan, first)
     assert merged.merged["columns"] == large
-    with pytest.raises(DisclosureError, match="the second round is not written") as caught:
+    with pytest.raises(
+        DisclosureError, match="the file of the second round was not made"
+    ) as caught:
         moments(small, merged, site="small")
     words = str(caught.value)
     assert f"1 map of {large} columns" in words
@@ -196,7 +198,9 @@ def test_no_value_of_a_row_is_sent():
 def test_a_first_round_of_few_rows_is_not_written():
     frame = make_frame(20, 0, p=1)
     plan = make_plan(make_frame(60, 1, p=1))
-    with pytest.raises(DisclosureError, match="the first round is not written: it would contain"):
+    with pytest.raises(
+        DisclosureError, match="the file of the first round was not made: it would contain"
+    ):
         statistics(frame[frame["ill"] == frame["ill"].mode()[0]], plan, site="s0")
     rows = frame[frame["ill"] == frame["ill"].mode()[0]]
     assert statistics(rows, plan, site="s0", accept_disclosure=True).content["rows"] == len(rows)

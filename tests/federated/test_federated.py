@@ -246,7 +246,9 @@ def test_a_site_can_come_late_and_another_be_withdrawn(frames):
     left = fit(plan, files[1:])
     assert left.info["sites"] == ["s1", "s2"]
     assert set(left.info["expected_score"]) == {"s1", "s2"}
-    assert any("used for preprocessing and widths only" in note for note in left.info["notes"])
+    assert any(
+        "used for preprocessing and kernel widths only" in note for note in left.info["notes"]
+    )
     assert {name for name, _ in left.info["domains"]} == {"1-0", "1-1", "2-0", "2-1"}
 
 
@@ -444,7 +446,7 @@ def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
     [
         ({"method": "svm"}, "'method' parameter of Plan must be a str among .* Got 'svm'"),
         ({"feature_map": "nystroem"}, "'feature_map' parameter of Plan .* Got 'nystroem'"),
-        ({"feature_map": "centres"}, "feature_map='centres', but there are no centres: pass"),
+        ({"feature_map": "centres"}, "feature_map='centres', but there are no centres. Pass"),
         ({"kernels": ("poly",)}, r"'kernels' parameter of Plan .* Got \('poly',\) instead"),
         ({"kernels": ()}, r"'kernels' parameter of Plan .* Got \(\) instead"),
         ({"n_features": 10**6}, r"'n_features' parameter .* \[1, 20000\] .* Got 1000000 instead"),
@@ -452,13 +454,13 @@ def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
         ({"smallest_cell": 1}, r"'smallest_cell' parameter .* range \[3, inf\). Got 1 instead"),
         ({"gammas": (-1.0,)}, r"'gammas' parameter of Plan .* Got \(-1.0,\) instead"),
         ({"seed": -1}, "'seed' parameter of Plan .* Got -1 instead"),
-        ({"candidates": {"lam": [1.0]}}, "has no candidates 'lam': use alphas, domain_weights"),
+        ({"candidates": {"lam": [1.0]}}, "has no candidates 'lam'. Use alphas, domain_weights"),
         ({"candidates": {"alphas": [-1.0]}}, r"'alphas' parameter of .* Got \[-1.0\] instead"),
         ({"method": "fastdcm", "candidates": {"ridge": [-1.0]}}, "'ridge' parameter .* Got -1.0"),
         ({"centres": {"a": [0, 1]}}, r"the range of 'b' must be \[low, high\]"),
         ({"centres": {n: [1, 0] for n in "abc"}}, r"the range of 'a' must be \[low, high\]"),
         ({"feature_map": "fourier", "centres": {n: [0, 1] for n in "abc"}},
-         "feature_map='fourier', but there are centres: pass"),
+         "feature_map='fourier', but there are centres. Pass"),
     ],
 )  # fmt: skip
 def test_what_a_plan_cannot_be_is_refused_by_name(frames, options, words):
@@ -508,7 +510,7 @@ def test_a_plan_is_read_as_it_was_written_and_refused_if_changed(frames, tmp_pat
         (tmp_path / "bad.json").write_text(json.dumps(wrong))
         with pytest.raises(PlanError, match=r"bad\.json"):
             Plan.load(tmp_path / "bad.json")
-    with pytest.raises(PlanError, match="this plan is of the second round"):
+    with pytest.raises(PlanError, match="this is the plan of the second round"):
         merge(merged, [])
     with pytest.raises(PlanError, match="this is the plan of the first round"):
         moments_of(frames["s0"], plan, site="s0")

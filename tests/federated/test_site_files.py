@@ -90,22 +90,30 @@ def test_a_file_is_read_as_it_was_written(sites, tmp_path):
         (
             "counts.npy",
             declared((-1, -8)),
-            r"declares the shape \(-1, -8\), which its bytes do not fill",
+            r"declares the shape \(-1, -8\), but has another number of bytes",
         ),
         ("sums0.npy", declared((2**62, 4)), "declares the shape"),
         ("sums0.npy", npy(np.full((2, 1, 6), np.nan)), "NaN or infinite"),
-        ("sums0.npy", npy(np.zeros((2, 1, 6), dtype=np.float32)), "float64 are expected"),
-        ("sums0.npy", npy(np.asfortranarray(np.zeros((2, 1, 6)))), "float64 are expected"),
+        (
+            "sums0.npy",
+            npy(np.zeros((2, 1, 6), dtype=np.float32)),
+            "must be of type int64 or float64, got ",
+        ),
+        (
+            "sums0.npy",
+            npy(np.asfortranarray(np.zeros((2, 1, 6)))),
+            "must be of type int64 or float64, got ",
+        ),
         (
             "sums0.npy",
             npy(np.array([print]), allow_pickle=True),
-            "'sums0.npy' holds object: integers or float64 are expected",
+            "'sums0.npy' must be of type int64 or float64, got object",
         ),
         ("sums0.npy", pickle.dumps([1]), "the magic string is not correct"),
         ("sums0.npy", npy(np.zeros((2, 1, 6))), "digest does not match"),
         ("more.npy", npy(np.zeros(1)), "digest does not match"),
         ("more.txt", b"text", "reading magic string, expected 8 bytes got 4"),
-        ("about.json", b"{}", "about.json: the entry 'format' is missing"),
+        ("about.json", b"{}", "about.json: the field 'content' is missing"),
         ("about.json", b"[" * 100_000, "recursion"),
     ],
 )
@@ -124,9 +132,12 @@ def test_a_changed_word_or_site_is_noticed(sites, tmp_path):
         ({"plan": "0" * 64}, "digest does not match"),
         ({"kind": "statistics"}, "digest does not match"),
         ({"kind": "model"}, "about.json, kind: one of .* expected, got str"),
-        ({"format": 1}, "it has format 1, and this version reads format 2"),
+        ({"format": 1}, "it has format 1, but this version reads format 2"),
         ({"site": 3}, "about.json, site: str expected, got int"),
-        ({"notes": ["a word from nobody"]}, "about.json must have exactly the fields"),
+        (
+            {"notes": ["a word from nobody"]},
+            "about.json: the field 'notes' is missing or unexpected",
+        ),
     ):
         sites[3][0].save(path)
         about = json.dumps({**json.loads(zipfile.ZipFile(path).read("about.json")), **change})
@@ -152,13 +163,13 @@ def test_truncated_compressed_and_foreign_files_are_refused(sites, tmp_path):
 
 def test_another_plan_a_second_time_and_another_round_are_refused(sites):
     plan, merged, first, second = sites
-    with pytest.raises(SiteFileError, match="site 'north' appears twice"):
+    with pytest.raises(SiteFileError, match="there are two files of site 'north'"):
         fit(merged, [second[0], second[1], second[0]])
-    with pytest.raises(SiteFileError, match="holds statistics, but moments are needed"):
+    with pytest.raises(SiteFileError, match="contains statistics, but moments are needed"):
         fit(merged, first)
-    with pytest.raises(SiteFileError, match="made with another plan"):
+    with pytest.raises(SiteFileError, match="was made with plan .*, but this plan is"):
         fit(replace(merged, seed=3), second)
-    with pytest.raises(SiteFileError, match="made with another plan"):
+    with pytest.raises(SiteFileError, match="was made with plan .*, but this plan is"):
         merge(replace(plan, smallest_cell=6), first)
     for use in (merge, fit):
         with pytest.raises(SiteFileError, match="there is no file of"):
@@ -259,7 +270,7 @@ def test_values_in_another_unit_are_refused_before_they_are_merged(sites):
         scaled = {**south.arrays, "blocks": south.arrays["blocks"] * factor}
         scaled["numbers"] = south.arrays["numbers"] * np.array([1, factor, factor**2])[:, None]
         with pytest.raises(
-            SiteFileError, match="'south' is inconsistent with the others: values of"
+            SiteFileError, match="'south' is inconsistent with the other files: values of"
         ):
             merge(plan, [north, replace(south, arrays=scaled)])
 
@@ -296,11 +307,11 @@ def test_other_shapes_names_and_types_are_refused(sites):
 @pytest.mark.parametrize(
     ("round_", "change", "words"),
     [
-        (1, {"rows": 2}, "'rows' is 2: it must be from 5 to 10000000000"),
+        (1, {"rows": 2}, "'rows' is 2; it must be from 5 to 10000000000"),
         (1, {"rows": 2**80}, f"content, rows: int expected, {TOO_LARGE}"),
         (1, {"rows": True}, "content, rows: int expected, got bool"),
         (1, {"rows": None}, "content, rows: int expected, got NoneType"),
-        (1, {"classes": [30]}, "'classes' must be 2 counts that add up to 'rows', 60"),
+        (1, {"classes": [30]}, "'classes' must be 2 counts, .*, with the sum 'rows', 60"),
         (1, {"classes": [-(2**63), 5]}, rf"content, classes\[0\]: int expected, {TOO_LARGE}"),
         (1, {"classes": None}, "content, classes: a list expected, got NoneType"),
         (1, {"classes": {"no": 60}}, "content, classes: a list expected, got dict"),
@@ -324,7 +335,7 @@ def test_other_shapes_names_and_types_are_refused(sites):
             "content, checksum: a string of the form .* expected, got NoneType",
         ),
         (1, {"left_out": "7"}, "content, left_out: int expected, got str"),
-        (1, {"left_out": -1}, "'left_out' is -1, not a count of rows"),
+        (1, {"left_out": -1}, "'left_out' is -1, not a number of rows"),
         (1, {"words": [3]}, r"content, words\[0\]: str expected, got int"),
         (1, {"words": ["x" * 3000]}, "at most 2000 characters"),
         (1, {"more": 3}, "the field 'more' is missing or unexpected"),

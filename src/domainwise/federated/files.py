@@ -3,8 +3,7 @@
 A file is an uncompressed zip archive of ``about.json`` and of integer and float64 arrays in NumPy's
 format. It is read without pickle, and every declared size is compared with the size of the file
 before memory is allocated. Its digest shows whether the file was changed; it is not a signature.
-The content is checked against the plan: shapes, counts, and whether rows with such means and second
-moments can exist.
+The content is checked against the plan: shapes, counts, and whether rows with such moments exist.
 """
 
 from __future__ import annotations
@@ -31,8 +30,15 @@ from domainwise.model_files.persistence import check_archive
 FORMAT, ABOUT = 2, "about.json"
 ROUNDS = {"statistics": "first", "moments": "second"}
 #: Fields of ``about.json`` and of the content of each round, for :func:`check_form`.
-ABOUT_FORM = {"format": int, "kind": set(ROUNDS), "site": str, "plan": str, "content": dict}
 FORMS: dict[str, dict[str, Any]] = {
+    ABOUT: {
+        "format": int,
+        "kind": set(ROUNDS),
+        "site": str,
+        "plan": str,
+        "content": dict,
+        "digest": str,
+    },
     "statistics": {
         "rows": int,
         "classes": [int],
@@ -43,29 +49,29 @@ FORMS: dict[str, dict[str, Any]] = {
     },
     "moments": {"domains": [str], "left_out": int, "accepted": bool, "words": [str]},
 }
-#: Largest number of rows of a site.
-MOST_ROWS = 10**10
-#: Largest number of characters of a name or a sentence.
-LONGEST = 2000
+#: Maximum number of rows of a site.
+MAX_ROWS = 10**10
+#: Maximum number of characters of a name or a sentence.
+MAX_LENGTH = 2000
 
 
 class SiteFileError(ValueError):
-    """A site's file cannot be used; the message gives the reason and says what to do."""
+    """Raised for a site's file that cannot be used; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class SiteFile:
-    """A file that a site sends: arrays, counts, and a description in words.
+    """A file that a site sends: arrays, counts, and a description of them.
 
     :func:`~domainwise.federated.statistics` and :func:`~domainwise.federated.moments` return it.
     """
 
     kind: str  #: "statistics" of the first round or "moments" of the second
     site: str
-    plan: str  #: hash of the plan that it was made with
+    plan: str  #: hash of the plan with which it was made
     content: dict[str, Any]
     arrays: dict[str, Array]
-    #: What was left out or merged. These notes are only for the site and are not saved.
+    #: What was left out or merged. These notes are for the site only and are not saved.
     notes: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
@@ -94,17 +100,17 @@ class SiteFile:
         return digest.hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write the file atomically."""
+        """Write the file; an older file is replaced when the new one is complete."""
         about = json.dumps({**self._about(), "digest": self.digest()}, allow_nan=False)
         with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             archive.writestr(ABOUT, about)
             for name, array in self.arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
-                    np.lib.format.write_array(part, _stored(array), (1, 0), allow_pickle=False)
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, _stored(array), (1, 0), allow_pickle=False)
 
     @classmethod
     def load(cls, path: str | Path) -> SiteFile:
-        """Read a file that :meth:`save` has written. It is checked, and no code in it is run."""
+        """Read a file that :meth:`save` has written, and check it; no code from it is run."""
         size = Path(path).stat().st_size
         try:
             with zipfile.ZipFile(path) as archive:
@@ -112,12 +118,10 @@ class SiteFile:
                 about = json.loads(archive.read(ABOUT))
                 names = [name for name in archive.namelist() if name != ABOUT]
                 arrays = {n.removesuffix(".npy"): _array(archive.read(n), n) for n in names}
-            check_form(about, {**ABOUT_FORM, "digest": str}, ABOUT)
-            digest = about.pop("digest")
-            if about.keys() != ABOUT_FORM.keys():
-                raise ValueError(f"{ABOUT} must have exactly the fields {', '.join(ABOUT_FORM)}")
-            if (number := about.pop("format")) != FORMAT:
-                raise ValueError(f"it has format {number}, and this version reads format {FORMAT}")
+            check_fields(about, ABOUT, ABOUT)
+            digest, number = about.pop("digest"), about.pop("format")
+            if number != FORMAT:
+                raise ValueError(f"it has format {number}, but this version reads format {FORMAT}")
             file = cls(**about, arrays=arrays)
             if file.digest() != digest:
                 raise ValueError("its digest does not match: it was changed after it was written")
@@ -137,7 +141,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def default_output(function: Call) -> Call:
-    """Make a function use arrays inside, even if scikit-learn is set to return data frames."""
+    """Decorate a function so that transformers in it return arrays, whatever set_config says."""
     return config_context(transform_output="default")(function)
 
 
@@ -155,14 +159,21 @@ def _array(content: bytes, name: str) -> Array:
         raise ValueError(f"{name!r} is not in version 1.0 of NumPy's format")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
     if dtype.str not in ("<f8", "<i8") or fortran:
-        raise ValueError(f"{name!r} holds {dtype}: integers or float64 are expected")
+        raise ValueError(f"{name!r} must be of type int64 or float64, got {dtype}")
     # A product of Python integers does not overflow.
     if min(shape, default=0) < 0 or 8 * math.prod(shape) != len(content) - stream.tell():
-        raise ValueError(f"{name!r} declares the shape {shape}, which its bytes do not fill")
+        raise ValueError(f"{name!r} declares the shape {shape}, but has another number of bytes")
     array = np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape)
     if not np.isfinite(array).all():
-        raise ValueError(f"{name!r} holds NaN or infinite values")
+        raise ValueError(f"{name!r} contains NaN or infinite values")
     return array
+
+
+def check_fields(values: dict[str, Any], form: str, where: str) -> None:
+    """Raise ValueError if a dict does not have exactly the fields of a form in ``FORMS``."""
+    if unexpected := sorted(map(str, set(values) ^ set(FORMS[form]))):
+        raise ValueError(f"{where}: the field {unexpected[0]!r} is missing or unexpected")
+    check_form(values, FORMS[form], where)
 
 
 def load_files(
@@ -179,24 +190,22 @@ def load_files(
         name = f"the file of site {file.site!r}" if isinstance(source, SiteFile) else str(source)
         if file.kind != kind:
             raise SiteFileError(
-                f"{name} holds {file.kind}, but {kind} are needed. Pass the files of the "
+                f"{name} contains {file.kind}, but {kind} are needed. Pass the files of the "
                 f"{ROUNDS[kind]} round"
             )
         if file.plan != plan.hash:
             raise SiteFileError(
-                f"{name} was made with another plan ({file.plan[:12]}, this one is "
-                f"{plan.hash[:12]}). Send this plan to the site and ask for a new file"
+                f"{name} was made with plan {file.plan[:12]}, but this plan is {plan.hash[:12]}. "
+                "Send this plan to the site and ask for a new file"
             )
         if file.site in by_site:
-            raise SiteFileError(f"site {file.site!r} appears twice: leave one of its files out")
+            raise SiteFileError(f"there are two files of site {file.site!r}. Leave one of them out")
         try:
-            if unexpected := sorted(map(str, set(file.content) ^ set(FORMS[kind]))):
-                raise ValueError(f"the field {unexpected[0]!r} is missing or unexpected")
-            check_form(file.content, FORMS[kind], "content")
-            if max(map(len, [file.site, *file.content["words"]])) > LONGEST:
-                raise ValueError(f"'site' and 'words' must have at most {LONGEST} characters")
-            if not 0 <= file.content["left_out"] <= MOST_ROWS:
-                raise ValueError(f"'left_out' is {file.content['left_out']}, not a count of rows")
+            check_fields(file.content, kind, "content")
+            if max(map(len, [file.site, *file.content["words"]])) > MAX_LENGTH:
+                raise ValueError(f"'site' and 'words' must have at most {MAX_LENGTH} characters")
+            if not 0 <= file.content["left_out"] <= MAX_ROWS:
+                raise ValueError(f"'left_out' is {file.content['left_out']}, not a number of rows")
             check(plan, file)
         except Exception as error:
             raise SiteFileError(
@@ -205,16 +214,16 @@ def load_files(
             ) from error
         by_site[file.site] = file
     if not by_site:
-        raise SiteFileError(f"there is no file of {kind}: pass one file per site")
+        raise SiteFileError(f"there is no file of {kind}. Pass one file per site")
     return [by_site[site] for site in sorted(by_site)]
 
 
 def check_arrays(
-    file: SiteFile, shapes: dict[str, tuple[int, ...]], counts: str, most: int
+    file: SiteFile, shapes: dict[str, tuple[int, ...]], counts: str, max_count: int
 ) -> None:
     """Raise ValueError if arrays have unexpected names, shapes or types.
 
-    The array named ``counts`` must hold integers from 0 to ``most``, the others floats.
+    The array named ``counts`` must contain integers from 0 to ``max_count``, the others floats.
     """
     if unexpected := sorted(set(file.arrays) ^ set(shapes)):
         raise ValueError(f"the array {unexpected[0]!r} is missing or unexpected")
@@ -222,5 +231,5 @@ def check_arrays(
         array = file.arrays[name]
         if array.shape != shape or array.dtype.kind != ("i" if name == counts else "f"):
             raise ValueError(f"{name!r} has shape {array.shape} of {array.dtype}, not {shape}")
-        if name == counts and ((array < 0) | (array > most)).any():
-            raise ValueError(f"{name!r} must be from 0 to {most}")
+        if name == counts and ((array < 0) | (array > max_count)).any():
+            raise ValueError(f"{name!r} must be from 0 to {max_count}")

@@ -1,8 +1,8 @@
 """The first round: statistics of a site's columns, and their merge into the second plan.
 
 A file has counts, means and squared deviations of columns, means of blocks of neighbouring values,
-counts of classes and categories, and quantiles of distances between rows. Statistics that no table
-can have are rejected before files are merged.
+counts of classes and categories, and quantiles of distances between rows. Statistics that are
+impossible for any table are rejected before files are merged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from domainwise.ensemble.moments import Moments
 from domainwise.federated import disclosure
 from domainwise.federated.disclosure import DisclosureError, SiteRows, choose_sizes, site_rows
 from domainwise.federated.files import (
-    MOST_ROWS,
+    MAX_ROWS,
     SiteFile,
     SiteFileError,
     SiteFiles,
@@ -45,21 +45,22 @@ from domainwise.tables.statistics import (
     sketched,
 )
 
-#: Largest number of block means that a site sends for a column, and the smallest number of rows in
-#: a block, in multiples of ``smallest_cell``.
-BLOCKS, BLOCK_CELLS = 100, 2
-#: Quantiles of row distances that a site sends for each kernel, and the rows sampled for them.
+#: Maximum number of block means that a site sends for a column, and the minimum number of rows in a
+#: block, in multiples of ``smallest_cell``.
+MAX_BLOCKS, BLOCK_CELLS = 100, 2
+#: Probabilities of the quantiles of row distances that a site sends for each kernel, and the number
+#: of rows sampled for them.
 SHARES, DISTANCE_ROWS = (0.1, 0.25, 0.5, 0.75, 0.9), 1000
 METRICS = {"rbf": "euclidean", "laplacian": "cityblock"}
-#: Largest absolute value in a column; its square is finite.
-LARGEST = 1e150
-#: A site whose values are this many times as large as all others must have another unit.
-MOST_APART = 1e6
+#: Maximum absolute value in a column; its square is finite.
+MAX_VALUE = 1e150
+#: If the values of a site exceed those of all others by this factor, they are in another unit.
+MAX_UNIT_RATIO = 1e6
 #: The range of a source exceeds its outermost blocks by this share of their distance to the median.
 TAIL = 0.5
-#: Landmarks with a smaller residual given the others are dropped: rounding differs by machine.
-INDEPENDENT = 1e-6
-QUANTILES = 200  #: of a continuous target, as landmarks
+#: Centres that are less independent of the others are dropped, because rounding differs by machine.
+MIN_PIVOT = 1e-6
+N_QUANTILES = 200  #: landmarks of a continuous target
 
 
 def statistics(
@@ -68,9 +69,9 @@ def statistics(
     """Compute a site's file of the first round, for preprocessing and kernel widths.
 
     It contains, for each numeric column, the count, mean, squared deviations and means of blocks of
-    neighbouring values, each of twice ``smallest_cell`` rows or more; for each text column, the
-    counts of categories with ``smallest_cell`` rows or more; counts of classes; and a few quantiles
-    of distances between rows, to two digits. It contains nothing about domains.
+    neighbouring values, each of at least twice ``smallest_cell`` rows; for each text column, the
+    counts of categories with at least ``smallest_cell`` rows; counts of classes; and a few
+    quantiles of distances between rows, to two digits. It contains nothing about domains.
 
     Parameters
     ----------
@@ -108,45 +109,43 @@ def statistics(
     n, p, numbers = file.content["rows"], len(plan.schema.features), n_numbers(file)
     if disclosure.VALUES_PER_NUMBER * numbers > n * p and not accept_disclosure:
         raise DisclosureError(
-            f"the first round is not written: it would contain {numbers} numbers, more than half "
-            f"of the {n * p} values in {n} rows and {p} columns. {disclosure.ADVICE}"
+            f"the file of the first round was not made: it would contain {numbers} numbers, more "
+            f"than half of the {n * p} values in {n} rows and {p} columns. {disclosure.ADVICE}"
         )
     return file
 
 
 def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
-    """Compute the file of the first round, without a check of what it discloses."""
-    schema, least, n = plan.schema, plan.smallest_cell, len(rows.X)
+    """Compute the file of the first round, without checking what it discloses."""
+    schema, min_rows, n = plan.schema, plan.smallest_cell, len(rows.X)
     names, numbers = [*schema.numbers], rows.X[schema.numbers].to_numpy(dtype=np.float64)
     if plan.classes is None:
         numbers, names = np.column_stack([numbers, rows.y]), [*names, schema.target]
-    if (large := (np.abs(numbers) > LARGEST).any(axis=0)).any():
-        column = names[int(large.argmax())]
-        raise DisclosureError(f"column {column!r} has values beyond {LARGEST:.0e}: check its unit")
-    blocks = [_block_means(column[~np.isnan(column)], least) for column in numbers.T]
+    if (large := (np.abs(numbers) > MAX_VALUE).any(axis=0)).any():
+        text = f"column {names[int(large.argmax())]!r} has values above {MAX_VALUE:.0e}"
+        raise DisclosureError(f"{text}. Check its unit")
+    blocks = [_block_means(column[~np.isnan(column)], min_rows) for column in numbers.T]
     moments = Moments.of_rows(numbers, np.zeros(n, dtype=np.int64), 1)
     # A small number of missing values is not sent: the column then counts as complete.
-    counts = disclosure.hide_small_counts(moments.count[0], n, least)
+    counts = disclosure.hide_small_counts(moments.count[0], n, min_rows)
     squares = moments.squares[0] * np.where(counts > 0, counts / np.maximum(moments.count[0], 1), 0)
     categories, notes = [], [*rows.notes]
     for name in schema.categorical:
-        occurring = Counter(rows.X[name].dropna().tolist())
-        counted = {text: count for text, count in sorted(occurring.items()) if count >= least}
-        if len(counted) < len(occurring):
-            notes.append(f"not sent: categories of {name!r} with fewer than {least} rows")
-        if counted:  # a few missing or rare values count as the most frequent category
-            n_others = n - sum(counted.values())
-            counted[max(counted, key=lambda text: (counted[text], text))] += n_others * (
-                n_others < least
-            )
-        categories.append(counted)
+        by_text = Counter(rows.X[name].dropna().tolist())
+        sent = {text: count for text, count in sorted(by_text.items()) if count >= min_rows}
+        if len(sent) < len(by_text):
+            notes.append(f"not sent: categories of {name!r} with fewer than {min_rows} rows")
+        n_others = n - sum(sent.values())
+        if sent and n_others < min_rows:  # they count as the most frequent category
+            sent[max(sent, key=lambda text: (sent[text], text))] += n_others
+        categories.append(sent)
     sizes = {
         "n": n,
         "n_numbers": len(names),
         "n_blocks": max(map(len, blocks), default=0),
-        "block_rows": BLOCK_CELLS * least,
+        "block_rows": BLOCK_CELLS * min_rows,
         "n_texts": len(categories),
-        "least": least,
+        "least": min_rows,
         "n_quantiles": len(SHARES),
     }
     content = {
@@ -166,20 +165,20 @@ def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
     return SiteFile("statistics", rows.site, plan.hash, content, arrays, tuple(notes))
 
 
-def _block_means(values: Array, least: int) -> Array:
-    """Means of blocks of neighbouring values with nearly equal numbers of rows."""
-    n_blocks = min(BLOCKS, max(len(values) // (BLOCK_CELLS * least), int(len(values) > 0)))
+def _block_means(values: Array, min_rows: int) -> Array:
+    """Return means of blocks of neighbouring values with nearly equal numbers of rows."""
+    n_blocks = min(MAX_BLOCKS, max(len(values) // (BLOCK_CELLS * min_rows), int(len(values) > 0)))
     if not n_blocks:
         return np.zeros(0)
     starts = np.arange(n_blocks) * len(values) // n_blocks
     sizes = np.diff([*starts, len(values)])
-    # Keep the means in order despite rounding errors of the sums.
+    # Rounding errors of the sums must not change the order of the means.
     return np.maximum.accumulate(np.add.reduceat(np.sort(values), starts) / sizes)
 
 
 @default_output
 def _distances(X: Any, schema: Any) -> Array:
-    """Quantiles of distances between sampled rows, scaled with the site's own statistics."""
+    """Return quantiles of distances between sampled rows, scaled with the site's statistics."""
     sample = X.iloc[np.linspace(0, len(X) - 1, min(len(X), DISTANCE_ROWS)).astype(int)]
     Z, quantiles = make_preprocessor(schema).fit_transform(sample), []
     for metric in METRICS.values():
@@ -196,33 +195,34 @@ def n_numbers(file: SiteFile) -> int:
 
 
 def check_statistics(plan: Plan, file: SiteFile) -> None:
-    """Raise ValueError for statistics that no table of the plan can have."""
-    content, arrays, least, n = file.content, file.arrays, plan.smallest_cell, file.content["rows"]
-    classes, categories, texts = content["classes"], content["categories"], plan.schema.categorical
-    if not least <= n <= MOST_ROWS:
-        raise ValueError(f"'rows' is {n}: it must be from {least} to {MOST_ROWS}")
-    small = any(count < least for count in classes if count)
-    if small or len(classes) != len(plan.classes or "-") or sum(classes) != n:
+    """Raise ValueError for statistics that are impossible for a table of the plan."""
+    content, arrays, min_rows = file.content, file.arrays, plan.smallest_cell
+    n, classes, n_classes = content["rows"], content["classes"], len(plan.classes or "-")
+    categories, n_texts = content["categories"], len(plan.schema.categorical)
+    if not min_rows <= n <= MAX_ROWS:
+        raise ValueError(f"'rows' is {n}; it must be from {min_rows} to {MAX_ROWS}")
+    is_small = any(count < min_rows for count in classes if count)
+    if is_small or len(classes) != n_classes or sum(classes) != n:
         raise ValueError(
-            f"'classes' must be {len(plan.classes or '-')} counts that add up to 'rows', {n}, each "
-            f"0 or at least {least}"
+            f"'classes' must be {n_classes} counts, each 0 or at least {min_rows}, with the sum "
+            f"'rows', {n}"
         )
-    if len(categories) != len(texts) or any(sum(counts.values()) > n for counts in categories):
-        raise ValueError(f"'categories' must have {len(texts)} columns, of at most {n} rows each")
-    if any(count < least for counts in categories for count in counts.values()):
-        raise ValueError(f"'categories' must have counts of at least {least}")
+    if len(categories) != n_texts or any(sum(counts.values()) > n for counts in categories):
+        raise ValueError(f"'categories' must have {n_texts} columns, of at most {n} rows each")
+    if any(count < min_rows for counts in categories for count in counts.values()):
+        raise ValueError(f"'categories' must have counts of at least {min_rows}")
     p = len(plan.schema.numbers) + (plan.classes is None)
     n_blocks = int(arrays["lengths"].sum()) if "lengths" in arrays else 0
     shapes = {"lengths": (p,), "blocks": (n_blocks,), "numbers": (3, p)}
     shapes["distances"] = (len(METRICS), len(SHARES))
-    check_arrays(file, shapes, "lengths", BLOCKS)
+    check_arrays(file, shapes, "lengths", MAX_BLOCKS)
     (counts, means, squares), distances = arrays["numbers"], arrays["distances"]
-    if ((counts < least) & (counts != 0)).any() or (counts > n).any() or (counts % 1).any():
-        raise ValueError(f"'numbers' must have counts of 0, or from {least} to {n}")
+    if ((counts < min_rows) & (counts != 0)).any() or (counts > n).any() or (counts % 1).any():
+        raise ValueError(f"'numbers' must have counts of 0, or from {min_rows} to {n}")
     if (distances < 0).any() or (np.diff(distances, axis=1) < 0).any():
         raise ValueError("'distances' must not be negative, and must be in ascending order")
-    if max(np.abs(values).max(initial=0.0) for values in (arrays["blocks"], distances)) > LARGEST:
-        raise ValueError(f"'blocks' and 'distances' must be at most {LARGEST:.0e}")
+    if max(np.abs(values).max(initial=0.0) for values in (arrays["blocks"], distances)) > MAX_VALUE:
+        raise ValueError(f"'blocks' and 'distances' must be at most {MAX_VALUE:.0e}")
     for j, (values, weights) in enumerate(sketches(file)):
         if (np.diff(values) < 0).any() or (len(values) > 0) != (counts[j] > 0):
             raise ValueError("'blocks' of a column must be present and in ascending order")
@@ -235,7 +235,7 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
             raise ValueError("'numbers' has a mean that is not the mean of the column's 'blocks'")
         between = float((weights * (values - values.mean()) ** 2).sum())
         slack = 2 * tolerance * np.ptp(values) * counts[j] + 1e-6 * counts[j] * size**2
-        if not max(between - slack, 0.0) <= squares[j] <= LARGEST**2:
+        if not max(between - slack, 0.0) <= squares[j] <= MAX_VALUE**2:
             raise ValueError("'numbers' has squared deviations smaller than those of the 'blocks'")
 
 
@@ -246,21 +246,21 @@ def check_units(plan: Plan, sites: list[SiteFile]) -> None:
     size = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
     for s, file in enumerate(sites if len(sites) > 1 else []):
         others = np.delete(size, s, axis=0).max(axis=0)
-        far = np.flatnonzero((others > 0) & (size[s] > MOST_APART * others))
-        if len(far):
+        is_large = (others > 0) & (size[s] > MAX_UNIT_RATIO * others)
+        if is_large.any():
+            j = int(is_large.argmax())
             raise SiteFileError(
-                f"the file of site {file.site!r} is inconsistent with the others: values "
-                f"of {names[far[0]]!r} are about {size[s][far[0]]:.1e} there, but at most "
-                f"{others[far[0]]:.1e} at other sites. Ask the site to check the unit of this "
-                "column, or leave its file out"
+                f"the file of site {file.site!r} is inconsistent with the other files: values of "
+                f"{names[j]!r} are about {size[s][j]:.1e} there, but at most {others[j]:.1e} at "
+                "other sites. Ask the site to check the unit of this column, or leave its file out"
             )
 
 
 def sketches(file: SiteFile) -> list[Sketch]:
     """Return the block means of each column, and the number of rows of each block."""
-    parts = np.split(file.arrays["blocks"], np.cumsum(file.arrays["lengths"]))[:-1]
+    columns = np.split(file.arrays["blocks"], np.cumsum(file.arrays["lengths"]))[:-1]
     counts = file.arrays["numbers"][0]
-    return [(v, np.full(len(v), n / max(len(v), 1))) for v, n in zip(parts, counts, strict=True)]
+    return [(v, np.full(len(v), n / max(len(v), 1))) for v, n in zip(columns, counts, strict=True)]
 
 
 def merge(plan: Plan, files: SiteFiles) -> Plan:
@@ -287,9 +287,7 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     moments : The second round.
     """
     if plan.merged is not None:
-        raise PlanError(
-            "this plan is of the second round: merge the files into the plan of the first"
-        )
+        raise PlanError("this is the plan of the second round. Pass the plan of the first round")
     sites = load_files(plan, files, "statistics", check_statistics)
     check_units(plan, sites)
     by_site = [sketches(file) for file in sites]
@@ -311,8 +309,8 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
         target = None if plan.method == RIDGE else _target(total.sketches[-1])
     n_targets = (plan.classes is None) + (0 if target is None else len(target["points"]))
     maps = _maps(plan, sites)
-    counts, first = [np.array(f.content["classes"]) for f in sites], [n_numbers(f) for f in sites]
-    columns, n_maps, by_class = choose_sizes(plan, counts, first, len(maps), n_targets)
+    counts, n_sent = [np.array(f.content["classes"]) for f in sites], [n_numbers(f) for f in sites]
+    columns, n_maps, by_class = choose_sizes(plan, counts, n_sent, len(maps), n_targets)
     merged: dict[str, Any] = {
         "sites": {file.site: file.content["checksum"] for file in sites},
         "learnt": asdict(learnt),
@@ -327,22 +325,22 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
         centres = replace(plan, merged=plain(merged)).prepared_centres
         for entry in merged["maps"]:
             W = Kernel(entry["kernel"], entry["gamma"]).matrix(centres)
-            _, order, rank, _ = dpstrf(W, tol=INDEPENDENT, lower=1)
+            _, order, rank, _ = dpstrf(W, tol=MIN_PIVOT, lower=1)
             entry["chosen"] = order[:rank] - 1
     return replace(plan, merged=plain(merged))
 
 
 def _maps(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
-    """Kernels and gammas: those of the plan, or from the median distance within sites."""
+    """Return kernels and gammas of the plan, or gammas from the median distance within sites."""
     rows = np.repeat([float(file.content["rows"]) for file in sites], len(SHARES))
     maps: list[dict[str, Any]] = []
-    for place, kernel in enumerate(METRICS):
+    for i, kernel in enumerate(METRICS):
         gammas: Any = plan.gammas
         if isinstance(gammas, str):
-            distances = np.concatenate([file.arrays["distances"][place] for file in sites])
+            distances = np.concatenate([file.arrays["distances"][i] for file in sites])
             median = quantile(sketched(distances, rows), 0.5)
             if median <= 0:
-                raise PlanError("all rows of every site are the same: pass gammas as numbers")
+                raise PlanError("all rows of every site are equal. Pass gammas as numbers")
             middle = 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
             gammas = [middle * factor for factor in RIDGE_GAMMAS]
         if kernel in plan.kernels:
@@ -351,15 +349,15 @@ def _maps(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
 
 
 def _target(sketch: Sketch) -> dict[str, Any]:
-    """Landmarks of a continuous target, and the width of its kernel."""
-    shares = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    """Return landmarks of a continuous target, and the width of its kernel."""
+    shares = (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES
     points = np.array([quantile(sketch, share) for share in shares])[:, None]
     if not np.ptp(points):
-        raise PlanError("the target is the same in all rows of the sites: choose another target")
+        raise PlanError("the target has the same value in all rows. Choose another target")
     gamma, tolerance = resolve_gamma("median", "rbf", points), residual_trace(1e-3)
     # Sites do not send extreme values, so landmarks extend beyond the blocks.
-    reach = np.ptp(points) / 2
-    beyond = np.linspace(points[0] - reach, points[-1] + reach, QUANTILES)
+    margin = np.ptp(points) / 2
+    beyond = np.linspace(points[0] - margin, points[-1] + margin, N_QUANTILES)
     chosen = LabelMap.choose(
         points, "rbf", gamma, tolerance, "the target kernel", [*points, *beyond]
     )
@@ -369,7 +367,7 @@ def _target(sketch: Sketch) -> dict[str, Any]:
 def _watch(
     plan: Plan, by_site: list[list[Sketch]], total: Statistics, learnt: Learnt, n_points: int
 ) -> dict[str, Any]:
-    """Ranges of columns over all sources, and landmarks drawn column by column from blocks."""
+    """Return ranges of columns over all sources, and landmarks drawn from blocks by column."""
     p, rng = len(learnt.mean), np.random.RandomState(plan.seed)
     scale = np.sqrt(np.where(learnt.variance > 0, learnt.variance, 1.0))
     ends, points = np.full((2, p), np.nan), np.zeros((n_points if p else 0, p))

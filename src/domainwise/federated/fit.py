@@ -1,4 +1,4 @@
-"""Fit a model from the moments of sites, selected by holding out each site in turn."""
+"""Fitting a model from the moments of sites."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ Candidate = dict[str, Any]  #: arguments of a model
 
 @default_output
 def fit(plan: Plan, files: SiteFiles) -> TableModel:
-    """Fit a model from the moments of sites, selected by holding out each site in turn.
+    """Fit a model from the moments of sites; candidates are scored by holding out each site.
 
-    Each candidate equals the model that the same plan gives if all rows are in one place.
+    Each candidate equals the model that the same plan gives if all rows are in one table.
     ``predict``, ``info`` and :func:`~domainwise.check_shift` accept the model like any other. A
-    site can join later with the same plan. A site whose file is left out affects the model only
-    through the plan.
+    site can join later with the same plan. If the file of a site is left out, the site affects the
+    model only through the plan.
 
     Parameters
     ----------
@@ -75,26 +75,25 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     sites = load_files(plan, files, "moments", check_moments)
     if len(sites) < 2:
         raise SiteFileError(
-            f"there is only one site, {sites[0].site!r}, but each site is held out in turn: add "
+            f"there is only one site, {sites[0].site!r}, but each site is held out in turn. Add "
             "the file of another site"
         )
     present = np.array([file.arrays["counts"].any(axis=1) for file in sites])
     n_classes = [np.delete(present, s, axis=0).any(axis=0).sum() for s in range(len(sites))]
     if plan.classes is not None and max(n_classes) < 2:
         raise SiteFileError(
-            "whichever site is held out, the others have only one class. Add a site with rows of "
+            "if any site is held out, the others have only one class. Add a site with rows of "
             "another class"
         )
     moments, method = _Search(plan, sites), find_method(plan.method)
     try:
-        model, points, scores, best = (
-            moments.ridge() if plan.method == RIDGE else moments.projection()
-        )
+        search_candidates = moments.ridge if plan.method == RIDGE else moments.projection
+        model, points, best_scores, best = search_candidates()
     except ValueError as error:
         names = ", ".join(file.site for file in sites)
         raise SiteFileError(
-            f"no model can be fitted from the moments of the sites {names}: {error}. Leave out the "
-            "file of a site whose rows do not differ"
+            f"no model can be fitted from the moments of the sites {names}: {error}. Leave out "
+            "sites whose rows are all equal"
         ) from error
     classes = None if plan.classes is None else list(plan.classes)
     setting = Setting(
@@ -102,11 +101,11 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     )
     search = method.make(setting)
     search.set_fitted(model, best, points)
-    search.expected_score_ = expected = moments.errors(scores)
+    search.expected_score_ = expected = moments.errors(best_scores)
     sources: dict[str, tuple[Array, float]] = {}  # sums and freedom of domains over sites
     for file in sites:
-        parts = (file.content["domains"], file.arrays["watch"], file.arrays["freedom"])
-        for name, totals, freedom in zip(*parts, strict=True):
+        by_domain = (file.content["domains"], file.arrays["watch"], file.arrays["freedom"])
+        for name, totals, freedom in zip(*by_domain, strict=True):
             before, mean = sources.get(name, (0.0 * totals, 0.0))
             share = totals[0] / (totals[0] + before[0])
             sources[name] = before + totals, float((1 - share) * mean + share * freedom)
@@ -121,22 +120,24 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     info |= {"sites": [file.site for file in sites], "plan": plan.hash, "expected_score": expected}
     if len(expected) > 1:
         errors = (expected, moments.errors(moments.constant()))
-        minus = [{site: -error for site, error in by_site.items()} for by_site in errors]
-        info["check"] = vars(compare_with_constant(METRICS[plan.schema.task], *minus))
+        scores = [{site: -error for site, error in by_site.items()} for by_site in errors]
+        info["check"] = vars(compare_with_constant(METRICS[plan.schema.task], *scores))
     steps = [("watch", watch), ("prepare", plan.prepare), ("model", search)]
     return TableModel(Pipeline(steps), plan.schema, info)
 
 
 def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
-    names, before = {file.site for file in sites}, set(plan.part("sites"))
+    names, before = {file.site for file in sites}, set(plan.first_round("sites"))
     late, absent = (", ".join(sorted(sites)) for sites in (names - before, before - names))
     left_out = sum(file.content["left_out"] for file in sites)
     accepted = ", ".join(file.site for file in sites if file.content["accepted"])
     notes = [f"fitted from the moments of {len(sites)} sites, which do not share their rows"]
     if late:
-        notes.append(f"preprocessing and widths do not include sites that came later: {late}")
+        notes.append(
+            f"preprocessing and kernel widths do not include sites that came later: {late}"
+        )
     if absent:
-        notes.append(f"sites that are used for preprocessing and widths only: {absent}")
+        notes.append(f"sites that are used for preprocessing and kernel widths only: {absent}")
     if left_out:
         notes.append(f"{left_out} rows have no target or domain and are left out")
     if accepted:
@@ -149,7 +150,8 @@ def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
 class _Search:
     """Moments of all sites, and searches that hold out sites.
 
-    Searches return the model, all candidates, the best one's score on each site, and the best one.
+    A search returns the model, all candidates, the scores of the best one on each site, and the
+    best one.
     """
 
     def __init__(self, plan: Plan, sites: list[SiteFile]) -> None:
@@ -157,10 +159,10 @@ class _Search:
         self.n_rows = sum(int(file.arrays["counts"].sum()) for file in sites)
         self.splits = split_domains(LeaveDomainsOut(), len(sites))[1]
         self.width = len(plan.prepare.get_feature_names_out())
-        # For problems whose only penalty is that of the head.
+        # For problems in which only the coefficients of the head are penalized.
         self.penalties = Penalties([(0.0, False)], [1.0], 1.0, plan.class_weight)
         kind = "fourier" if plan.feature_map == "fourier" else "nystroem"
-        self.map: Candidate = {"feature_map": kind, "n_landmarks": plan.part("columns")}
+        self.map: Candidate = {"feature_map": kind, "n_landmarks": plan.first_round("columns")}
 
     def cells(self, i: int) -> Cells:
         """Sums of one map, by the index of the site and the code of the class."""
@@ -180,13 +182,13 @@ class _Search:
         return Columns(m, 0, dict(enumerate(class_codes(len(self.plan.classes)))))
 
     def errors(self, scores: Array) -> dict[str, float]:
-        """Errors by site, where they are defined; scores are negative squared errors."""
-        # Codes of classes are twice as far apart as indicators.
+        """Return errors by site, where they are defined; scores are negative squared errors."""
+        # Class codes are -1 and 1, indicators 0 and 1.
         errors = np.sqrt(-scores) if self.plan.classes is None else -scores / 4.0
         return {f.site: float(e) for f, e in zip(self.sites, errors, strict=True) if np.isfinite(e)}
 
     def constant(self) -> Array:
-        """Scores of a constant prediction: the mean target of the other sites."""
+        """Return the scores of a constant prediction: the mean target of the other sites."""
         columns = self.columns(self.plan.maps[0])
         score = error_score(columns)
 
@@ -238,7 +240,7 @@ class _Search:
         return model, points, table[best], points[best]
 
     def _scores(self, nystrom: NystromMap, cells: Cells, points: list[Candidate]) -> Array:
-        """Scores of the candidates of a map on each site; NaN where they are not defined."""
+        """Return the scores of candidates of a map on each site; NaN where undefined."""
         columns = self.columns(nystrom)
         score, scores = error_score(columns), np.full((len(points), len(self.sites)), np.nan)
         for s, (train, test) in enumerate(cells_by_split(cells, self.splits)):
@@ -248,7 +250,7 @@ class _Search:
             equal = {c: 1.0 / (len(test) * cell.n_samples) for c, cell in test.items()}
             held_out = weighted(test, equal, columns)
             for j, point in enumerate(points):
-                with warnings.catch_warnings():  # they are about splits
+                with warnings.catch_warnings():  # about single splits
                     warnings.simplefilter("ignore", UserWarning)
                     W = self._projected(nystrom, train, point)[1]
                 scores[j, s] = score(s, problem, W @ least_squares(problem, W), held_out)[0]
@@ -264,13 +266,13 @@ class _Search:
 
 
 def least_squares(problem: RidgeProblem, W: Array, alpha: float = 1.0) -> Array:
-    """Coefficients of the components ``(phi - mean) W`` by ridge regression."""
+    """Return ridge regression coefficients of the components ``(phi - mean) W``."""
     inner = W.T @ problem.second @ W + alpha * np.eye(W.shape[1])
     return np.asarray(np.linalg.solve(inner, W.T @ problem.cross))
 
 
 def discriminant(cells: Cells, W: Array, classes: Array, class_weight: str | None) -> Any:
-    """Linear discriminant analysis of components; ``cells`` has the sums of each class."""
+    """Return linear discriminant analysis of components, from the sums of each class."""
     m, counts = len(W), np.array([cell.n_samples for cell in cells.values()])
     shares = counts / counts.sum()
     means = np.array([cell.mean[:m] @ W for cell in cells.values()])

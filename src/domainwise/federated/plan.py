@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib.resources import files
+from itertools import chain
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
@@ -52,18 +53,18 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 _NAMES = ("ridge", "domain_weight", "conditional", "lam", "epsilon", "n_components")
 
 FORMAT = 2
-#: Largest number m of columns of a map: a second moment has about m^2 / 2 numbers.
-MOST_FEATURES = 20_000
-MOST_MAPS = 100
-N_CENTRES = 100  #: drawn from ranges if the plan sets no number
-#: Arguments that control how a table is read.
+#: Maximum number m of columns of a map: a second moment has about m^2 / 2 numbers.
+MAX_FEATURES = 20_000
+MAX_MAPS = 100
+N_CENTRES = 100  #: default number of centres drawn from ranges
+#: Arguments of :func:`~domainwise.tables.schema.check_table`.
 READING = ("features", "drop", "task", "auto_drop", "dates", "decimal", "na")
 _CONSTRAINTS: dict[str, list[Any]] = {
     "method": [StrOptions({RIDGE, *PROJECTIONS})],
     "kernels": [SequenceOf(StrOptions(set(FOURIER_KERNELS)))],
     "gammas": [StrOptions({"auto"}), SequenceOf(POSITIVE)],
     "feature_map": [StrOptions({"fourier", "centres"})],
-    "n_features": [Number(Integral, 1, MOST_FEATURES, closed="both"), StrOptions({"auto"})],
+    "n_features": [Number(Integral, 1, MAX_FEATURES, closed="both"), StrOptions({"auto"})],
     "second_moments": [StrOptions({"auto", "classes", "sites"})],
     "seed": [SEED],
     "class_weight": [StrOptions({"balanced"}), None],
@@ -73,7 +74,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 
 
 class PlanError(ValueError):
-    """A plan cannot be used; the message gives the reason."""
+    """Raised for a plan that cannot be used; the message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,8 @@ class Plan:
     feature_map : {"fourier", "centres"}, default="fourier"
         Random Fourier features from ``seed``, or landmarks at ``centres``, not at rows of a site.
     n_features : int or "auto", default="auto"
-        Columns of the map; "auto" depends on the row counts of sites, up to 500. Sites send no more
-        columns than their number of rows allows, unless they accept the disclosure.
+        Columns of the map; "auto" depends on the numbers of rows of the sites, up to 500. Sites
+        send only as many columns as their number of rows allows, unless they accept the disclosure.
     second_moments : {"auto", "classes", "sites"}, default="auto"
         Whether a site sends a second moment for each class, or a single one; "auto" is a single
         one unless all classes are large enough.
@@ -146,20 +147,20 @@ class Plan:
         except (TypeError, ValueError) as error:
             raise PlanError(str(error)) from None
         if self.class_weight and self.classes is None:
-            raise PlanError("class_weight is for classes, but the target is continuous: omit it")
+            raise PlanError("class_weight needs classes, but the target is continuous. Omit it")
         if (self.feature_map == "fourier") != (self.centres is None):
             raise PlanError(
                 f"feature_map={self.feature_map!r}, but there are "
-                f"{'no centres' if self.centres is None else 'centres'}: pass centres with "
-                "feature_map='centres' and only with it"
+                f"{'no centres' if self.centres is None else 'centres'}. Pass centres if and only "
+                "if feature_map='centres'"
             )
         numbers = self.schema.numbers
         for name in [] if self.centres is None else [*numbers, *self.schema.categorical]:
             values = (self.centres or {}).get(name, ())
             if len(values) != self.n_features:
-                raise PlanError(f"centres need {self.n_features} values for the column {name!r}")
+                raise PlanError(f"centres must have {self.n_features} values in column {name!r}")
             if name in numbers and np.isinf(np.array(values, dtype=np.float64)).any():
-                raise PlanError(f"centres have infinite values in the column {name!r}")
+                raise PlanError(f"centres must not have infinite values in column {name!r}")
 
     @classmethod
     def of_table(
@@ -171,7 +172,7 @@ class Plan:
         classes: MaybeArray = None,
         **options: Any,
     ) -> Self:
-        """Make a plan from the columns of a table, whose rows may be made up.
+        """Make a plan from the columns of a table, whose rows may be artificial.
 
         Parameters
         ----------
@@ -221,7 +222,7 @@ class Plan:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of everything in the plan: sites with the same hash have the same plan."""
+        """SHA-256 of the plan: sites with the same hash have the same plan."""
         text = json.dumps(self.as_dict(), sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -238,14 +239,14 @@ class Plan:
             values = json.loads(content)
             number, digest = values.pop("format"), values.pop("hash")
             if number != FORMAT:
-                raise PlanError(f"it has format {number}, and this version reads format {FORMAT}")
+                raise PlanError(f"it has format {number}, but this version reads format {FORMAT}")
             tuples = {n: tuple(v) for n, v in values.items() if isinstance(v, list)}
             lists = {n: _values(value) for n, value in values["candidates"].items()}
             schema = Schema.from_dict(values["schema"])
             plan = cls(**{**values, **tuples, "schema": schema, "candidates": lists})
             if plan.hash != digest:
                 raise PlanError("its hash does not match: it was changed after it was written")
-            plan.check_values()
+            plan._check_values()
         except Exception as error:
             invalid = isinstance(error, PlanError)
             reason = str(error) if invalid else f"it is damaged, or not a plan: {error!r}"
@@ -254,43 +255,42 @@ class Plan:
             ) from error
         return plan
 
-    def check_values(self) -> None:
+    def _check_values(self) -> None:
         """Raise PlanError for values that a plan cannot have."""
         schema = self.schema
         names = [schema.target, schema.domain, schema.reference, *schema.features, *schema.na]
         names += [*schema.forms, *schema.forms.values(), *schema.date_parts]
         if self.merged is not None:  # check that everything can be built from it
-            columns, kernels = self.part("columns"), self.part("maps")
-            if type(columns) is not int or not 1 <= columns <= MOST_FEATURES:
-                raise PlanError(f"columns={columns!r} must be from 1 to {MOST_FEATURES}")
-            if not isinstance(kernels, list) or not 1 <= len(kernels) <= MOST_MAPS:
-                raise PlanError(f"maps must be a list of 1 to {MOST_MAPS} kernels")
-            sites, learnt = self.part("sites"), self.learnt
-            names += [*sites, *sites.values(), *(c for part in learnt.categories for c in part)]
-            numbers = [learnt.medians, learnt.mean, learnt.variance, [learnt.n_rows]]
-            numbers += [self.part("target_range") or [0.0], *(m.landmarks for m in self.maps)]
-            numbers += [self.watch.landmarks_, [self.watch.gamma_]]
+            columns, kernels, by_class = map(self.first_round, ("columns", "maps", "by_class"))
+            if type(columns) is not int or not 1 <= columns <= MAX_FEATURES:
+                raise PlanError(f"columns={columns!r} must be from 1 to {MAX_FEATURES}")
+            if not isinstance(kernels, list) or not 1 <= len(kernels) <= MAX_MAPS:
+                raise PlanError(f"maps must be a list of 1 to {MAX_MAPS} kernels")
+            sites, learnt, watch = self.first_round("sites"), self.learnt, self.watch
+            names += [*sites, *sites.values(), *chain.from_iterable(learnt.categories)]
+            by_column = [learnt.medians, learnt.mean, learnt.variance]
+            numbers = [*by_column, [learnt.n_rows], self.first_round("target_range") or [0.0]]
+            numbers += [*(m.landmarks for m in self.maps), watch.landmarks_, [watch.gamma_]]
             if not all(np.isfinite(np.asarray(values, dtype=float)).all() for values in numbers):
                 raise PlanError("numbers must not be missing or infinite")
-            if np.abs(self.watch.landmarks_).max(initial=0.0) > CLIP or self.watch.gamma_ <= 0:
+            if np.abs(watch.landmarks_).max(initial=0.0) > CLIP or watch.gamma_ <= 0:
                 raise PlanError(f"watch must have landmarks within {CLIP:g}, and a positive gamma")
-            if (learnt.variance < 0).any() or type(self.part("by_class")) is not bool:
-                raise PlanError("variances must be positive or 0, and by_class true or false")
-            sizes = {len(values) for values in (learnt.medians, learnt.mean, learnt.variance)}
-            if sizes != {len(schema.numbers)}:
+            if (learnt.variance < 0).any() or type(by_class) is not bool:
+                raise PlanError("variances must not be negative, and by_class must be a boolean")
+            if {len(values) for values in by_column} != {len(schema.numbers)}:
                 raise PlanError("learnt must have a number for each numeric column of the schema")
-            _ = self.target_map, self.watch.n_totals
+            _ = self.target_map, watch.n_totals
         if schema.decimal not in (None, ".", ","):
             raise PlanError(f"decimal={schema.decimal!r} must be a point or a comma")
         if not all(isinstance(name, str) for name in names):
             raise PlanError("names of columns, sites and categories must be strings")
         if not isinstance(self.classes, tuple | None):
             raise PlanError("classes must be a list, or null")
-        if {"classification": False, "regression": True}[schema.task] != (self.classes is None):
+        if schema.task != ("regression" if self.classes is None else "classification"):
             raise PlanError(f"its task is {schema.task}, but classes={self.classes!r}")
 
     def words(self) -> list[str]:
-        """Describe what the plan contains and what it does not.
+        """Describe what the plan contains, and what it does not contain.
 
         Returns
         -------
@@ -312,19 +312,19 @@ class Plan:
 
     # Merged results of the first round.
 
-    def part(self, name: str) -> Any:
-        """Return a part of the merged results of the first round."""
+    def first_round(self, name: str) -> Any:
+        """Return one of the merged results of the first round."""
         if self.merged is None:
             raise PlanError(
-                "this is the plan of the first round: merge the statistics of all sites into "
-                "the plan of the second round"
+                "this is the plan of the first round. Merge the statistics of all sites to get the "
+                "plan of the second round"
             )
         return self.merged[name]
 
     @cached_property
     def learnt(self) -> Learnt:
         """Medians, scales and categories for preprocessing."""
-        learnt = self.part("learnt")
+        learnt = self.first_round("learnt")
         arrays = {n: np.array(learnt[n], dtype=float) for n in ("medians", "mean", "variance")}
         return Learnt(**{**learnt, **arrays})
 
@@ -336,17 +336,21 @@ class Plan:
     @cached_property
     def maps(self) -> list[NystromMap]:
         """A map for each kernel and width, the same at every site."""
-        kernels = self.part("maps")
+        kernels = self.first_round("maps")
         if self.feature_map == "fourier":
-            shape = (len(self.prepare.get_feature_names_out()), self.part("columns"), self.seed)
-            auto = self.n_features == "auto"  # few columns, perhaps
+            shape = (
+                len(self.prepare.get_feature_names_out()),
+                self.first_round("columns"),
+                self.seed,
+            )
+            auto = self.n_features == "auto"  # then there may be few columns
             return [
                 NystromMap.fourier(FourierMap(name, gamma, *shape, auto and name == "rbf"))
                 for name, gamma in ((entry["kernel"], entry["gamma"]) for entry in kernels)
             ]
         centres, maps = self.prepared_centres, []
         for entry in kernels:
-            # Pivots are not computed again here, since they may differ between machines.
+            # Pivots are not computed again, because they may differ between machines.
             kernel, chosen = Kernel(entry["kernel"], entry["gamma"]), np.array(entry["chosen"], int)
             triangle = cholesky(kernel.matrix(centres[chosen]), lower=True)
             maps.append(NystromMap(kernel, centres[chosen], triangle, len(centres), chosen=chosen))
@@ -362,21 +366,21 @@ class Plan:
     @cached_property
     def target_map(self) -> LabelMap | None:
         """Features of a continuous target, for projections."""
-        target = self.part("target")
+        target = self.first_round("target")
         if target is None:
             return None
         points, kernel = np.array(target["points"])[:, None], Kernel("rbf", target["gamma"])
         return LabelMap(kernel, points, cholesky(kernel.matrix(points), lower=True))
 
     def width(self, nystrom: NystromMap) -> int:
-        """Number of columns in the moments of a map, with those of a continuous target."""
+        """Return the number of columns in the moments of a map, including those of the target."""
         target = 0 if self.target_map is None else self.target_map.n_features
         return nystrom.n_features + target + (self.classes is None)
 
     @property
     def watch(self) -> ShiftWatch:
-        """An object that summarises domains, to compare new rows with them."""
-        watch, learnt, schema = self.part("watch"), self.learnt, self.schema
+        """A ShiftWatch that summarises domains, to compare new rows with them."""
+        watch, learnt, schema = self.first_round("watch"), self.learnt, self.schema
         shape = (len(watch["landmarks"]), len(schema.numbers))
         lowest, highest = np.array(watch["ends"], dtype=float)
         categories = zip(schema.categorical, learnt.categories, strict=True)
@@ -405,7 +409,7 @@ def _centres(
     for name in schema.numbers:
         ends = np.array(centres.get(name, ()), dtype=np.float64)
         if ends.shape != (2,) or not -np.inf < ends[0] < ends[1] < np.inf:
-            raise PlanError(f"centres: the range of {name!r} must be [low, high], got {ends}")
+            raise PlanError(f"centres: the range of {name!r} must be [low, high]; got {ends}")
         columns[name] = rng.uniform(ends[0], ends[1], n_centres)
     for name in schema.categorical:
         columns[name] = rng.choice(sorted(table.X[name].dropna().unique()), n_centres)
@@ -415,19 +419,19 @@ def _centres(
 def plain(value: Any) -> Any:
     """Convert a value for JSON: NaN becomes null, infinity a string."""
     if isinstance(value, Mapping):
-        return {str(name): plain(part) for name, part in value.items()}
+        return {str(name): plain(entry) for name, entry in value.items()}
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
+        return [plain(entry) for entry in value]
     if value != value:
         return None
     return "inf" if value == float("inf") else value
 
 
 def _values(value: Any) -> Any:
-    """Undo :func:`plain`."""
+    """Convert a list from JSON, in which a string may be infinity."""
     if isinstance(value, list):
-        return [_values(part) for part in value]
+        return [_values(entry) for entry in value]
     return float("inf") if value == "inf" else value
 
 
@@ -450,7 +454,7 @@ def candidates(
         points = list(ParameterGrid(grid))
     for name in lists:
         if name not in accepted:
-            raise ValueError(f"{method} has no candidates {name!r}: use {', '.join(accepted)}")
+            raise ValueError(f"{method} has no candidates {name!r}. Use {', '.join(accepted)}")
     for point in points:
         validate_arguments(build(method, classes, **point))
     return points

@@ -1,13 +1,13 @@
 """The second round: moments of the columns of the plan's maps, from which a model is fitted.
 
 A file has sums by class and domain, second moments, and statistics of each domain with which new
-rows are compared. Moments that no rows can have are rejected before they are used.
+rows are compared. Moments that are impossible for any rows are rejected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from domainwise.federated.disclosure import (
     select_rows,
     site_rows,
 )
-from domainwise.federated.files import MOST_ROWS, SiteFile, check_arrays, default_output
+from domainwise.federated.files import MAX_ROWS, SiteFile, check_arrays, default_output
 from domainwise.federated.first_round import n_numbers, statistics_of
 from domainwise.federated.plan import TEXTS, Plan
 from domainwise.gram.sums import CellRows, CellSums, NystromSums, check_cell_memory, sum_cells
@@ -30,13 +30,13 @@ from domainwise.shift.watch import CLIP
 
 #: Rows that are preprocessed at a time.
 BLOCK_ROWS = 2**17
-FEWER = "choose fewer n_features, kernels or gammas in the plan"
+MEMORY_ADVICE = "choose fewer n_features, kernels or gammas in the plan"
 #: Tolerance for rounding, relative to a bound or to the trace of a second moment.
 ROUNDING = 1e-9
-#: A target may lie outside the blocks of all sites by this many times their range.
-MOST_BEYOND = 1e3
-#: Largest number of rows of a site that joins late, in multiples of all first-round rows.
-MOST_LATE = 10
+#: A target may exceed the blocks of all sites by this multiple of their range.
+TARGET_MARGIN = 1e3
+#: Maximum number of rows of a site that joins late, in multiples of all first-round rows.
+MAX_LATE_RATIO = 10
 
 
 @default_output
@@ -86,18 +86,24 @@ def moments(
     'north'
     """
     rows, request = site_rows(frame, plan, site), Request.of_merged(plan)
-    if not accept_disclosure and plan.part("sites").get(rows.site) not in (None, rows.checksum()):
+    if not accept_disclosure and plan.first_round("sites").get(rows.site) not in (
+        None,
+        rows.checksum(),
+    ):
         raise DisclosureError(
-            f"the second round is not written: the rows of site {rows.site!r} are not those of the "
-            "first round. The difference of two files would disclose the rows added or removed. "
-            "Use the table of the first round, or send new rows as a separate site; pass "
-            "accept_disclosure=True (--accept-disclosure) if you may disclose these rows"
+            f"the file of the second round was not made: the rows of site {rows.site!r} are not "
+            "those of the first round. The difference between the files would disclose which rows "
+            "were added or removed. Use the table of the first round, or send new rows as a "
+            "separate site. If you may disclose these rows, pass accept_disclosure=True "
+            "(--accept-disclosure)"
         )
     rows = select_rows(rows, request, n_numbers(statistics_of(rows, plan)), accept_disclosure)
     n_classes, n_domains, X = request.n_classes, len(rows.names), rows.X
     cell = rows.classes * n_domains + rows.domains
     cells = [*product(range(n_classes), range(n_domains))]
-    check_cell_memory(n_classes, [plan.width(nystrom) for nystrom in plan.maps], None, FEWER)
+    check_cell_memory(
+        n_classes, [plan.width(nystrom) for nystrom in plan.maps], None, MEMORY_ADVICE
+    )
     if plan.feature_map != "fourier" and not accept_disclosure:
         _check_centres(plan, X)
     total: CellSums | None = None
@@ -109,15 +115,15 @@ def moments(
                 dense = np.hstack([plan.target_map.features(dense), dense])
         labels = CellRows(rows.classes[block], cell[block], range(n_classes), cells, dense)
         Z = np.ascontiguousarray(plan.prepare.transform(X.iloc[block]))
-        parts = [sum_cells(shared, Z, labels).maps for shared in sharing_distances(plan.maps)]
-        sums = CellSums([of_map for part in parts for of_map in part])
+        by_kernel = [sum_cells(maps, Z, labels).maps for maps in sharing_distances(plan.maps)]
+        sums = CellSums([*chain.from_iterable(by_kernel)])
         total = sums if total is None else total.merge(sums)
     counts = np.bincount(cell, minlength=len(cells)).reshape(n_classes, n_domains)
     totals, freedom = plan.watch.source_totals(X, rows.domains, n_domains)
     if not accept_disclosure:
         for name in ("missing", "beyond", "unknown"):
-            part = plan.watch.split_totals(totals)[name]
-            part[:] = hide_small_counts(part, counts.sum(axis=0)[:, None], rows.least)
+            hidden = plan.watch.split_totals(totals)[name]
+            hidden[:] = hide_small_counts(hidden, counts.sum(axis=0)[:, None], rows.min_rows)
     arrays = {"counts": counts, "watch": totals, "freedom": freedom}
     for i, of_map in enumerate([] if total is None else total.maps):
         width = plan.width(plan.maps[i])
@@ -125,9 +131,9 @@ def moments(
         second = np.zeros((n_classes, len(upper[0])))
         for c, of_class in of_map.items():
             second[c] = of_class.second[upper]
-            for place, (_, summed) in of_class.groups.items():
-                by_cell[place] = summed
-        by_class = plan.part("by_class")
+            for index, (_, summed) in of_class.groups.items():
+                by_cell[index] = summed
+        by_class = plan.first_round("by_class")
         arrays[f"second{i}"] = second if by_class else second.sum(axis=0, keepdims=True)
         arrays[f"sums{i}"] = by_cell
     sizes: dict[str, Any] = {"n": len(X), "n_domains": n_domains, "least": plan.smallest_cell}
@@ -144,9 +150,9 @@ def moments(
 
 
 def _check_centres(plan: Plan, X: Any) -> None:
-    """Reject centres close to few rows: their sums would reveal whether a site has such rows."""
+    """Raise DisclosureError if a centre is close to few rows: its sum would reveal them."""
     centres, Z = plan.prepared_centres, np.asarray(plan.prepare.transform(X))
-    for entry in plan.part("maps"):
+    for entry in plan.first_round("maps"):
         kernel, total, squares = Kernel(entry["kernel"], entry["gamma"]), 0.0, 0.0
         for start in range(0, len(Z), 4096):
             values = kernel.matrix(Z[start : start + 4096], centres)
@@ -154,28 +160,29 @@ def _check_centres(plan: Plan, X: Any) -> None:
         close = np.square(total) / np.maximum(squares, np.finfo(float).tiny)
         if close.min() < plan.smallest_cell:
             raise DisclosureError(
-                f"the second round is not written: centre {int(close.argmin())} of the plan, with "
-                f"the {entry['kernel']} kernel of gamma {entry['gamma']:.3g}, is close to fewer "
-                f"than {plan.smallest_cell} rows, and its sum would reveal whether the site has "
-                "such rows. Ask for a plan with smaller gammas, other centres, or Fourier features"
+                f"the file of the second round was not made: centre {int(close.argmin())} of the "
+                f"plan, with the {entry['kernel']} kernel of gamma {entry['gamma']:.3g}, is close "
+                f"to fewer than {plan.smallest_cell} rows, and its sum would reveal whether the "
+                "site has such rows. Ask for a plan with smaller gammas, other centres, or Fourier "
+                "features"
             )
 
 
 def unpack_sums(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
     """Return the sums of map ``i`` for each class, grouped by label and domain.
 
-    A second moment of all classes is divided among them in proportion to their rows. Results that
-    weight all rows equally are then exact; results that weight classes assume equal covariances.
+    A second moment of all classes is divided among them in proportion to their rows. Results with
+    equal weights of rows are then exact; results with class weights assume equal covariances.
     """
-    counts, sums, cells = file.arrays["counts"], file.arrays[f"sums{i}"], []
+    counts, sums, by_label = file.arrays["counts"], file.arrays[f"sums{i}"], []
     by_class, seconds = counts.sum(axis=1), [*_symmetric(file.arrays[f"second{i}"], sums.shape[2])]
     for c, label in enumerate(labels or [None]):
         n = int(by_class[c])
         second = seconds[c] if len(seconds) > 1 else seconds[0] * (n / by_class.sum())
-        parts = zip(file.content["domains"], counts[c], sums[c], strict=True)
-        groups = {(label, domain): (int(k), total) for domain, k, total in parts if k}
-        cells.append(NystromSums(n, sums[c].sum(axis=0) / max(n, 1), second, groups))
-    return cells
+        by_domain = zip(file.content["domains"], counts[c], sums[c], strict=True)
+        groups = {(label, domain): (int(k), total) for domain, k, total in by_domain if k}
+        by_label.append(NystromSums(n, sums[c].sum(axis=0) / max(n, 1), second, groups))
+    return by_label
 
 
 def _symmetric(packed: Array, width: int) -> Iterator[Array]:
@@ -187,23 +194,23 @@ def _symmetric(packed: Array, width: int) -> Iterator[Array]:
 
 
 def check_moments(plan: Plan, file: SiteFile) -> None:
-    """Raise ValueError for moments that no rows of the plan can have."""
-    domains, arrays, least = file.content["domains"], file.arrays, plan.smallest_cell
+    """Raise ValueError for moments that are impossible for rows of the plan."""
+    domains, arrays, min_rows = file.content["domains"], file.arrays, plan.smallest_cell
     if len(set(domains)) < len(domains):
         raise ValueError("'domains' must be a list of distinct strings")
     shape = (len(plan.classes or "-"), len(domains))
     shapes: dict[str, tuple[int, ...]] = {"counts": shape, "freedom": shape[1:]}
     shapes["watch"] = (len(domains), plan.watch.n_totals)
-    n_seconds = shape[0] if plan.part("by_class") else 1
+    n_seconds = shape[0] if plan.first_round("by_class") else 1
     for i, width in enumerate(map(plan.width, plan.maps)):
         shapes |= {f"sums{i}": (*shape, width), f"second{i}": (n_seconds, width * (width + 1) // 2)}
-    check_arrays(file, shapes, "counts", MOST_ROWS)
-    counts, in_plan = arrays["counts"], int(plan.learnt.n_rows)
-    if (counts[counts > 0] < least).any() or not counts.any(axis=0).all():
-        raise ValueError(f"'counts' must be 0 or at least {least}, and not all 0 in a domain")
-    if (n := int(counts.sum())) > in_plan * (1 if file.site in plan.part("sites") else MOST_LATE):
+    check_arrays(file, shapes, "counts", MAX_ROWS)
+    counts, n, n_first = arrays["counts"], int(arrays["counts"].sum()), int(plan.learnt.n_rows)
+    if (counts[counts > 0] < min_rows).any() or not counts.any(axis=0).all():
+        raise ValueError(f"'counts' must be 0 or at least {min_rows}, and not all 0 in a domain")
+    if n > n_first * (1 if file.site in plan.first_round("sites") else MAX_LATE_RATIO):
         raise ValueError(
-            f"'counts' has {n} rows, but all sites together had {in_plan} in the first round"
+            f"'counts' has {n} rows, but all sites together had {n_first} in the first round"
         )
     _check_watch(
         plan.watch.split_totals(arrays["watch"]), counts.sum(axis=0)[:, None], arrays["freedom"]
@@ -214,8 +221,8 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
             size[: nystrom.n_features] = np.sqrt(2.0 / nystrom.n_features)
         low, high = -size, size
         if plan.classes is None:  # the last column is the target itself
-            ends = plan.part("target_range")
-            margin = MOST_BEYOND * (np.ptp(ends) + np.finfo(float).tiny)
+            ends = plan.first_round("target_range")
+            margin = TARGET_MARGIN * (np.ptp(ends) + np.finfo(float).tiny)
             low[-1], high[-1] = ends[0] - margin, ends[1] + margin
         _check_map(file, i, low, high)
 
@@ -228,12 +235,12 @@ def _check_watch(totals: dict[str, Array], n: Array, freedom: Array) -> None:
         if (totals[name] < 0).any() or (totals[name] > n).any() or (totals[name] % 1).any():
             raise ValueError(f"'watch' has a count ({name}) below 0 or above the number of rows")
     level, spread, norms, kernel = (totals[k] for k in ("level", "spread", "norms", "kernel"))
-    most, points = n * (1 + ROUNDING), max(kernel.shape[1], 1)
-    if (np.abs(level) > CLIP * most).any() or (spread > CLIP**2 * most).any():
-        raise ValueError(f"'watch' has standardised values above {CLIP:g}")
+    limit, points = n * (1 + ROUNDING), max(kernel.shape[1], 1)
+    if (np.abs(level) > CLIP * limit).any() or (spread > CLIP**2 * limit).any():
+        raise ValueError(f"'watch' has standardized values above {CLIP:g}")
     if (level**2 > n * spread * (1 + 1e-6) + 1e-6).any():
         raise ValueError("'watch' has sums of squares that are too small for the sums of values")
-    if (norms < 0).any() or (norms > most * (1 + 1e-6)).any():
+    if (norms < 0).any() or (norms > limit * (1 + 1e-6)).any():
         raise ValueError("'watch' has squared norms of kernel features above 1 per row")
     if ((kernel**2).sum(axis=1, keepdims=True) > n * norms * (1 + 1e-6) + 1e-6).any():
         raise ValueError("'watch' has kernel means that are too large for its norms")
@@ -242,7 +249,7 @@ def _check_watch(totals: dict[str, Array], n: Array, freedom: Array) -> None:
 
 
 def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
-    """Raise ValueError for sums and second moments that no rows within the bounds can have."""
+    """Raise ValueError for sums and second moments that are impossible for rows in the bounds."""
     counts, sums, packed = (file.arrays[name] for name in ("counts", f"sums{i}", f"second{i}"))
     counts = counts[:, :, None]
     slack = ROUNDING * (counts + 1) * np.maximum(np.abs(low), np.abs(high))
@@ -253,8 +260,8 @@ def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
     means = sums.sum(axis=1) / np.maximum(n, 1)
     largest = n * (high - means) * (means - low) + ROUNDING * n * (high - low) ** 2
     for c, second in enumerate(_symmetric(packed, len(low))):
-        allowed = largest[c] if len(packed) > 1 else largest.sum(axis=0)
-        if (np.diagonal(second) > allowed).any():
+        limit = largest[c] if len(packed) > 1 else largest.sum(axis=0)
+        if (np.diagonal(second) > limit).any():
             raise ValueError(f"'second{i}' is larger than possible for any rows in this map")
         shift = ROUNDING * abs(np.trace(second)) + np.finfo(float).tiny
         scale = np.sqrt(np.maximum(np.diagonal(second), 0.0) + shift)
