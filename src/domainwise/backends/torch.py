@@ -134,7 +134,7 @@ class TorchBackend(Backend):
 
     def cross_product(self, kernel: Basis, rows: Tensor, support: Tensor, dual: Tensor) -> Tensor:
         """Return ``k(rows, support) dual``, up to the kernel's constant."""
-        return kernel_product(kernel, support, rows).product(dual.double())
+        return kernel_product(kernel, support, rows)(dual.double())
 
     def indexable(self, rows: Any) -> Any:
         """Return rows that are copied to the host when they are indexed."""

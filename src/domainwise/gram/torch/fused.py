@@ -104,8 +104,6 @@ class FusedKernel:
     is ``right`` by default.
     """
 
-    path = "triton"
-
     def __init__(self, kernel: Kernel, right: Any, left: Any = None, *, precision: str) -> None:
         self.kernel, self.p = kernel, right.shape[1]
         self.pieces, self.degree = PIECES[precision], 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -47,10 +47,10 @@ class TorchStreamedGram(IterativeGram):
 
     def __init__(self, X: Tensor, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
         super().__init__(X, kernel, labels, **options)
-        self._multiplier = kernel_product(kernel, X)
-        self.info = {"product": self._multiplier.path}
-        if self._multiplier.path == "triton":
-            self.info["precision"] = current_precision()
+        self._multiply = kernel_product(kernel, X)
+        self.info = {"product": "feature products" if kernel.is_product else "blocked torch"}
+        if can_fuse(kernel, X):
+            self.info = {"product": "triton", "precision": current_precision()}
         self._lifted: tuple[Any, Array] | None = None
 
     def lift(self, coordinates: Array) -> Tensor:
@@ -66,7 +66,7 @@ class TorchStreamedGram(IterativeGram):
             return super().product(V)
         # Groups are padded to whole tiles. Do not use them if this adds many rows.
         padding = len(labels.counts) * fused.TILE.columns
-        if self._multiplier.path != "triton" or padding > fused.MAX_PADDING * self.n_samples:
+        if "precision" not in self.info or padding > fused.MAX_PADDING * self.n_samples:
             return super().product(V)
         table = self._lifted[1] / np.sqrt(labels.counts)[:, None]
         r = table.shape[1]
@@ -80,14 +80,14 @@ class TorchStreamedGram(IterativeGram):
 
     def uncentred_product(self, V: Tensor) -> Tensor:
         """Return ``K V`` without storing K."""
-        return self._multiplier.product(V)
+        return self._multiply(V)
 
     def iteration_products(self) -> tuple[Product, Product | None]:
         """Return the product and, with precision ``"tf32"``, one with ``"tf32x3"``."""
         if self.info.get("precision") != "tf32":
             return self.product, None
-        accurate = kernel_product(self.kernel, self.X, precision="tf32x3")
-        return self.product, lambda V: self.centred_product(V, accurate.product)
+        multiply = kernel_product(self.kernel, self.X, precision="tf32x3")
+        return self.product, lambda V: self.centred_product(V, multiply)
 
     @cached_property
     def _preconditioner(self) -> LandmarkPreconditioner:
@@ -112,42 +112,30 @@ class LandmarkPreconditioner(Preconditioner):
 
     def down(self, R: Tensor) -> Tensor:
         """Return ``U'R``."""
-        return self._coefficients.T @ self._down.product(R - R.mean(0))
+        return self._coefficients.T @ self._down(R - R.mean(0))
 
     def up(self, W: Tensor) -> Tensor:
         """Return ``U W``."""
-        image = self._up.product(self._coefficients @ W)
+        image = self._up(self._coefficients @ W)
         return image - image.mean(0)
 
 
 def kernel_product(
     kernel: Basis, right: Tensor, left: Tensor | None = None, *, precision: str | None = None
-) -> TiledProduct | FusedKernel:
-    """Return an object that multiplies by ``k(left, right)``; ``left`` is ``right`` by default.
+) -> Product:
+    """Return a function that computes ``k(left, right) V`` in float64 for a thin float64 V.
 
-    Its method ``product(V)`` returns ``k(left, right) V`` in float64 for a thin float64 V. The
-    kernel is uncentred, up to its constant.
+    ``left`` is ``right`` by default. The kernel is uncentred, up to its constant.
     """
     if left is not None:
         dtype = torch.promote_types(left.dtype, right.dtype)
         left, right = left.to(dtype), right.to(dtype)
     if isinstance(kernel, Kernel) and can_fuse(kernel, right):
-        return FusedKernel(kernel, right, left, precision=precision or current_precision())
-    return TiledProduct(kernel, right, left)
-
-
-class TiledProduct:
-    """Products by tiles, or by features for a kernel that is an inner product of rows."""
-
-    def __init__(self, kernel: Basis, right: Tensor, left: Tensor | None) -> None:
-        self.kernel, self.rows, self.left = kernel, kernel.prepare(right), left
-        self.path = "feature products" if kernel.is_product else "blocked torch"
-
-    def product(self, V: Tensor) -> Tensor:
-        """Multiply a thin matrix."""
-        if self.left is None:
-            return tiles.symmetric_product(self.kernel, self.rows, V)
-        return tiles.cross_product(self.kernel, self.left, self.rows, V)
+        return FusedKernel(kernel, right, left, precision=precision or current_precision()).product
+    rows = kernel.prepare(right)
+    if left is None:
+        return partial(tiles.symmetric_product, kernel, rows)
+    return partial(tiles.cross_product, kernel, left, rows)
 
 
 def sum_rows(nystrom: NystromMap, X: Tensor, codes: Any, *labels: Any, **options: Any) -> Any:
