@@ -60,10 +60,10 @@ def fit_job(job: tuple[str, int, bool, Path, Path]) -> str:
         model.fit(task.X, task.y, sample_domain=task.domain, learn_from=task.learn)
         kinds = {"plain": None, "context": task.domain_new}
         new = {
-            f"{kind}_new": model.predict_proba(task.X_new, sample_domain=given)
+            f"{kind}_new": model.predict_proba(task.X_new, sample_domain=sample_domain)
             if task.n_classes
-            else model.predict(task.X_new, sample_domain=given)[:, None]
-            for kind, given in kinds.items()
+            else model.predict(task.X_new, sample_domain=sample_domain)[:, None]
+            for kind, sample_domain in kinds.items()
         }
     arrays = {"y_new": task.y_new, "domain_new": task.domain_new, "n_classes": task.n_classes}
     if task.n_classes:  # for the alternative that reweights members
@@ -91,8 +91,8 @@ def run(data: Path, out: Path, workers: int) -> None:
         weights = (False, True) if folds[0].n_classes else (False,)
         jobs += [(name, fold, w, data, out) for fold in range(len(folds)) for w in weights]
     with get_context("spawn").Pool(workers) as pool:
-        for number, done in enumerate(pool.imap_unordered(fit_job, jobs), 1):
-            print(f"{number} of {len(jobs)}: {done}", flush=True)
+        for number, message in enumerate(pool.imap_unordered(fit_job, jobs), 1):
+            print(f"{number} of {len(jobs)}: {message}", flush=True)
 
 
 def folds_of(name: str, setting: str, out: Path) -> Iterator[dict[str, Any]]:
@@ -106,10 +106,10 @@ def measures(outputs: np.ndarray, y: np.ndarray, n_classes: int) -> np.ndarray:
     """RMSE; or accuracy, balanced accuracy and log loss."""
     if not n_classes:
         return np.array([np.sqrt(np.mean((outputs[:, 0] - y) ** 2))])
-    right = outputs.argmax(axis=1) == y
-    recalls = [right[y == code].mean() for code in np.unique(y)]
-    likely = np.maximum(outputs[np.arange(len(y)), y], 1e-15)
-    return np.array([right.mean(), np.mean(recalls), -xlogy(1.0, likely).mean()])
+    correct = outputs.argmax(axis=1) == y
+    recalls = [correct[y == code].mean() for code in np.unique(y)]
+    probability = np.maximum(outputs[np.arange(len(y)), y], 1e-15)
+    return np.array([correct.mean(), np.mean(recalls), -xlogy(1.0, probability).mean()])
 
 
 def own_score(outputs: np.ndarray, y: np.ndarray) -> float:
@@ -135,11 +135,11 @@ class Site:
         orders = [np.arange(n)] if order == "first" else [rng.permutation(n) for _ in range(DRAWS)]
         before, after = [], []
         for rows in orders:
-            labelled, rest = rows[:n_labels], rows[n_labels:]
+            labelled, scored = rows[:n_labels], rows[n_labels:]
             labels = SiteLabels.sorted(self.outputs[labelled], self.y[labelled])
-            corrected = prior.apply(self.outputs[rest], labels.correction(prior))
-            before.append(measures(self.outputs[rest], self.y[rest], self.n_classes))
-            after.append(measures(corrected, self.y[rest], self.n_classes))
+            corrected = prior.apply(self.outputs[scored], labels.correction(prior))
+            before.append(measures(self.outputs[scored], self.y[scored], self.n_classes))
+            after.append(measures(corrected, self.y[scored], self.n_classes))
         return np.mean(before, axis=0), np.mean(after, axis=0)
 
     def coverage(self, prior: Any, n_labels: int, rng: Any) -> tuple[float, float, float, float]:
@@ -147,19 +147,19 @@ class Site:
         coverage_and_size: list[float] = []
         rows = rng.permutation(len(self.y))
         for k in (0, n_labels):
-            labelled, rest = rows[:k], rows[n_labels:]
+            labelled, scored = rows[:k], rows[n_labels:]
             labels = SiteLabels.sorted(self.outputs[labelled], self.y[labelled])
             quantiles = SiteQuantiles.of(self.held_out, prior, labels)
-            corrected = prior.apply(self.outputs[rest], labels.correction(prior))
+            corrected = prior.apply(self.outputs[scored], labels.correction(prior))
             if self.n_classes:
                 sets = quantiles.sets(1.0 - corrected, 0.9)
                 coverage_and_size += [
-                    sets[np.arange(len(rest)), self.y[rest]].mean(),
+                    sets[np.arange(len(scored)), self.y[scored]].mean(),
                     sets.sum(1).mean(),
                 ]
             else:
                 ends = quantiles.intervals(corrected[:, 0], 0.9)
-                inside = (ends[:, 0] <= self.y[rest]) & (self.y[rest] <= ends[:, 1])
+                inside = (ends[:, 0] <= self.y[scored]) & (self.y[scored] <= ends[:, 1])
                 coverage_and_size += [inside.mean(), np.median(ends[:, 1] - ends[:, 0]) / 2]
         return tuple(coverage_and_size)  # type: ignore[return-value]
 
@@ -214,8 +214,8 @@ def change(pairs: np.ndarray, column: int) -> tuple[float, float, float]:
 def reweighted(fold: dict[str, Any], labels: Any, rows: Any, strength: float) -> np.ndarray:
     """Outputs for rows, with members weighted by the likelihood of the labels."""
     members, weights = fold["members_new"][:, labels], fold["weights"]
-    likely = np.maximum(members[:, np.arange(len(labels)), fold["y_new"][labels]], 0.01)
-    logs = np.log(np.maximum(weights, 1e-12)) + strength * np.log(likely).sum(axis=1)
+    probability = np.maximum(members[:, np.arange(len(labels)), fold["y_new"][labels]], 0.01)
+    logs = np.log(np.maximum(weights, 1e-12)) + strength * np.log(probability).sum(axis=1)
     weights = np.exp(logs - logs.max())
     return np.tensordot(weights / weights.sum(), fold["members_new"][:, rows], 1)
 
@@ -229,25 +229,25 @@ def trial(name: str, out: Path) -> dict[str, float]:
         codes = np.unique(fold["domain_new"])
         first = Site(fold, codes[0], "plain", False)
         prior = learn_prior(first.held_out)
-        even = Spread(0.0, 1.0)
+        full_weight = Spread(0.0, 1.0)
         variants: dict[str, Any] = {"current method": prior}
         if first.n_classes:
             variants |= {f"scale {scale}": replace(prior, scale=scale) for scale in (0.25, 1.0)}
         else:
             variants |= {"level only": replace(prior, slope=0.0)}
-        variants["all labels with full weight"] = replace(prior, spread=even)
+        variants["all labels with full weight"] = replace(prior, spread=full_weight)
         for code in codes:
             site = Site(fold, code, "plain", False)
-            places = np.flatnonzero(fold["domain_new"] == code)
-            if len(places) < 10 + MIN_SCORED:
+            site_rows = np.flatnonzero(fold["domain_new"] == code)
+            if len(site_rows) < 10 + MIN_SCORED:
                 continue
-            for variant, changed in variants.items():
-                by_site[variant].append(site.scores(changed, 10, "random", rng))
+            for variant, variant_prior in variants.items():
+                by_site[variant].append(site.scores(variant_prior, 10, "random", rng))
             if first.n_classes and "members_new" in fold:
                 for strength in (0.1, 0.3, 1.0):
                     pairs = []
                     for _ in range(DRAWS):
-                        order = rng.permutation(places)
+                        order = rng.permutation(site_rows)
                         rows, y = order[10:], fold["y_new"][order[10:]]
                         mixed = reweighted(fold, order[:10], rows, strength)
                         pairs.append(
@@ -407,8 +407,8 @@ def report(out: Path, workers: int) -> None:
         "",
     ]
     for kind in ("plain", "context"):
-        what = "Rows one by one" if kind == "plain" else "Rows with context"
-        lines += [f"## {what}", "", *score_tables(names, kind, studies)]
+        heading = "Rows one by one" if kind == "plain" else "Rows with context"
+        lines += [f"## {heading}", "", *score_tables(names, kind, studies)]
     lines += [
         "## Alternatives that were tried on development sets",
         "",

@@ -94,8 +94,8 @@ def make_rows(n: int, folder: str) -> Result:
 def search(n: int, folder: str) -> Result:
     """Search on the first n rows of the file, all folds and candidates."""
     X, y, domain = _open(n, folder)
-    few = slice(3000)
-    _model(3000).fit(X[few], y[few], sample_domain=domain[few])
+    warm_up = slice(3000)
+    _model(3000).fit(X[warm_up], y[warm_up], sample_domain=domain[warm_up])
     with measured() as meter:
         model = _model(n).fit(X, y, sample_domain=domain)
     results = model.cv_results_
@@ -169,13 +169,13 @@ def on_device(n: int, device: str = "cuda") -> Result:
     domain = torch.randint(DOMAINS, (n,), generator=generator, device=device)
     X[:, 2] += domain / 4
     y = (X[:, 0] + X[:, 1] ** 2 + torch.randn(n, generator=generator, device=device) > 1).long()
-    few = [X[:20_000].double(), y[:20_000], domain[:20_000]]
+    small_rows = [X[:20_000].double(), y[:20_000], domain[:20_000]]
     options: dict[str, Any] = {"n_landmarks": GPU_LANDMARKS, "landmarks": "uniform"}
-    both = [
+    small_models = [
         InvariantRidgeClassifierCV(gammas=[GAMMA], **options).fit(*rows)
-        for rows in (few, [part.cpu().numpy() for part in few])
+        for rows in (small_rows, [array.cpu().numpy() for array in small_rows])
     ]
-    there, here = (model.cv_results_["mean_test_score"] for model in both)
+    device_scores, numpy_scores = (model.cv_results_["mean_test_score"] for model in small_models)
     model = InvariantRidgeClassifierCV(**options)
     model.fit(X[:20_000], y[:20_000], sample_domain=domain[:20_000])
     result: dict[str, Any] = {"device": device}
@@ -193,7 +193,7 @@ def on_device(n: int, device: str = "cuda") -> Result:
         **result,
         candidates=len(model.cv_results_["params"]),
         splits=model.n_splits_,
-        difference=float(abs(there / here - 1).max()),
+        difference=float(abs(device_scores / numpy_scores - 1).max()),
     )
 
 
@@ -367,7 +367,7 @@ def dask_part(sizes: Sizes) -> dict[str, Any]:
 
 
 def write_report(folder: Path, path: Path | None) -> None:
-    parts = {
+    sections = {
         file.stem: json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("*.json")
     }
     report = Report(
@@ -380,14 +380,14 @@ def write_report(folder: Path, path: Path | None) -> None:
         "penalties, and holds out one domain at a time. The squared error of every candidate on "
         "every fold is computed from moments."
     )
-    if "cpu" in parts:
-        _cpu(report, parts["cpu"])
-        if "projection" in parts["cpu"]:
-            _projection(report, parts["cpu"]["projection"])
-    if "gpu" in parts:
-        _gpu(report, parts["gpu"])
-    if "dask" in parts:
-        _dask(report, parts["dask"])
+    if "cpu" in sections:
+        _cpu(report, sections["cpu"])
+        if "projection" in sections["cpu"]:
+            _projection(report, sections["cpu"]["projection"])
+    if "gpu" in sections:
+        _gpu(report, sections["gpu"])
+    if "dask" in sections:
+        _dask(report, sections["dask"])
     report.write(path)
 
 
@@ -492,11 +492,13 @@ def _dask(report: Report, dask: dict[str, Any]) -> None:
         form="{:.2f}×",
         least=True,
     )
-    (few, sent), (many, more) = ((int(n), sent) for n, sent in dask["traffic"].items())
+    (n_small, sent_small), (n_large, sent_large) = (
+        (int(n), sent) for n, sent in dask["traffic"].items()
+    )
     report.check(
-        f"traffic between workers with {size(many)} rows relative to that with {size(few)}, 8 "
-        "partitions",
-        more / max(sent, 1),
+        f"traffic between workers with {size(n_large)} rows relative to that with {size(n_small)}, "
+        "8 partitions",
+        sent_large / max(sent_small, 1),
         1.1,
         form="{:.2f}×",
         least=False,
@@ -505,7 +507,7 @@ def _dask(report: Report, dask: dict[str, Any]) -> None:
         f"## On Dask\n\n{dask['machine']}, with a load average of {dask['load']:.0f}. One process "
         f"with {size(here['rows'])} rows in memory on one core processes {rate:,.0f} rows per "
         f"second, and two workers {2 * worker_rate:,.0f}. With eight partitions, workers send "
-        f"{sent / 2**20:.0f} MiB to each other."
+        f"{sent_small / 2**20:.0f} MiB to each other."
     )
 
 
@@ -523,16 +525,16 @@ def main() -> None:
         serve_point(arguments.point, TASKS)
         return
     sizes = QUICK if arguments.quick else Sizes()
-    name, part = "cpu", cpu_part
+    name, measure = "cpu", cpu_part
     if arguments.gpu:
-        name, part = "gpu", gpu_part
+        name, measure = "gpu", gpu_part
     elif arguments.dask:
-        name, part = "dask", dask_part
+        name, measure = "dask", dask_part
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary) if arguments.quick else arguments.out
         if not arguments.report:
             out.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(part(sizes), indent=1, default=float)
+            text = json.dumps(measure(sizes), indent=1, default=float)
             (out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         if not arguments.gpu or arguments.quick:
             write_report(out, None if arguments.quick else HERE / "ANY_SIZE.md")

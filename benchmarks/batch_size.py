@@ -38,8 +38,8 @@ def score(task: Task, y: np.ndarray, outputs: np.ndarray) -> float:
     """Balanced accuracy, or the negative root mean squared error."""
     if not task.n_classes:
         return -float(np.sqrt(np.mean((outputs - y) ** 2)))
-    right = outputs == y
-    return float(np.mean([right[y == c].mean() for c in np.unique(y)]))
+    correct = outputs == y
+    return float(np.mean([correct[y == c].mean() for c in np.unique(y)]))
 
 
 def standard_error(values: np.ndarray) -> float:
@@ -180,12 +180,15 @@ def report(arguments: argparse.Namespace) -> None:
                 error = standard_error(gain)
                 worst.append((gain.mean() + error, f"{name}, {sources}, {size} rows"))
                 cells.append(f"{gain.mean():+.3f} ± {error:.3f} ({before.mean():+.3f})")
-            plain = by_size[SIZES[-1]][:, 0]
-            lines.append(f"| {name} | {len(plain)} | {plain.mean():.3f} | " + " | ".join(cells))
+            single_scores = by_size[SIZES[-1]][:, 0]
+            lines.append(
+                f"| {name} | {len(single_scores)} | {single_scores.mean():.3f} | "
+                + " | ".join(cells)
+            )
         lines.append("")
     alarms = [f"{values.mean():.1%} at {n}" for n, values in by_sizes(scores, 3).items()]
     cost = [f"{np.median(values):.1f} at {n}" for n, values in by_sizes(scores, 4).items()]
-    below = [f"{where} ({value:+.3f})" for value, where in worst if value < -1e-12]
+    below = [f"{setting} ({value:+.3f})" for value, setting in worst if value < -1e-12]
     lines += [
         "Losses of more than one standard error: " + ("; ".join(below) if below else "none") + ".",
         "",

@@ -136,10 +136,12 @@ def membership(rows: int, repeats: int, columns: int | None) -> Result:
             plan = merge(plan, first)
             file = moments(tables["s0"], plan, site="s0", **accept)
             inside, outside = tables["s0"], draw(2 * rows)
-            members, others = inside[~inside["ill"]], outside[~outside["ill"]]
-            others = others[: len(members)]
-            labels = np.repeat([1, 0], [len(members), len(others)])
-            prepared = plan.prepare.transform(plan.schema.prepare(pd.concat([members, others])))
+            members, non_members = inside[~inside["ill"]], outside[~outside["ill"]]
+            non_members = non_members[: len(members)]
+            labels = np.repeat([1, 0], [len(members), len(non_members)])
+            prepared = plan.prepare.transform(
+                plan.schema.prepare(pd.concat([members, non_members]))
+            )
             mean = file.arrays["sums0"][0].sum(axis=0) / file.arrays["counts"][0].sum()
             features = plan.maps[0].features(prepared) - mean
             second = np.zeros((features.shape[1], features.shape[1]))

@@ -155,10 +155,10 @@ def throughput(report: Report, folder: Path, sizes: Sizes) -> Result:
     data_files = run(
         task="make", folder=data, rows=sizes.rows, files=sizes.files, group_rows=GROUP_ROWS
     )
-    here = run(task="memory", folder=data)
+    in_memory = run(task="memory", folder=data)
     one_worker = run(task="cluster", folder=data, workers=1)
     two_workers = run(task="cluster", folder=data, workers=2)
-    rate = here["rows"] / here["seconds"]
+    rate = in_memory["rows"] / in_memory["seconds"]
     per_core = two_workers["rows"] / two_workers["seconds"] / 2
     report.check(
         "throughput per worker relative to `fit` in memory on one core, two workers",
@@ -196,7 +196,7 @@ def throughput(report: Report, folder: Path, sizes: Sizes) -> Result:
             mib(result["sent"]) if "sent" in result else "",
         ]
         for name, result, cores in [
-            ("in memory, one core", here, 1),
+            ("in memory, one core", in_memory, 1),
             ("one worker", one_worker, 1),
             ("two workers", two_workers, 2),
         ]

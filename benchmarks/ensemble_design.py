@@ -50,8 +50,8 @@ class Histograms(MEMBER_TYPES["boosting"]):  # type: ignore[misc]
     def outputs(self, data: Any, train: Any, test: Any, batch: Any, score: Any) -> list[Any]:
         model = self.fitted(data, batch[-1], train)
         staged = model.staged_decision_function if data.n_classes else model.staged_predict
-        wanted = {candidate["max_iter"] for candidate in batch}
-        stages = [values for i, values in enumerate(staged(data.X[test]), 1) if i in wanted]
+        max_iters = {candidate["max_iter"] for candidate in batch}
+        stages = [values for i, values in enumerate(staged(data.X[test]), 1) if i in max_iters]
         if not data.n_classes:
             return [values[:, None].astype(np.float32) for values in stages]
         return [decision_outputs(v, model.classes_, data.n_classes) for v in stages]
@@ -191,11 +191,11 @@ def stored(out: Path, sets: list[str], members: list[str]) -> dict[tuple[str, in
     for path in sorted(out.glob(f"*-*-{members[0]}.npz")):
         name, number, _ = path.stem.split("-", 2)
         paths = {member: out / f"{name}-{number}-{member}.npz" for member in members}
-        if name not in sets or not all(each.exists() for each in paths.values()):
+        if name not in sets or not all(member_path.exists() for member_path in paths.values()):
             continue
         predicted, seconds = {}, {}
-        for member, each in paths.items():
-            with np.load(each) as opened:
+        for member, member_path in paths.items():
+            with np.load(member_path) as opened:
                 file = dict(opened)
             seconds[member] = float(file["seconds"])
             for view in ("plain", "context"):
@@ -257,8 +257,8 @@ def least_squares(
     columns = np.stack([(root * (target - p)).ravel() / scale for p in P], axis=1)
     # Weights sum to 1, so the error of the average is the average of the errors.
     rows = [columns, np.sqrt(pull) * np.eye(n), 1e3 * np.ones((1, n))]
-    aim = [np.zeros(len(columns)), np.full(n, np.sqrt(pull) / n), [1e3]]
-    solution = nnls(np.concatenate(rows), np.concatenate(aim))[0]
+    targets = [np.zeros(len(columns)), np.full(n, np.sqrt(pull) / n), [1e3]]
+    solution = nnls(np.concatenate(rows), np.concatenate(targets))[0]
     return solution / solution.sum()
 
 
@@ -338,7 +338,7 @@ RULES: dict[str, Callable[[Fold, np.ndarray], np.ndarray]] = {
 # The report.
 
 
-def alone(fold: Fold, *, member: str) -> np.ndarray:
+def single(fold: Fold, *, member: str) -> np.ndarray:
     """Predictions of one member."""
     return fold.predicted[member, "plain"][1]
 
@@ -362,7 +362,7 @@ def in_context(fold: Fold, *, rule: Callable, share: float = 0.4) -> np.ndarray:
             np.stack(p) for p in zip(*(fold.predicted[key] for key in names), strict=True)
         )
         weights = rule(fold, inner)
-        mixes.append([np.tensordot(weights, each, 1) for each in (inner, outer)])
+        mixes.append([np.tensordot(weights, outputs, 1) for outputs in (inner, outer)])
     shares = by_score(fold, np.stack([inner for inner, _ in mixes]), temperature=0.02)
     shares *= [1 - share, share]
     return np.tensordot(shares / shares.sum(), np.stack([outer for _, outer in mixes]), 1)
@@ -407,8 +407,8 @@ def report(out: Path, path: Path) -> None:
     """Write the tables, each from the folds for which all its members are stored."""
     sets = list(DATA_SETS["development"])
     present = {file.stem.split("-", 2)[2] for file in out.glob("*.npz")}
-    others = [name for name in ("lightgbm", "catboost") if name in present]
-    variants = sorted(present - {*AUTO, *others, "histograms"})
+    packages = [name for name in ("lightgbm", "catboost") if name in present]
+    variants = sorted(present - {*AUTO, *packages, "histograms"})
     weigh = RULES["exp(score / 0.02)"]
 
     def table(members: list[str], ways: dict[str, Callable[[Fold], np.ndarray]]) -> str:
@@ -416,18 +416,18 @@ def report(out: Path, path: Path) -> None:
         return f"{len(folds)} outer folds.\n\n{compared(folds, ways)}"
 
     def one(names: list[str]) -> dict[str, Callable[[Fold], np.ndarray]]:
-        return {name: partial(alone, member=name) for name in names}
+        return {name: partial(single, member=name) for name in names}
 
     lists = {"all five": AUTO}
     lists |= {f"without {kind}": tuple(k for k in AUTO if k != kind) for kind in AUTO}
-    lists |= {f"and {other}": (*AUTO, other) for other in others}
+    lists |= {f"and {package}": (*AUTO, package) for package in packages}
     lists |= {
         f"{new} instead of boosting": tuple(new if k == "boosting" else k for k in AUTO)
-        for new in ("histograms", *others)
+        for new in ("histograms", *packages)
     }
-    needed = ["histograms", *AUTO, *others]
-    tried = ["histograms", "boosting", *variants, *others]
-    parts = [
+    needed = ["histograms", *AUTO, *packages]
+    tried = ["histograms", "boosting", *variants, *packages]
+    sections = [
         "# How the ensemble was designed",
         "Written by `python benchmarks/ensemble_design.py run`, then `report`. Members were "
         "searched and fitted on outer folds of the development sets (600 rows), and their "
@@ -461,7 +461,7 @@ def report(out: Path, path: Path) -> None:
         "## Decisions",
         DECIDED,
     ]
-    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    path.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
     print(path)
 
 

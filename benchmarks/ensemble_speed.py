@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the jobs that have no results yet, each version in a separate process."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.out / "ensemble_speed.jsonl"
-    done = {(r["set"], r["fold"], r["rows"], r["version"]) for r in read(store)}
+    finished_jobs = {(r["set"], r["fold"], r["rows"], r["version"]) for r in read(store)}
     sources = dict(zip(VERSIONS, (arguments.before, arguments.now), strict=True))
     deadline = time.time() + 60 * arguments.minutes
 
@@ -82,12 +82,12 @@ def run(arguments: argparse.Namespace) -> None:
         name, number, rows, version = item
         if time.time() > deadline:
             return
-        places = f"{sources[version].resolve()}{os.pathsep}{Path(__file__).parent.resolve()}"
+        python_path = f"{sources[version].resolve()}{os.pathsep}{Path(__file__).parent.resolve()}"
         job_arguments = f"{name!r}, {number}, {rows}, {str(arguments.data)!r}"
         code = f"import ensemble_speed as e; e.print_job({job_arguments})"
         finished = subprocess.run(
             [sys.executable, "-c", code],
-            env={**os.environ, **ONE_THREAD, "PYTHONPATH": places},
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": python_path},
             capture_output=True,
             text=True,
             check=False,
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> None:
         for number in range(min(OUTER_FOLDS, arguments.folds))
         for name in arguments.sets
         for version in VERSIONS
-        if (name, number, rows, version) not in done
+        if (name, number, rows, version) not in finished_jobs
     ]
     with ThreadPoolExecutor(arguments.workers) as pool:
         list(pool.map(start, todo))
@@ -137,12 +137,12 @@ def from_leaderboard(store: Path, before: list[dict[str, Any]]) -> list[dict[str
     return [row for row in results.values() if len(row["scores"]) == 2]
 
 
-def difference(before: list[Any], now: list[Any], how: str) -> tuple[float, float, float]:
+def difference(before: list[Any], now: list[Any], view: str) -> tuple[float, float, float]:
     """Current mean score, gain over the earlier version, and its standard error over domains."""
     pairs = [
-        (b["scores"][how][d], n["scores"][how][d])
+        (b["scores"][view][d], n["scores"][view][d])
         for b, n in zip(before, now, strict=True)
-        for d in b["scores"][how]
+        for d in b["scores"][view]
     ]
     old, new = np.array(pairs).T
     gain = new - old if before[0]["classes"] else old - new
@@ -167,7 +167,7 @@ def report(arguments: argparse.Namespace) -> None:
             if not folds:
                 continue
             before, now = ([by_key[size, name, v, f] for f in folds] for v in VERSIONS)
-            seconds = [sum(r["seconds"] for r in part) for part in (before, now)]
+            seconds = [sum(r["seconds"] for r in results) for results in (before, now)]
             times = [
                 sum(r["seconds"] for r in p) / sum(r["boosting"] for r in p) for p in (before, now)
             ]
@@ -175,10 +175,10 @@ def report(arguments: argparse.Namespace) -> None:
             cells = [name, size, before[0]["classes"] or "", len(folds)]
             cells += [f"{s / len(folds):.1f}" for s in seconds]
             cells += [f"{ratios[-1]:.2f}", f"{times[0]:.0f}", f"{times[1]:.0f}"]
-            peaks = [max(r["mib"] for r in part) for part in (before, now)]
+            peaks = [max(r["mib"] for r in results) for results in (before, now)]
             cells += ["" if np.isnan(peak) else f"{peak:.0f}" for peak in peaks]
-            for how in ("alone", "context"):
-                mean, gain, error = difference(before, now, how)
+            for view in ("alone", "context"):
+                mean, gain, error = difference(before, now, view)
                 text = f"{mean:.4f} ({gain:+.4f} ± {error:.4f})"
                 cells.append(f"**{text}**" if gain < -error else text)
             lines.append("| " + " | ".join(map(str, cells)) + " |")

@@ -44,8 +44,8 @@ def small_table() -> tuple[Any, Any, Any]:
     shares = np.array([2, 2, 3, 3, 4, 4, 5, 5]) / 28
     domain = np.sort(rng.choice(DOMAINS, ROWS, p=shares))
     scale = rng.uniform(0.7, 1.4, (DOMAINS, COLUMNS))
-    place = rng.normal(scale=0.7, size=(DOMAINS, COLUMNS))
-    X = rng.normal(size=(ROWS, COLUMNS)) * scale[domain] + place[domain]
+    location = rng.normal(scale=0.7, size=(DOMAINS, COLUMNS))
+    X = rng.normal(size=(ROWS, COLUMNS)) * scale[domain] + location[domain]
     risk = X[:, 0] + X[:, 1] * X[:, 2] + np.sin(2 * X[:, 3]) + rng.normal(size=ROWS)
     risk += rng.normal(scale=0.5, size=DOMAINS)[domain]
     return X, np.where(risk > 0.2, "ill", "well"), np.array(list("abcdefgh"))[domain]

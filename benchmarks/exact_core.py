@@ -179,10 +179,10 @@ def compile_functions(n: int) -> Result:
     with measured() as meter:
         for rough in (True, False):
             symmetric_product(kernel, rows, V, rough=rough)
-    with measured() as again:
+    with measured() as second_meter:
         for rough in (True, False):
             symmetric_product(kernel, rows, V, rough=rough)
-    meter.seconds -= again.seconds
+    meter.seconds -= second_meter.seconds
     return meter.result()
 
 
@@ -239,8 +239,8 @@ class Bench:
     sizes: Sizes
     variables: dict[str, str]
 
-    def run(self, task: str, **more: Any) -> Result:
-        return run_point(__file__, {"task": task, **more}, self.variables)
+    def run(self, task: str, **options: Any) -> Result:
+        return run_point(__file__, {"task": task, **options}, self.variables)
 
     def in_turn(self, *points: dict[str, Any]) -> list[Result]:
         return alternate(__file__, points, self.sizes.rounds, self.variables)
@@ -320,19 +320,19 @@ class Bench:
             if sizes.large not in ns:
                 continue
             result = results[ns.index(sizes.large)]
-            what = f"N={size(sizes.large)} {'with' if compiled else 'without'} `[fast]`"
+            setting = f"N={size(sizes.large)} {'with' if compiled else 'without'} `[fast]`"
             self.report.check(
-                f"{what}: seconds", result["seconds"], bound, form="{:.0f}", least=False
+                f"{setting}: seconds", result["seconds"], bound, form="{:.0f}", least=False
             )
             self.report.check(
-                f"{what}: peak RSS of the whole process (GiB)",
+                f"{setting}: peak RSS of the whole process (GiB)",
                 result["peak"] / 2**30,
                 1.0,
                 form="{:.2f}",
                 least=False,
             )
             self.report.check(
-                f"{what}: PCG iterations to a residual of 1e-6",
+                f"{setting}: PCG iterations to a residual of 1e-6",
                 result["info"]["n_iterations"],
                 10,
                 form="{:.0f}",

@@ -64,8 +64,8 @@ def fit(method: str, n: int, dtype: str = "float64", cpu_time: bool = False) -> 
     from domainwise.kernels.functions import resolve_gamma
 
     X, y, d = rows(n, dtype)
-    few = slice(200)
-    estimator(method, 200).fit(X[few], y[few], sample_domain=d[few])
+    warm_up = slice(200)
+    estimator(method, 200).fit(X[warm_up], y[warm_up], sample_domain=d[warm_up])
     # The dense computation also gets a fixed width.
     model = estimator(method, n).set_params(gamma=resolve_gamma("median", "rbf", X))
     with measured() as meter:
@@ -125,9 +125,9 @@ def _sca(K: Any, y: Any, d: Any) -> tuple[Any, Any]:
         inside = K[:, y == c]
         inside = inside - inside.mean(axis=1)[:, None]
         within = within + inside @ inside.T
-    middle = sum(K[:, d == t].mean(axis=1) for t in range(DOMAINS)) / DOMAINS
+    domain_mean = sum(K[:, d == t].mean(axis=1) for t in range(DOMAINS)) / DOMAINS
     for t in range(DOMAINS):
-        domains[:, t] = K[:, d == t].mean(axis=1) - middle
+        domains[:, t] = K[:, d == t].mean(axis=1) - domain_mean
     domains = domains @ domains.T / DOMAINS
     total = K @ K / n
     ridge = n * 1e-3 * np.eye(n)
@@ -144,18 +144,18 @@ def _mda(K: Any, y: Any, d: Any) -> tuple[Any, Any]:
         return K[:, np.flatnonzero((d == t) & (y == c))].mean(axis=1)
 
     def outer(a: Any, b: Any) -> Any:
-        apart = (a - b)[:, None]
-        return apart @ apart.T
+        difference = (a - b)[:, None]
+        return difference @ difference.T
 
     share = np.array(
         [np.bincount(y[d == t], minlength=CLASSES) / (d == t).sum() for t in range(DOMAINS)]
     )
     weight = share.sum(axis=0)
     u = [sum(share[t, c] * cell(t, c) for t in range(DOMAINS)) / weight[c] for c in range(CLASSES)]
-    middle = sum(weight[c] / DOMAINS * u[c] for c in range(CLASSES))
+    overall_mean = sum(weight[c] / DOMAINS * u[c] for c in range(CLASSES))
     P, F, Q, G = (np.zeros((n, n)) for _ in range(4))
     for c in range(CLASSES):
-        P = P + (y == c).sum() * outer(u[c], middle)
+        P = P + (y == c).sum() * outer(u[c], overall_mean)
         for other_class in range(c):
             F = F + outer(u[c], u[other_class])
         inside = K[:, np.flatnonzero(y == c)] - u[c][:, None]
@@ -263,11 +263,11 @@ def others_part(python: str, n: int) -> dict[str, Any]:
     results: dict[str, Any] = {"n": n, "machine": machine()}
     for library in ("pykale", "skada"):
         point = json.dumps({"task": "other", "library": library, "n": n})
-        done = subprocess.run(
+        process = subprocess.run(
             [python, __file__, "--point", point], capture_output=True, text=True, check=False
         )
-        lines = (done.stderr if done.returncode else done.stdout).strip().splitlines()
-        results[library] = {"failed": lines[-1]} if done.returncode else json.loads(lines[-1])
+        lines = (process.stderr if process.returncode else process.stdout).strip().splitlines()
+        results[library] = {"failed": lines[-1]} if process.returncode else json.loads(lines[-1])
         print(f"  {library}: {lines[-1][:200]}", flush=True)
     return results
 
@@ -276,7 +276,7 @@ def others_part(python: str, n: int) -> dict[str, Any]:
 
 
 def write_report(folder: Path) -> None:
-    parts = {
+    sections = {
         path.stem: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")
     }
     report = Report(
@@ -287,12 +287,12 @@ def write_report(folder: Path) -> None:
             "name it."
         ),
     )
-    if "cpu" in parts:
-        _small(report, parts["cpu"], parts.get("others"))
-    if "large" in parts or "fast" in parts:
-        _large(report, parts)
-    if "gpu" in parts:
-        _gpu(report, parts["gpu"])
+    if "cpu" in sections:
+        _small(report, sections["cpu"], sections.get("others"))
+    if "large" in sections or "fast" in sections:
+        _large(report, sections)
+    if "gpu" in sections:
+        _gpu(report, sections["gpu"])
     else:
         report.text(f"The part on a GPU ({size(N_GPU)} rows) has not been run.")
     report.write(HERE / "FAMILY.md")
@@ -311,29 +311,29 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
             form="{:.1f}×",
             least=True,
         )
-        off = max(
+        difference = max(
             abs(a / b - 1) for a, b in zip(ours["values"], dense_result["values"], strict=True)
         )
         report.check(
             f"{method}: largest relative difference of the three leading eigenvalues from the "
             "dense ones",
-            off,
+            difference,
             1e-6,
             form="{:.0e}",
             least=False,
         )
         for name, result in ((f"`{method}`", ours), (f"dense {method}", dense_result)):
             lines.append([name, f"{result['seconds']:.2f}", f"{result['above'] / 2**20:,.0f}"])
-    for library, what in (
+    for library, description in (
         ("pykale", "MIDA of pykale"),
         ("skada", "TCA of skada, the most similar method"),
     ):
         result = (others or {}).get(library)
         if result and "failed" not in result:
             took, above = result["seconds"], result["above"] / 2**20
-            lines.append([f"{what} ({others['date']})", f"{took:.2f}", f"{above:,.0f}"])
+            lines.append([f"{description} ({others['date']})", f"{took:.2f}", f"{above:,.0f}"])
         elif result:
-            lines.append([f"{what}: {result['failed'][:80]}", "-", "-"])
+            lines.append([f"{description}: {result['failed'][:80]}", "-", "-"])
     report.text(
         f"## N={size(cpu['n'])}\n\nThe rows have {FEATURES} float64 features, {CLASSES} classes "
         f"and {DOMAINS} domains. The dense computation follows the authors' programs, product by "
@@ -346,16 +346,16 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
     report.table(["", "CPU seconds", "memory (MiB)"], lines)
 
 
-def _large(report: Report, parts: dict[str, Any]) -> None:
+def _large(report: Report, sections: dict[str, Any]) -> None:
     lines = []
-    for part, prefix in (("large", ""), ("fast", "Fast")):
+    for section, prefix in (("large", ""), ("fast", "Fast")):
         for method in METHODS:
-            result = parts.get(part, {}).get(method)
+            result = sections.get(section, {}).get(method)
             if result is None:
                 continue
             memory = result["above"] / 2**30
             report.check(
-                f"N={size(parts[part]['n'])}: memory of `{prefix}{method}` (GiB)",
+                f"N={size(sections[section]['n'])}: memory of `{prefix}{method}` (GiB)",
                 memory,
                 2.0,
                 form="{:.2f}",
@@ -366,7 +366,7 @@ def _large(report: Report, parts: dict[str, Any]) -> None:
         f"## N={size(N_LARGE)}\n\nThe rows are float32. The exact methods evaluate the kernel "
         "matrix tile by tile, and the fast methods use their default landmarks. Memory is the "
         "peak minus that of the interpreter with its imports. Times are wall-clock seconds on "
-        f"{', '.join(parts.get('large', parts.get('fast', {}))[key] for key in ORIGIN)}."
+        f"{', '.join(sections.get('large', sections.get('fast', {}))[key] for key in ORIGIN)}."
     )
     report.table(["", "seconds", "memory (GiB)"], lines)
     measured_names = {line[0] for line in lines}
@@ -379,8 +379,8 @@ def _large(report: Report, parts: dict[str, Any]) -> None:
 def _gpu(report: Report, gpu: dict[str, Any]) -> None:
     names = [name for name in gpu if name not in ("n", "date")]
     report.text(
-        f"## N={size(gpu['n'])} on {gpu[names[0]]['device']}\n\nfloat32 tensors on the device, "
-        f"{gpu['date']}."
+        f"## N={size(gpu['n'])} on {gpu[names[0]]['device']}\n\nThe rows are float32 tensors on "
+        f"the device. Measured on {gpu['date']}."
     )
     report.table(
         ["", "seconds", "device memory (GiB)", "iterations"],

@@ -251,8 +251,8 @@ def growth(report: Report, ns: tuple[int, ...], largest: Result, folder: str) ->
         least=False,
     )
     mapped = [8 * FEATURES * n for n in ns]
-    own = [r["above"] - file for r, file in zip(fits, mapped, strict=True)]
-    per_row = (own[-1] - own[0]) / (ns[-1] - ns[0])
+    own_memory = [r["above"] - file for r, file in zip(fits, mapped, strict=True)]
+    per_row = (own_memory[-1] - own_memory[0]) / (ns[-1] - ns[0])
     report.check(
         "memory of `fit` beyond the mapped file: growth (bytes per row)",
         per_row,

@@ -136,13 +136,13 @@ def products(ceiling: dict[str, float], n: int) -> None:
     for columns in (r, 1):
         V = thin(n, columns)
         kernel = rbf(X)
-        wanted = reference(kernel, X, V)
+        expected = reference(kernel, X, V)
         for name, pieces in (("tf32x3", 3), ("tf32", 1), ("ieee", None)):
             if name == "ieee" and columns > 1 and n > 300_000:
                 continue
             fused = FusedKernel(kernel, X, precision=name)
             took = seconds(lambda f=fused, V=V: f.product(V), 3 if n < 500_000 else 2)
-            error = relative(fused.product(V), wanted)
+            error = relative(fused.product(V), expected)
             roof = n * n / ceiling["exp"]
             if pieces:
                 flops = 2.0 * n * n * pieces * (16 + (columns if columns > 1 else 0))
@@ -153,12 +153,12 @@ def products(ceiling: dict[str, float], n: int) -> None:
     table = np.random.default_rng(0).standard_normal((60, r - 1))
     counts = codes.bincount().double().cpu().numpy()
     table -= counts @ table / n
-    wanted = reference(kernel, X, torch.from_numpy(table).to(DEVICE)[codes])
+    expected = reference(kernel, X, torch.from_numpy(table).to(DEVICE)[codes])
     for name, pieces in (("tf32x3", 3), ("tf32", 1)):
         grouped = GroupedProduct(kernel, X, codes, counts, precision=name)
         took = seconds(lambda g=grouped: g.product(table), 2)
         roof = max(n * n / ceiling["exp"], 2.0 * n * n * pieces * 16 / ceiling["matmul"])
-        error = relative(grouped.product(table), wanted)
+        error = relative(grouped.product(table), expected)
         row(f"{name}, labels of 60 groups", r - 1, f"{n:,}", f"{took:.3f} s", f"{error:.1e}",
             f"{roof:.3f} s", f"{roof / took:.0%}")  # fmt: skip
     small = 262_144

@@ -117,8 +117,8 @@ def deal(domain: np.ndarray, n_folds: int) -> list[list[Any]]:
     """Domains of each fold."""
     names = np.unique(domain)
     order = np.random.default_rng(1).permutation(len(names))
-    parts = np.array_split(order, min(n_folds, len(names)))
-    return [names[np.sort(part)].tolist() for part in parts]
+    groups = np.array_split(order, min(n_folds, len(names)))
+    return [names[np.sort(group)].tolist() for group in groups]
 
 
 def score_held(
@@ -180,12 +180,12 @@ def run(stage: str, out: Path, jobs: int) -> None:
     for name, data_set in DATA_SETS[stage].items():
         store = out / f"{name}.jsonl"
         stored = read(store)
-        done = {tuple(r["held"]) for r in stored}
-        if stored and len(done) == len(list(tasks(stored[0]["folds"]))):
+        finished = {tuple(r["held"]) for r in stored}
+        if stored and len(finished) == len(list(tasks(stored[0]["folds"]))):
             continue
         X, y, domain = draw(data_set)
         folds = deal(domain, data_set.n_folds)
-        todo = [task for task in tasks(folds) if task not in done]
+        todo = [task for task in tasks(folds) if task not in finished]
         start = time.perf_counter()
 
         def work(task: tuple[int, ...]) -> tuple[tuple[int, ...], dict[str, list[float]]]:

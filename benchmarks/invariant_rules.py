@@ -112,11 +112,11 @@ def one_standard_error(towards: str) -> Rule:
         best = int(scores.mean(axis=1).argmax())
         lost = scores[best] - scores
         error = lost.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
-        near = np.flatnonzero(lost.mean(axis=1) <= error)
-        weights = np.array([grid[i].weight for i in near])
-        wanted = weights.max() if towards == "larger" else weights.min()
-        near = near[weights == wanted]
-        return int(near[scores[near].mean(axis=1).argmax()])
+        eligible = np.flatnonzero(lost.mean(axis=1) <= error)
+        weights = np.array([grid[i].weight for i in eligible])
+        chosen_weight = weights.max() if towards == "larger" else weights.min()
+        eligible = eligible[weights == chosen_weight]
+        return int(eligible[scores[eligible].mean(axis=1).argmax()])
 
     return rule
 
@@ -139,8 +139,8 @@ def weight_first(scores: Array, grid: list[Candidate]) -> int:
 
 def svm_first(scores: Array, grid: list[Candidate]) -> int:
     """Choose C and gamma for the SVM without penalty, then the weight for them."""
-    plain = grid[best_of(lambda c: c.weight == 0)(scores, grid)]
-    return best_of(lambda c: (c.C, c.gamma) == (plain.C, plain.gamma))(scores, grid)
+    svm = grid[best_of(lambda c: c.weight == 0)(scores, grid)]
+    return best_of(lambda c: (c.C, c.gamma) == (svm.C, svm.gamma))(scores, grid)
 
 
 def fixed(weight: float, conditional: bool) -> Rule:
@@ -333,6 +333,6 @@ def _choices(results: dict[str, DataSetResult]) -> list[str]:
             f"{c.weight:g}{' conditional' if c.conditional else ''}"
             for c in result.choices(RULES[CHOSEN])
         )
-        shown = ", ".join(f"{kind} ({count})" for kind, count in sorted(counts.items()))
-        lines.append(f"- {name}: {shown}")
+        counted = ", ".join(f"{kind} ({count})" for kind, count in sorted(counts.items()))
+        lines.append(f"- {name}: {counted}")
     return lines

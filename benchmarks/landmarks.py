@@ -180,8 +180,8 @@ def draw_plot(findings: list[Findings], path: Path) -> None:
         for rule in LANDMARK_RULES:
             style = {"color": COLOURS[rule], "marker": MARKERS[rule], "markersize": 4, "lw": 1.4}
             angles = np.array([result.angles[rule, count] for count in COUNTS])
-            low, middle, high = np.quantile(angles, (0.25, 0.5, 0.75), axis=1)
-            above.plot(COUNTS, middle, label=rule, **style)
+            low, median, high = np.quantile(angles, (0.25, 0.5, 0.75), axis=1)
+            above.plot(COUNTS, median, label=rule, **style)
             above.fill_between(COUNTS, low, high, color=COLOURS[rule], alpha=0.12, lw=0)
             scores = [np.mean(result.scores[rule, count]) for count in COUNTS]
             below.plot(COUNTS, scores, **style)

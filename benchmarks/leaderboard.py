@@ -102,8 +102,8 @@ def predictions(name: str, task: Task) -> dict[str, np.ndarray]:
             model = DomainEnsembleClassifier(class_weight="balanced", random_state=0)
         model.fit(task.X, task.y, sample_domain=task.domain, learn_from=task.learn)
         together = model.predict(task.X_new, sample_domain=task.domain_new)
-        alone = model.predict(task.X_new[task.scored])
-        return {"ensemble": alone, "context": together[task.scored]}
+        single = model.predict(task.X_new[task.scored])
+        return {"ensemble": single, "context": together[task.scored]}
     if name == "autogluon":
         return {name: autogluon(task)}
     return {name: fitted(name, task)(task.X_new[task.scored])}
@@ -114,7 +114,7 @@ def fitted(name: str, task: Task) -> Callable[[np.ndarray], np.ndarray]:
     scale = make_pipeline(
         SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler()
     )
-    X, y, domain = (part[task.learn] for part in (task.X, task.y, task.domain))
+    X, y, domain = (array[task.learn] for array in (task.X, task.y, task.domain))
     model = search_of(name, task).fit(scale.fit_transform(X), y, sample_domain=domain)
     return lambda new: np.asarray(model.predict(scale.transform(new)))
 
@@ -167,12 +167,12 @@ def job(data: Path, name: str, number: int, method: str) -> list[dict[str, Any]]
         {
             "set": name,
             "fold": number,
-            "method": shown,
+            "method": label,
             "classes": task.n_classes,
             "scores": domain_scores(task, predicted),
             "seconds": seconds,  # for an ensemble, with and without context together
         }
-        for shown, predicted in by_name.items()
+        for label, predicted in by_name.items()
     ]
 
 
@@ -189,13 +189,13 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the jobs that have no results yet, until the time limit."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.out / "leaderboard.jsonl"
-    done = {(row["set"], row["fold"], row["method"]) for row in read(store)}
+    finished = {(row["set"], row["fold"], row["method"]) for row in read(store)}
     todo = [
         (name, number, method)
         for name in arguments.sets
         for number in range(len(tasks(name, arguments.data)))
         for method in arguments.methods
-        if (name, number, method) not in done
+        if (name, number, method) not in finished
     ]
     # Fold by fold, so that an interrupted run has results of all methods for some folds.
     position = {name: i for i, name in enumerate(arguments.methods)}
@@ -213,25 +213,25 @@ def run(arguments: argparse.Namespace) -> None:
     ]
     for process in processes:
         process.start()
-    left = len(todo)
+    n_left = len(todo)
     with store.open("a") as lines:
-        while left and time.time() < deadline:
+        while n_left and time.time() < deadline:
             try:
                 item, rows = results.get(timeout=1.0)
             except Exception:  # nothing yet
                 continue
-            left -= 1
+            n_left -= 1
             for row in rows:
                 if "error" in row:
                     print(*item, row["error"], flush=True)
                 else:
                     lines.write(json.dumps(row) + "\n")
             lines.flush()
-            if left % 50 == 0:
-                print(f"{left} jobs left", flush=True)
+            if n_left % 50 == 0:
+                print(f"{n_left} jobs left", flush=True)
     for process in processes:
         process.terminate()
-    print(f"{left} jobs left at the end", flush=True)
+    print(f"{n_left} jobs left at the end", flush=True)
     os._exit(0)  # do not wait for items that are still in the queues
 
 

@@ -100,7 +100,7 @@ def tasks(name: str, folder: Path, rows: int = TRAINING_ROWS) -> list[Task]:
         _, codes = np.unique(domain[train], return_inverse=True)
         learn = draw_rows(codes, rows, number)
         shuffled = np.random.default_rng(number).permutation(len(test))
-        places = np.concatenate(
+        scored = np.concatenate(
             [shuffled[domain[test][shuffled] == d][:SCORED_ROWS] for d in np.unique(domain[test])]
         )
         folds.append(
@@ -112,7 +112,7 @@ def tasks(name: str, folder: Path, rows: int = TRAINING_ROWS) -> list[Task]:
                 X[test],
                 y[test],
                 domain[test],
-                np.sort(places),
+                np.sort(scored),
                 int(n_classes),
             )
         )

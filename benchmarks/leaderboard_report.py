@@ -55,7 +55,9 @@ class SetScores:
         by_fold: dict[int, dict[str, dict[str, Any]]] = {}
         for row in own_rows:
             by_fold.setdefault(row["fold"], {})[row["method"]] = row
-        complete = sorted(fold for fold, done in by_fold.items() if len(done) == len(methods))
+        complete = sorted(
+            fold for fold, by_method in by_fold.items() if len(by_method) == len(methods)
+        )
         sign = 1 if own_rows and own_rows[0]["classes"] else -1
         scores, seconds = {}, {}
         for method in methods:
@@ -101,9 +103,9 @@ def interval(values: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
     return float(values.mean()), float(low), float(high)
 
 
-def means_table(sets: list[SetScores], methods: Sequence[str], what: str) -> str:
+def means_table(sets: list[SetScores], methods: Sequence[str], statistic: str) -> str:
     """A table of methods and data sets; the best scores are bold."""
-    value = SetScores.mean if what == "mean" else SetScores.worst
+    value = SetScores.mean if statistic == "mean" else SetScores.worst
     columns = []
     for data_set in sets:
         scores = np.array([value(data_set, method) for method in methods])
@@ -119,16 +121,16 @@ def means_table(sets: list[SetScores], methods: Sequence[str], what: str) -> str
 
 def rank_table(sets: list[SetScores], methods: Sequence[str]) -> str:
     """Average ranks by mean and by worst domain, gains over the SVM, and time."""
-    alone = [m for m in methods if m != "context"]
+    without_context = [m for m in methods if m != "context"]
     together = [m for m in methods if m != "ensemble"]
     ranks: dict[str, list[float]] = {}
-    for ranked, shown in ((alone, alone), (together, ["context"])):
-        if "context" not in methods and shown == ["context"]:
+    for ranked, added in ((without_context, without_context), (together, ["context"])):
+        if "context" not in methods and added == ["context"]:
             continue
         for value in (SetScores.mean, SetScores.worst):
             scores = np.array([[value(data_set, m) for m in ranked] for data_set in sets])
             average_ranks = rank_methods(scores, ranked).average_ranks
-            for method in shown:
+            for method in added:
                 ranks.setdefault(method, []).append(float(average_ranks[ranked.index(method)]))
     body = []
     for method in sorted(ranks, key=lambda m: ranks[m][0]):
@@ -141,7 +143,8 @@ def rank_table(sets: list[SetScores], methods: Sequence[str]) -> str:
         cells = [f"{first:.1f}", f"{second:.1f}", gain, better, f"{seconds:.1f}"]
         body.append([LABELS[method], *cells])
     critical = rank_methods(
-        np.array([[data_set.mean(m) for m in alone] for data_set in sets]), alone
+        np.array([[data_set.mean(m) for m in without_context] for data_set in sets]),
+        without_context,
     ).critical_difference
     header = [
         "",
@@ -152,10 +155,10 @@ def rank_table(sets: list[SetScores], methods: Sequence[str]) -> str:
         "CPU s",
     ]
     note = (
-        f"{len(alone)} methods on {len(sets)} data sets. The critical difference of average ranks "
-        f"is {critical:.1f}. The variant with context is ranked in place of the ensemble. Gains "
-        "are in percentage points of balanced accuracy, or in percent of RMSE. CPU seconds are "
-        "those of one search and fit."
+        f"{len(without_context)} methods on {len(sets)} data sets. The critical difference of "
+        f"average ranks is {critical:.1f}. The variant with context is ranked in place of the "
+        "ensemble. Gains are in percentage points of balanced accuracy, or in percent of RMSE. "
+        "CPU seconds are those of one search and fit."
     )
     return f"{table(header, body)}\n\n{note}"
 
@@ -180,18 +183,20 @@ def margins_table(sets: list[SetScores], method: str, times: float = 1.0) -> tup
 
 def aims(sets: list[SetScores], methods: Sequence[str]) -> str:
     """Targets for the confirmation sets, set before the run, and the results."""
-    alone = [m for m in methods if m != "context"]
+    without_context = [m for m in methods if m != "context"]
     rows = []
-    for what, value in (
+    for criterion, value in (
         ("average rank", SetScores.mean),
         ("rank by worst domain", SetScores.worst),
     ):
-        scores = np.array([[value(data_set, m) for m in alone] for data_set in sets])
-        ranks = rank_methods(scores, alone).average_ranks
-        first = alone[int(np.argmin(ranks))]
-        own_rank = ranks[alone.index("ensemble")]
-        rest = f"{LABELS[first]}: {ranks.min():.1f}" if first != "ensemble" else "the best"
-        rows.append([f"best {what}", f"{own_rank:.1f} ({rest})", _yes(first == "ensemble")])
+        scores = np.array([[value(data_set, m) for m in without_context] for data_set in sets])
+        ranks = rank_methods(scores, without_context).average_ranks
+        first = without_context[int(np.argmin(ranks))]
+        own_rank = ranks[without_context.index("ensemble")]
+        comparison = f"{LABELS[first]}: {ranks.min():.1f}" if first != "ensemble" else "the best"
+        rows.append(
+            [f"best {criterion}", f"{own_rank:.1f} ({comparison})", _yes(first == "ensemble")]
+        )
     for method, bound in (("ensemble", 1.5), ("context", 2.5)):
         gain = float(np.mean([data_set.margin(method, "svm")[0] for data_set in sets]))
         rows.append(

@@ -87,13 +87,13 @@ def alternate(
     runs = [[run_point(script, point, variables) for point in points] for _ in range(rounds)]
     merged = []
     for results in zip(*runs, strict=True):
-        middle = dict(results[0])
+        result = dict(results[0])
         for times in ("seconds", "cpu"):
-            if times in middle:
-                middle[times] = statistics.median(r[times] for r in results)
-        middle["peak"] = max(r["peak"] for r in results)
-        middle["above"] = max(r["above"] for r in results)
-        merged.append(middle)
+            if times in result:
+                result[times] = statistics.median(r[times] for r in results)
+        result["peak"] = max(r["peak"] for r in results)
+        result["above"] = max(r["above"] for r in results)
+        merged.append(result)
     return merged
 
 

@@ -89,13 +89,13 @@ def fold(
     for key, model in make(classes).items():
         prepared = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler())
         Z, known = prepared.fit_transform(X[train]), domain[train]
-        own = model if key == "ensemble" else SiteAdapter(model)
-        own.fit(Z, y[train], sample_domain=known)
-        sources = dict(zip(np.unique(known).tolist(), own.domain_scores_.tolist(), strict=True))
+        fitted = model if key == "ensemble" else SiteAdapter(model)
+        fitted.fit(Z, y[train], sample_domain=known)
+        sources = dict(zip(np.unique(known).tolist(), fitted.domain_scores_.tolist(), strict=True))
         for code in np.unique(domain[test]):
             new = test[domain[test] == code]
             new = new[draw_rows(np.zeros(len(new), int), SCORED_ROWS, number)]
-            predicted = own.predict(prepared.transform(X[new]))
+            predicted = fitted.predict(prepared.transform(X[new]))
             if classes and len(np.unique(y[new])) < 2:
                 continue  # with one class, any constant would be correct
             score = (
@@ -105,7 +105,7 @@ def fold(
             )
             lines.append(
                 {"set": name, "fold": number, "model": key, "classes": classes, "new": int(code),
-                 "score": float(score), "rows": len(new), "range": own.expected_range_,
+                 "score": float(score), "rows": len(new), "range": fitted.expected_range_,
                  "sources": sources}
             )  # fmt: skip
     return lines
@@ -113,18 +113,18 @@ def fold(
 
 def run(out: Path, n_jobs: int, ensemble: bool, limit: int = FOLDS) -> None:
     """Run the first folds, up to a limit, that are not in the file."""
-    done = {(line["set"], line["fold"], line["model"]) for line in read([out])}
+    finished = {(line["set"], line["fold"], line["model"]) for line in read([out])}
     make, rows = (ensembles, ENSEMBLE_ROWS) if ensemble else (models, TRAINING_ROWS)
-    most, last = (ENSEMBLE_FOLDS, "ensemble") if ensemble else (FOLDS, "boosting")
+    max_folds, last = (ENSEMBLE_FOLDS, "ensemble") if ensemble else (FOLDS, "boosting")
     points, folder = [], out.parent / "arrays"
     prepare([name for name in STAGE if not (folder / f"{name}.npz").exists()], folder)
     for name in STAGE:
-        n_folds = min(most, len(np.unique(loaded(name, folder)[2])))
+        n_folds = min(max_folds, len(np.unique(loaded(name, folder)[2])))
         folds = range(min(n_folds, limit))
-        points += [(name, k) for k in folds if (name, k, last) not in done]
+        points += [(name, k) for k in folds if (name, k, last) not in finished]
     # One fold of every set first, so that an interrupted run has results for all sets.
     points.sort(key=lambda point: point[1])
-    work = (delayed(fold)(name, k, folder, make, rows, most) for name, k in points)
+    work = (delayed(fold)(name, k, folder, make, rows, max_folds) for name, k in points)
     for lines in Parallel(n_jobs, return_as="generator_unordered", batch_size=1)(work):
         with out.open("a", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(line)}\n" for line in lines)
@@ -172,40 +172,43 @@ def report(paths: list[Path]) -> str:
              if any(line["model"] == name for line in lines)]  # fmt: skip
     order = sorted({line["set"] for line in lines}, key=lambda s: (STAGE[s] != "development", s))
     table = [f"| set | domains | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
-    odd: list[str] = []
+    unexpected: list[str] = []
     for name in order:
         cells = []
         for model in names:
             inside = covered([x for x in lines if (x["set"], x["model"]) == (name, model)])
             low, high = binom.interval(0.95, max(len(inside), 1), 0.9)
-            odd += [f"{model} on {name}"] * (len(inside) > 0 and not low <= inside.sum() <= high)
+            unexpected += [f"{model} on {name}"] * (
+                len(inside) > 0 and not low <= inside.sum() <= high
+            )
             cells.append(f"{inside.sum()} of {len(inside)}" if len(inside) else "no range")
         n = len({x["new"] for x in lines if x["set"] == name})
         table.append(f"| {name} | {n} | {' | '.join(cells)} |")
     totals = []
-    for part in ("development", "confirmation", "all"):
+    for stage in ("development", "confirmation", "all"):
         row = []
         for model in names:
             selected = [x for x in lines if x["model"] == model]
-            if part != "all":
-                selected = [x for x in selected if STAGE[x["set"]] == part]
+            if stage != "all":
+                selected = [x for x in selected if STAGE[x["set"]] == stage]
             inside = covered(selected)
             row.append(f"{inside.mean():.3f} ({len(inside)})" if len(inside) else "–")
-        totals.append(f"| **{part}** | | {' | '.join(row)} |")
+        totals.append(f"| **{stage}** | | {' | '.join(row)} |")
     missed = [x for x in lines if x["model"] != "recommended" and x["range"]]
     below = sum(x["score"] < x["range"][0] for x in missed)
     above = sum(x["score"] > x["range"][1] for x in missed)
-    few = sorted({x["set"] for x in lines if not x["range"]})
-    most = 1 + max(x["fold"] for x in lines)
+    without_range = ", ".join(sorted({x["set"] for x in lines if not x["range"]}))
+    no_range = f"No range (fewer than four source domains): {without_range}." * bool(without_range)
+    n_folds = 1 + max(x["fold"] for x in lines)
     return f"""# The range for one new domain
 
 Written by `benchmarks/next_site.py`. Domains are held out one at a time, or in {FOLDS} groups if
-there are more, of which up to {most} were run. `expected_range_` is computed from the other domains
-only (each held out in turn), for a probability of 90 %. A new domain is covered if its measured
-score lies in the range. Scores are balanced accuracy (recall averaged over the classes that occur),
-or RMSE. Models are trained on up to {TRAINING_ROWS} rows and scored on up to {SCORED_ROWS} rows of
-each new domain; the ensemble, if it was run, on {ENSEMBLE_ROWS} rows and in {ENSEMBLE_FOLDS}
-groups. New domains with a single class are not scored.
+there are more, of which up to {n_folds} were run. `expected_range_` is computed from the other
+domains only (each held out in turn), for a probability of 90 %. A new domain is covered if its
+measured score lies in the range. Scores are balanced accuracy (recall averaged over the classes
+that occur), or RMSE. Models are trained on up to {TRAINING_ROWS} rows and scored on up to
+{SCORED_ROWS} rows of each new domain; the ensemble, if it was run, on {ENSEMBLE_ROWS} rows and in
+{ENSEMBLE_FOLDS} groups. New domains with a single class are not scored.
 "recommended" is the model that `evaluate` would recommend among the three fast models. For its
 range, the model is chosen again for each domain, based on the other domains.
 
@@ -214,11 +217,11 @@ Number of new domains whose score lies inside the range:
 {chr(10).join(table + totals)}
 
 Of {len(missed)} scores of single models, {below} were worse than the range and {above} were better.
-Counts that are significantly different from 90 % (below the 2.5 % or above the 97.5 % quantile of
-the binomial distribution): {", ".join(odd) or "none"}. The data sets with the most scores outside
-the range have domains of very different size (communities: 20 to 200 rows) or scores close to 1
-(gvhd), for which Student's t distribution is a poorer approximation.
-{"No range (fewer than four source domains): " + ", ".join(few) + "." if few else ""}
+These counts differ significantly from 90 % (below the 2.5 % or above the 97.5 % quantile of the
+binomial distribution): {", ".join(unexpected) or "none"}. The data sets with the most scores
+outside the range have domains of very different size (communities: 20 to 200 rows) or scores close
+to 1 (gvhd), for which Student's t distribution is a poorer approximation.
+{no_range}
 """
 
 

@@ -90,8 +90,8 @@ class Watch:
     def __init__(self):
         self.seconds = Counter()
 
-    def on(self, where, name):
-        call = getattr(where, name)
+    def on(self, owner, name):
+        call = getattr(owner, name)
 
         def timed(*arguments, **options):
             started = time.process_time()
@@ -100,7 +100,7 @@ class Watch:
             finally:
                 self.seconds[name] += time.process_time() - started
 
-        setattr(where, name, timed)
+        setattr(owner, name, timed)
 
 
 def draw(page, out):

@@ -179,8 +179,8 @@ def leak_in_some(table: Table, strength: int, rng: np.random.Generator) -> Table
     """The target in one domain, a third or two thirds of the domains; shuffled in the others."""
     count = max(1, round((0.0, 0.34, 0.67)[strength] * table.n_domains))
     first = a_domain(table, rng)
-    others = rng.permutation([d for d in range(table.n_domains) if d != first])
-    domains = tuple(sorted([first, *others[: count - 1].tolist()]))
+    other_domains = rng.permutation([d for d in range(table.n_domains) if d != first])
+    domains = tuple(sorted([first, *other_domains[: count - 1].tolist()]))
     exact = noisy_target(table, 2, rng)
     values = np.where(np.isin(table.codes, domains), exact, rng.permutation(exact))
     return table.with_column("outcome_code", values + 0.05 * rng.normal(size=len(values)), domains)
@@ -188,14 +188,14 @@ def leak_in_some(table: Table, strength: int, rng: np.random.Generator) -> Table
 
 def leaking_gaps(table: Table, strength: int, rng: np.random.Generator) -> Table:
     """Missing for one class (or the upper half of the targets) in 90, 97 or 100 % of the rows."""
-    sure = (0.9, 0.97, 1.0)[strength]
+    share = (0.9, 0.97, 1.0)[strength]
     ill = table.y == np.unique(table.y)[-1]
     if not table.classification or len(np.unique(table.y)) > 2:
         codes = np.unique(table.y, return_inverse=True)[1]
         ill = codes > np.median(codes)
         table = replace(table, y=ill.astype(int), classification=True)
-    gone = np.where(rng.random(len(ill)) < sure, ~ill, ill)
-    return table.with_column("result", np.where(gone, np.nan, rng.normal(size=len(ill))))
+    missing = np.where(rng.random(len(ill)) < share, ~ill, ill)
+    return table.with_column("result", np.where(missing, np.nan, rng.normal(size=len(ill))))
 
 
 def leaking_category(table: Table, strength: int, rng: np.random.Generator) -> Table:
@@ -217,8 +217,8 @@ def unit(table: Table, strength: int, rng: np.random.Generator) -> Table:
     values[table.codes == d] *= factor
     if strength:
         return table.with_column(name, values, (d,))
-    rest = {n: x for n, x in table.columns.items() if n != name}
-    return replace(table, columns=rest).with_column(f"{name} weight", values, (d,))
+    other_columns = {n: x for n, x in table.columns.items() if n != name}
+    return replace(table, columns=other_columns).with_column(f"{name} weight", values, (d,))
 
 
 def sign(table: Table, strength: int, rng: np.random.Generator) -> Table:
@@ -327,8 +327,8 @@ def rest_score(table: Table) -> float:
         if name != table.column
     ]
     X, scores = np.column_stack(columns).astype(float), []
-    places = table.domains or np.argsort(-np.bincount(table.codes))
-    for d in list(places)[:3]:
+    domains = table.domains or np.argsort(-np.bincount(table.codes))
+    for d in list(domains)[:3]:
         rows = np.flatnonzero(table.codes == d)[:1000]
         y = table.y[rows]
         if table.classification:
@@ -376,10 +376,10 @@ def run_job(name: str, kind: str, strength: int, seed: int) -> dict[str, Any]:
     result |= {"hit": bool(hits), "extra": [f"{f.kind}: {f.message}" for f in extra]}
     if kind not in LEAKS:
         return result
-    same = name, seed, table.domains, kind == "leaking missing cells"
-    if same not in SCORES_WITHOUT:
-        SCORES_WITHOUT[same] = rest_score(table)
-    return result | {"rest": SCORES_WITHOUT[same]}
+    key = name, seed, table.domains, kind == "leaking missing cells"
+    if key not in SCORES_WITHOUT:
+        SCORES_WITHOUT[key] = rest_score(table)
+    return result | {"rest": SCORES_WITHOUT[key]}
 
 
 def report(results: list[dict[str, Any]], path: Path, note: str = "") -> None:
@@ -420,12 +420,12 @@ def report(results: list[dict[str, Any]], path: Path, note: str = "") -> None:
                 lines.append(f"| {kind} | {half} sets | {' | '.join(cells)} |")
     lines += ["", *(f"- {k}: {(TUNED_KINDS | TEST_KINDS)[k][0].__doc__}" for k in kinds)]
     strong = [r for r in counted(planted) if r["strength"] == 2]
-    for what, rows in (
+    for faults, rows in (
         ("strong leaks", [r for r in strong if r["kind"] in LEAKS]),
         ("other strong faults", [r for r in strong if r["kind"] not in LEAKS]),
     ):
         test_rows = [r for r in rows if r["kind"] in TEST_KINDS and r["set"] in TEST_SETS]
-        lines += ["", f"**Detected, all {what}: {share(rows)}.** Test half: {share(test_rows)}."]
+        lines += ["", f"**Detected, all {faults}: {share(rows)}.** Test half: {share(test_rows)}."]
     extra = np.mean([len(r["extra"]) for r in planted])
     lines += ["", f"False alarms per table with a planted fault: {extra:.2f}."]
     lines += ["", "## Clean tables", ""]

@@ -34,7 +34,7 @@ def made(rng: np.random.Generator, n_domains: int, kind: str) -> tuple[Array, Ar
     """Domains of unequal size: similar, shifted, or shifted with unequal noise."""
     sizes = rng.integers(5, 60, size=n_domains)
     domain = np.repeat(np.arange(n_domains), sizes)
-    shifted, spread = kind != "alike", kind == "shifted, unequal noise"
+    shifted, spread = kind != "similar", kind == "shifted, unequal noise"
     X = rng.normal(size=(len(domain), 3)) + shifted * rng.normal(size=(n_domains, 3))[domain]
     noise = np.exp(spread * rng.normal(size=n_domains))[domain]
     noise = noise * (0.5 + np.abs(X[:, 1]) if spread else 1.0)
@@ -49,7 +49,7 @@ def simulated(n_runs: int) -> list[str]:
         "error | bounds | |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for kind in ("alike", "shifted", "shifted, unequal noise"):
+    for kind in ("similar", "shifted", "shifted, unequal noise"):
         for n, coverage in ((9, 0.9), (9, 0.8), (24, 0.9)):
             for calibration in ("split", "cv"):
                 rng = np.random.default_rng(0)
@@ -66,7 +66,7 @@ def simulated(n_runs: int) -> list[str]:
                 low, high = coverage - 2 * error, coverage + 1 / (n + 1) + 2 * error
                 inside = "inside" if low <= mean <= high else "OUTSIDE"
                 bounds = f"{low:.3f} to {high:.3f}"
-                verdict = f"{bounds} | {inside}" if calibration == "split" else "no promise | "
+                verdict = f"{bounds} | {inside}" if calibration == "split" else "no guarantee | "
                 lines.append(
                     f"| {kind} | {calibration} | {n} | {coverage} | {mean:.3f} | {error:.3f} | "
                     f"{verdict} |"
@@ -104,10 +104,13 @@ def models(classes: bool) -> dict[str, Any]:
 
 def calibration_error(p: Array, y: Array, n_bins: int = 10) -> float:
     """Mean absolute difference between confidence and accuracy over bins of confidence."""
-    sure, right = p.max(axis=1), p.argmax(axis=1) == y
-    bins = np.minimum((sure * n_bins).astype(int), n_bins - 1)
+    confidence, correct = p.max(axis=1), p.argmax(axis=1) == y
+    bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     return float(
-        sum(abs((right - sure)[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins))
+        sum(
+            abs((correct - confidence)[bins == b].mean()) * (bins == b).mean()
+            for b in np.unique(bins)
+        )
     )
 
 
@@ -154,8 +157,8 @@ def observed(names: list[str]) -> tuple[list[str], list[str]]:
                 row = []
                 for q in (p, adapt_class_shares(p, shares)):
                     loss = -np.log(q[np.arange(len(q)), y[new]]).mean()
-                    right = (q.argmax(axis=1) == y[new]).mean()
-                    row.append((loss, calibration_error(q, y[new]), right))
+                    accuracy = (q.argmax(axis=1) == y[new]).mean()
+                    row.append((loss, calibration_error(q, y[new]), accuracy))
                 losses.append(row)
             for c in nominal:
                 by_domain = " ".join(f"{value:.2f}" for value in sorted(covered[c]))
@@ -164,10 +167,10 @@ def observed(names: list[str]) -> tuple[list[str], list[str]]:
                     f"{np.mean(sizes[c]):.2f} |"
                 )
             if losses:
-                (loss, error, right), (em_loss, em_error, em_right) = np.mean(losses, axis=0)
+                (loss, error, accuracy), (em_loss, em_error, em_right) = np.mean(losses, axis=0)
                 probabilities.append(
                     f"| {name} | {label} | {loss:.3f} | {em_loss:.3f} | {error:.3f} | "
-                    f"{em_error:.3f} | {right:.3f} | {em_right:.3f} |"
+                    f"{em_error:.3f} | {accuracy:.3f} | {em_right:.3f} |"
                 )
             print(sets[-1], flush=True)
     return sets, probabilities

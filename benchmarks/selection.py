@@ -115,13 +115,13 @@ def run(stage: str, out: Path, jobs: int, methods: list[Method]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name, load in DATA_SETS[stage].items():
         store = out / f"{name}.jsonl"
-        done = {(row["method"], row["split"]) for row in read(store) if "scores" in row}
+        finished = {(row["method"], row["split"]) for row in read(store) if "scores" in row}
         problem, splits = pose(load)
         todo = [
             MethodJob(problem, method, split, number)
             for method in methods
             for number, split in enumerate(splits)
-            if (method.key, number) not in done
+            if (method.key, number) not in finished
         ]
         start = time.perf_counter()
         rows = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(

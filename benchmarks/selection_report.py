@@ -213,8 +213,8 @@ def _ranks(data_sets: Sequence[DataSetScores], methods: Sequence[Method]) -> lis
     )
     order = np.argsort(ranking.average_ranks, kind="stable")
     rows = []
-    for place in order:
-        method = shared[place]
+    for position in order:
+        method = shared[position]
         lost = [
             f"{NAMES[data_set.name]} ({-gap / error:.1f})"
             for data_set in data_sets
@@ -225,8 +225,8 @@ def _ranks(data_sets: Sequence[DataSetScores], methods: Sequence[Method]) -> lis
         rows.append(
             [
                 method.labels[0],
-                f"{ranking.average_ranks[place]:.2f}",
-                f"{worst.average_ranks[place]:.2f}",
+                f"{ranking.average_ranks[position]:.2f}",
+                f"{worst.average_ranks[position]:.2f}",
                 ", ".join(lost) or ("" if method.key == BASELINE else "none"),
             ]
         )

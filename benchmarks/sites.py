@@ -149,9 +149,9 @@ def _kernel_error(kind: str, m: int, seed: int, X: Any, new: Any) -> float:
     from domainwise import InvariantFeatures
 
     n_columns = m if kind == "fourier" else min(m, len(X))
-    plain = InvariantFeatures(n_columns, feature_map=kind, domain_weight=0.0, random_state=seed)
-    Phi = plain.fit(X).transform(new[:KERNEL_ROWS])
-    K = rbf_kernel(new[:KERNEL_ROWS], gamma=plain.gamma_)
+    features = InvariantFeatures(n_columns, feature_map=kind, domain_weight=0.0, random_state=seed)
+    Phi = features.fit(X).transform(new[:KERNEL_ROWS])
+    K = rbf_kernel(new[:KERNEL_ROWS], gamma=features.gamma_)
     Phi = Phi - Phi.mean(axis=0)
     K = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
     return float(np.sqrt(np.mean((Phi @ Phi.T - K) ** 2)))
