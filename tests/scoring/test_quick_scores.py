@@ -14,8 +14,9 @@ from domainwise.scoring.predictions import Predictions
 def test_scores_of_classes_are_those_of_scikit_learn(name, present):
     rng = np.random.default_rng(0)
     classes = np.array(["a", "b", "c"])
-    y, told = rng.choice(present, 40), rng.choice(classes, 40)
-    predictions = Predictions.of_values(classes, told, None, None)
+    y, predicted = rng.choice(present, 40), rng.choice(classes, 40)
+    record = {"prediction": predicted, "probabilities": None, "decisions": None}
+    predictions = Predictions.of_record(classes, record)
     measure = choose_measure(name, classes, True)
-    expected = get_scorer(name)._score_func(y, told)
+    expected = get_scorer(name)._score_func(y, predicted)
     assert measure.scorer(predictions, None, y) == pytest.approx(expected, abs=1e-15)

@@ -121,7 +121,9 @@ def test_projections_are_chosen_by_outputs_of_their_heads():
     assert model.best_score_ == best < 0
     expected = []
     for train, test in splits_of(X, domain):
-        part = model.unfitted(model.best_params_).fit(X[train], y[train], domain[train])
+        part = (
+            model.unfitted().set_params(**model.best_params_).fit(X[train], y[train], domain[train])
+        )
         head = LinearDiscriminantAnalysis().fit(part.transform(X[train]), y[train])
         expected.append(score.outputs(head, part.transform(X[test])))
     tests = [test for _, test in splits_of(X, domain)]

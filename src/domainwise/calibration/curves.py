@@ -68,7 +68,7 @@ def equal_weights(domains: Array, classes: Array | None = None) -> Array:
 def fit_curve(
     values: Array, codes: Array, weights: Array, *, shifted: bool = True
 ) -> tuple[Curve, float]:
-    """Fit a curve by penalised maximum likelihood, and return it with its weighted log loss.
+    """Fit a curve by penalized maximum likelihood, and return it with its weighted log loss.
 
     ``values``, of shape (n, n_classes), are log-probabilities or decision values. If ``shifted`` is
     False, biases are zero, and the class with the largest value has the largest probability. If

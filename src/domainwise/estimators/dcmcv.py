@@ -56,7 +56,7 @@ class DCMKind:
     one_pass: bool = False  #: whether folds are made from moments, in one pass over the rows
 
     def candidates(self, data: Data) -> list[Candidate]:
-        """All candidates of the grid."""
+        """Return all candidates of the grid."""
         return self.grid
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
@@ -102,7 +102,7 @@ RULES: dict[str, Rule] = {
     # Among candidates with similar scores, prefer a large ridge and weight, and a small gamma.
     "1se": partial(
         driver.one_standard_error,
-        order=lambda point: (-point["ridge"], -point["domain_weight"], point["gamma"]),
+        order=lambda c: (-c["ridge"], -c["domain_weight"], c["gamma"]),
     ),
 }
 
@@ -164,7 +164,7 @@ class DCMSearch(driver.Searched, Projection):
         if continuous and values.shape[1] == 1:
             values = values[:, 0]
         kind = DCMKind(
-            self.unfitted({}),
+            self.unfitted(),
             self._grid(X),
             self._fold,
             self.estimator or (Ridge() if continuous else LinearDiscriminantAnalysis()),
@@ -188,11 +188,12 @@ class DCMSearch(driver.Searched, Projection):
         # Files of older versions contain the fitted attributes of the chosen model twice.
         super().__setstate__({name: v for name, v in state.items() if name not in FITTED})
 
-    def unfitted(self, arguments: dict[str, Any]) -> Projection:
-        """Return an unfitted DCM or FastDCM with these arguments, and otherwise the search's."""
-        parameters = self._estimator().get_params()
-        shared = {k: v for k, v in self.get_params(deep=False).items() if k in parameters}
-        return self._estimator(**shared).set_params(**arguments)
+    def unfitted(self) -> Projection:
+        """Return an unfitted DCM or FastDCM with the arguments that are not searched."""
+        names = self._estimator().get_params()
+        return self._estimator(
+            **{name: v for name, v in self.get_params(deep=False).items() if name in names}
+        )
 
     def _grid(self, X: Any) -> list[Candidate]:
         """Return all candidates; the last argument varies fastest."""
@@ -210,7 +211,7 @@ class DCMSearch(driver.Searched, Projection):
             "domain_weight": map(float, DCM_WEIGHTS if isinstance(weights, str) else weights),
             "ridge": map(float, DCM_RIDGES if isinstance(ridges, str) else ridges),
         }
-        return [dict(zip(grid, point, strict=True)) for point in product(*grid.values())]
+        return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
 for _name in FITTED:

@@ -33,7 +33,7 @@ class COIRMethod(TargetArguments, Projection):
 
 @arguments
 class DCMMethod(DomainArguments, COIRMethod):
-    """Arguments of DCM, which penalises differences between domains, overall or within classes."""
+    """Arguments of DCM, which penalizes differences between domains, overall or within classes."""
 
     conditional: bool = False
     _uses_domain = True
@@ -148,7 +148,7 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
     ----------
     {n_components} {kernel} {target} {epsilon}
     lam : float, default=1e-3
-        Regularisation of the right side. It is not multiplied by the number of rows, so
+        Regularization of the right side. It is not multiplied by the number of rows, so
         iterative solvers converge more slowly on large problems.
     {solver}
 
@@ -156,7 +156,7 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
 
     See Also
     --------
-    DCM : Penalises the covariance that domains explain.
+    DCM : Penalizes the covariance that domains explain.
 
     References
     ----------

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from domainwise.arrays.namespace import cast, namespace
 from domainwise.backends import Backend
 from domainwise.checks.inputs import Labels, check_n_components
 from domainwise.checks.kernels import positive_part, refuse_unsound
-from domainwise.estimators.projection import MethodProjection, fixed_seed
+from domainwise.estimators.projection import MethodProjection, fixed_seed, resolved_kernel
 from domainwise.kernels.functions import Kernel
 from domainwise.labels import factors
 from domainwise.methods.components import standardise
@@ -32,12 +31,10 @@ class KernelProjection(MethodProjection):
         X, y, sample_domain = backend.split_labels(X, y, sample_domain)
         rows = backend.check_rows(self, X, ensure_min_samples=2)
         check_n_components(self.n_components, len(rows))
-        sound = self.kernel != "precomputed" or backend.check_precomputed(rows)
         target, domain = self._check_labels(backend, y, sample_domain, rows)
         self._warn_about_domains(sample_domain, domain, len(rows))
         labels = self._label_rows(backend, rows, target, domain if self._uses_domain else None)
-        kernel = self._resolve_kernel(backend, rows)
-        kernel = kernel if sound else replace(kernel, sound=False)
+        kernel = resolved_kernel(self, backend, rows)
         gram, matrix, basis = self._gram(backend, rows, kernel, labels)
         continuous = target is not None and target.values is not None
         solution = self._solve(gram, labels.space, continuous)
@@ -80,13 +77,9 @@ class KernelProjection(MethodProjection):
         return factors.continuous_feature(labels.values, kernel, gamma, n * residual, name=name)
 
     def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: factors.RowLabels) -> Any:
-        """Return the operator and, for an invalid kernel, its matrix and positive eigenvectors."""
-        options = {
-            "tol": self.tol,
-            "max_iter": self.max_iter,
-            "verbose": self.verbose,
-            "seed": fixed_seed(self.random_state),
-        }
+        """Return the result of :func:`make_gram` for the solver of this estimator."""
+        options = {name: getattr(self, name) for name in ("tol", "max_iter", "verbose")}
+        options["seed"] = fixed_seed(self.random_state)
         no_ridge = self.ridge == 0
         lapack = self.solver == "dense" or no_ridge
         if self.solver == "exact" and no_ridge:
@@ -94,16 +87,31 @@ class KernelProjection(MethodProjection):
                 'ridge=0 needs the full Gram matrix, which solver="exact" does not store. Use '
                 'solver="dense" or solver="auto".'
             )
-        precomputed = kernel.name == "precomputed"
-        if lapack and not precomputed:
+        if lapack and kernel.name != "precomputed":
             backend.check_dense_memory(len(rows), "ridge=0" if no_ridge else 'solver="dense"')
-        if not (precomputed or lapack or len(rows) <= DENSE_ROWS):
-            refuse_unsound(kernel, len(rows))
-            return backend.streamed_gram(rows, kernel, labels, **options), None, None
-        indefinite = basis = None
-        matrix = backend.copy_rows(rows) if precomputed else backend.kernel_matrix(kernel, rows)
-        if not kernel.sound:
-            indefinite = cast(matrix, namespace(matrix).float64)
-            matrix, basis = positive_part(indefinite)
-        gram = backend.dense_gram(matrix, labels, rows.dtype, lapack=lapack, **options)
-        return gram, indefinite, basis
+        if lapack:
+            options["lapack"] = True
+        dense = lapack or len(rows) <= DENSE_ROWS
+        return make_gram(backend, rows, kernel, labels, dense=dense, **options)
+
+
+def make_gram(
+    backend: Backend,
+    rows: Any,
+    kernel: Kernel,
+    labels: factors.RowLabels,
+    *,
+    dense: bool,
+    **options: Any,
+) -> tuple[Any, Any, Any]:
+    """Return the operator and, for an invalid kernel, its matrix and positive eigenvectors."""
+    precomputed = kernel.name == "precomputed"
+    if not (precomputed or dense):
+        refuse_unsound(kernel, len(rows))
+        return backend.streamed_gram(rows, kernel, labels, **options), None, None
+    indefinite = basis = None
+    matrix = backend.copy_rows(rows) if precomputed else backend.kernel_matrix(kernel, rows)
+    if not kernel.sound:
+        indefinite = cast(matrix, namespace(matrix).float64)
+        matrix, basis = positive_part(indefinite)
+    return backend.dense_gram(matrix, labels, rows.dtype, **options), indefinite, basis

@@ -74,7 +74,7 @@ class FastDICA(LabelLandmarkArguments, DICAMethod, FastProjection):
     ----------
     {n_components} {kernel} {target} {epsilon}
     lam : float, default=1e-3
-        Regularisation of the right side, not multiplied by the number of rows.
+        Regularization of the right side, not multiplied by the number of rows.
     {landmarks} {target_landmarks} {seed}
 
     {fast_sections}

@@ -15,7 +15,12 @@ from domainwise.backends import Backend, backend_of
 from domainwise.backends.base import LabelRules, check_kinds, kinds_of_labels
 from domainwise.checks.inputs import Labels, check_n_components, label_array, refuse_masked_targets
 from domainwise.checks.signatures import batch_record, check_batch
-from domainwise.estimators.projection import MethodProjection, Projection, fixed_seed
+from domainwise.estimators.projection import (
+    MethodProjection,
+    Projection,
+    fixed_seed,
+    resolved_kernel,
+)
 from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.gram.sums import CellSums, NystromSums, finalize
 from domainwise.kernels.fourier import FourierMap
@@ -23,7 +28,7 @@ from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.kernels.landmarks import check_landmarks, choose_landmarks, landmark_count
 from domainwise.methods.components import standardise
 
-#: With less regularisation per row than this, all computations use float64.
+#: With less regularization per row than this, all computations use float64.
 FLOAT32_SHIFT = 1e-4
 
 
@@ -157,7 +162,7 @@ class LandmarkProjection(Projection, OnePass):
             domain = Labels(codes=np.zeros(len(rows), dtype=np.intp), names=np.array([0]))
         if self.conditional:
             refuse_descriptors(domain, self._exact_name)
-        kernel, fourier = self._resolve_kernel(backend, rows), self.feature_map == "fourier"
+        kernel, fourier = resolved_kernel(self, backend, rows), self.feature_map == "fourier"
         if fourier:
             m = self._landmark_count(n_rows or len(rows), among_rows=False)
             self._map = fourier_map(self, self.kernel, kernel.gamma, rows.shape[1], m)
@@ -251,7 +256,7 @@ class LandmarkProjection(Projection, OnePass):
     @property
     @abstractmethod
     def _relative_shift(self) -> float:
-        """Regularisation per row."""
+        """Regularization per row."""
 
 
 class FastProjection(LandmarkProjection, MethodProjection):

@@ -19,6 +19,7 @@ from sklearn.base import clone
 from domainwise.arrays import Array
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels
+from domainwise.estimators.projection import resolved_kernel
 from domainwise.gram.sums import (
     CellRows,
     Cells,
@@ -134,7 +135,7 @@ class ExactFold(RowFold):
     @cached_property
     def kernel(self) -> Kernel:
         """The kernel with its resolved gamma."""
-        return self.template._resolve_kernel(backend_of(self.data.X), self.data.X)
+        return resolved_kernel(self.template, backend_of(self.data.X), self.data.X)
 
     @cached_property
     def _operator(self) -> Any:
@@ -271,8 +272,8 @@ def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterat
     classes = zeros if target.codes is None else target.codes
     domains = zeros if domain.codes is None else domain.codes
     sizes = target.n_categories, domain.n_categories
-    for part_of, parts in split_rows(splits, len(X)):
-        rows = CellRows.of_parts(part_of, classes, domains, sizes, dense, target.codes is not None)
+    for codes, parts in split_rows(splits, len(X)):
+        rows = CellRows.of_parts(codes, classes, domains, sizes, dense, target.codes is not None)
         width = template._map.n_features + rows.width
         check_cell_memory(len(rows.cell_keys), [width], X, ADVICE)
         (cells,) = backend_of(X).sum_cells([template._map], X, rows).maps

@@ -56,8 +56,8 @@ class Expansion:
         """Express a function of the features by kernel values, on the coefficients' device."""
         dual = features.dual(to_host(coefficients))
         constant = features.kernel.constant * dual.sum(axis=0)
-        dual, constant = to_device_of(dual, coefficients), to_device_of(constant, coefficients)
-        landmarks = to_device_of(features.landmarks, coefficients)
+        arrays = (features.landmarks, dual, constant)
+        landmarks, dual, constant = (to_device_of(array, coefficients) for array in arrays)
         return cls(features.kernel, landmarks, dual, intercept + constant)
 
     def __call__(self, X: Any) -> Any:
@@ -116,7 +116,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     _needs_classes = False
 
     def _label_kernel(self, role: str) -> tuple[Any, float | str, float]:
-        """Kernel and gamma of continuous labels, and the trace per row that may be neglected."""
+        """Return kernel and gamma of continuous labels, and the negligible trace per row."""
         kernel, gamma, weight = self.target_kernel, self.target_gamma, 1.0
         if role == "domain":
             kernel, gamma, weight = self.domain_kernel, self.domain_gamma, float(self.domain_weight)
@@ -227,16 +227,6 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         if self._uses_domain and self.domain_weight:
             warn_about_domains(self, sample_domain, domain, n_rows)
 
-    def _resolve_kernel(self, backend: Backend, rows: Any) -> Kernel:
-        return backend.resolve_kernel(
-            self.kernel,
-            rows,
-            gamma=self.gamma,
-            degree=self.degree,
-            coef0=self.coef0,
-            kernel_params=self.kernel_params,
-        )
-
     def _record(self, kernel: Basis, classes: Any, domains: Any) -> None:
         """Store the kernel, and the names of classes and domains."""
         self._kernel, self.gamma_, self.domains_ = kernel, kernel.gamma, domains
@@ -268,13 +258,22 @@ class MethodProjection(Projection):
     @property
     @abstractmethod
     def _method(self) -> Callable[..., Components]:
-        """Function that solves the problem; its keyword arguments are named as the estimator's."""
+        """Function that solves the problem; its keyword arguments are those of the estimator."""
 
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         """Call the method with those arguments of the estimator that it accepts."""
         names = inspect.signature(self._method).parameters.keys() - {"gram", "labels"}
         options = {n: continuous if n == "continuous" else getattr(self, n) for n in names}
         return self._method(gram, labels, **options)
+
+
+def resolved_kernel(estimator: Any, backend: Backend, rows: Any) -> Kernel:
+    """Return the kernel of an estimator, checked and with its parameters computed from the rows."""
+    sound = estimator.kernel != "precomputed" or backend.check_precomputed(rows)
+    names = ("gamma", "degree", "coef0", "kernel_params")
+    arguments = {name: getattr(estimator, name) for name in names}
+    kernel = backend.resolve_kernel(estimator.kernel, rows, **arguments)
+    return kernel if sound else replace(kernel, sound=False)
 
 
 def fixed_seed(random_state: Any) -> int:

@@ -240,7 +240,7 @@ def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[st
             "domain. The other methods predict each row on its own.",
         ),
         (
-            measure.about_one_class and positive is not None,
+            measure.uses_positive_class and positive is not None,
             f"{label} is computed for the class {positive!s} (pos_label).",
         ),
         *((True, f"{key}: {reason}.") for key, reason in evaluation.left_out.items()),

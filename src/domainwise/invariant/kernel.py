@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,24 +11,24 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, MaybeArray
-from domainwise.backends import refuse_tensors_and_dask
+from domainwise.backends import Backend, refuse_tensors_and_dask
 from domainwise.checks import inputs
 from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.checks.inputs import Labels
-from domainwise.checks.kernels import check_kernel, check_precomputed, positive_part, refuse_unsound
 from domainwise.checks.signatures import (
     InvarianceArguments,
     LandmarkArguments,
     arguments,
     with_shared_arguments,
 )
+from domainwise.estimators.exact_base import make_gram
 from domainwise.estimators.fast_base import LandmarkProjection
-from domainwise.estimators.projection import one_thread_for_few
-from domainwise.gram import DenseGram, StreamedGram
+from domainwise.estimators.projection import one_thread_for_few, resolved_kernel
+from domainwise.gram import DenseGram
 from domainwise.gram.dense import check_dense_memory
 from domainwise.gram.rows import RowsGram
-from domainwise.gram.tiles import in_threads, kernel_matrix, panels, tile_side, use_compiled
-from domainwise.kernels.functions import Kernel, make_kernel
+from domainwise.gram.tiles import in_threads, panels, tile_side, use_compiled
+from domainwise.kernels.functions import Kernel
 from domainwise.labels import factors
 from domainwise.labels.factors import LabelSpace, RowLabels
 
@@ -41,7 +41,7 @@ DENSE_ROWS = 3000
 class InvariantKernel(
     InvarianceArguments, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
-    r"""A kernel whose functions are penalised for differences between domains.
+    r"""A kernel whose functions are penalized for differences between domains.
 
     With the centred kernel :math:`k` of the training rows and the factor :math:`F` of the domain
     smoother :math:`P_d = FF'`, the kernel of the squared norm :math:`\|f\|^2 + w f'P_d f` is
@@ -176,20 +176,23 @@ class InvariantKernel(
         """Fit; return the Gram operator, with its matrix if ``keep``, and the dtype of X."""
         self._validate_params()
         X = check_rows(self, X, ensure_min_samples=2)
-        sound = self.kernel != "precomputed" or check_precomputed(X)
         domain, target = check_invariance_labels(self, y, sample_domain, len(X))
         if self.domain_weight:
             inputs.warn_about_domains(self, sample_domain, domain, len(X))
         F = domain_factor(self, len(X), domain, target, self.domain_weight)
-        kernel = check_kernel(resolved_kernel(self, X), X)
-        kernel = kernel if sound else replace(kernel, sound=False)
-        gram, row_means = self._gram(X, kernel, keep)
+        kernel = resolved_kernel(self, Backend(), X)
+        if keep and kernel.name != "precomputed":
+            advice = "use InvariantFeatures with a linear machine"
+            solver = ' (solver="fast" in InvariantSVC and InvariantSVR)'
+            check_dense_memory(len(X), "the exact kernel", advice + solver)
+        labels, dense = RowLabels(LabelSpace(len(X))), keep or len(X) <= DENSE_ROWS
+        gram, indefinite, self._positive = make_gram(Backend(), X, kernel, labels, dense=dense)
         # K is only symmetric up to rounding, which an infinite weight amplifies: use K as stored.
         multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
         KF = gram.centred_product(F, multiply)
         A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)
         self._kernel = kernel
-        self._row_means = gram.row_means if row_means is None else row_means
+        self._row_means = gram.row_means if indefinite is None else indefinite.mean(axis=0)
         self._dual, self._images = F @ A, KF @ A
         for name in ("X_fit_", "classes_"):
             self.__dict__.pop(name, None)  # from an earlier fit
@@ -199,24 +202,6 @@ class InvariantKernel(
         if target is not None:
             self.classes_ = target.names
         return gram, X.dtype
-
-    def _gram(self, X: Array, kernel: Kernel, keep: bool) -> tuple[RowsGram, Array | None]:
-        """Return the operator and, for an invalid kernel, the row means of its matrix."""
-        self._positive: Array | None = None
-        labels = RowLabels(LabelSpace(len(X)))
-        precomputed = kernel.name == "precomputed"
-        if keep and not precomputed:
-            advice = "use InvariantFeatures with a linear machine"
-            solver = ' (solver="fast" in InvariantSVC and InvariantSVR)'
-            check_dense_memory(len(X), "the exact kernel", advice + solver)
-        if not (precomputed or keep or len(X) <= DENSE_ROWS):
-            refuse_unsound(kernel, len(X))
-            return StreamedGram(X, kernel, labels), None
-        K = X.astype(np.float64) if precomputed else kernel_matrix(kernel, X)
-        if kernel.sound:
-            return DenseGram(K, labels, X.dtype), None
-        matrix, self._positive = positive_part(K)
-        return DenseGram(matrix, labels, X.dtype), K.mean(axis=0)
 
     @property
     def _n_features_out(self) -> int:
@@ -300,7 +285,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     @property
     def epsilon(self) -> float:  # type: ignore[override]
-        """Regularisation of the domain kernel."""
+        """Regularization of the domain kernel."""
         return self.domain_epsilon
 
     @property
@@ -405,12 +390,6 @@ def check_invariance_labels(
             "conditional=False."
         )
     return domain, target
-
-
-def resolved_kernel(estimator: Any, X: Array) -> Kernel:
-    """Return the kernel of an estimator, with gamma computed from X."""
-    names = ("gamma", "degree", "coef0", "kernel_params")
-    return make_kernel(estimator.kernel, X, **{name: getattr(estimator, name) for name in names})
 
 
 # The low-rank correction that makes a kernel invariant (theory 12.1).

@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray, Seed
+from domainwise.calibration.conformal import fit_rows
 from domainwise.calibration.curves import Calibration
 from domainwise.checks import RowFoldsWarning, inputs, warn_caller
 from domainwise.checks.arguments import MACHINE_CONSTRAINTS
@@ -31,7 +32,7 @@ EXACT_ROWS = 5000
 #: An exact machine stops after this many iterations with a warning: it may not converge if X is not
 #: scaled.
 MAX_ITER = 50_000_000
-#: Linear machines penalise their intercept; this divides the penalty by a hundred.
+#: Linear machines penalize their intercept; this divides the penalty by a hundred.
 INTERCEPT_SCALING = 10.0
 
 
@@ -223,13 +224,10 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
                 "Probabilities were calibrated on stratified folds instead of held-out domains, "
                 f"because {reason}. They may be overconfident on unseen domains."
             )
-        values = []
+        machine, values = clone(self).set_params(probability=False), []
         for train, test in splits:
-            model = clone(self).set_params(probability=False)
             columns = train if self.kernel == "precomputed" else slice(None)
-            train_domains = None if domains is None else domains[train]
-            with inputs.quiet_about_domains():
-                model.fit(X[train][:, columns], y[train], train_domains)
+            model = fit_rows(machine, X[:, columns], y, domains, train)
             values.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
         rows = np.concatenate([test for _, test in splits])
         return Calibration.of(np.concatenate(values), y[rows])
@@ -311,7 +309,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
             )
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)
         inputs.check_target(y, len(X), "rbf", min_classes=1)  # libsvm needs finite float64
-        # The intercept of a linear machine is penalised and should be small.
+        # The intercept of a linear machine is penalized and should be small.
         exact = self._is_exact(len(X))
         self._target_mean = 0.0 if exact else float(np.mean(y, dtype=np.float64))
         self._fit_machine(X, y - self._target_mean, sample_domain)

@@ -19,24 +19,23 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
+from domainwise.backends import Backend
 from domainwise.calibration.curves import class_columns
 from domainwise.checks import NotAKernelWarning, inputs
 from domainwise.checks.arguments import CONSTRAINTS, validate_arguments
-from domainwise.checks.kernels import check_kernel, check_precomputed
 from domainwise.checks.signatures import arguments
-from domainwise.estimators.projection import one_thread_for_few
-from domainwise.gram import DenseGram
-from domainwise.gram.tiles import kernel_matrix
+from domainwise.estimators.exact_base import make_gram
+from domainwise.estimators.projection import one_thread_for_few, resolved_kernel
 from domainwise.invariant.kernel import (
     centred_cross,
     check_invariance_labels,
     corrected_gram,
     correction,
     domain_factor,
-    resolved_kernel,
     symmetric,
 )
 from domainwise.invariant.machines import InvariantMachine
+from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import LARGEST_WEIGHT, LabelSpace, RowLabels
 from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import AroundEstimator, fit_with_domains
@@ -61,11 +60,13 @@ class KernelPath:
     _cached: Any = None  #: the last weight and ``conditional``, and their kernels
 
     @classmethod
-    def evaluate(cls, machine: Any, X: Array, X_new: Array) -> KernelPath:
+    def evaluate(
+        cls, machine: Any, X: Array, X_new: Array, kernel: Kernel | None = None
+    ) -> KernelPath:
         """Evaluate a machine's kernel among training rows, and between new and training rows."""
-        kernel = resolved_kernel(machine, X)
-        K = X.astype(np.float64) if kernel.name == "precomputed" else kernel_matrix(kernel, X)
-        gram = DenseGram(K, RowLabels(LabelSpace(len(X))), X.dtype)
+        kernel = kernel or resolved_kernel(machine, Backend(), X)
+        labels = RowLabels(LabelSpace(len(X)))
+        gram, _, _ = make_gram(Backend(), X, kernel, labels, dense=True)
         cross = centred_cross(kernel, X_new, X, gram.row_means)
         return cls(symmetric(gram.K), cross, gram.tolerance)
 
@@ -77,7 +78,7 @@ class KernelPath:
         kernels = self.gram, self.cross
         if machine.domain_weight:
             kernels = self._invariant_kernels(machine, y, sample_domain)
-        # These matrices are finite, and checking them again could take as long as a fit.
+        # The matrices are known to be finite, and checking them could take as long as a fit.
         with config_context(assume_finite=True, skip_parameter_validation=True):
             return machine._machine(exact=True).fit(kernels[0], y), kernels[1]
 
@@ -125,11 +126,11 @@ class InvariantKind:
     one_pass = False
 
     def candidates(self, data: Data) -> list[Candidate]:
-        """All combinations of the grid."""
+        """Return all combinations of the grid."""
         return list(ParameterGrid(self.grid))
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Group candidates that agree in all arguments except ``PATH_ARGUMENTS``."""
+        """Group candidates that differ only in ``PATH_ARGUMENTS``."""
         prefix, _ = last_step(self.estimator)
         names = dict.fromkeys(name for candidate in candidates for name in candidate)
         shared = [name for name in names if name.removeprefix(prefix) not in PATH_ARGUMENTS]
@@ -137,19 +138,19 @@ class InvariantKind:
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit the estimator with each candidate's arguments."""
-        fitted = []
-        for candidate in chosen:
-            model = clone(self.estimator).set_params(**clone(candidate, safe=False))
-            with inputs.quiet_about_domains(), config_context(enable_metadata_routing=True):
-                fitted.append(model.fit(data.X, data.y, sample_domain=data.sample_domain))
-        return fitted
+        models = [self._model(candidate) for candidate in chosen]
+        with inputs.quiet_about_domains():
+            return [fit_with_domains(m, data.X, data.y, data.sample_domain) for m in models]
+
+    def _model(self, candidate: Candidate) -> Any:
+        return clone(self.estimator).set_params(**clone(candidate, safe=False))
 
     def outcomes(
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
         """Score candidates that share kernel values on one split."""
         ((train, test),) = splits
-        first = clone(self.estimator).set_params(**clone(batch[0], safe=False))
+        first = self._model(batch[0])
         prefix, machine = last_step(first)
         y, y_test = data.y[train], data.y[test]
         domain = None if data.sample_domain is None else data.sample_domain[train]
@@ -163,25 +164,24 @@ class InvariantKind:
             validate_arguments(machines[-1])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            if machine.kernel == "precomputed":
-                sound = check_precomputed(X)
-            else:
-                sound = check_kernel(resolved_kernel(machine, X), X).sound
+            kernel = resolved_kernel(machine, Backend(), X)
         # For an invalid kernel, the fit of a machine computes its positive part.
-        if not (machine._is_exact(len(train)) and sound):
+        if not (machine._is_exact(len(train)) and kernel.sound):
             with inputs.quiet_about_domains(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", NotAKernelWarning)  # the final fit warns
                 models = [m.fit(X, y, sample_domain=domain) for m in machines]
             return Outcomes([[score.outcome(model, X_test, y_test)] for model in models])
-        path = KernelPath.evaluate(machine, X, X_test)
-        # With weight 0 the kernel does not depend on conditional.
-        kernels = [(m.domain_weight, bool(m.conditional and m.domain_weight)) for m in machines]
+        path = KernelPath.evaluate(machine, X, X_test, kernel)
         keys = [
-            (kernel, repr([getattr(m, name, None) for name in SVM_ARGUMENTS]))
-            for kernel, m in zip(kernels, machines, strict=True)
+            (
+                m.domain_weight,
+                bool(m.conditional and m.domain_weight),  # no effect on the kernel if weight is 0
+                repr([getattr(m, name, None) for name in SVM_ARGUMENTS]),
+            )
+            for m in machines
         ]
         outcomes: dict[Any, Outcome] = {}
-        for i in sorted(range(len(batch)), key=lambda i: kernels[i]):
+        for i in sorted(range(len(batch)), key=lambda i: keys[i][:2]):
             if keys[i] not in outcomes:
                 fitted, cross = path.fitted(machines[i], y, domain)
                 with config_context(assume_finite=True, skip_parameter_validation=True):
@@ -338,7 +338,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         self.best_estimator_: Any = self.estimators_[0]
         return self
 
-    def _check_new(self, X: Any) -> None:
+    def _check_columns(self, X: Any) -> None:
         """Raise an error if columns differ from those in fit, or are in another order."""
         check_is_fitted(self)
         inputs.validate_rows(self, X, numbers=False, reset=False, skip_check_array=True)
@@ -360,7 +360,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         y : ndarray of shape (n_samples,)
             Classes, or values of the target.
         """
-        self._check_new(X)
+        self._check_columns(X)
         if len(self.estimators_) == 1:
             return np.asarray(self.best_estimator_.predict(X))
         if not is_classifier(self.estimator):
@@ -383,7 +383,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
             With a single machine, the values of ``best_estimator_``.
         """
-        self._check_new(X)
+        self._check_columns(X)
         if len(self.estimators_) == 1:
             return np.asarray(self.best_estimator_.decision_function(X))
         mean = np.mean([model.decision_function(X) for model in self.estimators_], axis=0)
@@ -407,7 +407,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         probabilities : ndarray of shape (n_samples, n_classes)
             Columns are in the order of ``classes_``.
         """
-        self._check_new(X)
+        self._check_columns(X)
         return np.mean([model.predict_proba(X) for model in self.estimators_], axis=0)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:

@@ -191,9 +191,8 @@ def _dense_rows(
     orthonormal, triangle = np.linalg.qr(stacked)
     edges = np.cumsum([block.shape[1] for block in blocks.values()])[:-1]
     coordinates = dict(zip(blocks, np.split(triangle, edges, axis=1), strict=True))
-    sign = coordinates["sign"][:, 0] if "sign" in coordinates else None
-    if sign is None and target is not None:
-        sign = coordinates["target"][:, -1]
+    sign = coordinates.get("sign", coordinates.get("target"))
+    sign = None if sign is None else sign[:, -1]
     domain_means = None
     if domain is not None and domain.codes is not None and not conditional:
         domain_means = coordinates["domain"] / np.bincount(to_host(domain.codes))

@@ -42,7 +42,7 @@ _CLASS_AVERAGED = (
     "jaccard_macro",
 )
 #: Scorers that depend on the choice of a positive class.
-_ABOUT_ONE_CLASS = ("average_precision", "f1", "jaccard", "precision", "recall")
+_POSITIVE_CLASS = ("average_precision", "f1", "jaccard", "precision", "recall")
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Measure:
         return self.name in _CLASS_AVERAGED
 
     @property
-    def about_one_class(self) -> bool:
+    def uses_positive_class(self) -> bool:
         """Whether the score depends on the choice of a positive class."""
-        return self.name in _ABOUT_ONE_CLASS
+        return self.name in _POSITIVE_CLASS
 
     @property
     def scoring(self) -> Any:
@@ -81,11 +81,11 @@ class Measure:
         return "larger is better" if self.sign > 0 else "smaller is better"
 
     def shown(self, score: float) -> float:
-        """Return a score as it is displayed: errors are positive."""
+        """Return a score as it is displayed, with a positive sign for errors."""
         return self.sign * score
 
     def format(self, score: float | None, digits: int = 3, like: float | None = None) -> str:
-        """Format a score with as many decimals as ``like`` has; a dash if it is not finite."""
+        """Format a score, with decimals by the magnitude of ``like``; a dash if not finite."""
         if score is None or not np.isfinite(score):
             return "–"
         value, size = self.shown(score), abs(score if like is None else like)

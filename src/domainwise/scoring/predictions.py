@@ -33,20 +33,17 @@ def has_argument(method: Any, name: str = "sample_domain") -> bool:
     return name in inspect.signature(method).parameters
 
 
-def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any, **more: Any) -> Any:
-    """Fit an estimator in place, with ``sample_domain`` if it or one of its steps requests it.
-
-    ``more`` are further arguments of ``fit``.
-    """
+def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any, **fit_params: Any) -> Any:
+    """Fit an estimator in place, with ``sample_domain`` if it or one of its steps requests it."""
     with config_context(enable_metadata_routing=True):
-        requested = sample_domain is not None and requests_domains(estimator)
-        if sample_domain is not None and not requested and has_argument(estimator.fit):
-            requested = True
-            if hasattr(estimator, "set_fit_request"):
+        if sample_domain is not None and not requests_domains(estimator):
+            if not has_argument(estimator.fit):
+                sample_domain = None
+            elif hasattr(estimator, "set_fit_request"):
                 estimator.set_fit_request(sample_domain=True)
-        if requested:
-            more["sample_domain"] = sample_domain
-        return estimator.fit(X, y, **more)
+        if sample_domain is not None:
+            fit_params["sample_domain"] = sample_domain
+        return estimator.fit(X, y, **fit_params)
 
 
 def requests_domains(estimator: Any, method: str = "fit") -> bool:
@@ -95,29 +92,18 @@ class Predictions(BaseEstimator):
     rows: Any = None
 
     @classmethod
-    def of_values(
-        cls,
-        classes: Array | None,
-        labels: Array,
-        probabilities: Array | None,
-        decisions: Array | None,
-    ) -> Predictions:
-        """Create from computed values, without an estimator."""
-        outputs = {"predict_proba": probabilities, "decision_function": decisions}
-        available = {name: values for name, values in outputs.items() if values is not None}
-        predictions = cls(SimpleNamespace(**available), None, classes)
-        predictions.labels, predictions.probabilities = labels, probabilities
-        predictions.decisions = decisions
-        return predictions
-
-    @classmethod
     def of_record(
         cls, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
     ) -> Predictions:
         """Create from some rows of a record, which has the keys of :meth:`outputs`."""
         names = ("probabilities", "decisions")
-        outputs = (None if record[name] is None else record[name][rows] for name in names)
-        return cls.of_values(classes, record["prediction"][rows], *outputs)
+        outputs = [None if record[name] is None else record[name][rows] for name in names]
+        methods = zip(("predict_proba", "decision_function"), outputs, strict=True)
+        estimator = SimpleNamespace(**{name: v for name, v in methods if v is not None})
+        predictions = cls(estimator, None, classes)
+        predictions.labels = record["prediction"][rows]
+        predictions.probabilities, predictions.decisions = outputs
+        return predictions
 
     def outputs(self) -> dict[str, Any]:
         """Return all outputs by name; those that the estimator does not have are None."""

@@ -47,6 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -190,15 +191,9 @@ def search(
         batches = kind.batches([candidates[i] for i in remaining])
         groups = [split_numbers] if kind.one_pass else [[number] for number in split_numbers]
         tasks = [([remaining[i] for i in batch], group) for batch in batches for group in groups]
+        run = partial(_outcomes, kind, data, score=score, n_jobs=n_jobs)
         computed = Parallel(n_jobs=n_jobs, verbose=verbose)(
-            delayed(_outcomes)(
-                kind,
-                data,
-                [splits[k] for k in group],
-                [candidates[i] for i in batch],
-                score,
-                n_jobs,
-            )
+            delayed(run)([splits[k] for k in group], [candidates[i] for i in batch])
             for batch, group in tasks
         )
         for (batch, group), result in zip(tasks, computed, strict=True):
@@ -230,6 +225,7 @@ def _outcomes(
     data: Data,
     splits: Sequence[Split],
     batch: Sequence[Candidate],
+    *,
     score: Score,
     n_jobs: int | None,
 ) -> Outcomes:

@@ -263,14 +263,14 @@ def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
 
     Returns the part of each row, and the training and test parts of each split.
     """
-    part_of = np.zeros(n, dtype=np.int64)
+    codes = np.zeros(n, dtype=np.int64)
     for train, test in splits:
         state = np.zeros(n, dtype=np.int64)
         state[train] = 1
         state[test] = 2
-        part_of = np.unique(part_of * 3 + state, return_inverse=True)[1]
-    return part_of, [
-        (np.unique(part_of[train]).tolist(), np.unique(part_of[test]).tolist())
+        codes = np.unique(codes * 3 + state, return_inverse=True)[1]
+    return codes, [
+        (np.unique(codes[train]).tolist(), np.unique(codes[test]).tolist())
         for train, test in splits
     ]
 
@@ -289,9 +289,9 @@ def split_domains(cv: Any, n_domains: int) -> tuple[Array, SplitParts]:
 
 def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]]:
     """Return the passes over n rows; each has the part of each row, and the splits it covers."""
-    part_of, parts = split_parts(splits, n)
-    if part_of.max() < PARTS_PER_SPLIT * len(splits):
-        return [(part_of, parts)]
+    codes, parts = split_parts(splits, n)
+    if codes.max() < PARTS_PER_SPLIT * len(splits):
+        return [(codes, parts)]
     return [split_parts([split], n) for split in splits]
 
 
@@ -328,9 +328,7 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
 
 def spaced_rows(codes: Array, max_rows: int) -> Array:
     """Return indices of evenly spaced rows of each domain, at most ``max_rows`` of each."""
-    domains = [np.flatnonzero(codes == code) for code in np.unique(codes)]
-    samples = [
-        rows[np.linspace(0, len(rows) - 1, min(len(rows), max_rows)).astype(int)]
-        for rows in domains
-    ]
-    return np.concatenate(samples)
+    domains = (np.flatnonzero(codes == code) for code in np.unique(codes))
+    return np.concatenate(
+        [d[np.linspace(0, len(d) - 1, min(len(d), max_rows)).astype(int)] for d in domains]
+    )
