@@ -361,8 +361,8 @@ def test_members_that_cannot_be_averaged_are_refused_by_name(model, member, mess
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ({"class 7": 2.0}, "class_weight holds 'class 7', which is not a class of y"),
-        ({"class 0": 0.0, "class 1": 0.0}, "one must be above 0"),
+        ({"class 7": 2.0}, "class_weight contains 'class 7', which is not a class of y"),
+        ({"class 0": 0.0, "class 1": 0.0}, "at least one weight positive"),
     ],
 )
 def test_class_weights_that_do_not_fit_are_refused(weights, message):

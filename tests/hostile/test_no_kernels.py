@@ -53,14 +53,14 @@ def agree(model, rows):
 @pytest.mark.parametrize("cls", EXACT + FAST)
 def test_a_function_that_is_no_kernel_is_warned_of(cls):
     for function, wrong in FUNCTIONS.values():
-        with pytest.warns(UserWarning, match=f"are not a kernel: {wrong}"):
+        with pytest.warns(UserWarning, match=f"are not a kernel: they are {wrong}"):
             agree(cls(kernel=function), X)
 
 
 @pytest.mark.parametrize("cls", EXACT)
 def test_so_is_a_matrix(cls):
     for function, wrong in FUNCTIONS.values():
-        with pytest.warns(UserWarning, match=f"are not a kernel: {wrong}"):
+        with pytest.warns(UserWarning, match=f"are not a kernel: they are {wrong}"):
             agree(cls(kernel="precomputed"), function(X, X))
 
 

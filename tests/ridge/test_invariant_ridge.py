@@ -204,7 +204,7 @@ def test_domains_are_routed(data):
     [
         ({"kernels": ["rbf", "gauss"]}, "'kernels' .* a str among .*'gauss'"),
         ({"kernels": []}, "'kernels' .* Got \\[\\]"),
-        ({"alphas": [1.0, 0.0]}, "'alphas' .* values that are a float in the range .0.0, inf"),
+        ({"alphas": [1.0, 0.0]}, "'alphas' .* each value is a float in the range .0.0, inf"),
         ({"alphas": []}, "'alphas' .* Got .."),
         ({"gammas": [-1.0]}, "'gammas' .* Got .-1.0."),
         ({"domain_weights": [-1.0]}, "'domain_weights' .* Got .-1.0."),

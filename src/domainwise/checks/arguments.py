@@ -47,7 +47,8 @@ class SequenceOf(HasMethods):
         return bool(values) and all(self.constraint.is_satisfied_by(value) for value in values)
 
     def __str__(self) -> str:
-        return f"a {'dict' if self.of_dict else 'sequence'} with values that are {self.constraint}"
+        kind = "dict" if self.of_dict else "sequence"
+        return f"a non-empty {kind} in which each value is {self.constraint}"
 
 
 class ArrayOrSequence(HasMethods):
@@ -77,21 +78,23 @@ _LABEL_KERNEL = StrOptions(set(LABEL_KERNELS))
 _AUTO = StrOptions({"auto"})
 
 
-def _each(names: str, *accepted: Any) -> dict[str, list[Any]]:
-    """The same constraint for several arguments."""
+def _all_accept(names: str, *accepted: Any) -> dict[str, list[Any]]:
+    """Return the same constraint for several arguments."""
     return {name: list(accepted) for name in names.split()}
 
 
 #: An argument has the same meaning, and accepts the same values, in all estimators.
 CONSTRAINTS: dict[str, list[Any]] = {
-    **_each("conditional probability relative summary prepare quick force", "boolean"),
-    **_each("greater_is_better normalize as_frame", "boolean"),
-    **_each("degree domain_epsilon domain_weight epsilon within_weight shrinkage", NON_NEGATIVE),
-    **_each("lam tol C clip", POSITIVE),
-    **_each("max_iter n_average n_test_domains block_size", COUNT),
-    **_each("n_components n_repeats max_splits", COUNT, None),
-    **_each("gamma target_gamma domain_gamma", StrOptions({"median", "scale"}), POSITIVE),
-    **_each("target_kernel domain_kernel", _LABEL_KERNEL, callable),
+    **_all_accept("conditional probability relative summary prepare quick force", "boolean"),
+    **_all_accept("greater_is_better normalize as_frame", "boolean"),
+    **_all_accept(
+        "degree domain_epsilon domain_weight epsilon within_weight shrinkage", NON_NEGATIVE
+    ),
+    **_all_accept("lam tol C clip", POSITIVE),
+    **_all_accept("max_iter n_average n_test_domains block_size", COUNT),
+    **_all_accept("n_components n_repeats max_splits", COUNT, None),
+    **_all_accept("gamma target_gamma domain_gamma", StrOptions({"median", "scale"}), POSITIVE),
+    **_all_accept("target_kernel domain_kernel", _LABEL_KERNEL, callable),
     "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
     "coef0": [Number(Real, None, None, closed="neither")],
     "kernel_params": [dict, None],
@@ -106,7 +109,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "feature_map": [StrOptions({"nystroem", "fourier"})],
     "target_landmarks": [ArrayOrSequence(), None],
     # Searches.
-    **_each("gammas alphas", _AUTO, SequenceOf(POSITIVE)),
+    **_all_accept("gammas alphas", _AUTO, SequenceOf(POSITIVE)),
     "ridges": [_AUTO, SequenceOf(NON_NEGATIVE_OR_INF)],
     "domain_weights": [_AUTO, SequenceOf(NON_NEGATIVE)],
     "kernels": [SequenceOf(StrOptions(set(KERNEL_NAMES) - {"precomputed"}))],
@@ -138,8 +141,8 @@ MACHINE_CONSTRAINTS: dict[str, list[Any]] = {
 }
 #: For functions of ``metrics``.
 MEASURE_CONSTRAINTS: dict[str, list[Any]] = {
-    **_each("kernel_a kernel_b", _LABEL_KERNEL),
-    **_each("gamma_a gamma_b gamma target_gamma", StrOptions({"median"}), POSITIVE),
+    **_all_accept("kernel_a kernel_b", _LABEL_KERNEL),
+    **_all_accept("gamma_a gamma_b gamma target_gamma", StrOptions({"median"}), POSITIVE),
 }
 
 

@@ -91,7 +91,9 @@ def _warn(K: Any, rounding: float, values: str) -> str:
             "distances or a negated kernel)"
         )
     if faults:
-        warn_caller(f"{values} are not a kernel: {', and '.join(faults)}", NotAKernelWarning)
+        warn_caller(
+            f"{values} are not a kernel: they are {', and '.join(faults)}", NotAKernelWarning
+        )
     return ", and ".join(faults)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from domainwise.arrays import Array
+from domainwise.checks import needs_extra
 from domainwise.checks.inputs import check_sample_domain, label_array, same_length
 
 if TYPE_CHECKING:
@@ -46,10 +47,8 @@ def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
                 f"ax must be matplotlib axes or None; got {ax!r}. Pass None to create a figure"
             )
         return ax
-    try:
+    with needs_extra("plotting", "report"):
         from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError('plots need matplotlib: pip install "domainwise[report]"') from error
     return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
 
 

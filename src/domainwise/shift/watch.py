@@ -108,8 +108,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     landmarks_ : ndarray of shape (n_landmarks, n_numeric)
         Points, drawn from a normal distribution, at which kernel means are computed; at most 100.
     sources_ : list of str
-        The 200 largest domains, as far as they have at least 20 rows. Rows of other domains are
-        pooled into one source, "other sources", if there are at least 20 of them.
+        Domains with at least 20 rows; if there are more than 200, the largest 200. Rows of other
+        domains are pooled into one source, "other sources", if there are at least 20 of them.
     totals_ : ndarray of shape (n_sources, n_totals)
         Counts, sums, squares and kernel means of each source, as sums over its rows. Their number
         does not depend on the number of rows.
