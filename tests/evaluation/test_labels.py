@@ -126,13 +126,16 @@ def test_a_row_that_was_held_out_twice_counts_once(levels):
     [
         (
             (0.4, 0.3, 0.29, 0.25, 0.249),
-            "5 labels from the new site: RMSE 0.400 → 0.300; 20 labels: 0.250; ",
+            "5 labels from the new site improve RMSE from 0.400 to 0.300, and 20 labels to 0.250; ",
         ),
         (
             (0.4, 0.3, 0.299, 0.3, 0.3),
-            "5 labels from the new site: RMSE 0.400 → 0.300; more than 5 add little.",
+            "5 labels from the new site improve RMSE from 0.400 to 0.300; more labels add little.",
         ),
-        ((0.4, 0.395, 0.38, 0.35, 0.3), "50 labels from the new site: RMSE 0.400 → 0.300."),
+        (
+            (0.4, 0.395, 0.38, 0.35, 0.3),
+            "50 labels from the new site improve RMSE from 0.400 to 0.300.",
+        ),
         ((0.4, 0.42, 0.41, 0.4, 0.4), "would hardly help ridge: RMSE 0.400 without labels"),
     ],
 )

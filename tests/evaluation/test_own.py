@@ -160,7 +160,7 @@ def test_domains_of_left_out_rows_reach_predict_only_in_a_row_that_is_marked_so(
     assert found.best_ == "mine+context"
     assert [m["context"] for m in found.to_dict()["methods"]] == [True, False, False]
     assert found.recommended_ == "mine"  # row by row
-    assert "all rows of a new site at once: mine with context, accuracy 1.000" in found.verdict()
+    assert "rows of a new site together, use mine with context: accuracy 1.000" in found.verdict()
     words = (
         "without labels (a median of 16 rows), and assume that these rows are typical of the domain"
     )

@@ -22,8 +22,8 @@ from domainwise.evaluation.problem import make_problem, seen_splits, within_spli
 from domainwise.evaluation.results import (
     domain_interval,
     pooled_score,
-    quick_scores,
     resampled,
+    weighted_scores,
 )
 from domainwise.evaluation.verdict import domains_table
 from domainwise.scoring.measures import choose_measure
@@ -61,7 +61,7 @@ def record(n=30, seed=0, numbers=False):
 def test_quick_scores_of_draws_are_those_of_the_drawn_rows(name, score):
     given = record(numbers=name.startswith("neg_"))
     counts = np.random.default_rng(0).multinomial(30, np.full(30, 1 / 30), size=20)
-    scores = quick_scores(name, given, counts.astype(float), NAMES)
+    scores = weighted_scores(name, given, counts.astype(float), NAMES)
     for drawn, found in zip(counts, scores, strict=True):
         rows = np.repeat(np.arange(30), drawn)
         expected = score(given["target"][rows], given["prediction"][rows])

@@ -40,16 +40,16 @@ def test_the_best_method_is_recommended_with_its_lead_and_whether_that_is_chance
     assert found.best.p_value == pytest.approx(2 / 2**8)
     assert found.answer.take == "DCM"
     assert found.answer.reason == (
-        "best on average over eight held-out domains; 0.050 better than SVM, which is "
+        "best on average over eight held-out domains, 0.050 better than SVM. This difference is "
         "statistically significant (p = 0.008)."
     )
     assert found.verdict().startswith("Use DCM: best on average")
     mixed = [score + (0.07 if i % 2 else -0.04) for i, score in enumerate(SVM)]
     reason = evaluation({"svm": SVM, "dcm": mixed}).answer.reason
-    assert "which may be due to chance (p = " in reason
+    assert "This difference may be due to chance (p = " in reason
     few = evaluation({"svm": SVM[:5], "dcm": [score + 0.05 for score in SVM[:5]]})
     assert few.best.p_value is None
-    assert few.answer.reason.endswith("which may be due to chance with five domains.")
+    assert few.answer.reason.endswith("This difference may be due to chance with five domains.")
 
 
 def test_many_methods_make_a_small_p_value_a_matter_of_chance():
@@ -61,7 +61,8 @@ def test_many_methods_make_a_small_p_value_a_matter_of_chance():
     found = evaluation({"svm": SVM, **ours})
     assert found.best.p_value < 0.05 <= found.best.p_adjusted
     found.results = [result for result in found.results if result.key in ("svm", "dcm")]
-    assert f"which may be due to chance (p = {found.best.p_adjusted:.3f})" in found.answer.reason
+    chance = f"difference may be due to chance (p = {found.best.p_adjusted:.3f})"
+    assert chance in found.answer.reason
 
 
 def test_of_methods_that_are_alike_the_simplest_is_recommended():
@@ -97,16 +98,17 @@ def test_a_method_that_needs_whole_domains_is_offered_beside_the_recommended_one
     found.results = [replace(r, context=r.key.endswith("context")) for r in found.results]
     assert (found.best.key, found.recommended.key) == ("ensemble+context", "ensemble")
     assert found.answer.context == (
-        "If you predict all rows of a new site at once: ENSEMBLE with context, accuracy 0.785 on "
-        "average instead of 0.735."
+        "If you predict all rows of a new site together, use ENSEMBLE with context: accuracy 0.785 "
+        "on average instead of 0.735."
     )
     scores = {"context": 0.785, "plain": 0.735, "error": 0.01, "domains": 8}
     batches = {"whole": scores, "first half": {**scores, "context": 0.76}}
     found.results[0] = replace(found.results[0], batches=batches)
-    assert found.answer.context.endswith("0.735 (with part of them: first half 0.760).")
+    assert found.answer.context.endswith("0.735. With only some of the rows: first half 0.760.")
     batches["first half"] = {**scores, "context": 0.70}
     assert found.answer.context.endswith(
-        "instead of 0.735; not with part of them (first half: 0.700 instead of 0.735)."
+        "instead of 0.735. Do not do this with only some of the rows (first half: 0.700 instead "
+        "of 0.735)."
     )
     found.results[0] = replace(found.results[0], scores=dict(found.results[1].scores))
     assert found.answer.context == ""
@@ -125,7 +127,8 @@ def test_the_range_is_that_of_students_t_over_domains():
     assert found.next_site == pytest.approx((0.735 - reach, 0.735 + reach))
     low, high = found.next_site
     assert found.answer.expect == (
-        f"accuracy between {low:.3f} and {high:.3f} at the next site (90 %), 0.735 on average."
+        f"accuracy between {low:.3f} and {high:.3f} at the next site (90 % range), 0.735 on "
+        "average."
     )
     assert found.to_dict()["answer"]["range"] == pytest.approx([low, high])
 
@@ -137,7 +140,7 @@ def test_the_range_uses_scores_of_the_method_that_the_other_domains_choose():
     assert found.choose("site 0").key == "svm"
     scores = [SVM[0], *up[1:]]
     assert found.next_site == pytest.approx(expected_range(scores, "accuracy"))
-    assert found.next_site != pytest.approx(found.one_domain(found.recommended))
+    assert found.next_site != pytest.approx(found.range_of(found.recommended))
 
 
 @pytest.mark.parametrize(("n", "chance"), [(2, "one third"), (3, "one half")])
@@ -145,9 +148,9 @@ def test_two_or_three_domains_have_no_range_but_a_probability(n, chance):
     found = evaluation({"svm": SVM[:n]})
     assert found.next_site is None
     assert found.answer.expect == (
-        f"accuracy {np.mean(SVM[:n]):.3f} on average. With {in_words(n)} domains there is no 90 % "
-        f"range: the next site falls between 0.700 and {SVM[n - 1]:.3f} with a probability of "
-        f"{chance}."
+        f"accuracy {np.mean(SVM[:n]):.3f} on average. A 90 % range cannot be computed from "
+        f"{in_words(n)} domains: the score at the next site is between 0.700 and {SVM[n - 1]:.3f} "
+        f"with a probability of {chance}."
     )
     assert found.answer.certainty == "low"
 
@@ -158,7 +161,8 @@ def test_certainty_is_low_with_few_domains_medium_where_they_differ_and_else_hig
     expected = "Five domains are not enough to predict the score at the next site reliably."
     assert few.certain == expected
     clear = evaluation({"constant": [0.5] * 8, "svm": SVM}).answer
-    assert (clear.certainty, clear.certain[:14]) == ("high", "More than half")
+    assert (clear.certainty, clear.certain[-8:]) == ("high", "remains.")
+    assert "more than half of the gain over a constant prediction (0.500)" in clear.certain
     apart = evaluation({"constant": [0.5] * 8, "svm": [0.5, 0.55, *[0.9] * 6]}).answer
     assert (apart.certainty, apart.certain[:15]) == ("medium", "Domains differ:")
     assert "may be no better than a constant" in apart.certain
@@ -183,7 +187,7 @@ def test_a_domain_of_few_rows_counts_less_in_the_recommendation():
     assert found.weights["site 0"] == 1.0
     assert found.weights["site 7"] < 0.15
     assert (found.best.key, found.recommended.key) == ("svm", "dcm")
-    assert "in which domains with few rows count less" in found.answer.reason
+    assert "with less weight for domains with few rows" in found.answer.reason
     # The weighted mean is that of scores which are shrunk towards it by their standard error.
     scores = np.array(list(found.recommended.scores.values()))
     share = np.array([found.weights[name] for name in rows])
@@ -209,7 +213,7 @@ def test_the_answer_fits_twelve_lines_of_a_terminal():
     found.differences["faults"][0] = {**fault, "severity": 3, "columns": ["b"], "leak": True}
     found.differences["without_leaks"] = {"columns": ["b"], "scores": {"SVM": 0.6, "DCM": 0.55}}
     assert (
-        "on average. Without b: 0.600 (SVM). A constant prediction scores 0.500."
+        "Without b, the best score is 0.600 (SVM). A constant prediction scores 0.500."
         in found.answer.expect
     )
     assert (found.answer.certainty, found.answer.certain) == (
@@ -256,5 +260,8 @@ def test_methods_that_failed_are_named():
     found.left_out["dcm"] = "failed: no memory"
     found.left_out["dica"] = "too many rows"
     assert found.answer.faults == [
-        {"problem": "Not scored, because they failed: dcm.", "action": ""}
+        {
+            "problem": "Not scored because of an error: dcm.",
+            "action": "The notes give the error messages.",
+        }
     ]

@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Frame
 from domainwise.calibration.quantiles import calibrated
-from domainwise.evaluation.results import MethodResult, Results, Row, finite_mean, plain
+from domainwise.evaluation.results import MethodResult, Record, Results, finite_mean, plain
 from domainwise.evaluation.verdict import Answer, make_answer
 from domainwise.models.registry import CONTEXT
 from domainwise.scoring.predictions import fit_with_domains
@@ -27,17 +27,15 @@ from domainwise.tables.errors import import_pandas
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Attributes of a method's result that are stored unchanged, and the keys they have in JSON.
+#: Attributes of a method's result that are stored unchanged, and their keys in JSON.
 STORED_AS = {
     **{name: name for name in ("key", "label", "kind", "about", "context", "candidates")},
     **{name: name for name in ("parameters", "p_value", "p_adjusted", "batches")},
     "importance": "worth",
 }
-#: Entries of :meth:`Evaluation.to_dict` that measures beside the main one do not have.
-MAIN_ONLY = (
-    *("facts", "next_step", "recipe", "label_gain", "differences", "others"),
-    *("answer", "domain_weights", "recommended"),
-)
+#: Entries of :meth:`Evaluation.to_dict` that only the first of several measures has.
+MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
+MAIN_ONLY |= {"answer", "domain_weights", "recommended"}
 
 
 class Evaluation(Results):
@@ -88,8 +86,8 @@ class Evaluation(Results):
         Parameters
         ----------
         method : str, default=None
-            One of the evaluated methods, by key or by name; None is ``recommended_``. With
-            or without context, the model is the same; for context, pass domains to ``predict``.
+            One of the evaluated methods, by key or by name; None is ``recommended_``. The model
+            is the same with and without context; for context, pass domains to ``predict``.
         n_jobs : int, default=None
             Number of parallel fits.
 
@@ -106,8 +104,8 @@ class Evaluation(Results):
             )
         if self.source is None:
             raise ValueError(
-                "this evaluation was read from a folder, without its rows. Call evaluate again "
-                "before fit"
+                "this evaluation was read from a folder, which does not contain the rows of the "
+                "table. Call evaluate() again before fit()"
             )
         source, rows = self.source, np.arange(len(self.source.y))
         key = result.key.removesuffix(CONTEXT) if result.context else result.key
@@ -140,8 +138,8 @@ class Evaluation(Results):
         """Return a data frame with one row per method, the best mean first.
 
         Columns: method, mean, low and high (its 95 % interval), worst, worst_domain, spread, seen
-        (the mean in random folds, where each domain was seen), within (the mean in folds inside
-        domains with enough rows), p_value, p_adjusted, seconds. Errors are positive.
+        (the mean in random folds, where each domain was seen), within (the mean in folds within
+        domains that have enough rows), p_value, p_adjusted, seconds. Errors are positive.
 
         Returns
         -------
@@ -157,7 +155,7 @@ class Evaluation(Results):
         Returns
         -------
         table : data frame
-            Method, domain, score, interval, and scores on seen domains and inside the domain.
+            Method, domain, score, interval, and scores on seen domains and within the domain.
         """
         rows = [
             {"method": result.label, **row, "worst": row["domain"] == result.worst_domain}
@@ -182,7 +180,7 @@ class Evaluation(Results):
         return " ".join(self.answer.sentences())
 
     def plot(self) -> Figure:
-        """Return a matplotlib figure of every method's score on every domain.
+        """Return a matplotlib figure of all_outputs method's score on all_outputs domain.
 
         Returns
         -------
@@ -194,7 +192,7 @@ class Evaluation(Results):
         return scores_figure(self)
 
     def report(self, path: str | Path, *, title: str | None = None) -> Path:
-        """Write an HTML page that loads nothing from elsewhere, and return its path.
+        """Write an HTML page that needs no other files, and return its path.
 
         Parameters
         ----------
@@ -216,7 +214,7 @@ class Evaluation(Results):
         return target
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers, lists and strings; None where undefined.
+        """Return everything as numbers, lists and strings; None for undefined values.
 
         Returns
         -------
@@ -275,6 +273,7 @@ class Evaluation(Results):
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
     def _text_rows(self) -> list[tuple[str, ...]]:
+        """The table of methods as text, headings first."""
         head = ("method", "mean", "worst", "worst domain", "seen", "p")
         return [head, *((result.label, *self.cells(result)) for result in self.results)]
 
@@ -331,6 +330,7 @@ class Evaluation(Results):
         ]
 
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:
+        """The entry of a method in :meth:`to_dict`."""
         records, summary = self.records.get(result.key), self._summary(result)
         low, high = summary.pop("low"), summary.pop("high")
         scores = self._domain_scores(result)
@@ -338,7 +338,7 @@ class Evaluation(Results):
             **{key: getattr(result, name) for name, key in STORED_AS.items()},
             **summary,
             "expected": (summary["mean"], low, high),
-            "range": self.one_domain(result),
+            "range": self.range_of(result),
             "calibration": calibrated(records, self.facts["classes"]) if records else None,
             "price": result.generalization_gap,
             "around": {"mean": sorted(map(self.measure.shown, (low, high)))},  # as scores
@@ -348,7 +348,7 @@ class Evaluation(Results):
 
 
 def describe_grid(grid: Any) -> dict[str, Any] | None:
-    """Parameter grid of a method in a form for JSON; None without a grid."""
+    """Parameter grid of a method, for JSON; None without a grid."""
     if grid is None:
         return None
     described: dict[str, Any] = {}
@@ -361,18 +361,18 @@ def describe_grid(grid: Any) -> dict[str, Any] | None:
 
 
 def record_columns(
-    record: Row, classes: Sequence[Any] | None, every: bool = False
+    record: Record, classes: Sequence[Any] | None, all_outputs: bool = False
 ) -> dict[str, Any]:
     """Columns of a table of predictions for the rows of one domain.
 
-    Decision values are included only if there are no probabilities, or if ``every`` is True.
+    Decision values are included if there are no probabilities, or if ``all_outputs`` is True.
     """
     columns: dict[str, Any] = {n: record[n] for n in ("row", "domain", "target", "prediction")}
     if classes is None:
         return columns
     outputs = {"probability": record["probabilities"], "decision": record["decisions"]}
     outputs = {name: values for name, values in outputs.items() if values is not None}
-    for name in outputs if every else [*outputs][:1]:
+    for name in outputs if all_outputs else [*outputs][:1]:
         values = outputs[name]
         if np.ndim(values) == 1:
             columns[f"{name}_{classes[-1]}"] = values

@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_s
 
 from domainwise.arrays import Array
 from domainwise.calibration.quantiles import DomainQuantiles, record_scores, usual_coverage
-from domainwise.evaluation.results import Results, Row, grouped, joined, percent
+from domainwise.evaluation.results import Record, Results, grouped, joined, percent
 from domainwise.plots import CalibrationByDomainDisplay
 from domainwise.plots.style import ACCENT, GREY, short
 from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
@@ -24,7 +24,7 @@ from domainwise.scoring.predictions import codes_of
 FEW, MOST_ROWS = 5, 15
 #: Minimum number of rows of a class in a domain to report its share in a sentence.
 LEAST = 5
-DomainPredictions = Mapping[Any, Row]  #: predictions of a method on held-out domains
+DomainPredictions = Mapping[Any, Record]  #: predictions of a method on held-out domains
 
 
 @dataclass
@@ -59,7 +59,7 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
     return {"parts": parts, "columns": columns, "table": table}
 
 
-def by_domain(records: Sequence[Row], order: Sequence[Any]) -> DomainPredictions:
+def by_domain(records: Sequence[Record], order: Sequence[Any]) -> DomainPredictions:
     """Predictions for all rows of each domain, with the domains in the given order."""
     parts = grouped(records)
     return {domain: joined(parts[domain]) for domain in order if domain in parts}

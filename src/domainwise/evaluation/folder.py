@@ -236,7 +236,7 @@ class JobFolder(JobMemory):
         frames = []
         for record in row["predictions"]:
             domain = str(plain(self.problem.domains[record["domain"]]))
-            columns = record_columns({**record, "domain": domain}, names, every=True)
+            columns = record_columns({**record, "domain": domain}, names, all_outputs=True)
             if names is not None:
                 columns |= {name: columns[name].astype(str) for name in ("target", "prediction")}
             first = {"method": row["method"], "fold": record["fold"]}

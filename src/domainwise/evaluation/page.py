@@ -110,7 +110,7 @@ def methods_table(evaluation: Results) -> TextTable:
     rows = []
     for r in evaluation.results:
         label = r.label + " ●" * (r is evaluation.baseline) + " ✓" * (r is evaluation.recommended)
-        ends = [sign * end for end in evaluation.one_domain(r) or ()]
+        ends = [sign * end for end in evaluation.range_of(r) or ()]
         texts = [label, show(r.mean), verdict.interval(evaluation, ends)]
         texts += [show(r.worst), str(r.worst_domain), show(sign * r.spread), show(r.seen_mean)]
         texts += [show(sign * r.generalization_gap), p_text(r.p_value), p_text(r.p_adjusted)]

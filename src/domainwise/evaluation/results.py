@@ -24,8 +24,8 @@ from domainwise.scoring.statistics import (
     share_interval,
 )
 
-Row = dict[str, Any]
-Ends = tuple[float, float]
+Record = dict[str, Any]  #: targets and predictions of some rows of a domain
+Ends = tuple[float, float]  #: of an interval
 UNKNOWN: Ends = (float("nan"), float("nan"))
 
 
@@ -39,7 +39,7 @@ class MethodResult:
     about: str
     #: Score on each domain when it is held out; NaN if the measure is not defined.
     scores: Mapping[Any, float]
-    within: Mapping[Any, float]  #: score in folds inside each domain, with its labels
+    within: Mapping[Any, float]  #: score in folds within each domain, with its labels
     parameters: Sequence[Mapping[str, Any]] = ()  #: selected values for each split
     candidates: int = 1
     seconds: float = 0.0  #: total of all splits
@@ -48,7 +48,7 @@ class MethodResult:
     #: if there are too few domains.
     p_value: float | None = None
     p_adjusted: float | None = None  #: adjusted for the number of methods (Holm)
-    context: bool = False  #: whether it predicts the rows of a domain together
+    context: bool = False  #: whether it predicts all rows of a domain together
     #: For a method with context: mean scores with and without context, by kind of batch.
     batches: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: Score on each domain in random folds of all rows, where all domains have training rows.
@@ -60,7 +60,7 @@ class MethodResult:
 
     @property
     def trivial(self) -> bool:
-        """Whether the method predicts the same for every row."""
+        """Whether the method is the constant prediction."""
         return self.key == TRIVIAL
 
     @property
@@ -75,7 +75,7 @@ class MethodResult:
 
     @property
     def mean(self) -> float:
-        """Mean over domains, each counting once."""
+        """Mean over domains, with equal weights."""
         return finite_mean(self.known.values())
 
     @property
@@ -125,7 +125,7 @@ class Results:
     left_out: dict[str, str]
     facts: dict[str, Any]
     notes: list[str] = field(default_factory=list)
-    records: dict[str, list[Row]] = field(default_factory=dict)
+    records: dict[str, list[Record]] = field(default_factory=dict)
     methods: list[Method] = field(default_factory=list)
     source: Problem | None = None
     inner_cv: CrossValidator = None
@@ -160,7 +160,7 @@ class Results:
 
     @property
     def worst_domain(self) -> Label:
-        """The domain on which the recommended method does worst."""
+        """The domain on which the recommended method has its worst score."""
         return self.recommended.worst_domain
 
     @property
@@ -189,22 +189,22 @@ class Results:
         return max(self.row_by_row, key=lambda result: self.weighted_mean(result, without))
 
     def choose(self, without: Label | None = None) -> MethodResult:
-        """The simplest method (lowest cost) without context that is as good as the leader.
+        """The method with the lowest cost among those without context as good as the leader.
 
-        As good: the weighted mean is lower by less than :attr:`margin`, and the score of the worst
-        domain by less than three times the margin. The scores of the domain ``without`` are not
-        used.
+        A method is as good if its weighted mean is lower by less than :attr:`margin`, and its score
+        on the worst domain by less than three times the margin. The scores of the domain
+        ``without`` are not used.
         """
         leader, margin = self.leader(without), self.margin
         best = self.weighted_mean(leader, without)
         worst = min(score for name, score in leader.known.items() if name != without)
-        alike = [
+        equivalent = [
             result
             for result in self.row_by_row
             if best - self.weighted_mean(result, without) < margin
             and all(s > worst - 3 * margin for d, s in result.known.items() if d != without)
         ]
-        return min(alike or [leader], key=lambda result: result.cost)
+        return min(equivalent or [leader], key=lambda result: result.cost)
 
     @property
     def next_site(self) -> Ends | None:
@@ -216,11 +216,12 @@ class Results:
         scores = [self.choose(name).scores[name] for name in names] if len(names) > 3 else []
         return self._range(scores)
 
-    def one_domain(self, result: MethodResult) -> Ends | None:
+    def range_of(self, result: MethodResult) -> Ends | None:
         """90 % range of the score of one method on one new domain, as displayed."""
         return self._range(list(result.known.values()))
 
     def _range(self, scores: Sequence[float]) -> Ends | None:
+        """90 % range of the next score, as displayed."""
         ends = expected_range(scores, None if self.measure.own else self.measure.name)
         return ends and self._shown(ends)
 
@@ -243,7 +244,8 @@ class Results:
     def rival(self) -> MethodResult | None:
         """The method without context that the recommended one is compared with.
 
-        The leader if a simpler method is recommended, otherwise the next one; a constant is last.
+        It is the leader if a simpler method is recommended, otherwise the next best one. The
+        constant prediction is used only if there is no other method.
         """
         recommended = self.recommended
         others = [result for result in self.row_by_row if result is not recommended]
@@ -260,13 +262,13 @@ class Results:
 
     @property
     def hardest_first(self) -> list[Label]:
-        """Domains by score of the recommended method, worst first; without a score last."""
+        """Domains by score of the recommended method, worst first; domains without one last."""
         scores = self.recommended.scores
         return sorted(scores, key=lambda name: np.nan_to_num(scores[name], nan=np.inf))
 
     @property
     def margin(self) -> float:
-        """A difference of means below this has no practical meaning: 0.01, or 2 % of the error."""
+        """Smallest difference of means with a practical meaning: 0.01, or 2 % of the error."""
         if self.measure.sign > 0:
             return 0.01
         return 0.02 * abs((self.baseline or self.best).mean)
@@ -287,7 +289,7 @@ class Results:
         if measure.own or held_out is None or not held_out.domains(2 * LABEL_COUNTS[1]):
             return []
         score = partial(_outputs_score, measure, classes)
-        # Adaptation predicts the most probable class: shift the scores of methods that do not.
+        # Adaptation predicts the most probable class. Scores of methods that do not are shifted.
         scores = np.array(list(method.scores.values()))
         scores += domain_scores(held_out, score, len(scores))
         scores -= [
@@ -330,8 +332,8 @@ class Results:
         return next(matches, None)
 
 
-#: Domains with fewer rows are not used to estimate the variance of rows.
-ROWS_OF_ERROR = 10
+#: Minimum number of rows of a domain that is used to estimate the variance of rows.
+MIN_ROWS = 10
 
 
 def domain_weights(results: Sequence[MethodResult], rows: Mapping[Any, int]) -> dict[Any, float]:
@@ -360,7 +362,7 @@ def domain_weights(results: Sequence[MethodResult], rows: Mapping[Any, int]) -> 
     ]
     if not errors:
         return {}
-    precise = [error for n, error in errors if n >= ROWS_OF_ERROR]
+    precise = [error for n, error in errors if n >= MIN_ROWS]
     error = float(np.median(precise or [error for _, error in errors]))
     noise = error / np.array(list(rows.values()))
     between: list[float] = []
@@ -369,7 +371,7 @@ def domain_weights(results: Sequence[MethodResult], rows: Mapping[Any, int]) -> 
         if len(scores) > 1:
             spread = np.var(list(scores.values()), ddof=1)
             between.append(float(spread - np.mean([error / rows[name] for name in scores])))
-    # A small variance between domains is assumed even if they seem to be alike.
+    # A small variance between domains is assumed even if they seem to be equal.
     variance = max(float(np.mean(between or [0.0])), 0.25 * float(np.median(noise)))
     weights = 1 / (variance + noise)
     return dict(zip(rows, (weights / weights.max()).tolist(), strict=True))
@@ -387,7 +389,7 @@ def percent(share: float) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON represents it: plain types, and None for NaN and infinity."""
+    """Convert a value for JSON: types of Python, and None for NaN and infinity."""
     if isinstance(value, Mapping):
         return {name: plain(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
@@ -396,19 +398,20 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-#: Bootstrap draws of the rows of a domain; fewer if each needs a scikit-learn scorer.
+#: Number of bootstrap draws of the rows of a domain; fewer if each needs a scikit-learn scorer.
 ROW_DRAWS, SLOW_DRAWS = 400, 100
 #: If a domain has more rows, draws use representative rows.
 MANY_ROWS = 2000
-#: Measures for which all draws are scored at once; a scorer takes a millisecond per draw.
+#: Measures for which all draws are scored in one computation; a scorer takes a millisecond each.
+ACCURACIES = ("accuracy", "balanced_accuracy")
 ERRORS = ("root_mean_squared", "mean_squared", "mean_absolute")
-QUICK = ("accuracy", "balanced_accuracy", *(f"neg_{name}_error" for name in ERRORS))
+VECTORIZED = (*ACCURACIES, *(f"neg_{name}_error" for name in ERRORS))
 
 
-def with_intervals(evaluation: Results, seen: dict[str, list[Row]]) -> list[MethodResult]:
+def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[MethodResult]:
     """Add intervals of domain scores, and scores on seen domains, to the results.
 
-    ``seen`` are the records of random folds. If each draw needs a scorer of scikit-learn, only
+    ``seen`` contains the records of random folds. If each draw needs a scikit-learn scorer, only
     the main methods have intervals.
     """
     measure, classes = evaluation.measure, evaluation.classes
@@ -419,79 +422,82 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Row]]) -> list[Meth
         random_folds = grouped(seen.get(result.key, ()))
         scores = dict.fromkeys(result.scores, float("nan"))
         ends = dict.fromkeys(result.known, UNKNOWN)
-        for place, name in enumerate(result.known):
+        for seed, name in enumerate(result.known):
             if name in random_folds:
                 scores[name] = pooled_score(measure, classes, random_folds[name])
-            if measure.name in QUICK or (result.key in main and not measure.own):
-                draws = resampled(measure, classes, held_out[name], place)
+            if measure.name in VECTORIZED or (result.key in main and not measure.own):
+                draws = resampled(measure, classes, held_out[name], seed)
                 ends[name] = domain_interval(measure, held_out[name], draws)
         results.append(replace(result, seen=scores, ends=ends))
     return results
 
 
-def domain_interval(measure: Measure, records: Sequence[Row], draws: Array) -> Ends:
-    """Bootstrap interval of a domain's score; from exact intervals if a share in it is 0 or 1."""
+def domain_interval(measure: Measure, records: Sequence[Record], draws: Array) -> Ends:
+    """Bootstrap interval of a domain's score, or an exact one if a share in it is 0 or 1."""
     names = ("row", "target", "prediction")
     row, target, predicted = (np.concatenate([r[name] for r in records]) for name in names)
+    # The score is the mean of these shares of correct predictions; other measures have none.
     groups = {"accuracy": np.zeros(len(row)), "balanced_accuracy": target}
-    of = groups.get(measure.name, target[:0])
-    parts = [(target == predicted)[of == group] for group in np.unique(of)]
-    if all(part.any() and not part.all() for part in parts):
+    group_of = groups.get(measure.name, target[:0])
+    correct = [(target == predicted)[group_of == group] for group in np.unique(group_of)]
+    if all(c.any() and not c.all() for c in correct):
         low, high = np.nanquantile(draws, (TAIL, 1 - TAIL))
         return (float(low), float(high)) if high > low else UNKNOWN
-    times = len(row) / len(np.unique(row))  # number of times that the domain was held out
-    shares = np.array([part.mean() for part in parts])
-    ends = np.array([share_interval(part.sum() / times, len(part) / times) for part in parts])
-    below, above = np.linalg.norm(ends - shares[:, None], axis=0) / len(parts)
+    repeats = len(row) / len(np.unique(row))  # number of times that the domain was held out
+    shares = np.array([c.mean() for c in correct])
+    ends = np.array([share_interval(c.sum() / repeats, len(c) / repeats) for c in correct])
+    below, above = np.linalg.norm(ends - shares[:, None], axis=0) / len(correct)
     return float(shares.mean() - below), float(shares.mean() + above)
 
 
-def grouped(records: Sequence[Row]) -> dict[Any, list[Row]]:
+def grouped(records: Sequence[Record]) -> dict[Any, list[Record]]:
     """Records by domain."""
-    groups: dict[Any, list[Row]] = {}
+    groups: dict[Any, list[Record]] = {}
     for record in records:
         groups.setdefault(record["domain"], []).append(record)
     return groups
 
 
-def joined(records: Sequence[Row]) -> Row:
+def joined(records: Sequence[Record]) -> Record:
     """Join the predictions of several models for one domain, in the order of the table."""
     order = np.argsort(np.concatenate([record["row"] for record in records]), kind="stable")
-    rows: Row = {}
+    whole: Record = {}
     for name in ("target", "prediction", "probabilities", "decisions"):
-        parts = [record[name] for record in records]
-        missing = any(part is None for part in parts)
-        rows[name] = None if missing else np.concatenate(parts)[order]
-    return rows
+        arrays = [record[name] for record in records]
+        missing = any(array is None for array in arrays)
+        whole[name] = None if missing else np.concatenate(arrays)[order]
+    return whole
 
 
-def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Row]) -> float:
-    """Score of all rows of a domain together, whichever model predicted them."""
+def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Record]) -> float:
+    """Score of all rows of a domain together, even if several models predicted them."""
     if measure.own:
         sizes = [len(record["row"]) for record in records]
         return float(np.average([record["score"] for record in records], weights=sizes))
     return _score(measure, classes, joined(records), slice(None))
 
 
-def _score(measure: Measure, classes: Array | None, record: Row, rows: Any) -> float:
+def _score(measure: Measure, classes: Array | None, record: Record, rows: Any) -> float:
     return defined_score(partial(measure.score_record, classes, record), rows)
 
 
-def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], seed: int) -> Array:
+def resampled(
+    measure: Measure, classes: Array | None, records: Sequence[Record], seed: int
+) -> Array:
     """Bootstrap scores of a domain: its rows are drawn with replacement.
 
     If a domain was held out more than once, scores are means over its models on the same rows.
     """
-    if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):  # parts of it
+    if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):  # held out in parts
         records = [joined(records)]
     draws_by_model = []
     for record in records:
         n = len(record["target"])
         rng = np.random.default_rng([seed, n])
-        if measure.name in QUICK:
-            few, shares = representative_rows(measure.name, record)
+        if measure.name in VECTORIZED:
+            smaller, shares = representative_rows(measure.name, record)
             counts = rng.multinomial(n, shares, size=ROW_DRAWS).astype(np.float64)
-            scores = quick_scores(measure.name, few, counts, classes)
+            scores = weighted_scores(measure.name, smaller, counts, classes)
         else:
             draws = rng.integers(n, size=(SLOW_DRAWS, n))
             scores = np.array([_score(measure, classes, record, rows) for rows in draws])
@@ -500,21 +506,21 @@ def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], s
     return np.asarray(np.mean(draws_by_model, axis=0))
 
 
-def representative_rows(name: str, record: Row) -> tuple[Row, Array]:
+def representative_rows(name: str, record: Record) -> tuple[Record, Array]:
     """Return rows that represent those of a record in draws, and the share of each.
 
-    If there are many rows, classes with the same target and prediction are merged into one row, and
-    so are neighbours in the order of errors for a continuous target.
+    If there are many rows, those with the same target and prediction are merged; for a continuous
+    target, those with similar errors are.
     """
     target, predicted = record["target"], record["prediction"]
     n = len(target)
     if n <= MANY_ROWS:
         return record, np.full(n, 1 / n)
-    if name in QUICK[:2]:
+    if name in ACCURACIES:
         labels, codes = np.unique(np.concatenate([target, predicted]), return_inverse=True)
         pairs, counts = np.unique(codes[:n] * len(labels) + codes[n:], return_counts=True)
-        true, guessed = np.divmod(pairs, len(labels))
-        return {"target": labels[true], "prediction": labels[guessed]}, counts / n
+        true_class, predicted_class = np.divmod(pairs, len(labels))
+        return {"target": labels[true_class], "prediction": labels[predicted_class]}, counts / n
     power = 2 if "squared" in name else 1
     groups = np.array_split(np.sort(np.abs(target - predicted) ** power), MANY_ROWS)
     errors = np.array([group.mean() for group in groups]) ** (1 / power)
@@ -522,13 +528,13 @@ def representative_rows(name: str, record: Row) -> tuple[Row, Array]:
     return {"target": errors, "prediction": np.zeros(MANY_ROWS)}, sizes / n
 
 
-def quick_scores(name: str, record: Row, counts: Array, classes: Array | None) -> Array:
-    """Scores of all draws at once, from the number of times that each row was drawn."""
+def weighted_scores(name: str, record: Record, counts: Array, classes: Array | None) -> Array:
+    """Scores of all draws, from the number of times that each row was drawn."""
     target, predicted = record["target"], record["prediction"]
-    if classes is not None and name == "balanced_accuracy":  # over the classes that a draw has
-        member = np.eye(len(classes))[codes_of(target, classes)]
-        size, right = counts @ member, counts @ (member * (target == predicted)[:, None])
-        recall = right / np.where(size > 0, size, 1)
+    if classes is not None and name == "balanced_accuracy":  # over the classes in each draw
+        indicator = np.eye(len(classes))[codes_of(target, classes)]
+        size, correct = counts @ indicator, counts @ (indicator * (target == predicted)[:, None])
+        recall = correct / np.where(size > 0, size, 1)
         return np.asarray(recall.sum(axis=1) / (size > 0).sum(axis=1))
     values = target == predicted if name == "accuracy" else np.abs(target - predicted)
     values = values.astype(np.float64) ** (2 if "squared" in name else 1)
@@ -539,24 +545,24 @@ def quick_scores(name: str, record: Row, counts: Array, classes: Array | None) -
 
 def _outputs_score(measure: Measure, classes: Array | None, outputs: Array, y: Array) -> float:
     """Score of outputs; the targets ``y`` are codes of classes, or numbers."""
-    record: Row = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
+    record: Record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
     if classes is not None:
         labels = classes[outputs.argmax(axis=1)]
         record = {"target": classes[y], "prediction": labels, "probabilities": outputs}
-    if measure.name in QUICK:
-        return float(quick_scores(measure.name, record, np.ones((1, len(y))), classes)[0])
+    if measure.name in VECTORIZED:
+        return float(weighted_scores(measure.name, record, np.ones((1, len(y))), classes)[0])
     return _score(measure, classes, {**record, "decisions": None}, slice(None))
 
 
 def _held_out_outputs(
-    by_domain: Sequence[Sequence[Row]], classes: Array | None
+    by_domain: Sequence[Sequence[Record]], classes: Array | None
 ) -> SourceOutputs | None:
     """Outputs of held-out rows, in the order of the table; None if there are none.
 
     If a row was held out more than once, its first prediction is used.
     """
     name = "prediction" if classes is None else "probabilities"
-    parts = []
+    by_code = []
     for code, records in enumerate(by_domain):
         if any(record[name] is None for record in records):
             return None
@@ -566,9 +572,9 @@ def _held_out_outputs(
                 for key in ("row", "target", name)
             )
             first = np.unique(row, return_index=True)[1]
-            parts.append((y[first], np.full(len(first), code), outputs[first]))
-    if not parts:
+            by_code.append((y[first], np.full(len(first), code), outputs[first]))
+    if not by_code:
         return None
-    target, domain, outputs = (np.concatenate(part) for part in zip(*parts, strict=True))
+    target, domain, outputs = map(np.concatenate, zip(*by_code, strict=True))
     target = target.astype(np.float64) if classes is None else codes_of(target, classes)
     return SourceOutputs(target, domain, outputs.astype(np.float64).reshape(len(outputs), -1))

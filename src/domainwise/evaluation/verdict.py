@@ -17,11 +17,13 @@ from domainwise.report.page import TextCell, TextTable
 from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
 
 #: A difference with a smaller p-value is called statistically significant.
-LEVEL = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 #: Maximum number of faults on the first screen.
-MOST_FAULTS = 5
-#: Without a constant to compare with, domains are said to differ if the range is wider.
-WIDE = 0.2
+MAX_FAULTS = 5
+#: Domains with a wider range of scores differ, if there is no constant prediction to compare with.
+WIDE_RANGE = 0.2
+#: Minimum AUC of a column that identifies a domain.
+IDENTIFYING_AUC = 0.8
 NO_FAULT = (
     "No problem was detected in the table. Leaks, placeholder values, units, signs and missing "
     "columns were checked."
@@ -30,55 +32,57 @@ NO_FAULT = (
 
 @dataclass(frozen=True)
 class Answer:
-    """The first screen, in sentences; empty where there is nothing to say."""
+    """The first screen of the page, in sentences; a sentence that does not apply is empty."""
 
-    take: str  #: name of the method
-    reason: str
+    take: str  #: name of the recommended method
+    reason: str  #: for the recommendation
     context: str  #: gain if all rows of a domain are predicted together
-    expect: str
+    expect: str  #: score at the next site
     certainty: str  #: low, medium or high
     certain: str  #: the reason for it
-    faults: list[dict[str, str]]  #: each a "problem" and an "action"
+    faults: list[dict[str, str]]  #: each with a "problem" and an "action"
     more_faults: int  #: number of faults that are not in the list
-    labels: str
-    command: str
-    watch: str
+    labels: str  #: gain from labels of the new site
+    command: str  #: that fits the recommended method
+    watch: str  #: how to check new rows
 
     def sentences(self) -> list[str]:
-        """Everything in order, as text."""
+        """All sentences, in the order of the page."""
         take = f"Use {self.take}: {self.reason}" if self.take else self.reason
         certain = f"Confidence: {self.certainty}. {self.certain}"
         faults = [f"Before you use it: {_joined(fault)}" for fault in self.faults]
         command = f"Next: {self.command}" if self.command else ""
-        parts = (take, self.context, f"Expect {self.expect}", certain, *faults, self.labels)
-        return [text for text in (*parts, command) if text]
+        expect = f"Expect {self.expect}"
+        texts = (take, self.context, expect, certain, *faults, self.labels, command)
+        return [text for text in texts if text]
 
     def lines(self, width: int = 80) -> list[str]:
         """The same for a terminal: at most twelve lines; only a command may exceed the width."""
         take = f"{self.take}: {self.reason}" if self.take else self.reason
         wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …")
-        parts = {
+        sections = {
             "Recommended": wrap(take, max_lines=3),
             "Expect": wrap(self.expect, max_lines=3),
             "Confidence": wrap(f"{self.certainty}. {self.certain}", max_lines=2),
         }
-        # A line for each of three faults, one for the number of others, and one for the command;
-        # the worst faults have a second line where there is room.
-        room = 11 - sum(map(len, parts.values()))
-        faults = [_joined(fault) for fault in self.faults[: min(3, room - 1)]]
+        # One line for each of three faults, one for the number of others, and one for the command.
+        # If lines are left, the worst faults have two.
+        n_lines = 11 - sum(map(len, sections.values()))
+        faults = [_joined(fault) for fault in self.faults[: min(3, n_lines - 1)]]
         hidden = len(self.faults) - len(faults) + self.more_faults
         faults = faults or [NO_FAULT]
-        second = room - len(faults) - (hidden > 0)
-        parts["Check first"] = [
-            f"{hidden} more {'problem' if hidden == 1 else 'problems'} on the page"
-        ] * (hidden > 0)
-        for i, text in reversed([*enumerate(faults)]):
-            parts["Check first"][:0] = wrap(text, max_lines=1 + (i < second))
-        parts["Next"] = [self.command] * bool(self.command)
+        extra_lines = n_lines - len(faults) - (hidden > 0)
+        lines: list[str] = []
+        for i, text in enumerate(faults):
+            lines += wrap(text, max_lines=1 + (i < extra_lines))
+        if hidden:
+            lines.append(f"{hidden} more {'problem' if hidden == 1 else 'problems'} on the page")
+        sections["Check first"] = lines
+        sections["Next"] = [self.command] * bool(self.command)
         return [
             f"{'' if i else name:13}{line}"
-            for name, lines in parts.items()
-            for i, line in enumerate(lines)
+            for name, texts in sections.items()
+            for i, line in enumerate(texts)
         ]
 
 
@@ -86,17 +90,18 @@ def make_answer(results: Results) -> Answer:
     """Put the results into words."""
     recommended, trivial = results.recommended, results.recommended.trivial
     faults = results.differences.get("faults", ())
-    grave = [fault for fault in faults if fault["severity"] > 1]
-    messages = [fault_in_words(fault) for fault in grave]
+    severe = [fault for fault in faults if fault["severity"] > 1]
+    messages = [fault_in_words(fault) for fault in severe]
     _, _, arguments = results.next_step.partition(": domainwise ")
     command = "" if trivial else "model = evaluation.fit()"
     watch = "check_shift(model, X)"
     if arguments:
         command, watch = f"domainwise {arguments}", "domainwise predict"
-    if failed := [key for key, why in results.left_out.items() if why.startswith("failed")]:
-        text = f"Not scored, because they failed: {', '.join(failed)}."
-        messages.append({"problem": text, "action": ""})
-    shown = messages[:MOST_FAULTS]
+    failed = [key for key, reason in results.left_out.items() if reason.startswith("failed")]
+    if failed:
+        text = f"Not scored because of an error: {', '.join(failed)}."
+        messages.append({"problem": text, "action": "The notes give the error messages."})
+    shown = messages[:MAX_FAULTS]
     return Answer(
         "" if trivial else recommended.label,
         _reason(results),
@@ -104,7 +109,7 @@ def make_answer(results: Results) -> Answer:
         _expect(results),
         *_certainty(results),
         shown,
-        len(messages) + len(faults) - len(grave) - len(shown),
+        len(messages) + len(faults) - len(severe) - len(shown),
         label_sentence(results),
         command,
         "" if trivial else f"{watch} reports new rows that differ from all training domains.",
@@ -118,28 +123,24 @@ def fault_in_words(fault: dict[str, Any]) -> dict[str, str]:
 
 
 def _joined(fault: dict[str, str]) -> str:
+    """The problem and the action as one text."""
     return f"{fault['problem']} {fault['action']}".strip()
-
-
-def domains_in_words(results: Results) -> str:
-    """Number of scored domains as text; all counts on the page are this one."""
-    n_scored, n_domains = len(results.recommended.known), results.facts.get("domains", 0)
-    of_all = f" of {n_domains}" if n_scored < n_domains else ""
-    return f"{in_words(n_scored)} held-out domains{of_all}"
 
 
 def _reason(results: Results) -> str:
     """The reason for the recommendation, in a sentence."""
     method, rival, leader = results.recommended, results.rival, results.leader()
-    label, show, where = results.measure.label, results.show, domains_in_words(results)
+    label, show = results.measure.label, results.show
+    n_scored, n_domains = len(method.known), results.facts.get("domains", 0)
+    of_all = f" of {n_domains}" if n_scored < n_domains else ""
+    where = f"on average over {in_words(n_scored)} held-out domains{of_all}"
     if method.trivial:
         row_by_row = " that predicts row by row" * any(r.context for r in results.results)
-        next_best = f"; {rival.label} {show(rival.mean)}" if rival else ""
+        next_best = f", and {rival.label} {show(rival.mean)}" if rival else ""
         return (
-            f"No method{row_by_row} is better than a constant prediction on unseen domains: "
-            f"{label} {show(method.mean)} on average over {where}{next_best}."
+            f"No method{row_by_row} is better than a constant prediction on unseen domains, which "
+            f"has a {label} of {show(method.mean)} {where}{next_best}."
         )
-    where = f"on average over {where}"
     mean: Callable[[MethodResult], float] = results.weighted_mean
     other = leader if leader is not method else rival
     if other is not None and not other.trivial and mean(method) - mean(other) < results.margin:
@@ -149,9 +150,9 @@ def _reason(results: Results) -> str:
     if method is max(results.row_by_row, key=lambda result: result.mean):
         mean = attrgetter("mean")
     else:
-        where += ", in which domains with few rows count less"
+        where += ", with less weight for domains with few rows"
     if rival is None:
-        return f"the only method that was compared {where}."
+        return f"the only method that was evaluated, with a {label} of {show(method.mean)} {where}."
     if rival.trivial:
         return f"best {where}."
     lead = show(results.measure.sign * (mean(method) - mean(rival)))
@@ -162,9 +163,10 @@ def _reason(results: Results) -> str:
         n = len(method.known.keys() & rival.known.keys())
         chance = f"may be due to chance with {in_words(n)} domains"
     else:
-        chance = "may be due to chance" if p_value >= LEVEL else "is statistically significant"
+        significant = p_value < SIGNIFICANCE_LEVEL
+        chance = "is statistically significant" if significant else "may be due to chance"
         chance += f" (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
-    return f"best {where}; {lead} better than {rival.label}, which {chance}."
+    return f"best {where}, {lead} better than {rival.label}. This difference {chance}."
 
 
 def _context(results: Results) -> str:
@@ -174,51 +176,52 @@ def _context(results: Results) -> str:
     if method.context or not better:
         return ""
     best = max(better, key=results.weighted_mean)
-    label = (
-        best.label
-        if best.key.removesuffix(CONTEXT) != method.key
-        else f"{method.label} with context"
-    )
+    same = best.key.removesuffix(CONTEXT) == method.key
     text = (
-        f"If you predict all rows of a new site at once: {label}, "
-        f"{results.measure.label} {show(best.mean)} on average instead of {show(method.mean)}"
+        "If you predict all rows of a new site together, use "
+        f"{f'{method.label} with context' if same else best.label}: "
+        f"{results.measure.label} {show(best.mean)} on average instead of {show(method.mean)}."
     )
-    parts = {kind: scores for kind, scores in best.batches.items() if kind != "whole"}
-    if not parts:
-        return f"{text}."
+    batches = {kind: scores for kind, scores in best.batches.items() if kind != "whole"}
+    if not batches:
+        return text
     if not best.holds_up:
-        kind = min(parts, key=lambda name: parts[name]["context"] - parts[name]["plain"])
-        with_context, without = (show(parts[kind][name]) for name in ("context", "plain"))
-        return f"{text}; not with part of them ({kind}: {with_context} instead of {without})."
-    listed = ", ".join(f"{kind} {show(scores['context'])}" for kind, scores in parts.items())
-    return f"{text} (with part of them: {listed})."
+        kind = min(batches, key=lambda name: batches[name]["context"] - batches[name]["plain"])
+        with_context, without = (show(batches[kind][name]) for name in ("context", "plain"))
+        return (
+            f"{text} Do not do this with only some of the rows ({kind}: {with_context} instead of "
+            f"{without})."
+        )
+    scores = ", ".join(f"{kind} {show(means['context'])}" for kind, means in batches.items())
+    return f"{text} With only some of the rows: {scores}."
 
 
 def _expect(results: Results) -> str:
+    """The score at the next site, in sentences."""
     method, measure, show = results.recommended, results.measure, results.show
     ends, n = results.next_site, len(method.known)
     constant = results.find(TRIVIAL)
-    trivial = ""
+    comparison = ""
     if constant is not None and not method.trivial:
-        trivial = f" A constant prediction scores {show(constant.mean)}."
+        comparison = f" A constant prediction scores {show(constant.mean)}."
     if (without := results.differences.get("without_leaks")) and without["scores"]:
         name = max(without["scores"], key=lambda name: without["scores"][name])
-        score = f"{show(without['scores'][name])} ({name})"
-        trivial = f" Without {_some(without['columns'])}: {score}.{trivial}"
+        columns, score = _some(without["columns"]), show(without["scores"][name])
+        comparison = f" Without {columns}, the best score is {score} ({name}).{comparison}"
     if ends is not None:
         low, high = (show(measure.sign * end) for end in ends)
         return (
-            f"{measure.label} between {low} and {high} at the next site (90 %), "
-            f"{show(method.mean)} on average.{trivial}"
+            f"{measure.label} between {low} and {high} at the next site (90 % range), "
+            f"{show(method.mean)} on average.{comparison}"
         )
     mean = f"{measure.label} {show(method.mean)} on average"
     if n < 2:
-        return f"{mean}; one domain was scored, which is too few for a range.{trivial}"
+        return f"{mean}. A range cannot be computed from one scored domain.{comparison}"
     low, high = sorted(map(show, method.known.values()), key=float)[:: n - 1]
-    chance = {2: "one third", 3: "one half"}[n]
+    probability = {2: "one third", 3: "one half"}[n]
     return (
-        f"{mean}. With {in_words(n)} domains there is no 90 % range: the next site falls between "
-        f"{low} and {high} with a probability of {chance}.{trivial}"
+        f"{mean}. A 90 % range cannot be computed from {in_words(n)} domains: the score at the "
+        f"next site is between {low} and {high} with a probability of {probability}.{comparison}"
     )
 
 
@@ -226,37 +229,35 @@ def _certainty(results: Results) -> tuple[str, str]:
     """Confidence (low, medium or high), and the reason."""
     method, constant, show = results.recommended, results.find(TRIVIAL), results.show
     n, sign, ends = len(method.known), results.measure.sign, results.next_site
-    leaks = [
-        name for f in results.differences.get("faults", ()) if f["leak"] for name in f["columns"]
-    ]
+    faults = results.differences.get("faults", ())
+    leaks = [name for fault in faults if fault["leak"] for name in fault["columns"]]
     if leaks:
-        return (
-            "low",
-            f"A column may contain the answer ({_some(leaks)}): the scores may be too good.",
-        )
+        reason = f"A column may contain the answer ({_some(leaks)}): the scores may be too good."
+        return "low", reason
     if n < MIN_PAIRS or ends is None:
-        few = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
-        return "low", f"{few} not enough to predict the score at the next site reliably."
+        domains = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
+        return "low", f"{domains} not enough to predict the score at the next site reliably."
     worse, better = (sign * end for end in ends[::sign])
     if constant is None or method.trivial:
-        if (better - worse) / (1.0 if sign > 0 else abs(method.mean)) > WIDE:
-            worst = f"the worst, {method.worst_domain!s}, has {show(method.worst)}"
+        if (better - worse) / (1.0 if sign > 0 else abs(method.mean)) > WIDE_RANGE:
+            worst = f"the score on the worst one, {method.worst_domain!s}, is {show(method.worst)}"
             return "medium", f"Domains differ: {worst}."
         return "high", f"Scores on {in_words(n)} domains are similar."
     prediction = f"a constant prediction ({show(constant.mean)})"
     if worse <= constant.mean:
-        text = f"at the next site {method.label} may be no better than {prediction}"
+        text = f"at the next site, {method.label} may be no better than {prediction}"
         return "medium", f"Domains differ: {text}."
     if worse < (method.mean + constant.mean) / 2:
-        text = f"at the next site more than half of the gain over {prediction} may be lost"
+        text = f"at the next site, more than half of the gain over {prediction} may be lost"
         return "medium", f"Domains differ: {text}."
-    return "high", f"More than half of the gain over {prediction} remains in the whole range."
+    text = f"more than half of the gain over {prediction} remains"
+    return "high", f"Even at the worse end of the range, {text}."
 
 
 def interval(results: Results, ends: Any) -> str:
     """Two scores as they are shown, the smaller one first; a dash for None."""
     shown = sorted(results.measure.shown(end) for end in ends or UNKNOWN)
-    if not shown[0] < shown[1]:  # unknown, or no two draws differ
+    if not shown[0] < shown[1]:  # unknown, or all draws are equal
         return "–"
     return " to ".join(results.show(results.measure.sign * value) for value in shown)
 
@@ -265,14 +266,8 @@ def domains_table(results: Results) -> TextTable:
     """Rows, target and scores of each domain, the hardest for the recommended method first."""
     (method, *others), classes = results.main, results.facts["classes"]
     share = f"share of {classes[1]}" if classes is not None and len(classes) == 2 else "classes"
-    columns = ["domain", "rows", "target, quartiles" if classes is None else share]
-    columns += [
-        method.label,
-        "95 %",
-        *(result.label for result in others),
-        "seen",
-        "folds inside it",
-    ]
+    columns = ["domain", "rows", "target quartiles" if classes is None else share]
+    columns += [method.label, "95 %", *(result.label for result in others), "seen", "within"]
     domains = {domain["name"]: domain for domain in results.differences.get("domains", ())}
     rows = []
     for name in results.hardest_first:
@@ -287,6 +282,7 @@ def domains_table(results: Results) -> TextTable:
 
 
 def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
+    """Quartiles of the target in a domain, or shares of its classes."""
     if not domain:
         return "–"
     if classes is None:
@@ -317,32 +313,28 @@ def label_sentence(results: Results) -> str:
         )
     # The fewest labels with which the score is about as good as with any number of them.
     enough = next(n for n in counts if best - gains[n] < margin)
-    steps = {counts[0]: None} if gains[counts[0]] - gains[start] >= margin else {}
-    first, *others = {**steps, enough: None}
-    scores = f"{show(gains[start])} → {show(gains[first])}"
-    texts = [f"{first} labels from the new site: {label} {scores}"]
-    texts += [f"{n} labels: {show(gains[n])}" for n in others]
-    if enough < counts[-1]:
-        texts.append(f"more than {enough} add little")
-    return "; ".join(texts) + "."
-
-
-#: A column that identifies a domain with at least this AUC is named.
-IDENTIFIES = 0.8
+    first = counts[0] if gains[counts[0]] - gains[start] >= margin else enough
+    text = f"{first} labels from the new site improve {label} from {show(gains[start])} to "
+    text += show(gains[first])
+    text += f", and {enough} labels to {show(gains[enough])}" * (enough != first)
+    return text + ("; more labels add little." if enough < counts[-1] else ".")
 
 
 def difference_sentences(results: Results) -> list[str]:
-    """Columns by which domains can be recognized."""
+    """Columns that identify domains."""
     differences = results.differences
     columns = differences["columns"]
     names = [domain["name"] for domain in differences["domains"]]
     described = [f"{c['name']} ({names[c['tells_at']]}, AUC {c['tells']:.2f})" for c in columns]
-    identifying = sum(column["tells"] >= IDENTIFIES for column in columns)
-    if not identifying:
+    n_identifying = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
+    if not n_identifying:
         return [f"No single column identifies a domain well; the best is {described[0]}."]
+    alone = "identifies a domain on its own"
+    if n_identifying > 1:
+        alone = "identify a domain on their own"
     return [
-        f"{identifying} of {len(columns) + differences['others']} columns identify a domain by "
-        f"themselves: {_some(described[:identifying])}."
+        f"{n_identifying} of {len(columns) + differences['others']} columns {alone}: "
+        f"{_some(described[:n_identifying])}."
     ]
 
 
@@ -351,27 +343,31 @@ def importance_sentences(results: Results) -> list[str]:
     method, importance, margin = results.recommended, results.recommended.importance, results.margin
     if not importance:
         return []
-    most = max(importance, key=lambda name: importance[name])
-    change = "lower" if results.measure.sign > 0 else "higher"
-    loss = results.show(results.measure.sign * importance[most])
+    first = max(importance, key=lambda name: importance[name])
+    change = "decreases" if results.measure.sign > 0 else "increases"
+    loss = results.show(results.measure.sign * importance[first])
     sentences = [
-        f"The most important column on held-out domains is {most}: if its values are shuffled, "
-        f"the {results.measure.label} of {method.label} is {loss} {change}."
+        f"The most important column on held-out domains is {first}: if its values are shuffled, "
+        f"the {results.measure.label} of {method.label} {change} by {loss}."
     ]
     faulty = {name for f in results.differences.get("faults", ()) for name in f.get("columns", ())}
     columns = {column["name"]: column["tells"] for column in results.differences["columns"]}
     unused = [
         name
         for name, auc in columns.items()
-        if auc >= IDENTIFIES and name not in faulty and importance.get(name, np.inf) < margin / 2
+        if auc >= IDENTIFYING_AUC
+        and name not in faulty
+        and importance.get(name, np.inf) < margin / 2
     ]
     if unused:
+        verb, them = ("identifies", "it") if len(unused) == 1 else ("identify", "them")
         sentences.append(
-            f"{method.label} scores almost the same on held-out domains without {_some(unused)}, "
-            f"which identify domains: consider dropping {'it' if len(unused) == 1 else 'them'}."
+            f"{method.label} hardly uses {_some(unused)}, which {verb} domains: consider dropping "
+            f"{them}."
         )
     return sentences
 
 
 def _some(names: list[str]) -> str:
+    """The first three names."""
     return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
