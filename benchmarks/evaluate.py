@@ -127,7 +127,7 @@ def run(name: str, methods: list[str] | None = None, quick: bool = False) -> Res
         "two_cores": total - in_jobs + in_jobs / 2,
         "methods": spent,
         "boosting": boosting_seconds(problem, outer_splits(problem, None)),
-        "shape": [problem.n_given, problem.X.shape[1], len(problem.domains), len(problem.y)],
+        "shape": [problem.n_total, problem.X.shape[1], len(problem.domains), len(problem.y)],
         "left_out": sorted(evaluation.left_out),
         "best": evaluation.best.label,
     }

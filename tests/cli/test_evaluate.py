@@ -65,7 +65,7 @@ def test_a_page_says_a_thing_once_and_shows_the_command_to_type(table, tmp_path)
     stored = json.loads((tmp_path / "out" / "evaluation.json").read_text("utf-8"))
     single = [note for note in stored["notes"] if "only one class" in note.lower()]
     assert single == [
-        "Only one class in cork, cork 2: their rows are used for training, but are not scored."
+        "These domains have only one class and are used for training, but not scored: cork, cork 2."
     ]
     assert all(note[0].isupper() for note in stored["notes"])
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
@@ -224,8 +224,8 @@ def test_an_interruption_leaves_a_page_of_what_is_done_and_the_command_continues
         patch.setattr(JobProgress, "_show", interrupted)
         result = run(table, "--out", out, "--jobs", 1)
     assert result.exit_code == 1
-    assert "Interrupted after 3 of 6 fits: scores are of 1 of 3 groups" in result.stderr
-    assert "The same command continues." in (out / "report.html").read_text("utf-8")
+    assert "Interrupted after 3 of 6 fits: scores are based on 1 of 3 groups" in result.stderr
+    assert "The same command continues from here." in (out / "report.html").read_text("utf-8")
     stored = json.loads((out / "evaluation.json").read_text("utf-8"))
     assert stored["domains"] == ["ayr"]
     jobs.clear()

@@ -113,7 +113,7 @@ def test_another_table_another_grid_and_other_options_are_refused(folder, tmp_pa
     typed = (["--target", "ill"], ["--drop", "age"], ["--seed", "1"], ["--seed", "0"])
     for option in (*typed, ["--not-balanced"]):
         refused(f"remove {option[0].replace('not-', '')}", *start, *option)
-    refused("holds no evaluation.json", "fit", "--from", tmp_path, *out, "--force")
+    refused("has no evaluation.json", "fit", "--from", tmp_path, *out, "--force")
     refused("pass a table, --target", "fit", *out, "--force")
     (tmp_path / "evaluation.json").write_text("{}")
     refused("the entry 'measure' is missing", "fit", "--from", tmp_path, *out, "--force")

@@ -103,7 +103,7 @@ def test_differences_are_those_of_the_scores_on_each_domain(folders, names, scor
 def test_an_evaluation_does_not_differ_from_itself(folders):
     base, _ = folders
     compared = compare_evaluations(base / "whole", base / "whole")
-    assert compared.notes == ["Same table, rows and folds."]
+    assert compared.notes == ["The table, rows and folds are the same."]
     assert len(compared.pairs) == 2  # the best one is not compared twice
     for pair in compared.pairs:
         assert [pair.mean[name] for name in ("difference", "low", "high")] == [0.0, 0.0, 0.0]
@@ -193,4 +193,4 @@ def test_the_command_names_options_and_folders_in_errors(folders, tmp_path):
     assert "--metric balanced_accuracy" in result.output
     result = CliRunner().invoke(app, ["compare", str(base / "whole"), str(tmp_path)])
     assert result.exit_code == 2
-    assert "run an evaluation there first" in result.output
+    assert "Run an evaluation there first" in result.output

@@ -227,7 +227,7 @@ def test_a_domain_where_the_measure_is_undefined_is_left_out_of_the_means():
     result = found.find("linear")
     assert np.isnan(result.scores["site 2"])
     assert result.mean == pytest.approx(np.nanmean(list(result.scores.values())))
-    assert any("Only one class in site 2" in note for note in found.notes)
+    assert any("only one class" in note and "site 2." in note for note in found.notes)
     assert json.loads(found.to_json())["methods"][0]["per_domain"][2]["score"] is None
 
 

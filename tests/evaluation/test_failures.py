@@ -84,15 +84,15 @@ def test_words_and_columns_about_classes_are_those_of_the_predictions(binary):
         assert column(sections, "AUC")[name] == f"{roc_auc_score(hit[mine], p[mine]):.2f}"
         area = average_precision_score(hit[mine], p[mine])
         assert column(sections, "average precision")[name] == f"{area:.2f}"
-    said = " ".join(sentence for part in sections["parts"] for sentence in part.words)
-    assert "No AUC, because there is only one class: site 2." in said
+    said = " ".join(sentence for part in sections["sections"] for sentence in part.sentences)
+    assert "Domains with only one class have no AUC: site 2." in said
     wrong = [
         (np.sum((frame["target"] == a) & (frame["prediction"] == b)), a, b)
         for a, b in (("none", "x & y"), ("x & y", "none"))
     ]
     count, a, b = max(wrong)
     total = np.sum(frame["target"] == a)
-    assert f"predict class {b} for class {a}: {count} of {total} rows of class {a}" in said
+    assert f"class {b} instead of class {a}, in {count} of {total} rows of class {a}" in said
 
 
 @pytest.mark.parametrize("asked", [0.5, 0.8])
@@ -132,12 +132,12 @@ def test_the_mean_residual_of_a_continuous_target_is_reported(numbers):
     decimals = 2 - int(np.floor(np.log10(bias.abs().max())))
     for name in numbers.domains:
         assert column(sections, "bias")[name] == f"{bias[name]:+.{decimals}f}"
-        assert column(sections, "bias in squared error")[name] == f"{100 * share[name]:.0f} %"
+        percent = f"{100 * share[name]:.0f} %"
+        assert column(sections, "share of bias in squared error")[name] == percent
     worst = bias.abs().idxmax()
-    assert (
-        f"on {worst}: predictions are {abs(bias[worst]):.3g} too" in sections["parts"][0].words[0]
-    )
-    assert [part.title for part in sections["parts"]] == [
+    (sentence,) = sections["sections"][0].sentences
+    assert f"on {worst}: predictions are {abs(bias[worst]):.3g} too" in sentence
+    assert [part.title for part in sections["sections"]] == [
         "Residuals",
         "Coverage of prediction intervals",
     ]
@@ -159,11 +159,12 @@ def test_a_folder_gives_the_same_answers_as_the_evaluation(name, folder, request
     found = request.getfixturevalue(name)
     again, _ = read_evaluation(folder / name)
     first, second = failure_sections(found), failure_sections(again)
-    assert [part.words for part in first["parts"]] == [part.words for part in second["parts"]]
+    texts = [[part.sentences for part in page["sections"]] for page in (first, second)]
+    assert texts[0] == texts[1]
     assert first["columns"] == second["columns"]
     assert list(first["columns"]["rows"]) == list(second["columns"]["rows"])
-    svg = [[picture.svg for picture in part.pictures] for part in first["parts"]]
-    assert svg == [[picture.svg for picture in part.pictures] for part in second["parts"]]
+    svg = [[picture.svg for picture in part.pictures] for part in first["sections"]]
+    assert svg == [[picture.svg for picture in part.pictures] for part in second["sections"]]
 
 
 def test_the_page_shows_the_answers_and_names_are_text(binary, tmp_path):
@@ -197,7 +198,7 @@ def test_a_page_without_predictions_says_why_errors_are_not_shown(
 
 
 def test_of_six_domains_each_is_in_colour_and_has_a_panel(binary):
-    parts = {part.title: part for part in failure_sections(binary)["parts"]}
+    parts = {part.title: part for part in failure_sections(binary)["sections"]}
     picture = parts["Confused classes"].pictures[0]
     assert picture.caption.endswith("Each domain has a panel")
     assert "the other" not in picture.svg
@@ -243,4 +244,4 @@ def test_a_method_without_probabilities_is_ranked_by_its_decisions():
     area = roc_auc_score(told[0]["target"], values[0])
     assert failures.ranking("m", told, classes).columns["AUC"][0] == f"{area:.2f}"
     part = failures.calibration("m", told, classes)
-    assert (part.words, part.pictures) == (["m predicts no probabilities."], [])
+    assert (part.sentences, part.pictures) == (["m predicts no probabilities."], [])

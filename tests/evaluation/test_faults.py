@@ -400,11 +400,11 @@ def test_columns_are_left_out_of_frames_and_arrays():
     problem = make_problem(pandas.DataFrame(columns), y, site, **asked)
     fewer = problem.without_columns(["ward", "weight"])
     assert list(fewer.X.columns) == ["temperature", "balance", "lactate"]
-    assert list(fewer.whole.X.columns) == ["temperature", "balance", "lactate"]
+    assert list(fewer.parent.X.columns) == ["temperature", "balance", "lactate"]
     assert fewer.preprocessor.fit_transform(fewer.X).shape == (100, 3)
     X = np.column_stack([columns["weight"], columns["balance"]])
     array = make_problem(X, y, site, **asked).without_columns(["x0"])
-    np.testing.assert_array_equal(array.whole.X[:, 0], columns["balance"])
+    np.testing.assert_array_equal(array.parent.X[:, 0], columns["balance"])
 
 
 def test_a_fault_of_an_earlier_file_is_read():

@@ -174,7 +174,7 @@ def test_predictions_that_were_changed_are_refused_by_name(tmp_path):
     edited = files[0].read_bytes()
     for content in (edited, first[:-7], second):
         files[0].write_bytes(content)
-        for use in (lambda: read_evaluation(tmp_path, every=True), lambda: run(tmp_path)):
+        for use in (lambda: read_evaluation(tmp_path, all_methods=True), lambda: run(tmp_path)):
             with pytest.raises(ValueError, match=f"{files[0].name} was changed after it was writt"):
                 use()
     run(tmp_path, force=True)
@@ -201,7 +201,7 @@ def test_force_removes_only_what_jobs_wrote(tmp_path):
     "change, words",
     [
         ({"methods": []}, "best is not the first method"),
-        ({"domains": ["ayr"]}, "a method is not scored on the domains"),
+        ({"domains": ["ayr"]}, "linear is not scored on the same domains"),
         ({"measure": None}, "measure: a mapping expected, got NoneType"),
         ({"notes": [1]}, r"notes\[0\]: str expected, got int"),
     ],

@@ -36,7 +36,7 @@ def test_a_quick_evaluation_leaves_out_rows_and_then_the_longest_methods(monkeyp
     slow = planned(monkeypatch, 0.5)
     assert len(slow.problem.y) == 300
     assert list(slow.left_out) == ["ensemble", "invariantridge"]
-    assert "ensemble, invariantridge would take too long" in slow.in_words
+    assert "would take too long are not run (ensemble, invariantridge)" in slow.description
     slowest = planned(monkeypatch, 1000.0)
     assert [method.key for method in slowest.methods] == ["constant", "linear"]
 
@@ -55,11 +55,11 @@ def test_scores_are_of_all_rows_of_held_out_domains_and_models_of_those_that_wer
     assert found.facts["rows"] == 80
     assert any("80 of 2,000 rows" in note and "scored on 2,000" in note for note in found.notes)
     drawn = problem().drawn(80)
-    few = replace(drawn, whole=replace(drawn.whole, max_scored=400))
+    few = replace(drawn, parent=replace(drawn.parent, max_scored=400))
     (_, test), *_ = outer_splits(few, None)
     assert [len(rows) for rows in few.scored_rows(test)] == [100]
     half = test[::2]  # a split of the caller's that holds out a part of a domain
-    assert few.everything.index[few.scored_rows(half)[0]].tolist() == few.index[half].tolist()
+    assert few.full.index[few.scored_rows(half)[0]].tolist() == few.index[half].tolist()
 
 
 def test_a_quick_evaluation_states_the_number_of_rows_in_one_note():

@@ -133,8 +133,8 @@ def test_a_scorer_of_the_callers_gets_the_estimator_and_classes_as_they_are():
     [
         (dict(groups=[1]), TypeError, "pass domains as sample_domain"),
         (dict(metric="f1"), TypeError, "pass metrics as scoring"),
-        (dict(max_row=3), TypeError, "no argument 'max_row'"),
-        (dict(y="il"), ValueError, "y='il' is not a column of X, which has age"),
+        (dict(max_row=3), TypeError, "unexpected keyword argument 'max_row'"),
+        (dict(y="il"), ValueError, "y='il' is not a column of X; use one of age"),
         (dict(sample_domain="ward"), ValueError, "sample_domain='ward' is not a column"),
         (dict(X=np.zeros((96, 2))), ValueError, "but X is not a data frame"),
         (dict(pos_label="maybe"), ValueError, "pos_label='maybe' must be one of two classes"),
@@ -189,5 +189,5 @@ def test_a_data_frame_is_read_as_a_file_is(tmp_path):
 
 def test_a_data_frame_in_which_nothing_varies_is_refused():
     frame = pandas.DataFrame({"a": [1.0] * 20, "b": None})
-    with pytest.raises(ValueError, match="X has no column left to learn from: .*are constant: a"):
+    with pytest.raises(ValueError, match="X has no usable column: .*are constant: a"):
         evaluate(frame, np.tile([0, 1], 10), np.repeat([0, 1], 10), progress=False)

@@ -43,7 +43,7 @@ class Difference:
     method: str
     mean: dict[str, float]
     p_value: float | None  #: Wilcoxon's signed-rank test over domains
-    words: str
+    words: str  #: such as "better, but not significantly"
     per_domain: list[dict[str, Any]]  #: the largest deterioration first
 
 
@@ -53,9 +53,9 @@ class Comparison:
 
     names: tuple[str, str]
     measure: Measure
-    margin: float  #: a difference below this has no practical meaning
+    margin: float  #: smallest difference with a practical meaning
     notes: list[str]
-    pairs: list[Difference]  #: the best methods, then the methods in both evaluations
+    pairs: list[Difference]  #: the best methods, then the methods that are in both evaluations
 
     def show(self, value: float, signed: bool = False) -> str:
         """A score, or a difference with its sign, as text."""
@@ -67,19 +67,19 @@ class Comparison:
         pair = self.pairs[0]
         first, second, difference, ends = self._cells(pair.mean)
         return (
-            f"{self.names[1]} against {self.names[0]}, {pair.method}: {pair.words}. The mean "
+            f"{self.names[1]} compared with {self.names[0]}, {pair.method}: {pair.words}. The mean "
             f"{self.measure.label} over {len(pair.per_domain)} domains changes from {first} to "
-            f"{second}, a difference of {difference} (95 %: {ends})."
+            f"{second}, by {difference} (95 % interval: {ends})."
         )
 
     def legend(self) -> str:
         """Explain the columns of the tables."""
         return (
-            f"Score: {self.measure.label}, {self.measure.direction}, on the domains in both "
-            f"evaluations. Differences: {self.names[1]} minus {self.names[0]}, with 95 % bootstrap "
-            "intervals: domains are resampled, and for one domain its rows. A difference below "
-            f"{self.show(self.margin)} has no practical meaning. p: Wilcoxon signed-rank test over "
-            "domains, approximate."
+            f"Scores: {self.measure.label} ({self.measure.direction}) on the domains that are in "
+            f"both evaluations. Difference: {self.names[1]} minus {self.names[0]}. 95 %: bootstrap "
+            "interval of the difference, from resampled domains, or from resampled rows for a "
+            f"single domain. A difference below {self.show(self.margin)} has no practical meaning. "
+            "p: Wilcoxon signed-rank test over domains, approximate."
         )
 
     def tables(self) -> tuple[list[list[str]], list[list[str]]]:
@@ -94,6 +94,7 @@ class Comparison:
         return methods, [["domain", *columns], *rows]
 
     def _cells(self, row: dict[str, Any]) -> list[str]:
+        """Both scores, their difference and its interval, as text."""
         difference, low, high = (self.show(row[n], True) for n in ("difference", "low", "high"))
         return [self.show(row["first"]), self.show(row["second"]), difference, f"{low} to {high}"]
 
@@ -119,7 +120,7 @@ class Comparison:
         return render_page("domainwise.evaluation", "compare.html.j2", styles=styles, **content)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings; None where something is not defined."""
+        """Return everything as numbers, lists and strings; None for undefined values."""
         content = {"folders": self.names, "measure": self.measure.name, "margin": self.margin}
         content |= {"greater_is_better": self.measure.sign > 0, "verdict": self.verdict()}
         pairs = [asdict(pair) for pair in self.pairs]
@@ -127,35 +128,39 @@ class Comparison:
 
 
 def compare_evaluations(first: Path, second: Path, method: str | None = None) -> Comparison:
-    """Compare two evaluations by their folders: the best methods, and every method in both.
+    """Compare the evaluations in two folders: the best methods, and all methods that are in both.
 
-    If ``method`` is given, it must be in both, and only this method is compared. Different targets
-    or domain columns, or no common measure, raise an error; notes list other differences.
+    If ``method`` is given, it must be in both, and only this method is compared. An error is raised
+    if targets or domain columns differ, or if there is no common measure; notes list other
+    differences.
     """
-    (a, stored), (b, other_stored) = (read_evaluation(path, every=True) for path in (first, second))
-    tables = [content.get("table", {}) for content in (stored, other_stored)]
+    (a, stored_a), (b, stored_b) = (read_evaluation(p, all_methods=True) for p in (first, second))
+    tables = [stored.get("table", {}) for stored in (stored_a, stored_b)]
     settings = [{**t.get("asked", {}), **e.facts} for t, e in zip(tables, (a, b), strict=True)]
-    for name in ("target", "domain", "task", "positive", "classes"):
-        one, other = (setting.get(name) for setting in settings)
-        if one != other and None not in (one, other):
+    arguments = {"target": "target", "domain": "domain column", "task": "task"}
+    for key, name in {**arguments, "positive": "positive class", "classes": "classes"}.items():
+        a_value, b_value = (setting.get(key) for setting in settings)
+        if a_value != b_value and None not in (a_value, b_value):
+            verb = "are" if key == "classes" else "is"
             raise ValueError(
-                f"{first} and {second} cannot be compared: the {name} is {one!s} in one and "
-                f"{other!s} in the other. Evaluate the same {name} in both"
+                f"{first} and {second} cannot be compared: the {name} {verb} {a_value!s} in the "
+                f"first and {b_value!s} in the second. Evaluate both with the same {name}"
             )
     same_measure = (results for results in (b, *b.others) if results.measure.name == a.measure.name)
     matching = next(same_measure, None)
     if matching is None:
         raise TableError(
-            f"{first} reports {a.measure.label}, {second} reports {b.measure.label}: evaluate "
+            f"{first} reports {a.measure.label}, but {second} reports {b.measure.label}. Evaluate "
             f"{second} again with ",
             Argument("metric", a.measure.name),
-            "; its saved predictions are used, and nothing is fitted again",
+            "; the predictions in the folder are used, and nothing is fitted again",
         )
     matching.records, b = b.records, matching
     shared = [domain for domain in a.domains if domain in b.domains]
     if not shared:
         raise ValueError(
-            f"{first} and {second} have no domain in common. Compare evaluations that do"
+            f"{first} and {second} have no domain in common. Compare evaluations of the same "
+            "domains"
         )
     common = [(r, s) for r in a.results if (s := b.find(r.key)) is not None]
     pairs = [(a.best, b.best)]
@@ -165,10 +170,10 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
         pairs = [(r, s) for r, s in common if r is result]
         if not pairs:
             keys = ", ".join(r.key for r, _ in common) or "none"
-            raise ValueError(f"method={method!r} is not in both evaluations; choose from: {keys}")
+            raise ValueError(f"method={method!r} is not in both evaluations; use one of: {keys}")
     differences = [_difference(a, b, shared, *pair) for pair in pairs]
-    alike = first.name == second.name
-    names = (str(first), str(second)) if alike else (first.name, second.name)
+    same_name = first.name == second.name
+    names = (str(first), str(second)) if same_name else (first.name, second.name)
     files = [table.get("sha256") for table in tables]
     other_file = None not in files and files[0] != files[1]
     notes = _notes((a, b), names, shared, settings, other_file)
@@ -187,46 +192,48 @@ def _difference(
     classes, sign, positive = a.classes, a.measure.sign, a.facts["positive"]
     y = np.zeros(2) if classes is None else classes
     measure = choose_measure(a.measure.name, y, classes is not None, positive)
-    one, other = grouped(a.records.get(first.key, ())), grouped(b.records.get(second.key, ()))
+    records = [grouped(e.records.get(m.key, ())) for e, m in ((a, first), (b, second))]
     rows = []
-    for place, domain in enumerate(common):
+    for i, domain in enumerate(common):
         ends: Sequence[float] = (np.nan, np.nan)
-        if domain in one and domain in other:
-            numbers = [[r["row"].tolist() for r in records[domain]] for records in (one, other)]
+        if all(domain in by_domain for by_domain in records):
+            before, after = (by_domain[domain] for by_domain in records)
+            indices = [[r["row"].tolist() for r in of_domain] for of_domain in (before, after)]
             # Draws are paired if the rows are the same, and independent otherwise.
-            seed = place if numbers[0] == numbers[1] else place + 10**6
-            before = resampled(measure, classes, one[domain], place)
-            after = resampled(measure, classes, other[domain], seed)
-            ends = sorted(sign * np.nanquantile(after - before, (TAIL, 1 - TAIL)))
+            seeds = (i, i if indices[0] == indices[1] else i + 10**6)
+            draws = resampled(measure, classes, after, seeds[1])
+            draws = draws - resampled(measure, classes, before, seeds[0])
+            ends = sorted(sign * np.nanquantile(draws, (TAIL, 1 - TAIL)))
         scores = (sign * first.known[domain], sign * second.known[domain])
         rows.append({"domain": plain(domain), **_row(*scores, ends)})
-    ones, others, differences = (
+    scores_a, scores_b, differences = (
         np.array([row[name] for row in rows]) for name in ("first", "second", "difference")
     )
     draws = np.random.default_rng(0).choice(differences, (DOMAIN_SAMPLES, len(rows))).mean(axis=1)
     ends = widened(float(differences.mean()), draws, len(rows), np.inf)
-    mean = _row(ones.mean(), others.mean(), ends)
-    p_value = compare(dict(enumerate(others)), dict(enumerate(ones))).p_value
+    mean = _row(scores_a.mean(), scores_b.mean(), ends)
+    p_value = compare(dict(enumerate(scores_b)), dict(enumerate(scores_a))).p_value
     words = _words(mean["difference"], sign, a.margin, ends)
     rows.sort(key=lambda row: sign * row["difference"])
-    same = first.label == second.label
-    label = first.label if same else f"{first.label} → {second.label}"
+    label = " → ".join(dict.fromkeys((first.label, second.label)))
     return Difference(label, mean, p_value, words, rows)
 
 
 def _row(first: float, second: float, ends: Sequence[float]) -> dict[str, float]:
+    """Two scores, their difference, and the ends of its interval, by name."""
     values = (first, second, second - first, *ends)
     names = ("first", "second", "difference", "low", "high")
     return {name: float(value) for name, value in zip(names, values, strict=True)}
 
 
 def _words(difference: float, sign: int, margin: float, ends: Sequence[float]) -> str:
+    """Describe a difference of means."""
     better = "better" if sign * difference > 0 else "worse"
     if abs(difference) < margin:
-        certain = np.isfinite(ends).all() and max(map(abs, ends)) < margin
-        return "no practical difference" + ("" if certain else ", but the interval is wide")
+        is_narrow = np.isfinite(ends).all() and max(map(abs, ends)) < margin
+        return "no practical difference" + ("" if is_narrow else ", but the interval is wide")
     if not np.isfinite(ends).all():
-        return f"{better}, on too few domains for an interval"
+        return f"{better}, but there are too few domains for an interval"
     return better if ends[0] > 0 or ends[1] < 0 else f"{better}, but not significantly"
 
 
@@ -243,19 +250,19 @@ def _notes(
     if other_file:
         notes.append("The tables are different files (SHA-256), so the rows differ.")
     elif rows != other_rows:
-        notes.append("Different rows were evaluated, so the rows of a domain are not paired.")
+        notes.append("Different rows were evaluated, so scores of a domain are not paired by row.")
     if folds != other_folds:
         notes.append("Domains were held out in different groups, so the training domains differ.")
     if not notes:
-        same = "Same table, rows and folds." if rows else "The folders have no predictions."
-        notes.append(same)
+        same = "The table, rows and folds are the same."
+        notes.append(same if rows else "The folders contain no predictions.")
     for name in ("features", "drop"):
-        one, other = (", ".join(setting.get(name) or ()) or "not given" for setting in settings)
-        if one != other:
-            notes.append(f"{name}: {one} in {names[0]}, {other} in {names[1]}.")
+        values = [", ".join(setting.get(name) or ()) or "not set" for setting in settings]
+        if values[0] != values[1]:
+            notes.append(f"{name}: {values[0]} in {names[0]}, {values[1]} in {names[1]}.")
     for name, evaluation in zip(names, evaluations, strict=True):
-        if alone := [str(domain) for domain in evaluation.domains if domain not in shared]:
-            notes.append(f"Only in {name}, and not compared: {', '.join(alone)}.")
+        if unshared := [str(domain) for domain in evaluation.domains if domain not in shared]:
+            notes.append(f"Only in {name}, and not compared: {', '.join(unshared)}.")
     return notes
 
 
@@ -308,9 +315,9 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
     )
     score = partial(compare_methods, inside=False, n_jobs=setting.n_jobs, progress=False)
     overrides = {"class_weight": setting.class_weight, "predictor": setting.predictor}
-    chosen = replace(find_method(method, len(table.y)), context=False)
+    row_by_row = replace(find_method(method, len(table.y)), context=False)
     constant = score(problem, [METHODS[TRIVIAL]])
-    model = score(replace(problem, overrides=overrides), [chosen])
+    model = score(replace(problem, overrides=overrides), [row_by_row])
     calibration = calibrated(model.records[model.best_], problem.classes)
     scores = model.best.known, constant.best.known
     return compare_with_constant(problem.measure.name, *scores, calibration)
@@ -324,13 +331,13 @@ def compare_with_constant(
 ) -> Check:
     """Summarize the scores of a model and of a constant by domain; larger is better."""
     gain = np.array([score - constant[name] for name, score in model.items()])
-    # One-sided test at 10 %: of models as good as the constant, one in ten seems better.
+    # One-sided test at 10 %: one in ten models that are as good as the constant seems better.
     error = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
     worst = min(model, key=lambda name: model[name])
     better = bool(gain.mean() > max(error, 1e-12))
     mean, other = (float(np.mean(list(scores.values()))) for scores in (model, constant))
     low, high = plain(expected_score(list(model.values()), 0)[1:])
-    one = expected_range(list(model.values()), metric)
+    ends = expected_range(list(model.values()), metric)
     return Check(
-        metric, mean, other, model[worst], worst, len(gain), better, low, high, calibration, one
+        metric, mean, other, model[worst], worst, len(gain), better, low, high, calibration, ends
     )

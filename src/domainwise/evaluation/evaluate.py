@@ -1,4 +1,4 @@
-"""evaluate(): every method on every held-out domain."""
+"""The function ``evaluate``, which scores every method on every held-out domain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import describe_differences, leaking_columns, with_effects
 from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
 from domainwise.evaluation.gather import drawn_rows_note, scorable_methods, scored_evaluation
-from domainwise.evaluation.jobs import CHEAP, InsideJob, MethodJob, job_key
+from domainwise.evaluation.jobs import MAX_WITHIN_COST, MethodJob, SeenJob, job_key
 from domainwise.evaluation.plan import (
     QUICK_SCORED,
     JobProgress,
@@ -35,12 +35,12 @@ from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.splits.folds import Split
 from domainwise.tables.schema import Table
 
-#: Maximum cost of methods that run again without leaking columns, and of the recommended one.
-LOW_COST, MODEST_COST = 5.0, 12.0
-#: Random folds in which slow methods predict seen domains; other methods do so in all of them.
+#: Maximum cost of methods that are run again without leaking columns, and of the recommended one.
+LOW_COST, RECOMMENDED_COST = 5.0, 12.0
+#: Number of random folds in which slow methods predict seen domains; other methods use all folds.
 SLOW_FOLDS = 2
-#: Arguments of other libraries, and what they are called here.
-_MEANT = {
+#: What to use instead of arguments of other libraries.
+_INSTEAD = {
     **dict.fromkeys(("groups", "domain", "domains"), "pass domains as sample_domain"),
     **dict.fromkeys(("metric", "metrics"), "pass metrics as scoring"),
     **dict.fromkeys(("estimators", "models"), "pass models as methods"),
@@ -74,7 +74,7 @@ def evaluate(
 
     Each domain is held out in turn, in groups if there are more than ten domains. Each method is
     fitted to the other domains, the sources. Its parameters are chosen by holding out the sources
-    in turn, and preprocessing is fitted to them, too, so that no fit uses a held-out domain.
+    in turn. Preprocessing is also fitted to the sources, so that no fit uses a held-out domain.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def evaluate(
         Rich; otherwise one line for each finished job). A callable gets the cost and the rows of
         each job.
     max_rows : int, "auto" or None, default="auto"
-        Maximum number of rows to learn from, drawn evenly from the domains; "auto" is 2,000, and
+        Maximum number of rows to train on, drawn evenly from the domains; "auto" is 2,000, and
         None uses all rows. Scores are computed on all rows, up to 100,000. With more than 5,000
         source rows, projections use landmarks.
     pos_label : object, default=None
@@ -133,8 +133,8 @@ def evaluate(
         squared error. All classes of a domain, and all domains, have the same weight.
     quick : bool, default=False
         Whether to finish in about half a minute. Domains are held out in at most three groups,
-        methods learn from at most 600 rows, and slow methods are skipped if there is no time for
-        them. The first of the notes, and ``facts["quick"]``, describe what was skipped.
+        methods are trained on at most 600 rows, and methods that would take too long are skipped.
+        The first of the notes, and ``facts["quick"]``, describe what was skipped.
     out : path-like, default=None
         A folder to which every finished job is written. The same call continues an interrupted
         evaluation, with the same numbers. Another ``scoring`` is computed from the predictions in
@@ -162,8 +162,8 @@ def evaluate(
     ['constant', 'linear']
     """
     for name in unknown:
-        hint = f"; {_MEANT[name]}" if name in _MEANT else ""
-        raise TypeError(f"evaluate() has no argument {name!r}{hint}")
+        hint = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
+        raise TypeError(f"evaluate() got an unexpected keyword argument {name!r}{hint}")
     options: dict[str, Any] = {"cv": cv, "inner_cv": inner_cv, "max_rows": max_rows, "out": out}
     options |= {"n_jobs": n_jobs, "random_state": random_state, "progress": progress}
     options |= {"quick": quick, "force": force}
@@ -184,12 +184,12 @@ def evaluate(
 
 
 def evaluate_table(table: Table, methods: Sequence[Method], **options: Any) -> Evaluation:
-    """Evaluate methods on a table that was read and checked; its columns are not read again.
+    """Evaluate methods on a table that was read and checked.
 
     ``options`` are those of :func:`evaluate`. The caller writes the result file.
     """
-    rows = (table.X, table.y, table.sample_domain)
-    make = partial(make_problem, *rows, task=table.schema.task, schema=table.schema)
+    data = (table.X, table.y, table.sample_domain)
+    make = partial(make_problem, *data, task=table.schema.task, schema=table.schema)
     return _evaluated(make, methods, **options)
 
 
@@ -208,7 +208,7 @@ def _evaluated(
     out: str | Path | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Make the problem, and evaluate; ``options`` are those of :func:`compare_methods`."""
+    """Make the problem and compare methods; ``options`` are those of :func:`compare_methods`."""
     if out is not None and not os.fspath(out):
         raise ValueError("out is an empty path. Pass a folder, or None")
     if isinstance(scoring, (list, tuple)) and not scoring:
@@ -241,10 +241,10 @@ def _evaluated(
     evaluation.source = replace(source, measure=evaluation.chosen_for or source.measure)
     evaluation.inner_cv = inner_cv
     if plan is not None:
-        evaluation.facts["quick"] = plan.in_words
-        same_numbers = drawn_rows_note(problem)
-        others = [note for note in evaluation.notes if note != same_numbers]
-        evaluation.notes = [plan.in_words, *others]
+        evaluation.facts["quick"] = plan.description
+        # The description contains these numbers of rows as well.
+        notes = [note for note in evaluation.notes if note != drawn_rows_note(problem)]
+        evaluation.notes = [plan.description, *notes]
         evaluation.left_out |= plan.left_out
     return evaluation
 
@@ -260,13 +260,19 @@ def _columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
     columns = list(getattr(X, "columns", ()))
     for argument, name in names.items():
         if not hasattr(X, "columns"):
-            raise ValueError(f"{argument}={name!r} names a column, but X is not a data frame")
+            raise ValueError(
+                f"{argument}={name!r} names a column, but X is not a data frame. Pass an array "
+                "with one value for each row"
+            )
         if columns.count(name) != 1:
             wrong = "is not a column of X" if name not in columns else "names several columns of X"
-            listed = ", ".join(map(str, columns))
-            raise ValueError(f"{argument}={name!r} {wrong}, which has {listed}")
+            raise ValueError(
+                f"{argument}={name!r} {wrong}; use one of {', '.join(map(str, columns))}"
+            )
     if len({*names.values()}) < len(names):
-        raise ValueError(f"y and sample_domain are the same column, {y!r}")
+        raise ValueError(
+            f"y and sample_domain are the same column, {y!r}. Pass two different columns"
+        )
     arguments |= {argument: X[name] for argument, name in names.items()}
     return X.drop(columns=[*names.values()]), *arguments.values()
 
@@ -289,7 +295,8 @@ def compare_methods(
     """Run methods on all splits of a problem.
 
     If ``inside`` is True, domains and columns are described and, unless ``quick`` is True, scores
-    on seen domains are added. With ``partial_results``, an interruption returns the finished part.
+    on seen domains are added. With ``partial_results``, an interruption returns an evaluation of
+    the finished jobs.
     """
     methods = methods_for(methods, problem.classification)
     measures = [problem.measure, *more]
@@ -297,13 +304,13 @@ def compare_methods(
     if not scorable:
         raise ValueError(
             f"{problem.measure.name} needs probabilities, but none of the methods predicts them. "
-            "Choose other methods, or another score"
+            "Choose other methods, or another scoring"
         )
     splits = outer_splits(problem, cv)
     if len(problem.unscored) == len(problem.domains):
         raise ValueError(
-            "every domain holds only one class, so no score inside a domain is defined. Use larger "
-            "domains"
+            "every domain has only one class, so no score within a domain is defined. Use domains "
+            "that contain several classes"
         )
     arguments = {"inner_cv": repr(inner_cv), "inside": inside, "quick": quick}
     if problem.inner_scoring is not None:
@@ -331,12 +338,12 @@ def compare_methods(
             with job_progress(progress, jobs, finished.rows, workers, unit) as report:
                 _run(jobs, finished, workers, report)
                 if inside and not quick:
-                    ranked = [scored(by, rows=finished.rows) for by in measures]
-                    _run(_inside_jobs(jobs, finished, ranked), finished, workers, report)
+                    rankings = [scored(by, rows=finished.rows) for by in measures]
+                    _run(_seen_jobs(jobs, finished, rankings), finished, workers, report)
         except KeyboardInterrupt:
             if not (partial_results and finished.rows):
                 raise
-            stopped = _keep_comparable(jobs, finished)
+            stopped = _remove_incomplete_splits(jobs, finished)
         evaluation, *others = (scored(by, rows=finished.rows) for by in measures)
         if stopped:
             evaluation.facts["stopped"] = stopped
@@ -358,27 +365,27 @@ def _without_leaks(
     inner_cv: Any,
     workers: int,
 ) -> dict[str, Any]:
-    """Mean scores of fast methods and the recommended one without leaking columns, for JSON."""
+    """Mean scores without leaking columns, for fast methods and the recommended one; for JSON."""
     columns = leaking_columns(evaluation.differences["faults"])
-    limits = {evaluation.recommended_: MODEST_COST, TRIVIAL: -np.inf}
-    quick = [method for method in methods if method.cost <= limits.get(method.key, LOW_COST)]
+    limits = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
+    fast = [method for method in methods if method.cost <= limits.get(method.key, LOW_COST)]
     scores: dict[str, float] = {}
-    if quick and len(columns) < problem.X.shape[1]:
-        fewer, finished = problem.without_columns(columns), JobMemory()
+    if fast and len(columns) < problem.X.shape[1]:
+        reduced, finished = problem.without_columns(columns), JobMemory()
         jobs = [
-            MethodJob(fewer, method, split, number, inner_cv, quick=True)
+            MethodJob(reduced, method, split, number, inner_cv, quick=True)
             for number, split in enumerate(splits)
-            for method in quick
+            for method in fast
         ]
         run_jobs(jobs, finished, n_jobs=workers)
         with suppress(ValueError):  # no method could be evaluated
-            again = scored_evaluation(fewer, evaluation.measure, quick, splits, finished.rows)
-            scores = {result.label: result.mean for result in again.results}
+            without = scored_evaluation(reduced, evaluation.measure, fast, splits, finished.rows)
+            scores = {result.label: result.mean for result in without.results}
     return {"columns": columns, "scores": scores}
 
 
-def _keep_comparable(jobs: Sequence[MethodJob], finished: JobMemory) -> str:
-    """Keep only the splits that all methods have finished, or else the first split.
+def _remove_incomplete_splits(jobs: Sequence[MethodJob], finished: JobMemory) -> str:
+    """Remove splits that some methods have not finished, but not the first one if all are.
 
     Return a sentence about the splits that are missing.
     """
@@ -388,18 +395,19 @@ def _keep_comparable(jobs: Sequence[MethodJob], finished: JobMemory) -> str:
     complete = [number for number in numbers if number not in missing] or numbers[:1]
     finished.rows = [row for row in finished.rows if row["split"] in complete]
     return (
-        f"Interrupted after {len(jobs) - len(unfinished)} of {len(jobs)} fits: scores are of "
-        f"{len(complete)} of {len(numbers)} groups of held-out domains. The same command continues."
+        f"Interrupted after {len(jobs) - len(unfinished)} of {len(jobs)} fits: scores are based on "
+        f"{len(complete)} of {len(numbers)} groups of held-out domains. The same command continues "
+        "from here."
     )
 
 
 def _run(
     jobs: Sequence[MethodJob], finished: JobMemory, workers: int, progress: Progress | None
 ) -> None:
-    """Run the jobs that are not done, split by split, so that partial results are comparable.
+    """Run the unfinished jobs split by split, so that scores are comparable at any time.
 
-    The first split starts with fast methods, for an early answer. The other splits start with slow
-    methods, so that no worker is idle at the end.
+    The first split starts with fast methods, so that there are scores early. The other splits start
+    with slow methods, so that no worker is idle at the end.
     """
     todo = sorted(
         finished.unfinished(jobs),
@@ -410,33 +418,34 @@ def _run(
     run_jobs(todo, finished, n_jobs=workers, progress=progress)
 
 
-def _inside_jobs(
-    jobs: Sequence[MethodJob], finished: JobMemory, ranked: Sequence[Evaluation]
-) -> list[InsideJob]:
+def _seen_jobs(
+    jobs: Sequence[MethodJob], finished: JobMemory, rankings: Sequence[Evaluation]
+) -> list[SeenJob]:
     """Jobs on seen domains, for the methods that the page describes.
 
     Slow methods are included only if they are recommended, and only in ``SLOW_FOLDS`` folds.
-    Folds inside each domain are computed only for the recommended method, if it is not slow.
+    Folds within each domain are computed only for the recommended method, if it is not slow.
     """
-    described = {result.key for evaluation in ranked for result in evaluation.described}
-    recommended = {evaluation.recommended_ for evaluation in ranked}
+    described = {result.key for evaluation in rankings for result in evaluation.described}
+    recommended = {evaluation.recommended_ for evaluation in rankings}
     n_splits = 1 + max(job.number for job in jobs)
     seen = dict(enumerate(seen_splits(jobs[0].problem, n_splits)))
     settled = {job_key(row): row.get("settled_model") for row in finished.rows}
-    inside = []
+    seen_jobs = []
     for job in jobs:
         variants = job.method.rows(job.problem.classification)
         shown = described.intersection(key for key, _, _ in variants)
-        cheap, first = job.method.cost <= CHEAP, job.method.key in recommended
-        if shown and (cheap or (first and job.number < SLOW_FOLDS)):
+        is_fast = job.method.cost <= MAX_WITHIN_COST
+        is_recommended = job.method.key in recommended
+        if shown and (is_fast or (is_recommended and job.number < SLOW_FOLDS)):
             fields = (job.problem, job.method, job.split, job.number, job.inner_cv)
-            inside.append(
-                InsideJob(
+            seen_jobs.append(
+                SeenJob(
                     *fields,
                     seen=seen.get(job.number),
                     settled=settled[job.rows[0]],
-                    within=cheap and first,
+                    within=is_fast and is_recommended,
                     in_context=any(context and key in shown for key, _, context in variants),
                 )
             )
-    return inside
+    return seen_jobs

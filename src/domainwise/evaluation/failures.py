@@ -1,6 +1,6 @@
-"""Errors of the recommended method on held-out domains: sentences, numbers by domain, and plots.
+"""Errors of the recommended method on held-out domains: sentences, tables by domain, and plots.
 
-They are computed from the predictions in a folder; no row of the table is needed.
+They are computed from stored predictions; the rows of the table are not needed.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from domainwise.plots.style import ACCENT, GREY, short
 from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
 from domainwise.scoring.predictions import codes_of
 
-#: Maximum number of domains in colour or with a separate panel, and of rows in a plot by domain.
-FEW, MOST_ROWS = 5, 15
-#: Minimum number of rows of a class in a domain to report its share in a sentence.
-LEAST = 5
+#: Maximum number of domains with a colour or a panel of their own, and of domains in a plot.
+MAX_PANELS, MAX_DOMAINS = 5, 15
+#: Minimum number of rows of a class in a domain to report a share of them.
+MIN_CLASS_ROWS = 5
 DomainPredictions = Mapping[Any, Record]  #: predictions of a method on held-out domains
 
 
 @dataclass
 class Section:
-    """One subject: sentences, plots, and columns of the table by domain."""
+    """A section of the page: sentences, plots, and columns of the table by domain."""
 
     title: str
-    words: list[str]
+    sentences: list[str]
     pictures: list[Picture]
     columns: dict[str, dict[Any, str]] = field(default_factory=dict)
 
@@ -45,24 +45,24 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
     predictions = by_domain(evaluation.records[method.key], evaluation.hardest_first)
     classes = None if names is None else np.asarray(names)
     makers = (residuals, coverage) if names is None else (confusion, ranking, calibration, coverage)
-    sections = [make(method.label, predictions, classes) for make in makers]
-    parts = [section for section in sections if section is not None]
+    made = (make(method.label, predictions, classes) for make in makers)
+    sections = [section for section in made if section is not None]
     columns = {"rows": {domain: f"{len(rows['target']):,}" for domain, rows in predictions.items()}}
-    for part in parts:
-        columns |= part.columns
+    for section in sections:
+        columns |= section.columns
     rows = [
         [TextCell(text) for text in (str(d), *(column.get(d, "–") for column in columns.values()))]
         for d in predictions
     ]
     kinds = ["worst" if domain == evaluation.worst_domain else "" for domain in predictions]
     table = TextTable(["domain", *columns], rows, kinds).without_empty_columns()
-    return {"parts": parts, "columns": columns, "table": table}
+    return {"sections": sections, "columns": columns, "table": table}
 
 
 def by_domain(records: Sequence[Record], order: Sequence[Any]) -> DomainPredictions:
     """Predictions for all rows of each domain, with the domains in the given order."""
-    parts = grouped(records)
-    return {domain: joined(parts[domain]) for domain in order if domain in parts}
+    groups = grouped(records)
+    return {domain: joined(groups[domain]) for domain in order if domain in groups}
 
 
 def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Section:
@@ -73,27 +73,28 @@ def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Secti
         for domain, rows in predictions.items()
     }
     total = np.sum(list(tables.values()), axis=0)
-    words = f"{label} predicts every row of the held-out domains correctly."
+    sentence = f"{label} predicts every row of the held-out domains correctly."
     if error := _most_frequent_error(total):
         a, b = error
-        words = (
-            f"The most frequent error of {label} is to predict class {names[b]} for class "
-            f"{names[a]}: {total[a, b]:,} of {total[a].sum():,} rows of class {names[a]}"
+        sentence = (
+            f"The most frequent error of {label} is to predict class {names[b]} instead of class "
+            f"{names[a]}, in {total[a, b]:,} of {total[a].sum():,} rows of class {names[a]}"
         )
-        shares = {d: t[a, b] / t[a].sum() for d, t in tables.items() if t[a].sum() >= LEAST}
+        counts = {d: table[a].sum() for d, table in tables.items()}
+        shares = {d: tables[d][a, b] / n for d, n in counts.items() if n >= MIN_CLASS_ROWS}
         if shares:
             worst = max(shares, key=lambda d: shares[d])
-            words += f"; the largest share, {percent(shares[worst])}, is on {worst!s}"
-        words += "."
+            sentence += f". The largest share is {percent(shares[worst])}, on {worst!s}"
+        sentence += "."
     errors = dict.fromkeys(tables, "none")
     for d, table in tables.items():
         if error := _most_frequent_error(table):
             a, b = error
-            errors[d] = f"{names[b]} for {names[a]}: {table[a, b]} of {table[a].sum()}"
+            errors[d] = f"{names[b]} instead of {names[a]}: {table[a, b]} of {table[a].sum()}"
     correct = {d: percent(np.trace(t) / t.sum()) for d, t in tables.items()}
     columns = {"correct": correct, "most frequent error": errors}
     picture = _confusion_picture(label, tables, names)
-    return Section("Confused classes", [words], [picture], columns)
+    return Section("Confused classes", [sentence], [picture], columns)
 
 
 def _most_frequent_error(table: Array) -> tuple[int, int] | None:
@@ -104,12 +105,12 @@ def _most_frequent_error(table: Array) -> tuple[int, int] | None:
 
 
 def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[str]) -> Picture:
-    panels = [(short(domain), table) for domain, table in tables.items()]
-    n = len(panels)
-    few = f"Each of the {FEW} worst of {n} domains" if n > FEW + 1 else "Each domain"
-    if len(rest := panels[FEW:]) > 1:  # a single other domain has its own panel
-        together = np.sum([table for _, table in rest], axis=0)
-        panels = [*panels[:FEW], (f"the other {len(rest)}", together)]
+    """Plot a confusion matrix for each domain, or for the worst ones and all others together."""
+    panels, which = [(short(domain), table) for domain, table in tables.items()], "Each domain"
+    if len(others := panels[MAX_PANELS:]) > 1:  # a single other domain has its own panel
+        which = f"Each of the {MAX_PANELS} worst of {len(panels)} domains"
+        total = np.sum([table for _, table in others], axis=0)
+        panels = [*panels[:MAX_PANELS], (f"the other {len(others)}", total)]
     n, columns = len(names), min(3, len(panels))
     lines, ticks = -(-len(panels) // columns), np.arange(n) + 0.5
     with drawing(3.0 * columns, 0.6 + (1.4 + 0.16 * n) * lines) as figure:
@@ -124,19 +125,19 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
                     text = percent(share) if n > 3 else f"{percent(share)}\n{table[a, b]}"
                     axes.text(b + 0.5, a + 0.5, text, ha="center", va="center", fontsize=7)
             axes.set(xlim=(0, n), ylim=(n, 0), title=f"{domain} ({table.sum()})")
-            turned = 90 if n > 3 else 0
-            axes.set_xticks(ticks, [short(name) for name in names], fontsize=7, rotation=turned)
-            axes.set_yticks(ticks, [short(name) for name in names], fontsize=7)
+            labels = [short(name) for name in names]
+            axes.set_xticks(ticks, labels, fontsize=7, rotation=90 if n > 3 else 0)
+            axes.set_yticks(ticks, labels, fontsize=7)
             axes.tick_params(length=0)
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
         figure.supxlabel("predicted", fontsize=9)
         figure.supylabel("true", fontsize=9)
-        right = "; ".join(f"{name} {np.trace(t)} of {t.sum()} correct" for name, t in panels)
-        alt = f"Predicted classes by true class on held-out domains, {label}: {right}"
+        correct = "; ".join(f"{name} {np.trace(t)} of {t.sum()} correct" for name, t in panels)
+        alt = f"Predicted classes by true class on held-out domains, {label}: {correct}"
         caption = (
-            f"{label}: predicted classes of the rows of each true class; errors are red, and "
-            f"numbers of rows are in brackets. {few} has a panel"
+            f"{label}: shares of predicted classes among the rows of each true class; errors are "
+            f"red, and numbers of rows are in brackets. {which} has a panel"
         )
         return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
 
@@ -156,16 +157,16 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
     if not areas:
         return None
     lowest = min(areas, key=lambda d: areas[d])
-    pooled = "" if len(classes) == 2 else ", each class against the rest,"
-    words = [
-        f"The AUC of {label}{pooled} is {_mean(areas):.2f} on average over held-out domains; the "
+    averaged = "" if len(classes) == 2 else " (each class against the others)"
+    sentences = [
+        f"The AUC of {label}{averaged} is {_mean(areas):.2f} on average over held-out domains; the "
         f"lowest is {areas[lowest]:.2f}, on {lowest!s}."
     ]
     if without := [str(domain) for domain in predictions if domain not in areas]:
-        words.append(f"No AUC, because there is only one class: {', '.join(without)}.")
+        sentences.append(f"Domains with only one class have no AUC: {', '.join(without)}.")
     columns = {"AUC": areas, "average precision": precisions}
     shown = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
-    return Section("Ranking of rows", words, [], shown)
+    return Section("Ranking of rows", sentences, [], shown)
 
 
 def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Section:
@@ -173,15 +174,15 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
     if any(rows["probabilities"] is None for rows in predictions.values()):
         return Section("Calibration", [f"{label} predicts no probabilities."], [])
     with drawing(4.3, 4.6) as figure:
-        parts = [
+        arrays = [
             (rows["target"], rows["probabilities"], np.full(len(rows["target"]), domain))
             for domain, rows in predictions.items()
         ]
         display = CalibrationByDomainDisplay.from_predictions(
-            *map(np.concatenate, zip(*parts, strict=True)),
+            *map(np.concatenate, zip(*arrays, strict=True)),
             classes=classes,
             ax=figure.subplots(),
-            max_domains=FEW,
+            max_domains=MAX_PANELS,
         )
         errors = {domain: curve.error for domain, curve in display.curves.items()}
         alt = (
@@ -192,14 +193,14 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
         picture = Picture(to_svg(figure, "reliable", alt), alt, caption)
     worst = max(errors, key=lambda d: errors[d])
     predicted, observed, rows, _ = display.curves[worst]
-    words = (
-        f"The calibration error of {label} is {_mean(errors):.2f} on average over domains; the "
-        f"largest is {errors[worst]:.2f}, on {worst!s}: the mean predicted probability of "
-        f"{display.about} is {percent(rows @ predicted / rows.sum())} there, and the observed "
-        f"frequency {percent(rows @ observed / rows.sum())}."
+    sentence = (
+        f"The calibration error of {label} is {_mean(errors):.2f} on average over domains. The "
+        f"largest is {errors[worst]:.2f}, on {worst!s}, where the mean predicted probability of "
+        f"{display.about} is {percent(rows @ predicted / rows.sum())} and the observed frequency "
+        f"is {percent(rows @ observed / rows.sum())}."
     )
     columns = {"calibration error": {d: f"{e:.2f}" for d, e in errors.items()}}
-    return Section("Calibration", [words], [picture], columns)
+    return Section("Calibration", [sentence], [picture], columns)
 
 
 def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -> Section:
@@ -209,32 +210,33 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
     square = {domain: float(np.mean(error**2)) for domain, error in errors.items()}
     share = {d: bias[d] ** 2 / square[d] if square[d] else 0.0 for d in errors}
     worst = max(bias, key=lambda d: abs(bias[d]))
-    words = (
+    sentence = (
         f"The largest bias of {label} is on {worst!s}: predictions are {abs(bias[worst]):.3g} too "
-        f"{'high' if bias[worst] > 0 else 'low'} on average, {percent(share[worst])} of the "
-        f"squared error there. On average over domains, bias is {percent(_mean(share))} of it."
+        f"{'high' if bias[worst] > 0 else 'low'} on average, which accounts for "
+        f"{percent(share[worst])} of the squared error there. On average over domains, bias "
+        f"accounts for {percent(_mean(share))} of the squared error."
     )
     order = sorted(errors, key=lambda d: -square[d])
-    shown = order[:MOST_ROWS]
+    shown = order[:MAX_DOMAINS]
     with drawing(4.3, 1.2 + 0.26 * len(shown)) as figure:
         axes = figure.subplots()
-        for place, domain in enumerate(shown):
-            ends = np.quantile(errors[domain], [0.05, 0.25, 0.5, 0.75, 0.95])
-            colour = ACCENT if place == 0 else GREY
-            axes.hlines(-place, ends[0], ends[4], color=colour)
-            axes.hlines(-place, ends[1], ends[3], color=colour, linewidth=5, alpha=0.6)
-            axes.plot(ends[2], -place, "o", color=INK, markersize=3.5)
+        for i, domain in enumerate(shown):
+            quantiles = np.quantile(errors[domain], [0.05, 0.25, 0.5, 0.75, 0.95])
+            colour = ACCENT if i == 0 else GREY
+            axes.hlines(-i, quantiles[0], quantiles[4], color=colour)
+            axes.hlines(-i, quantiles[1], quantiles[3], color=colour, linewidth=5, alpha=0.6)
+            axes.plot(quantiles[2], -i, "o", color=INK, markersize=3.5)
         axes.axvline(0.0, color=INK, linewidth=0.8, linestyle=":")
         axes.set_yticks(-np.arange(len(shown)), [short(domain) for domain in shown])
         axes.set_xlabel("predicted − observed")
         medians = "; ".join(f"{domain} {np.median(errors[domain]):.3g}" for domain in shown)
         alt = f"Residuals of {label} on held-out domains, their medians: {medians}"
-        caption = f"{label}: median, middle half and middle 90 % of residuals"
-        caption += f"; the {len(shown)} worst of {len(order)} domains" * (len(shown) < len(order))
+        caption = f"{label}: median (dot), middle half (bar) and middle 90 % (line) of residuals"
+        caption += f", {len(shown)} worst of {len(order)} domains" * (len(shown) < len(order))
         picture = Picture(to_svg(figure, "residuals", alt), alt, caption)
     shares = {d: percent(s) for d, s in share.items()}
-    columns = {"bias": _aligned(bias, "+"), "bias in squared error": shares}
-    return Section("Residuals", [words], [picture], columns)
+    columns = {"bias": _aligned(bias, "+"), "share of bias in squared error": shares}
+    return Section("Residuals", [sentence], [picture], columns)
 
 
 def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Section | None:
@@ -245,17 +247,20 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
     by_domain = covered(predictions, classes, nominal)
     shares, sizes = ({d: pair[i] for d, pair in by_domain.items()} for i in (0, 1))
     lowest = min(shares, key=lambda d: shares[d])
-    what, size = ("sets", "classes in a set") if classes is not None else ("intervals", "width")
-    words = (
-        f"Prediction {what} of {label} were computed to contain the true value for "
-        f"{percent(nominal)} of the rows. They contain it for {percent(_mean(shares))} of the "
-        f"rows on average over held-out domains, and for {percent(shares[lowest])} on {lowest!s}, "
-        "the lowest share. These numbers are approximate: thresholds come from the other domains, "
-        "whose models were trained on this domain."
+    kind, size, value = "sets", "classes in a set", "class"
+    if classes is None:
+        kind, size, value = "intervals", "width", "value"
+    sentence = (
+        f"The nominal coverage of the prediction {kind} of {label} is {percent(nominal)}: they "
+        f"should contain the true {value} for this share of rows. They contain it for "
+        f"{percent(_mean(shares))} of the rows on average over held-out domains, and for "
+        f"{percent(shares[lowest])} on {lowest!s}, the lowest share. These numbers are "
+        "approximate: thresholds come from the other domains, whose models were trained on this "
+        "domain."
     )
     shown = {d: percent(s) for d, s in shares.items()}
-    columns = {f"covered ({percent(nominal)})": shown, size: _aligned(sizes)}
-    return Section(f"Coverage of prediction {what}", [words], [], columns)
+    columns = {f"coverage (nominal {percent(nominal)})": shown, size: _aligned(sizes)}
+    return Section(f"Coverage of prediction {kind}", [sentence], [], columns)
 
 
 def covered(
@@ -267,15 +272,16 @@ def covered(
     """
     scores = {domain: record_scores(rows, classes) for domain, rows in predictions.items()}
     domain_of = np.repeat(np.arange(len(scores)), [len(s) for _, _, s in scores.values()])
-    pooled, coverage_of = np.concatenate([observed for _, _, observed in scores.values()]), {}
-    for place, (domain, (_, by_class, observed)) in enumerate(scores.items()):
-        other = domain_of != place
+    pooled = np.concatenate([observed for _, _, observed in scores.values()])
+    pairs = {}
+    for i, (domain, (_, by_class, observed)) in enumerate(scores.items()):
+        other = domain_of != i
         threshold = DomainQuantiles.of(pooled[other], domain_of[other]).threshold(nominal)
         size = 2 * threshold
         if classes is not None:
             size = (by_class <= threshold).sum(axis=1).mean()
-        coverage_of[domain] = (float((observed <= threshold).mean()), float(size))
-    return coverage_of
+        pairs[domain] = (float((observed <= threshold).mean()), float(size))
+    return pairs
 
 
 def _aligned(values: Mapping[Any, float], sign: str = "") -> dict[Any, str]:

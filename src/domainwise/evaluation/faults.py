@@ -158,7 +158,7 @@ class _Table:
 
 def describe_differences(problem: Problem) -> dict[str, Any]:
     """Describe the domains, the columns that differ most, and faults, from all rows; for JSON."""
-    problem = problem.everything
+    problem = problem.full
     codes, names = problem.codes, [str(name) for name in problem.domains.tolist()]
     values = columns_of(problem.X)
     columns = [describe_column(name, column, codes, len(names)) for name, column in values]

@@ -1,9 +1,9 @@
-"""An evaluation on disk: one line and one file of predictions per finished job.
+"""Evaluations in folders: writing finished jobs and results, and reading and checking them.
 
-``FOLDER/jobs/results.jsonl`` holds the arguments and the selected parameters of each job; a
-Parquet file beside it holds the job's predictions, for held-out rows and for folds inside their
-domain. The file is written before the line, so a line means a complete job. The line has the
-file's SHA-256, and ``FOLDER/evaluation.json`` has its own: a file that was changed is an error.
+``FOLDER/jobs/results.jsonl`` has a line for each finished job, with its arguments and selected
+parameters. The predictions of a job are in a Parquet file in the same folder, which is written
+first, so that a line means that the job is complete. The line contains the SHA-256 of this file,
+and ``FOLDER/evaluation.json`` its own, so that changed files are detected.
 
 A folder may come from somebody else. All content is checked against the forms below, and nothing
 in it is imported or called.
@@ -25,9 +25,9 @@ import numpy as np
 from domainwise.arrays import Array
 from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
 from domainwise.evaluation.faults import stored_fault
-from domainwise.evaluation.jobs import OUTSIDE, PARTS, MethodJob, job_key
+from domainwise.evaluation.jobs import HELD_OUT, ON_HELD_OUT, ON_SEEN, MethodJob, job_key
 from domainwise.evaluation.problem import Problem
-from domainwise.evaluation.results import MethodResult, plain
+from domainwise.evaluation.results import MethodResult, Record, plain
 from domainwise.jobs.runner import Row
 from domainwise.jobs.store import (
     Form,
@@ -50,7 +50,7 @@ RESULT_NAME = "evaluation.json"
 PREDICTION_FILE = re.compile(r"\d{2,}-[a-z0-9-]*\.parquet")
 UNFINISHED_FILE = re.compile(rf"\.[0-9a-f]{{12}}\.{PREDICTION_FILE.pattern}")
 
-# The form of evaluation.json: types, [form] for lists, {str: form} for mappings.
+# Forms of evaluation.json: types, [form] for lists, {str: form} for mappings, "key?" if optional.
 NUMBER = (int, float)
 NAME = (str, int, float, bool)  #: types of the name of a domain or a class
 ENDS = [Maybe(NUMBER), Maybe(NUMBER)]
@@ -156,17 +156,17 @@ STORED: Form = {
     "table?": _TABLE,
     "estimators?": [str],
 }
-_INSIDE_JOB: Form = {
+_SEEN_JOB: Form = {
     "method": str,
     "split": int,
-    "part?": {*PARTS},
+    "part?": {ON_HELD_OUT, ON_SEEN},
     "file?": PREDICTION_FILE,
     "sha256?": str,
     "seconds": NUMBER,
     "warnings": [str],
 }
 _JOB: Form = {
-    **_INSIDE_JOB,
+    **_SEEN_JOB,
     "file": PREDICTION_FILE,
     "worth": {str: [Maybe(NUMBER)]},
     "parameters": {str: Maybe((*NAME, list))},
@@ -179,7 +179,7 @@ _JOB: Form = {
 class JobMemory:
     """Finished jobs of an evaluation."""
 
-    chosen_by: str | None = None  #: measure that parameters were chosen for, in an earlier session
+    chosen_by: str | None = None  #: measure for which an earlier session chose parameters
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -190,9 +190,9 @@ class JobMemory:
         self.rows = [*(row for row in self.rows if job_key(row) not in new), *rows]
 
     def unfinished(self, jobs: Sequence[MethodJob]) -> list[MethodJob]:
-        """Jobs that are not done."""
-        done = set(map(job_key, self.rows))
-        return [job for job in jobs if not done.issuperset(job.rows)]
+        """Jobs that are not finished."""
+        finished = set(map(job_key, self.rows))
+        return [job for job in jobs if not finished.issuperset(job.rows)]
 
 
 class JobFolder(JobMemory):
@@ -207,7 +207,8 @@ class JobFolder(JobMemory):
         for (method, split, _), row in _finished(store).items():
             if split >= n_splits:
                 raise ResultsError(
-                    f"{store.path}: {method} has a split {split}, but there are {n_splits}"
+                    f"{store.path}: {method} has results for split {split}, but there are only "
+                    f"{n_splits} splits"
                 )
             records = _records(store, row, codes, problem.classes)
             self.rows.append({**row, "predictions": records})
@@ -222,7 +223,7 @@ class JobFolder(JobMemory):
                 # Lower-case words of the method's name, and a digest if they differ from it.
                 slug = re.sub(r"[^a-z0-9]+", "-", method.lower())[:40].strip("-")
                 slug += "" if slug == method else f"-{_digest(method.encode())[:8]}"
-                slug += "" if part == PARTS[0] else f"--{part}"
+                slug += "" if part == ON_HELD_OUT else f"--{part}"
                 line["file"] = f"{split:02d}-{slug}.parquet"
                 line["sha256"] = self._write(self.store.folder / line["file"], row)
             lines.append({"kind": "job", **line})
@@ -239,8 +240,8 @@ class JobFolder(JobMemory):
             columns = record_columns({**record, "domain": domain}, names, all_outputs=True)
             if names is not None:
                 columns |= {name: columns[name].astype(str) for name in ("target", "prediction")}
-            first = {"method": row["method"], "fold": record["fold"]}
-            frames.append(pandas.DataFrame({**first, **columns}))
+            keys = {"method": row["method"], "fold": record["fold"]}
+            frames.append(pandas.DataFrame({**keys, **columns}))
         with replacing(path) as temporary:
             pandas.concat(frames).to_parquet(temporary, index=False)
             return _digest(temporary.read_bytes())
@@ -258,25 +259,25 @@ def opened_folder(
 ) -> Iterator[JobFolder]:
     """Start or continue an evaluation in a folder, which is locked for other processes.
 
-    A different table, methods or ``arguments`` raise an error; ``force`` removes the jobs that an
-    earlier evaluation has written, and no other file.
+    If the folder has jobs of another table, of other methods or ``arguments``, an error is raised.
+    With ``force``, these jobs are removed first, but no other files.
     """
     if problem.measure.own:
         raise ValueError(
-            "out needs scoring by name: whether a function is the same cannot be checked later. "
-            "Pass the name of a scorer, or omit out"
+            "out needs the name of a scorer, because a later session cannot check that a function "
+            "is the same. Pass scoring by name, or omit out"
         )
     import_pandas()
     store = ResultStore(Path(folder) / JOBS)
     if (Path(folder) / RESULT_NAME).exists() and not store.path.exists() and not force:
         raise TableError(
-            f"{folder} holds other results; use another out, or replace them with ",
+            f"{folder} contains other results; use another out, or replace them with ",
             Argument("force", True),
         )
     run = {
         "table": _fingerprint(problem, splits)[:16],
         "methods": [method.key for method in methods],
-        "grids": _digest("".join(_described(m, problem) for m in methods).encode())[:16],
+        "grids": _digest("".join(_description(m, problem) for m in methods).encode())[:16],
         "seed": problem.seed,
         **arguments,
     }
@@ -297,7 +298,7 @@ def opened_folder(
 
 
 def write_evaluation(folder: Path, evaluation: Evaluation, **more: Any) -> dict[str, Any]:
-    """Write ``evaluation.json`` with further entries and its digest, and return its content."""
+    """Write ``evaluation.json`` with more entries and its digest, and return its content."""
     stored = {**evaluation.to_dict(), **more}
     stored["digest"] = _content_digest(stored)
     text = json.dumps(stored, indent=2, ensure_ascii=False)
@@ -309,7 +310,7 @@ def read_stored(folder: Path) -> dict[str, Any]:
     """Return the checked content of ``evaluation.json``."""
     path = Path(folder) / RESULT_NAME
     if not path.is_file():
-        raise ResultsError(f"{folder} holds no {RESULT_NAME}: run an evaluation there first")
+        raise ResultsError(f"{folder} has no {RESULT_NAME}. Run an evaluation there first")
     stored = read_json(path)
     check_form(stored, STORED, str(path))
     if stored.get("digest", _content_digest(stored)) != _content_digest(stored):
@@ -325,42 +326,45 @@ def read_stored(folder: Path) -> dict[str, Any]:
     names, n_domains = {domain["name"] for domain in described}, len(described)
     weights = stored.get("domain_weights", ())
 
-    def refuse(wrong: bool, problem: str) -> None:
-        if wrong:
+    def require(condition: bool, problem: str) -> None:
+        if not condition:
             raise ResultsError(f"{path} is damaged: {problem}. Evaluate again")
 
-    refuse((facts["task"] == "regression") != (n_classes == 0), "classes do not fit the task")
-    refuse(not all(0 < weight <= 1 for weight in weights), "the weights of domains are not shares")
+    require((facts["task"] == "regression") == (n_classes == 0), "classes do not fit the task")
+    require(all(0 < weight <= 1 for weight in weights), "the weights of domains are not shares")
     for domain in described:
-        other = len(domain.get("classes", domain.get("target", ()))) != (n_classes or 3)
-        refuse(other, f"the classes of domain {domain['name']} are not those of the target")
+        n_values = len(domain.get("classes", domain.get("target", ())))
+        problem = f"the classes of domain {domain['name']} are not those of the target"
+        require(n_values == (n_classes or 3), problem)
     for c in differences.get("columns", ()):
         values, shares = "quantiles" if c["kind"] == "number" else "shares", c.get("shares", ())
-        refuse(
-            values not in c
-            or {len(c["missing"]), len(c.get("quantiles", shares))} != {n_domains}
-            or not (0 <= c["distance_at"] < n_domains and 0 <= c["tells_at"] < n_domains)
-            or any(len(share or ()) > len(c.get("categories", ())) for share in shares),
+        require(
+            values in c
+            and {len(c["missing"]), len(c.get("quantiles", shares))} == {n_domains}
+            and all(0 <= c[index] < n_domains for index in ("distance_at", "tells_at"))
+            and all(len(share or ()) <= len(c.get("categories", ())) for share in shares),
             f"the column {c['name']!r} does not describe {n_domains} domains",
         )
     for measured in (stored, *stored["others"]):
         domains, methods = measured["domains"], measured["methods"]
-        refuse(len({*map(str, domains)}) != len(domains), "a domain is listed twice")
+        require(len({*map(str, domains)}) == len(domains), "a domain is listed twice")
         keys = [method["key"] for method in methods]
-        refuse(keys[:1] != [measured["best"]], "best is not the first method")
+        require(keys[:1] == [measured["best"]], "best is not the first method")
         for method in methods:
             scored, scores = ([row[k] for row in method["per_domain"]] for k in ("domain", "score"))
-            refuse(scored != domains, "a method is not scored on the domains")
-            refuse(all(score is None for score in scores), "a method has no score")
-    missing = {*map(str, stored["domains"])} - names
-    refuse(bool(names and missing), "a domain is not described")
+            require(scored == domains, f"{method['key']} is not scored on the same domains")
+            require(any(score is not None for score in scores), f"{method['key']} has no score")
+    undescribed = {*map(str, stored["domains"])} - names
+    require(not (names and undescribed), "a domain is not described")
     return stored
 
 
-def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, dict[str, Any]]:
+def read_evaluation(
+    folder: Path, *, all_methods: bool = False
+) -> tuple[Evaluation, dict[str, Any]]:
     """Read an evaluation from a folder, and return it with the content of its file.
 
-    Predictions are read for the recommended method and its rival, or for all if ``every`` is True.
+    Predictions are read for the recommended method and its rival, or for all methods.
     """
     stored = read_stored(folder)
     evaluation = _evaluation(stored)
@@ -375,20 +379,21 @@ def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, d
     names = {str(name): name for name in evaluation.domains}
     shown = [result.key for result in evaluation.main]
     jobs = _finished(store)
-    # If a folder was copied without predictions, everything else can be shown.
+    # Everything else can be shown if a folder was copied without predictions.
     missing = {m for (m, _, _), job in jobs.items() if not _predictions_file(store, job).exists()}
-    if not every and find_spec("pyarrow") is None:
+    if not all_methods and find_spec("pyarrow") is None:
         missing = set(shown)
         evaluation.lacking = "reading them needs pyarrow, which is not installed"
     for (method, split, part), job in jobs.items():
-        if part == PARTS[0] and method not in missing and (every or method in shown):
+        if part == ON_HELD_OUT and method not in missing and (all_methods or method in shown):
             records = _records(store, job, names, evaluation.classes)
-            held_out = [{**r, "split": split} for r in records if r["fold"] == OUTSIDE]
+            held_out = [{**r, "split": split} for r in records if r["fold"] == HELD_OUT]
             evaluation.records.setdefault(method, []).extend(held_out)
     return evaluation, stored
 
 
 def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
+    """Make an evaluation from its stored content, without predictions."""
     measure = stored["measure"]
     sign = 1 if measure["greater_is_better"] else -1
 
@@ -423,7 +428,7 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
     )
     sets = {method["key"]: method["calibration"] for method in stored["methods"]}
     evaluation.calibration = sets[evaluation.recommended_] or {}
-    # The stored values are used, because there is no scorer here to compute them again.
+    # Stored values are used, because they cannot be computed again without a scorer.
     evaluation.label_gain = [
         {name: float("nan") if value is None else value for name, value in gain.items()}
         for gain in stored.get("label_gain", ())
@@ -436,7 +441,7 @@ def _finished(store: ResultStore) -> dict[tuple[str, int, str], Row]:
     jobs = {}
     for number, row in enumerate(store.rows("job")):
         if "error" not in row:
-            form = _JOB if row.get("part", PARTS[0]) == PARTS[0] else _INSIDE_JOB
+            form = _JOB if row.get("part", ON_HELD_OUT) == ON_HELD_OUT else _SEEN_JOB
             check_form(row, form, f"{store.path}: job {number + 1}")
             jobs[job_key(row)] = row
     return jobs
@@ -449,7 +454,7 @@ def _predictions_file(store: ResultStore, job: Row) -> Path:
 
 def _records(
     store: ResultStore, job: Row, domains: Mapping[str, Any], classes: Array | None
-) -> list[Row]:
+) -> list[Record]:
     """Read the predictions of a job by domain and fold; ``domains`` maps names in the file."""
     if "file" not in job:
         return []
@@ -459,7 +464,7 @@ def _records(
         if job.get("sha256", (digest := _digest(content))) != digest:
             raise ResultsError(
                 f"{path} was changed after it was written: its SHA-256 does not match the one in "
-                f"{store.path.name}. Restore the file, or run the evaluation again"
+                f"{store.path.name}. Restore the file, or evaluate again"
             )
         frame = import_pandas().read_parquet(path)
         names = [] if classes is None else [str(name) for name in classes.tolist()]
@@ -476,27 +481,30 @@ def _records(
             frame = frame.astype({"target": np.float64, "prediction": np.float64})
         codes = {name: code for code, name in enumerate(names)}
         records = []
-        for (domain, fold), part in frame.groupby(["domain", "fold"], sort=False):
-            record: Row = {"row": part["row"].to_numpy(), "domain": domains[domain], "fold": fold}
+        for (domain, fold), rows in frame.groupby(["domain", "fold"], sort=False):
+            record: Record = {"row": rows["row"].to_numpy()}
+            record |= {"domain": domains[domain], "fold": fold}
             for name in ("target", "prediction"):
-                values = part[name].to_numpy()
+                values = rows[name].to_numpy()
                 record[name] = values if classes is None else classes[[codes[v] for v in values]]
             for kind, columns in outputs.items():
-                record[kind] = part[columns].to_numpy() if len(columns) else None
+                record[kind] = rows[columns].to_numpy() if len(columns) else None
             records.append(record)
     except ResultsError:
         raise
     except ModuleNotFoundError as error:
-        raise ImportError(f'predictions need {error.name}: pip install "domainwise[cli]"') from None
+        raise ImportError(
+            f'reading predictions needs {error.name}: pip install "domainwise[cli]"'
+        ) from None
     except (OSError, KeyError, TypeError, ValueError, OverflowError, ArithmeticError) as error:
         raise ResultsError(
-            f"{path} does not hold the predictions of a job ({type(error).__name__}: {error}). "
-            "Restore the file, or run the evaluation again"
+            f"{path} does not contain the predictions of a job ({type(error).__name__}: {error}). "
+            "Restore the file, or evaluate again"
         ) from error
     return records
 
 
-def _described(method: Method, problem: Problem) -> str:
+def _description(method: Method, problem: Problem) -> str:
     """Text of a method's grid and of a custom model's parameters, without memory addresses."""
     description: list[Any] = [describe_grid(method.grid(problem.classification)), method.prepare]
     if method.kind == "own":
@@ -507,24 +515,25 @@ def _described(method: Method, problem: Problem) -> str:
 
 def _fingerprint(problem: Problem, splits: Sequence[Split]) -> str:
     """Digest of rows, targets, domains and splits."""
-    whole = hashlib.sha256()
-    table = problem.everything
+    digest = hashlib.sha256()
+    table = problem.full
     for X in (table.X, table.raw):
         if hasattr(X, "columns"):
             frame = X.to_pandas() if hasattr(X, "to_pandas") else X
-            whole.update("\0".join(map(str, frame.columns)).encode())
+            digest.update("\0".join(map(str, frame.columns)).encode())
             for name in frame.columns:
-                whole.update(_bytes(frame[name].to_numpy()))
+                digest.update(_bytes(frame[name].to_numpy()))
         else:
-            whole.update(_bytes(X))
+            digest.update(_bytes(X))
     for values in (table.y, table.domains, table.codes, problem.index, problem.classes):
-        whole.update(_bytes(values))
+        digest.update(_bytes(values))
     for train, test in splits:
-        whole.update(_bytes(train) + _bytes(test))
-    return whole.hexdigest()
+        digest.update(_bytes(train) + _bytes(test))
+    return digest.hexdigest()
 
 
 def _bytes(values: Any) -> bytes:
+    """Content of an array for a digest; text for objects."""
     array = np.ascontiguousarray(values)
     if array.dtype.kind in "biufM":
         return f"{array.shape}{array.dtype}".encode() + array.tobytes()

@@ -15,11 +15,10 @@ from domainwise import __version__
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.jobs import (
     HALVES,
-    OUTSIDE,
-    PARTS,
+    HELD_OUT,
+    ON_HELD_OUT,
     SEEN,
     TENTHS,
-    Row,
     Scorer,
     can_score,
     job_key,
@@ -27,17 +26,19 @@ from domainwise.evaluation.jobs import (
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import (
     MethodResult,
+    Record,
     domain_weights,
     grouped,
     plain,
     with_intervals,
 )
+from domainwise.jobs.runner import Row
 from domainwise.models.registry import CONTEXT, Method
 from domainwise.scoring.measures import Measure
 from domainwise.scoring.statistics import compare, defined_score
 from domainwise.splits.folds import Split
 
-#: Kinds of batches for which scores with context are compared with scores without.
+#: Batches of a domain for which scores with context are compared with scores without.
 BATCHES = ("whole", "first half", "last half", "random tenth")
 
 
@@ -59,34 +60,35 @@ def scored_evaluation(
     splits: Sequence[Split],
     rows: Sequence[Row],
 ) -> Evaluation:
-    """Score the predictions of all jobs by a measure, and make an evaluation of the scores."""
+    """Score the predictions of all jobs by a measure, and summarize the scores."""
     measured = problem.measured_by(measure)
     scorable = scorable_methods(problem, methods, [measure])
     usable = [method.key for method in scorable]
-    missing = {
+    left_out = {
         method.key: f"predicts no probabilities, which {measure.name} needs"
         for method in methods
         if method.key not in usable
     }
+    # A method with context has two variants, with and without it.
     variants = [(m, *variant) for m in scorable for variant in m.rows(measured.classification)]
     jobs = _scored_jobs(Scorer(measured, splits), [key for _, key, _, _ in variants], rows)
     results = []
-    records: dict[int, dict[str, list[Row]]] = {OUTSIDE: {}, SEEN: {}}
+    records: dict[int, dict[str, list[Record]]] = {HELD_OUT: {}, SEEN: {}}
     for method, key, label, context in variants:
         errors = [f"failed: {job['error']}" for job in jobs[key] if "error" in job]
         if errors or not jobs[key]:
-            missing[key] = errors[0] if errors else "not finished"
+            left_out[key] = errors[0] if errors else "not finished"
             continue
         scores = _by_domain(measured, jobs[key], "scores")
         if not np.isfinite(list(scores.values())).any():
-            missing[key] = f"{measure.label} is not defined on any domain"
+            left_out[key] = f"{measure.label} is not defined on any domain"
             continue
         losses = [item for job in jobs[key] for item in job.get("worth", {}).items()]
         batches = {}
-        if context:  # compare with the same fits without context
-            with_context = _records(jobs[key], (OUTSIDE, HALVES, TENTHS))
+        if context:
+            with_context = _records(jobs[key], (HELD_OUT, HALVES, TENTHS))
             scored = [r for r in with_context if r["domain"] not in measured.unscored]
-            without = _records(jobs[method.key], (OUTSIDE,))
+            without = _records(jobs[method.key], (HELD_OUT,))
             batches = batch_scores(measure, measured.classes, scored, without)
         results.append(
             MethodResult(
@@ -111,17 +113,17 @@ def scored_evaluation(
                 for record in _records(jobs[key], (fold,))
             ]
     if not results:
-        reasons = "; ".join(f"{key} {reason}" for key, reason in missing.items())
+        reasons = "; ".join(f"{key} {reason}" for key, reason in left_out.items())
         raise ValueError(f"no method could be evaluated: {reasons}")
     results = with_p_values(results)
     evaluation = Evaluation(
         results,
         list(results[0].scores),
         measure,
-        missing,
+        left_out,
         _facts(measured),
-        records=records[OUTSIDE],
-        methods=list({m.key: m for m, key, _, _ in variants if key in records[OUTSIDE]}.values()),
+        records=records[HELD_OUT],
+        methods=list({m.key: m for m, key, _, _ in variants if key in records[HELD_OUT]}.values()),
     )
     evaluation.results = with_intervals(evaluation, records[SEEN])
     best = grouped(evaluation.records[evaluation.best.key])
@@ -134,17 +136,17 @@ def scored_evaluation(
 
 def _scored_jobs(score: Scorer, keys: Sequence[str], rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Scored jobs of each method; their predictions include those on seen domains."""
-    seen = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != PARTS[0]}
+    seen = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != ON_HELD_OUT}
     jobs: dict[str, list[Row]] = {key: [] for key in keys}
     for row in sorted(rows, key=lambda row: row["split"]):
-        if row["method"] in jobs and job_key(row)[2] == PARTS[0]:
+        if row["method"] in jobs and job_key(row)[2] == ON_HELD_OUT:
             on_seen = seen.get(job_key(row)[:2], {}).get("predictions", [])
             predictions = [*row.get("predictions", ()), *on_seen]
             jobs[row["method"]].append(score({**row, "predictions": predictions}))
     return jobs
 
 
-def _records(jobs: Sequence[Row], folds: Sequence[int]) -> list[Row]:
+def _records(jobs: Sequence[Row], folds: Sequence[int]) -> list[Record]:
     """Predictions for these folds by the jobs that did not fail."""
     records = [record for job in jobs if "error" not in job for record in job["predictions"]]
     return [record for record in records if record["fold"] in folds]
@@ -198,36 +200,36 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def drawn_rows_note(problem: Problem) -> str:
-    """Describe how many rows methods learn from, and on how many they are scored."""
+    """Describe how many rows methods are trained on, and on how many they are scored."""
     return (
-        f"Methods learn from {len(problem.y):,} of {problem.n_given:,} rows, drawn evenly from "
-        f"the domains (max_rows), and are scored on {len(problem.everything.scored):,}."
+        f"Methods are trained on {len(problem.y):,} of {problem.n_total:,} rows, drawn evenly from "
+        f"the domains (max_rows), and scored on {len(problem.full.scored):,} rows."
     )
 
 
 def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[str]:
+    """Sentences about the evaluation that a reader should know."""
     measure, label, positive = evaluation.measure, evaluation.measure.label, problem.positive
     single = [str(name) for name in problem.domains[problem.unscored]]
     scores = {str(name): score for name, score in evaluation.best.scores.items()}
     undefined = [name for name in scores if not np.isfinite(scores[name]) and name not in single]
-    median_size = int(np.median(np.bincount(problem.everything.codes)))
+    median_size = int(np.median(np.bincount(problem.full.codes)))
     before, now = problem.setting(1), replace(problem, measure=measure).setting(1)
-    remarks = [
-        (len(problem.y) < problem.n_given, drawn_rows_note(problem)),
+    notes = [
+        (len(problem.y) < problem.n_total, drawn_rows_note(problem)),
         (
             single,
-            f"Only one class in {', '.join(single)}: their rows are used for training, but are not "
-            "scored.",
+            f"These domains have only one class and are used for training, but not scored: "
+            f"{', '.join(single)}.",
         ),
         (
             undefined,
-            f"{label} is not defined on {', '.join(undefined)}; the means are over the other "
-            "domains.",
+            f"{label} is not defined on {', '.join(undefined)}; means are over the other domains.",
         ),
         (
             row_folds,
-            "Some parameters were chosen with folds of rows, because there was no second source "
-            "domain to hold out.",
+            "Some parameters were chosen on folds of rows, because there was only one source "
+            "domain.",
         ),
         (
             problem.class_weight is not None,
@@ -235,9 +237,9 @@ def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[st
         ),
         (
             any(result.context for result in evaluation.results),
-            f"Methods with {CONTEXT} see all rows of the held-out domain at once, without labels "
+            f"Methods with {CONTEXT} use all rows of the held-out domain together, without labels "
             f"(a median of {median_size:,} rows), and assume that these rows are typical of the "
-            "domain. The other methods predict each row on its own.",
+            "domain. The other methods predict each row independently.",
         ),
         (
             measure.uses_positive_class and positive is not None,
@@ -250,14 +252,15 @@ def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[st
             "computed from the same predictions.",
         ),
     ]
-    return [*problem.notes, *(text for applies, text in remarks if applies)]
+    return [*problem.notes, *(text for applies, text in notes if applies)]
 
 
 def _facts(problem: Problem) -> dict[str, Any]:
+    """Task, sizes, seed and versions, for JSON."""
     return {
         "task": problem.task,
         "rows": len(problem.y),
-        "rows_given": problem.n_given,
+        "rows_given": problem.n_total,
         "columns": int(problem.X.shape[1]),
         "domains": len(problem.domains),
         "classes": None if problem.classes is None else problem.classes.tolist(),
@@ -274,7 +277,7 @@ def _facts(problem: Problem) -> dict[str, Any]:
 
 
 def batch_scores(
-    measure: Measure, classes: Any, context: Iterable[Row], plain: Iterable[Row]
+    measure: Measure, classes: Any, context: Iterable[Record], plain: Iterable[Record]
 ) -> dict[str, dict[str, float]]:
     """Compare scores of a method with context and scores of the same fits without it.
 

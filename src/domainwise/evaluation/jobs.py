@@ -1,4 +1,4 @@
-"""One method on one split: choose parameters on the sources, predict and score held-out domains."""
+"""Jobs of an evaluation: a method on a split predicts held-out domains, and is scored on them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from domainwise.arrays import Array
 from domainwise.checks import ClassShareWarning, ContextWarning, RowFoldsWarning
 from domainwise.checks.inputs import quiet_about_domains
 from domainwise.evaluation.problem import Problem, within_splits
+from domainwise.evaluation.results import Record
+from domainwise.jobs.runner import Row
 from domainwise.models.registry import Method
 from domainwise.models.search import MethodSearch
 from domainwise.models.table_model import plain_parameters
 from domainwise.scoring.predictions import Predictions, fit_with_domains, has_argument
 from domainwise.splits.folds import Split, spaced_rows
 
-Row = dict[str, Any]
-
-#: First words of scikit-learn's warnings that are expected, such as for a class that is missing
-#: from a small domain.
+#: First words of expected scikit-learn warnings, such as for a class that a small domain lacks.
 _EXPECTED = (
     "y_pred contains classes not in y_true",
     "Variables are collinear",
@@ -38,29 +37,29 @@ _EXPECTED = (
     "Found unknown categories",
 )
 FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, AttributeError)
-#: Values of ``fold`` in a record besides folds inside a domain: predictions of a model that was
+#: Values of ``fold`` in a record, other than the number of a fold within a domain: the model was
 #: trained without the domain, or with other rows of all domains.
-OUTSIDE, SEEN = -1, 1000
-#: Further values: a held-out domain is predicted in two halves (in the order of the table) or in
-#: ten random tenths. Context assumes that a batch is like the whole domain, and parts may differ.
+HELD_OUT, SEEN = -1, 1000
+#: A held-out domain is predicted in two halves (in the order of the table) or in random tenths, to
+#: check the assumption of context that a batch is like the whole domain.
 HALVES, TENTHS = -2, -3
-#: Parts of the work on a method and a split: held-out domains, and domains that are seen.
-PARTS = ("outside", "inside")
-#: Folds inside each domain need many fits, and are skipped for methods with a larger cost.
-CHEAP = 20.0
+#: Values of ``part`` in a row: predictions for held-out domains, and for seen domains.
+ON_HELD_OUT, ON_SEEN = "outside", "inside"
+#: Maximum cost of methods that are fitted to folds within each domain.
+MAX_WITHIN_COST = 20.0
 
 
 def job_key(row: Row) -> tuple[str, int, str]:
     """Method, split and part of a row of a job."""
-    return row["method"], row["split"], row.get("part", PARTS[0])
+    return row["method"], row["split"], row.get("part", ON_HELD_OUT)
 
 
 @dataclass(frozen=True)
 class MethodJob:
-    """Fit a method on a split and predict the held-out domains; picklable, independent of others.
+    """Fit a method to the sources of a split, and predict the held-out domains.
 
     The importance of ``columns`` is computed. Methods with context also predict parts of domains,
-    unless ``quick`` is True.
+    unless ``quick`` is True. A job can be pickled, and does not depend on other jobs.
     """
 
     problem: Problem
@@ -70,11 +69,11 @@ class MethodJob:
     inner_cv: Any = None
     columns: Sequence[str] = ()
     quick: bool = False
-    part: ClassVar[str] = PARTS[0]
+    part: ClassVar[str] = ON_HELD_OUT
 
     @property
     def cost(self) -> float:
-        """Rough time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
+        """Relative time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
         return self.method.cost
 
     @property
@@ -84,7 +83,7 @@ class MethodJob:
         return [(key, self.number, self.part) for key, _, _ in variants]
 
     def run(self) -> list[Row]:
-        """Choose parameters, fit, and predict. If this fails, the rows have the error.
+        """Choose parameters, fit, and predict. If this fails, the rows contain the error.
 
         BLAS uses one thread; otherwise the order of sums, and so the last digits, would depend on
         the number of workers.
@@ -105,31 +104,31 @@ class MethodJob:
             warnings.resetwarnings()  # forests set every filter again for every tree
             warnings.simplefilter("always")
             try:
-                with quiet_about_domains():  # a note of the evaluation describes them
+                with quiet_about_domains():  # the notes of the evaluation describe these cases
                     self._fill(rows, contexts)
             except FAILURES as error:
                 for row in rows:
                     if "predictions" not in row:
                         row["error"] = f"{error}" or type(error).__name__
-        for row in rows:  # rows share one fit
+        for row in rows:
             row |= {"seconds": time.perf_counter() - started, "warnings": unexpected(caught)}
         return rows
 
     def _fitted(self) -> Pipeline:
-        """Fit the method to the sources; some methods also use source rows that were not drawn."""
+        """Fit the method to the sources; some methods also use rows that were not drawn."""
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
         source, rows, options = problem, train, {}
-        uses_others = has_argument(model[-1].estimator.fit, "learn_from")
-        if uses_others and problem.whole is not None and not self.quick:
-            source, rows = problem.everything, problem.everything.rows_of(problem.codes[train])
+        uses_all_rows = has_argument(model[-1].estimator.fit, "learn_from")
+        if uses_all_rows and problem.parent is not None and not self.quick:
+            source, rows = problem.full, problem.full.rows_of(problem.codes[train])
             options = {"learn_from": np.searchsorted(rows, problem.index[train])}
         X = source.rows(rows, method.prepare)
         return fit_with_domains(model, X, source.y[rows], source.domain_of(rows), **options)
 
     def _fill(self, rows: list[Row], contexts: list[bool]) -> None:
         """Add predictions of the fitted method: without context and, in a second row, with it."""
-        problem, whole, (train, test) = self.problem, self.problem.everything, self.split
+        problem, full, (train, test) = self.problem, self.problem.full, self.split
         model = self._fitted()
         search: MethodSearch = model[-1]
         selected = plain_parameters(search.best_params_)
@@ -140,9 +139,9 @@ class MethodJob:
         for row, context in zip(rows, contexts, strict=True):
             records = []
             for scored in problem.scored_rows(test):
-                predictions = self._predictions(model, whole, scored, context)
+                predictions = self._predictions(model, full, scored, context)
                 outputs = predictions.outputs()
-                records.append(self._record(model, outputs, whole, scored, problem.y[train]))
+                records.append(self._record(model, outputs, full, scored, problem.y[train]))
                 if context and not (self.quick or problem.measure.own):
                     data = (predictions.X, predictions.classes, predictions.rows)
                     records += partial_records(model, *data, records[-1], problem.seed)
@@ -160,57 +159,54 @@ class MethodJob:
             }
 
     def _predictions(self, model: Any, problem: Problem, rows: Array, context: bool) -> Predictions:
+        """Predictions for some rows, row by row or in the context of their domains."""
         prepare = self.method.prepare
         if not context:
             return Predictions(model, problem.rows(rows, prepare), problem.classes)
         # The context of a domain is all of its rows, including those that were not drawn.
-        whole = problem.everything
-        batch = whole.rows_of(problem.codes[rows])
-        X, domains = whole.rows(batch, prepare), whole.domain_of(batch)
-        drawn = np.searchsorted(whole.index[batch], problem.index[rows])
+        full = problem.full
+        batch = full.rows_of(problem.codes[rows])
+        X, domains = full.rows(batch, prepare), full.domain_of(batch)
+        drawn = np.searchsorted(full.index[batch], problem.index[rows])
         return Predictions(model, X, problem.classes, domains, drawn)
 
     def _record(
         self,
         model: Any,
-        outputs: Row,
+        outputs: Record,
         problem: Problem,
         rows: Array,
-        learnt: Array,
-        fold: int = OUTSIDE,
-    ) -> Row:
-        """Predictions for rows of one domain by a model that was fitted to targets ``learnt``."""
+        y_train: Array,
+        fold: int = HELD_OUT,
+    ) -> Record:
+        """Record of the outputs of a model for rows of one domain."""
         score, y = float("nan"), problem.y[rows]
         # Only a custom scorer needs the model; all others can score records later.
-        if problem.measure.own and problem.measure.defined(learnt, y, problem.classification):
+        if problem.measure.own and problem.measure.defined(y_train, y, problem.classification):
             X = problem.rows(rows, self.method.prepare)
             score = float(problem.measure.scorer(model, X, y))
         domain = int(problem.codes[rows[0]])
-        first = {"row": problem.index[rows], "domain": domain, "fold": fold, "target": y}
-        return {**first, **outputs, "score": score}
+        keys = {"row": problem.index[rows], "domain": domain, "fold": fold, "target": y}
+        return {**keys, **outputs, "score": score}
 
 
 @dataclass(frozen=True)
-class InsideJob(MethodJob):
-    """Predict seen domains by a method, with the parameters that were chosen on a split.
+class SeenJob(MethodJob):
+    """Predict seen domains by a method, with the parameters that were chosen on a split."""
 
-    Folds inside the held-out domains are predicted if ``within`` is True, and so is ``seen``, a
-    random split of all rows, with context only if ``in_context`` is True. ``settled`` has the
-    parameters; if None, they are chosen again.
-    """
-
-    seen: Split | None = None
-    settled: Any = None
-    within: bool = True
-    in_context: bool = True
-    part: ClassVar[str] = PARTS[1]
+    seen: Split | None = None  #: a random split of all rows
+    settled: Any = None  #: model with the chosen parameters; None chooses them again
+    within: bool = True  #: whether to predict folds within the held-out domains
+    in_context: bool = True  #: whether to predict ``seen`` with context
+    part: ClassVar[str] = ON_SEEN
 
     @property
     def cost(self) -> float:
-        """Rough time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
+        """Relative time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
         return super().cost * (0.1 if self.settled is not None else 1.1)
 
     def _fill(self, rows: list[Row], contexts: list[bool]) -> None:
+        """Add predictions for seen domains."""
         problem, settled = self.problem, self.settled
         if settled is None:
             settled = self._fitted()[-1].settled_
@@ -227,16 +223,16 @@ class InsideJob(MethodJob):
             for row, context in zip(rows, contexts, strict=True):
                 if context and not self.in_context:
                     continue
-                # One call for all domains: many small calls would mostly prepare rows.
+                # One call for all domains, because preparing rows takes most of the time.
                 outputs = self._predictions(model, problem, test, context).outputs()
                 for code in np.unique(problem.codes[test]):
                     at = problem.codes[test] == code
-                    part = {k: None if v is None else v[at] for k, v in outputs.items()}
-                    record = self._record(model, part, problem, test[at], problem.y[train], SEEN)
-                    row["predictions"].append(record)
+                    of_domain = {k: None if v is None else v[at] for k, v in outputs.items()}
+                    data = (of_domain, problem, test[at], problem.y[train])
+                    row["predictions"].append(self._record(model, *data, SEEN))
 
-    def _within(self, settled: Any) -> list[Row]:
-        """Predictions of folds inside the held-out domains.
+    def _within(self, settled: Any) -> list[Record]:
+        """Predictions of folds within the held-out domains.
 
         Folds to which the method cannot be fitted, such as those with too few rows, are skipped.
         """
@@ -247,13 +243,13 @@ class InsideJob(MethodJob):
             for fold, (train, test) in enumerate(within_splits(problem, rows)):
                 with suppress(*FAILURES, TypeError):
                     model = self._refitted(settled, rows[train], domains=False)
-                    at, learnt = rows[test], problem.y[rows[train]]
+                    at, y_train = rows[test], problem.y[rows[train]]
                     outputs = self._predictions(model, problem, at, context=False).outputs()
-                    records.append(self._record(model, outputs, problem, at, learnt, fold))
+                    records.append(self._record(model, outputs, problem, at, y_train, fold))
         return records
 
     def _refitted(self, settled: Any, train: Array, domains: bool) -> Pipeline:
-        """The model that was chosen on the sources, fitted to other rows."""
+        """Fit the model that was chosen on the sources to other rows."""
         problem, prepare, model = self.problem, self.method.prepare, clone(settled)
         n_components = model.get_params().get("project__n_components")
         if n_components is not None and n_components > len(train) - 1:
@@ -267,14 +263,14 @@ class InsideJob(MethodJob):
 
 def unexpected(caught: Sequence[warnings.WarningMessage]) -> list[str]:
     """Texts of the warnings that are not expected."""
-    # A note of the evaluation reports that rows were held out instead of domains.
-    noted = (RowFoldsWarning, ClassShareWarning)
-    texts = {str(w.message)[:300] for w in caught if not issubclass(w.category, noted)}
+    # The notes of the evaluation report that rows were held out instead of domains.
+    in_notes = (RowFoldsWarning, ClassShareWarning)
+    texts = {str(w.message)[:300] for w in caught if not issubclass(w.category, in_notes)}
     return sorted(text for text in texts if not text.startswith(_EXPECTED))
 
 
 def can_score(method: Method, problem: Problem) -> bool:
-    """Whether the measure can score the method; some methods have no probabilities."""
+    """Whether the measure can score the method; some methods predict no probabilities."""
     model = method.make(problem.setting(len(problem.y)))
     if problem.classes is None or problem.measure.own:
         return True
@@ -293,11 +289,11 @@ def can_score(method: Method, problem: Problem) -> bool:
 
 
 class Scorer:
-    """Scores the rows of jobs by the measure of a problem, given the outer splits."""
+    """Scores the rows of jobs by the measure of a problem; ``splits`` are the outer splits."""
 
     def __init__(self, problem: Problem, splits: Sequence[Split]) -> None:
         self.problem, self.splits = problem, splits
-        self._folds = cache(self._defined_folds)  # the same for all methods
+        self._scored_folds = cache(self._find_scored_folds)  # the same for all methods
 
     def __call__(self, row: Row) -> Row:
         """Add ``scores`` and ``within`` by domain, or an error if the measure fails.
@@ -309,40 +305,41 @@ class Scorer:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             records = {(r["domain"], r["fold"]): r for r in row["predictions"]}
-            held_out = [code for code, fold in records if fold == OUTSIDE]
-            learnt = self.problem.y[self.splits[row["split"]][0]]
+            held_out = [code for code, fold in records if fold == HELD_OUT]
+            y_train = self.problem.y[self.splits[row["split"]][0]]
             try:
-                scores = {code: self._held_out(records[code, OUTSIDE], learnt) for code in held_out}
+                scores = {c: self._held_out(records[c, HELD_OUT], y_train) for c in held_out}
             except FAILURES as error:
                 return {**row, "error": f"{error}" or type(error).__name__}
             within = {code: self._within(row["split"], code, records) for code in held_out}
         messages = sorted({*row["warnings"], *unexpected(caught)})
         return {**row, "scores": scores, "within": within, "warnings": messages}
 
-    def _held_out(self, record: Row, learnt: Array) -> float:
+    def _held_out(self, record: Record, y_train: Array) -> float:
+        """Score on a held-out domain; NaN if it is not defined."""
         problem = self.problem
         defined = record["domain"] not in problem.unscored and problem.measure.defined(
-            learnt, record["target"], problem.classification
+            y_train, record["target"], problem.classification
         )
         return self._score(record) if defined else float("nan")
 
-    def _within(self, number: int, code: int, records: dict[tuple[int, int], Row]) -> float:
-        """Mean score over the folds inside a domain; NaN if a scored fold has no predictions."""
+    def _within(self, number: int, code: int, records: dict[tuple[int, int], Record]) -> float:
+        """Mean score over the folds within a domain; NaN if a scored fold has no predictions."""
         if not any(domain == code and 0 <= fold < SEEN for domain, fold in records):
             return float("nan")
         try:
-            scores = [self._score(records[code, fold]) for fold in self._folds(number, code)]
+            scores = [self._score(records[code, fold]) for fold in self._scored_folds(number, code)]
         except (*FAILURES, KeyError):
             return float("nan")
         return float(np.mean(scores)) if scores else float("nan")
 
-    def _score(self, record: Row) -> float:
+    def _score(self, record: Record) -> float:
         if self.problem.measure.own:
             return float(record["score"])
         return self.problem.measure.score_record(self.problem.classes, record)
 
-    def _defined_folds(self, number: int, code: int) -> list[int]:
-        """Folds inside a domain on which the measure is defined."""
+    def _find_scored_folds(self, number: int, code: int) -> list[int]:
+        """Folds within a domain on which the measure is defined."""
         problem, test = self.problem, self.splits[number][1]
         rows = test[problem.codes[test] == code]
         y, kind = problem.y[rows], problem.classification
@@ -350,17 +347,16 @@ class Scorer:
         return [i for i, (train, at) in folds if problem.measure.defined(y[train], y[at], kind)]
 
 
-#: Maximum number of rows of a split on which columns are shuffled (several times if there are few),
+#: Maximum number of held-out rows whose columns are shuffled, in a full and in a quick evaluation,
 #: and number of rows that are predicted at a time.
-MAX_ROWS, AT_A_TIME = 400, 2000
-QUICK_ROWS = 100  #: MAX_ROWS of a quick evaluation
+MAX_ROWS, QUICK_ROWS, BATCH_ROWS = 400, 100, 2000
 
 
 def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
     """Permutation importance by column, for each domain on which the measure is defined.
 
     It is the loss in score, without context, if a column is shuffled among the rows of a domain.
-    It is empty for a custom scorer, which would take long because it calls the model itself.
+    It is not computed for a custom scorer, which calls the model itself and would take long.
     """
     problem, prepare, measure = job.problem, job.method.prepare, job.problem.measure
     train, test = job.split
@@ -368,20 +364,20 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
     if measure.own or not (hasattr(first, "iloc") or isinstance(first, np.ndarray)):
         return {}
     max_rows = QUICK_ROWS if job.quick else MAX_ROWS
-    names, local = np.unique(problem.codes[test], return_inverse=True)
-    rows = test[spaced_rows(local, max(10, max_rows // len(names)))]
+    domains, local = np.unique(problem.codes[test], return_inverse=True)
+    rows = test[spaced_rows(local, max(10, max_rows // len(domains)))]
     y, codes, n = problem.y, problem.codes[rows], len(rows)
-    places = [np.flatnonzero(codes == code) for code in np.setdiff1d(names, problem.unscored)]
-    learnt, kind = y[train], problem.classification
-    places = [at for at in places if measure.defined(learnt, y[rows[at]], kind)]
-    if not places:
+    groups = [np.flatnonzero(codes == code) for code in np.setdiff1d(domains, problem.unscored)]
+    y_train, kind = y[train], problem.classification
+    groups = [group for group in groups if measure.defined(y_train, y[rows[group]], kind)]
+    if not groups:
         return {}
     rng = np.random.default_rng(problem.seed)
     repeats = int(np.clip(max_rows // (2 * n), 1, 5))
     # The first copy is unchanged; each of the others has one column shuffled.
     copies: list[str | None] = [None, *(name for name in job.columns for _ in range(repeats))]
     scores: dict[str | None, list[list[float]]] = {}
-    step = max(1, AT_A_TIME // n)
+    step = max(1, BATCH_ROWS // n)
     for start in range(0, len(copies), step):
         batch = copies[start : start + step]
         X = problem.rows(np.tile(rows, len(batch)), prepare).copy()
@@ -391,37 +387,37 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
         record = Predictions(model, X, problem.classes).outputs()
         record["target"] = np.tile(y[rows], len(batch))
         for i, name in enumerate(batch):
-            by_domain = [measure.score_record(problem.classes, record, i * n + at) for at in places]
+            by_domain = [measure.score_record(problem.classes, record, i * n + g) for g in groups]
             scores.setdefault(name, []).append(by_domain)
-    before = np.array(scores.pop(None)[0])
-    return {str(n): (before - np.mean(s, axis=0)).tolist() for n, s in scores.items()}
+    unchanged = np.array(scores.pop(None)[0])
+    return {str(n): (unchanged - np.mean(s, axis=0)).tolist() for n, s in scores.items()}
 
 
 def _shuffle(X: Any, start: int, codes: Array, name: str, rng: np.random.Generator) -> None:
     """Shuffle a column within each domain, in place, in the copy of the rows at ``start``."""
-    order = start + np.lexsort([rng.random(len(codes)), codes])
-    place = start + np.lexsort([np.arange(len(codes)), codes])
+    old = start + np.lexsort([rng.random(len(codes)), codes])
+    new = start + np.lexsort([np.arange(len(codes)), codes])
     if isinstance(X, np.ndarray):
         column = X[:, int(name[1:])]
-        column[place] = column[order]
+        column[new] = column[old]
     else:
-        at = X.columns.get_loc(name)
-        X.iloc[place, at] = X.iloc[order, at].to_numpy()
+        j = X.columns.get_loc(name)
+        X.iloc[new, j] = X.iloc[old, j].to_numpy()
 
 
 def partial_records(
-    model: Any, X: Any, classes: Array | None, drawn: Array | None, record: Row, seed: int
-) -> Iterator[Row]:
-    """Predict a held-out domain in parts, with a model whose ``predict`` takes ``sample_domain``.
+    model: Any, X: Any, classes: Array | None, drawn: Array | None, record: Record, seed: int
+) -> Iterator[Record]:
+    """Predict parts of a held-out domain as if each was a domain, with a model with context.
 
-    X has all rows of the domain in the order of the table; ``drawn`` are the rows in ``record``,
-    which has the predictions for the whole domain.
+    X contains all rows of the domain in the order of the table. ``drawn`` are the rows of
+    ``record``, the predictions for the whole domain.
     """
     n = X.shape[0]
     halves = (np.arange(n) >= n // 2).astype(np.intp)
     tenths = np.random.default_rng(seed).permutation(n) % 10
-    for fold, parts in ((HALVES, halves), (TENTHS, tenths)):
+    for fold, batches in ((HALVES, halves), (TENTHS, tenths)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ContextWarning)
-            predictions = Predictions(model, X, classes, parts, drawn)
+            predictions = Predictions(model, X, classes, batches, drawn)
             yield {**record, "fold": fold, **predictions.outputs()}

@@ -1,4 +1,4 @@
-"""The page of an evaluation: the answer on one screen, then sections. One file, no network."""
+"""The page of an evaluation: the answer on the first screen, then sections with details."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MAX_METHODS = 8
 
 
 def render(evaluation: Results, *, title: str | None = None) -> str:
-    """Make the report of an evaluation, a complete HTML document."""
+    """Return the page of an evaluation, a complete HTML document."""
     differences, method = evaluation.differences, evaluation.recommended
     sets, answer = evaluation.calibration, verdict.make_answer(evaluation)
     if (records := evaluation.records.get(method.key)) is not None:
@@ -68,16 +68,16 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         domains_picture=domains_picture(evaluation),
         domains_table=verdict.domains_table(evaluation).without_empty_columns(),
         worst=str(evaluation.worst_domain),
-        own=method.label,
+        recommended=method.label,
         failures=failure_sections(evaluation),
-        differing=verdict.difference_sentences(evaluation) if columns else [],
-        important=verdict.importance_sentences(evaluation) if columns else [],
+        difference_sentences=verdict.difference_sentences(evaluation) if columns else [],
+        importance_sentences=verdict.importance_sentences(evaluation) if columns else [],
         differences={**differences, "columns": columns},
         shift=shift_picture(evaluation) if columns else None,
         names=[domain["name"] for domain in differences.get("domains", ())],
         importance=partial(_importance, evaluation),
         notes=evaluation.notes,
-        chosen=_chosen,
+        selected=_selected,
         warnings=[
             (result.label, text) for result in evaluation.results for text in result.warnings
         ],
@@ -86,7 +86,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
 
 
 def _importance(evaluation: Results, name: str) -> str:
-    """Importance of a column as text, rounded to three digits of a score: the rest is noise."""
+    """Importance of a column as text, rounded to the precision that is not noise."""
     method, sign = evaluation.recommended, evaluation.measure.sign
     unit = min(10.0 ** (np.floor(np.log10(abs(method.mean) or 1.0)) - 2), 0.001)
     loss = method.importance.get(name, np.nan)
@@ -96,17 +96,17 @@ def _importance(evaluation: Results, name: str) -> str:
 def shown_methods(evaluation: Results) -> list[MethodResult]:
     """Methods in a legend: the main ones, a constant, and the best of the others."""
     main = [result.key for result in evaluation.main]
-    first = [*main, TRIVIAL, *(result.key for result in evaluation.results)]
-    keys = [key for key in dict.fromkeys(first) if evaluation.find(key)][:MAX_METHODS]
+    order = [*main, TRIVIAL, *(result.key for result in evaluation.results)]
+    keys = [key for key in dict.fromkeys(order) if evaluation.find(key)][:MAX_METHODS]
     return [result for result in evaluation.results if result.key in keys]
 
 
 def methods_table(evaluation: Results) -> TextTable:
     """Scores of all methods over held-out domains."""
     show, sign = evaluation.show, evaluation.measure.sign
-    columns = ["method", "mean", "one new site, 90 %", "worst", "on", "spread", "seen", "gap"]
-    columns += ["p", "adjusted", "seconds"]
-    safest = max(result.worst for result in evaluation.results)
+    columns = ["method", "mean", "new site (90 %)", "worst", "worst domain", "spread", "seen"]
+    columns += ["gap", "p", "adjusted p", "seconds"]
+    best_worst = max(result.worst for result in evaluation.results)
     rows = []
     for r in evaluation.results:
         label = r.label + " ●" * (r is evaluation.baseline) + " ✓" * (r is evaluation.recommended)
@@ -114,7 +114,7 @@ def methods_table(evaluation: Results) -> TextTable:
         texts = [label, show(r.mean), verdict.interval(evaluation, ends)]
         texts += [show(r.worst), str(r.worst_domain), show(sign * r.spread), show(r.seen_mean)]
         texts += [show(sign * r.generalization_gap), p_text(r.p_value), p_text(r.p_adjusted)]
-        bold = {1: r is evaluation.best, 3: r.worst == safest}
+        bold = {1: r is evaluation.best, 3: r.worst == best_worst}
         cells = [TextCell(text, bold.get(i, False)) for i, text in enumerate(texts)]
         rows.append([*cells, TextCell(f"{r.seconds:.1f}")])
     kinds = [result.kind for result in evaluation.results]
@@ -128,9 +128,9 @@ def expect_picture(evaluation: Results) -> Picture:
     values = {domain: measure.shown(score) for domain, score in method.known.items()}
     worst, mean = evaluation.worst_domain, measure.shown(method.mean)
     low, high = (f([*values.values(), *(ends or ())]) for f in (min, max))
-    left, right, far = low, high, 4 * (high - low)
+    left, right, max_distance = low, high, 4 * (high - low)
     trivial = None if constant is None or method.trivial else measure.shown(constant.mean)
-    beyond = trivial is not None and not low - far <= trivial <= high + far
+    beyond = trivial is not None and not low - max_distance <= trivial <= high + max_distance
     if trivial is not None and not beyond:
         left, right = min(low, trivial), max(high, trivial)
     pad = 0.04 * (right - left) or 0.01
@@ -153,55 +153,56 @@ def expect_picture(evaluation: Results) -> Picture:
             colour = ACCENT if domain == worst else PALETTE[1]
             axes.plot(value, height, "o", color=colour, markersize=5.5, zorder=3)
         write(values[worst], -1.0, f"worst: {short(worst)}, {show(method.worst)}", ACCENT)
-        place = np.nan if trivial is None else float(np.clip(trivial, left, right))
+        constant_x = np.nan if trivial is None else float(np.clip(trivial, left, right))
         if trivial is not None:
             label = f"constant: {show(measure.sign * trivial)}"
             if beyond:
                 label = f"← {label}" if trivial < low else f"{label} →"
             else:
                 axes.plot([trivial, trivial], [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
-            write(place, 1.0, label, FAINT)
-        if not abs(place - mean) <= 0.35 * (right - left):
+            write(constant_x, 1.0, label, FAINT)
+        if not abs(constant_x - mean) <= 0.35 * (right - left):
             write(mean, 1.0, f"mean: {show(method.mean)}", INK)
         axes.set(ylim=(-1.25, 1.25), xlim=(left, right), yticks=[])
         axes.spines[["left", "top", "right"]].set_visible(False)
         axes.set_xlabel(f"{measure.label} ({measure.direction})")
         caption = "Dots: held-out domains; line: their mean"
-        caption += "; shaded: 90 % range" if ends is not None else ""
+        caption += "; shaded: 90 % range for the next site" if ends is not None else ""
         scores = [f"{name} {show(method.scores[name])}" for name in evaluation.hardest_first[:12]]
         others = "; and others" if len(values) > 12 else ""
         alt = f"{method.label}. {caption}. {'; '.join(scores)}{others}"
         return Picture(to_svg(figure, "expect", alt), alt, caption)
 
 
-def _heights(values: list[float], apart: float) -> list[float]:
-    """Heights at which dots do not cover each other."""
+def _heights(values: list[float], min_distance: float) -> list[float]:
+    """Heights at which dots do not overlap."""
     levels = (0.0, 0.3, -0.3, 0.5, -0.5)
     last: dict[float, float] = {}
-    heights: dict[int, float] = {}
-    for place in np.argsort(values):
-        level = next((h for h in levels if values[place] - last.get(h, -np.inf) >= apart), 0.0)
-        heights[int(place)], last[level] = level, values[place]
-    return [heights[place] for place in range(len(values))]
+    heights = [0.0] * len(values)
+    for i in np.argsort(values):
+        free = (h for h in levels if values[i] - last.get(h, -np.inf) >= min_distance)
+        heights[i] = next(free, 0.0)
+        last[heights[i]] = values[i]
+    return heights
 
 
-def _chosen(result: MethodResult) -> str:
-    """Every parameter with its most frequent value, and how often that was chosen."""
-    parts = []
+def _selected(result: MethodResult) -> str:
+    """Every parameter with its most frequent value, and how often it was selected."""
+    texts = []
     for name in result.parameters[0] if result.parameters else ():
         values = [selected[name] for selected in result.parameters if name in selected]
         if name.startswith(("gamma", "weight of ")):
-            parts.append(f"{name} {min(map(float, values)):.3g} to {max(map(float, values)):.3g}")
+            texts.append(f"{name} {min(map(float, values)):.3g} to {max(map(float, values)):.3g}")
             continue
-        value, times = Counter(values).most_common(1)[0]
+        value, count = Counter(values).most_common(1)[0]
         shown = f"{value:.3g}" if isinstance(value, float) else str(value)
-        parts.append(f"{name} {shown} ({times} of {len(values)})")
-    return ", ".join(parts) or "–"
+        texts.append(f"{name} {shown} ({count} of {len(values)})")
+    return ", ".join(texts) or "–"
 
 
 #: Maximum number of columns in the plot of shifts.
 MAX_FEATURES = 12
-#: One colour per method, readable on white and on black; as in ``reproduce`` for its methods.
+#: Colours of methods, readable on white and on black, and the same in ``reproduce``.
 COLOURS = {
     "constant": "#8b95a1",
     "svm": "#5b8def",
@@ -239,9 +240,9 @@ def domains_picture(evaluation: Results) -> Picture:
         f"The worst domain of {best.label} is {worst!s}: {measure.format(best.scores[worst])}"
     )
     caption = (
-        f"Each row is a held-out domain, with the worst one of {best.label} at the top (shaded). "
-        f"Lines: 95 % intervals. Bars: {best.label} in random folds, with training rows of the "
-        f"domain. {measure.direction.capitalize()}"
+        f"Each row is a held-out domain; the worst one of {best.label} is at the top (shaded). "
+        f"Lines: 95 % intervals. Bars: score of {best.label} in random folds, where it was trained "
+        f"on other rows of the domain. {measure.direction.capitalize()}"
     )
     with _drawn_scores(evaluation, 9.0) as figure:
         return Picture(to_svg(figure, "domains", alt), alt, caption, wide=True)
@@ -282,27 +283,28 @@ def shift_picture(evaluation: Results) -> Picture | None:
     levels = np.array([[q or empty for q in c["quantiles"]] for c in columns], dtype=np.float64)
     deviations = np.array([column["deviation"] for column in columns])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of columns without a value
+        warnings.simplefilter("ignore")  # columns without values
         levels = levels.T - np.nanmedian(levels[:, :, 2], axis=1)
     display = ShiftDisplay(
         features=[column["name"] for column in columns],
         domains=[domain["name"] for domain in differences["domains"]],
         ends=levels[1:4] / deviations,
     )
-    most = min(MAX_FEATURES, len(columns))
-    with drawing(9.0, 1.2 + 0.36 * most) as figure:
-        display.plot(figure.subplots(), max_features=most, highlight=[worst])
-        alt = f"Standardised medians and quartiles of {most} columns by domain"
+    n_shown = min(MAX_FEATURES, len(columns))
+    with drawing(9.0, 1.2 + 0.36 * n_shown) as figure:
+        display.plot(figure.subplots(), max_features=n_shown, highlight=[worst])
+        alt = f"Standardized medians and quartiles of {n_shown} columns by domain"
         caption = (
-            f"Median and quartiles of each domain, those of {worst} in colour: difference from the "
-            "median of the domains' medians, in robust standard deviations within domains. Columns "
-            "that differ most are at the top"
+            f"Median and quartiles of each domain, with {worst} in colour. Values are differences "
+            "from the median over all domains, in standard deviations within domains. Columns that "
+            "differ most are at the top"
         )
         return Picture(to_svg(figure, "shift", alt), alt, caption, wide=True)
 
 
 @contextmanager
 def _drawn_scores(evaluation: Results, width: float) -> Iterator[Figure]:
+    """A figure of the scores of the shown methods on each domain."""
     shown, n = evaluation.measure.shown, len(evaluation.domains)
     results = shown_methods(evaluation)
     display = DomainScoresDisplay(

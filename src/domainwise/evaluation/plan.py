@@ -1,4 +1,4 @@
-"""Plan of an evaluation: time, workers, and what a quick evaluation skips; and its progress."""
+"""Estimated time, number of workers, the plan of a quick evaluation, and the progress display."""
 
 from __future__ import annotations
 
@@ -14,54 +14,56 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
-from domainwise.evaluation.jobs import PARTS, MethodJob, Row, Scorer, job_key
+from domainwise.evaluation.jobs import ON_HELD_OUT, MethodJob, Scorer, job_key
 from domainwise.evaluation.problem import Problem, outer_splits
-from domainwise.jobs.runner import Progress, clock, on_cluster, worker_count
+from domainwise.jobs.runner import Progress, Row, clock, on_cluster, worker_count
 from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
 from domainwise.splits.folds import LeaveDomainsOut, Split
 
 #: Costs are relative to boosting: its iterations, the iterations that are timed, the maximum number
 #: of trees over all classes, and seconds that do not depend on these.
-ITERATIONS, TIMED, MOST_TREES, LEAST_SECONDS = 100, 10, 500, 0.1
-#: With fewer seconds of work, starting more workers takes longer than it saves.
-ALONE = 6.0
-#: If the jobs of a quick evaluation would take more seconds, it has fewer rows, and then fewer
-#: methods: reading and checking the table and drawing the page take as long again.
-QUICK_SECONDS = (10.0, 16.0)
-#: Share of the usual cost, because there are fewer inner splits.
-QUICK_SHARE = 0.45
-#: Training rows of a quick evaluation (fewer if slow), groups of domains, and scored rows.
-QUICK_ROWS, QUICK_GROUPS, QUICK_SCORED = (600, 300), 3, 5000
+ITERATIONS, TIMED_ITERATIONS, MAX_TREES, FIXED_SECONDS = 100, 10, 500, 0.1
+#: With fewer seconds of work, one worker is as fast as several, which have to be started.
+MIN_PARALLEL_SECONDS = 6.0
+#: If the jobs of a quick evaluation would take more seconds, it uses fewer rows, and then fewer
+#: methods. Reading and checking the table, and drawing the page, take about the same time again.
+MAX_SECONDS_QUICK_ROWS, MAX_SECONDS = 10.0, 16.0
+#: Cost in a quick evaluation, which has fewer inner splits, relative to the usual cost.
+QUICK_COST = 0.45
+#: Number of training rows of a quick evaluation, and the smaller one if it would take too long.
+QUICK_ROWS, FEWER_ROWS = 600, 300
+#: Number of groups of held-out domains, and maximum number of scored rows, of a quick evaluation.
+QUICK_GROUPS, QUICK_SCORED = 3, 5000
 #: Methods that a quick evaluation never skips.
-FIRST = ("constant", "linear")
+NEVER_SKIPPED = ("constant", "linear")
 
 
 def seconds_per_cost(problem: Problem, split: Split) -> float:
     """Seconds for a cost of 1: half a fit of boosting to the training rows of a split, plus 0.1.
 
-    CPU time of a few iterations is measured: a busy machine does not change what is evaluated.
+    CPU time is measured, so that other processes do not change which methods are evaluated.
     """
     rows, _ = split
     X = clone(problem.preprocessor).fit_transform(problem.rows(rows))
     names: Any = () if problem.classes is None else problem.classes
     boosting = HistGradientBoostingClassifier if len(names) else HistGradientBoostingRegressor
-    model = boosting(max_iter=TIMED, early_stopping=False)
+    model = boosting(max_iter=TIMED_ITERATIONS, early_stopping=False)
     trees = len(names) if len(names) > 2 else 1  # of one iteration
     with threadpool_limits(limits=1):  # as in jobs
         started = time.thread_time()
         model.fit(X, problem.y[rows])
-        seconds = (time.thread_time() - started) / TIMED
-    return LEAST_SECONDS + seconds * min(ITERATIONS, MOST_TREES / trees) / 2
+        seconds = (time.thread_time() - started) / TIMED_ITERATIONS
+    return FIXED_SECONDS + seconds * min(ITERATIONS, MAX_TREES / trees) / 2
 
 
 def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
     """Number of workers for these seconds of work; -1: all cores, or one if that is as fast.
 
-    The memory of a worker holds libraries, the table, and a few kernels.
+    A worker needs memory for libraries, the table, and a few kernel matrices.
     """
-    if n_jobs is not None and n_jobs < 0 and seconds < ALONE and not on_cluster():
+    if n_jobs is not None and n_jobs < 0 and seconds < MIN_PARALLEL_SECONDS and not on_cluster():
         return 1
-    table, n = problem.everything, min(len(problem.y), EXACT_ROWS)
+    table, n = problem.full, min(len(problem.y), EXACT_ROWS)
     memory = 250_000_000 + 8 * (4 * table.X.shape[0] * table.X.shape[1] + 6 * n * n)
     return worker_count(n_jobs, memory)
 
@@ -77,21 +79,21 @@ class Quick:
     left_out: dict[str, str]  #: skipped methods, with the reason
 
     @property
-    def in_words(self) -> str:
-        """Describe how a quick evaluation differs from a full one."""
-        problem, whole = self.problem, self.problem.everything
-        parts = [f"domains are held out in {len(outer_splits(problem, self.cv))} groups"]
-        if problem.whole is not None:
-            rows = f"{len(problem.y):,} of {len(whole.y):,} rows, drawn evenly from the domains"
-            parts.insert(0, f"methods are trained on {rows}")
-            if len(whole.scored) < len(whole.y):
-                parts.append(f"scores are computed on {len(whole.scored):,} rows")
-        if self.left_out:
-            parts.append(f"{', '.join(self.left_out)} would take too long and are not run")
-        parts.append("scores on seen domains are not computed")
+    def description(self) -> str:
+        """How the evaluation differs from a full one."""
+        problem, full = self.problem, self.problem.full
+        differences = [f"domains are held out in {len(outer_splits(problem, self.cv))} groups"]
+        if problem.parent is not None:
+            rows = f"{len(problem.y):,} of {len(full.y):,} rows, drawn evenly from the domains"
+            differences.insert(0, f"methods are trained on {rows}")
+            if len(full.scored) < len(full.y):
+                differences.append(f"scores are computed on {len(full.scored):,} rows")
+        if skipped := ", ".join(self.left_out):
+            differences.append(f"methods that would take too long are not run ({skipped})")
+        differences.append("scores on seen domains are not computed")
         return (
-            f"Quick evaluation: {'; '.join(parts)}. All rows were checked for problems in the "
-            "table. Evaluate without quick for the full comparison."
+            f"Quick evaluation: {'; '.join(differences)}. All rows were checked for problems in "
+            "the table. Evaluate without quick for the full comparison."
         )
 
 
@@ -110,43 +112,41 @@ def plan_quick(
     n_domains, methods, left_out = len(source.domains), list(methods), {}
     if cv is None:
         cv = LeaveDomainsOut(max_splits=QUICK_GROUPS, random_state=source.seed)
-    if inner_cv is None and n_domains > 2:  # else there is one source domain, and folds of rows
+    if inner_cv is None and n_domains > 2:  # with one source domain, rows are held out
         inner_cv = LeaveDomainsOut(max_splits=QUICK_GROUPS)
     by_default = [m.key for m in methods] == [m.key for m in choose_methods(None)]
-    most, least = (
-        n if max_rows in ("auto", None) else min(int(max_rows or n), n) for n in QUICK_ROWS
-    )
 
-    def timed(rows: int) -> tuple[Problem, float]:
-        """Draw rows, and estimate the seconds of a cost of 1."""
-        problem = source.drawn(max(rows, 4 * n_domains))
+    def timed(n_rows: int) -> tuple[Problem, float]:
+        """Draw rows, and estimate the seconds for a cost of 1."""
+        n_rows = n_rows if max_rows in ("auto", None) else min(int(max_rows or n_rows), n_rows)
+        problem = source.drawn(max(n_rows, 4 * n_domains))
         splits = outer_splits(problem, cv)
-        seconds = QUICK_SHARE * seconds_per_cost(problem, splits[0]) * len(splits)
-        return problem, seconds / workers_for(problem, n_jobs, ALONE)
+        seconds = QUICK_COST * seconds_per_cost(problem, splits[0]) * len(splits)
+        return problem, seconds / workers_for(problem, n_jobs, MIN_PARALLEL_SECONDS)
 
-    problem, unit = timed(most)
-    if unit * sum(method.cost for method in methods) > QUICK_SECONDS[0]:
-        problem, unit = timed(least)
-    while by_default and unit * sum(method.cost for method in methods) > QUICK_SECONDS[1]:
-        longest = max(methods, key=lambda method: method.cost)
-        if longest.key in FIRST:
+    problem, unit = timed(QUICK_ROWS)
+    if unit * sum(method.cost for method in methods) > MAX_SECONDS_QUICK_ROWS:
+        problem, unit = timed(FEWER_ROWS)
+    while by_default and unit * sum(method.cost for method in methods) > MAX_SECONDS:
+        slowest = max(methods, key=lambda method: method.cost)
+        if slowest.key in NEVER_SKIPPED:
             break
-        methods.remove(longest)
-        left_out[longest.key] = f"not run: it would take about {clock(unit * longest.cost)}"
+        methods.remove(slowest)
+        left_out[slowest.key] = f"not run: it would take about {clock(unit * slowest.cost)}"
     return Quick(problem, methods, cv, inner_cv, left_out)
 
 
-#: Cost of finished jobs whose time counts as much as the initial estimate.
-PRIOR = 20.0
-#: Characters of a method's name in the table.
+#: The initial estimate of the time has the weight of finished jobs of this cost.
+PRIOR_COST = 20.0
+#: Maximum number of characters of a method's name in the table.
 NAME_WIDTH = 28
 
 
 class JobProgress:
-    """Report finished jobs and the remaining time, with one line per job.
+    """Print a line for each finished job, with the remaining time.
 
-    ``rows`` are those of jobs that are already finished. ``unit`` is the time in seconds for a cost
-    of 1; the times of finished jobs correct it for each method.
+    ``rows`` are those of jobs that were finished before. ``unit`` is the estimated time in seconds
+    for a cost of 1; the times of finished jobs correct it for each method.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class JobProgress:
         self._n_splits, self._n_finished = len(splits), 0
         variants = [row for job in jobs for row in job.method.rows(problem.classification)]
         self._labels = {key: label for key, label, _ in variants}
-        #: Scores by method, a list for each split that is done.
+        # Scores by method, a list for each finished split.
         self._scores: dict[str, list[list[float]]] = {key: [] for key in self._labels}
         for row in rows:
             self._add(row)
@@ -170,7 +170,7 @@ class JobProgress:
     def begin(self, jobs: Sequence[MethodJob]) -> None:
         """Add jobs to run, and print how long they will take."""
         self._todo |= {job.rows[0]: job for job in jobs}
-        if jobs and jobs[0].part == PARTS[0]:
+        if jobs and jobs[0].part == ON_HELD_OUT:
             n_methods = len({job.method.key for job in jobs})
             workers = f"{self._workers} workers" if self._workers > 1 else "one worker"
             left = clock(self._seconds_left())
@@ -192,16 +192,20 @@ class JobProgress:
     def _add(self, row: Row) -> None:
         """Add the scores of a job."""
         key, _, part = job_key(row)
-        if key in self._labels and part == PARTS[0]:
+        if key in self._labels and part == ON_HELD_OUT:
             scores = self._scorer(row).get("scores", {}).values()
             self._scores[key].append([score for score in scores if np.isfinite(score)])
 
     def _mean(self, key: str) -> float:
+        """Mean score of a method so far."""
         scores = [score for by_split in self._scores[key] for score in by_split]
         return float(np.mean(scores)) if scores else -np.inf
 
     def _seconds_left(self) -> float:
-        seconds, cost = np.sum([*self._spent.values(), (PRIOR * self._unit, PRIOR)], axis=0)
+        """Estimated time until all jobs are finished."""
+        seconds, cost = np.sum(
+            [*self._spent.values(), (PRIOR_COST * self._unit, PRIOR_COST)], axis=0
+        )
         total = 0.0
         for job in self._todo.values():
             spent = self._spent.get((job.method.key, job.part), (seconds, cost))
@@ -223,7 +227,7 @@ class JobProgress:
         outcome = "on seen domains"
         if "error" in row:
             outcome = "failed"
-        elif job.part == PARTS[0]:
+        elif job.part == ON_HELD_OUT:
             mean = self._measure.format(self._mean(row["method"]))
             outcome = f"{self._measure.label} {mean} so far"
         text = f"{self._labels[row['method']]} without {held_out}: {outcome}"
@@ -267,8 +271,8 @@ class LiveProgress(JobProgress):
 
 
 def printable(text: str) -> str:
-    """Text without characters that control a terminal."""
-    return "".join(mark if mark.isprintable() else "?" for mark in text)
+    """Replace characters that control a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 @contextmanager

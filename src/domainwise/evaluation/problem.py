@@ -29,12 +29,11 @@ from domainwise.tables.cells import decimal_marks, is_numeric
 from domainwise.tables.csv_files import is_unnamed
 from domainwise.tables.errors import ColumnError, TableError, import_pandas, refuse_double_names
 
-#: Number of folds inside a held-out domain, for scores with labels of the domain.
-WITHIN_FOLDS = 5
-#: Maximum number of random folds of all rows.
-SEEN_FOLDS = 4
-#: Minimum rows of a domain for folds inside it, and of its second most frequent class.
-WITHIN_ROWS, WITHIN_CLASS = 60, 20
+#: Number of folds within a held-out domain, for scores with labels of the domain, and maximum
+#: number of random folds of all rows.
+WITHIN_FOLDS, SEEN_FOLDS = 5, 4
+#: Minimum number of rows of a domain with folds, and of its second most frequent class.
+MIN_WITHIN_ROWS, MIN_WITHIN_CLASS = 60, 20
 
 
 @dataclass(frozen=True)
@@ -46,20 +45,20 @@ class Problem:
     index: Array  #: numbers of these rows in the user's table
     #: Converts rows of X to numbers; unfitted, so that it can be fitted to the sources only.
     preprocessor: Any
-    y: Array  #: names of classes, or a continuous target
+    y: Array  #: labels of classes, or a continuous target
     codes: Array  #: index into ``domains`` of each row
     domains: Array  #: sorted
     classes: Array | None  #: the positive class of two is last; None for a continuous target
     measure: Measure
-    n_given: int  #: number of rows before drawing
+    n_total: int  #: number of rows before drawing
     seed: int  #: seed of all random choices
     #: Fields of :class:`Setting` that the caller has set.
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    whole: Problem | None = None  #: the problem with all rows; None if these are all
+    parent: Problem | None = None  #: the problem that rows were drawn from; None if it has all
     inner_scoring: Any = None  #: selects parameters; None is a smooth score
     reader: Any = None  #: converts a raw data frame to X; None for arrays
     notes: tuple[str, ...] = ()  #: how columns were read
-    max_scored: int = 100_000  #: rows that are scored, at most
+    max_scored: int = 100_000  #: maximum number of rows that are scored
 
     @property
     def classification(self) -> bool:
@@ -73,7 +72,7 @@ class Problem:
 
     @property
     def positive(self) -> Any:
-        """The positive class of two, which some measures are about; None otherwise."""
+        """The positive one of two classes, which some measures score; None otherwise."""
         return self.classes[1] if self.classes is not None and len(self.classes) == 2 else None
 
     @property
@@ -83,30 +82,30 @@ class Problem:
         return self.overrides.get("class_weight", usual) or None
 
     @property
-    def everything(self) -> Problem:
+    def full(self) -> Problem:
         """The problem with all rows, including those that were not drawn."""
-        return self.whole or self
+        return self.parent or self
 
     @cached_property
     def unscored(self) -> Array:
-        """Codes of domains with only one class, where a constant may be right in every row."""
+        """Codes of domains with only one class, where a constant may be right in all rows."""
         if self.classes is None:
             return np.array([], dtype=np.intp)
-        whole = self.everything
+        full = self.full
         occurs = np.zeros((len(self.domains), len(self.classes)), dtype=bool)
-        occurs[whole.codes, codes_of(whole.y, self.classes)] = True
+        occurs[full.codes, codes_of(full.y, self.classes)] = True
         return np.flatnonzero(occurs.sum(axis=1) < 2)
 
     @cached_property
     def scored(self) -> Array:
-        """Rows to score: all or, if there are very many, a sample drawn evenly from the domains."""
+        """Rows that are scored: all, or at most ``max_scored``, drawn evenly from the domains."""
         return draw_rows(self.codes, max(self.max_scored, 2 * len(self.domains)), self.seed)
 
     def setting(self, n_rows: int, cv: Any = None) -> Setting:
         """The setting of methods that are fitted to this number of rows."""
-        more = {"pos_label": self.positive, "cv": cv, "seed": self.seed}
-        kind = self.classification, n_rows, self.inner_scoring, self.class_weight
-        return replace(Setting(*kind, **more), **self.overrides)
+        fields = self.classification, n_rows, self.inner_scoring, self.class_weight
+        setting = Setting(*fields, pos_label=self.positive, cv=cv, seed=self.seed)
+        return replace(setting, **self.overrides)
 
     def rows(self, index: Array, prepared: bool = True) -> Any:
         """Some rows of X, or of ``raw`` if not ``prepared``, in the same type."""
@@ -117,7 +116,7 @@ class Problem:
         return np.flatnonzero(np.isin(self.codes, codes))
 
     def domain_of(self, index: Array) -> Array:
-        """Name of the domain of some rows."""
+        """Names of the domains of some rows."""
         return np.asarray(self.domains[self.codes[index]])
 
     def drawn(self, max_rows: int | str | None) -> Problem:
@@ -127,26 +126,26 @@ class Problem:
             return self
         arrays = {name: getattr(self, name)[rows] for name in ("index", "y", "codes")}
         X, raw = self.rows(rows), self.rows(rows, prepared=False)
-        return replace(self, X=X, raw=raw, whole=self, **arrays)
+        return replace(self, X=X, raw=raw, parent=self, **arrays)
 
     def without_columns(self, names: Sequence[str]) -> Problem:
         """The problem without some features; columns of arrays are named x0, x1 and so on."""
         if not hasattr(self.X, "columns"):
-            places = [j for j in range(self.X.shape[1]) if f"x{j}" not in names]
-            parts: dict[str, Any] = {"X": self.X[:, places], "raw": self.raw[:, places]}
+            indices = [j for j in range(self.X.shape[1]) if f"x{j}" not in names]
+            fields: dict[str, Any] = {"X": self.X[:, indices], "raw": self.raw[:, indices]}
         else:
-            parts = {"X": self.X.drop(columns=list(names)), "reader": None}
+            fields = {"X": self.X.drop(columns=list(names)), "reader": None}
             if isinstance(self.preprocessor, ColumnTransformer):
                 steps = [
-                    (step, transformer, rest)
+                    (step, transformer, remaining)
                     for step, transformer, columns in self.preprocessor.transformers
-                    if (rest := [name for name in columns if name not in names])
+                    if (remaining := [name for name in columns if name not in names])
                 ]
-                parts["preprocessor"] = clone(self.preprocessor).set_params(transformers=steps)
+                fields["preprocessor"] = clone(self.preprocessor).set_params(transformers=steps)
             if hasattr(self.raw, "columns"):
-                parts["raw"] = self.raw.drop(columns=list(names), errors="ignore")
-        whole = None if self.whole is None else self.whole.without_columns(names)
-        return replace(self, **parts, whole=whole)
+                fields["raw"] = self.raw.drop(columns=list(names), errors="ignore")
+        parent = None if self.parent is None else self.parent.without_columns(names)
+        return replace(self, **fields, parent=parent)
 
     def measured_by(self, measure: Measure) -> Problem:
         """The problem with another measure, and the class weights of this one."""
@@ -154,19 +153,19 @@ class Problem:
         return replace(self, measure=measure, overrides=overrides)
 
     def scored_rows(self, test: Array) -> list[Array]:
-        """Rows of :attr:`everything` that are scored if ``test`` is held out, by domain.
+        """Rows of :attr:`full` that are scored if ``test`` is held out, by domain.
 
         These are the rows of the domain in :attr:`scored`, or the rows of ``test`` if the split
-        holds out only a part of the domain.
+        holds out only some rows of the domain.
         """
-        whole, parts = self.everything, []
+        full, by_domain = self.full, []
         for code in np.unique(self.codes[test]):
             rows = test[self.codes[test] == code]
             if len(rows) == np.count_nonzero(self.codes == code):
-                parts.append(whole.scored[whole.codes[whole.scored] == code])
+                by_domain.append(full.scored[full.codes[full.scored] == code])
             else:
-                parts.append(np.searchsorted(whole.index, self.index[rows]))
-        return parts
+                by_domain.append(np.searchsorted(full.index, self.index[rows]))
+        return by_domain
 
 
 def make_problem(
@@ -182,7 +181,7 @@ def make_problem(
     inner_scoring: Any = None,
     schema: tables.Schema | None = None,
 ) -> Problem:
-    """Check the input, decide the task and the measure, and draw rows where there are many.
+    """Check the input, choose the task and the measure, and draw rows if there are many.
 
     With a ``schema``, X and y must have been prepared by the reader of tables.
     """
@@ -199,7 +198,7 @@ def make_problem(
     labels = inputs.check_sample_domain(sample_domain, n, "delta")
     if len(labels.names) < 2:
         raise ValueError(
-            f"sample_domain holds only one domain ({labels.names[0]!s}). Pass rows of at least "
+            f"sample_domain contains only one domain ({labels.names[0]!s}). Pass rows of at least "
             "two domains, so that one can be held out"
         )
     target, classes = check_task(y, n, task)
@@ -212,13 +211,15 @@ def make_problem(
     objection = measure.objection(target, target, classification)
     if objection:
         kind = "a continuous target" if classes is None else f"{len(classes)} classes"
-        raise ValueError(f"{measure.name} cannot be computed for {kind}: {objection}")
-    if inner_scoring is not None:  # looked up before any work
+        raise ValueError(
+            f"{measure.name} cannot be computed for {kind}: {objection}. Choose another scoring"
+        )
+    if inner_scoring is not None:
         inner_scoring = choose_measure(inner_scoring, target, classification, pos_label).scoring
     classes = None if classes is None else positive_last(classes, pos_label)
     problem = Problem(
         *(X, raw, np.arange(n), preprocessor, target, labels.codes, labels.names, classes, measure),
-        n_given=n,
+        n_total=n,
         seed=random_state,
         inner_scoring=inner_scoring,
         reader=reader,
@@ -240,27 +241,30 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
     if task == "classification":
         if type_of_target(np.asarray(y)).startswith("continuous"):
             raise ValueError(
-                "task='classification' needs classes, but the target holds numbers that are not "
-                "whole; use task='regression'"
+                "task='classification' needs classes, but the target contains numbers that are "
+                "not integers; use task='regression'"
             )
         labels = inputs.check_target(y, n, "delta")
         return labels.names[labels.codes], labels.names
     values = inputs.check_target(y, n, "rbf").values
     if values.shape[1] != 1:
-        raise ValueError(f"the target must be one column, got {values.shape[1]}")
+        raise ValueError(f"the target must have one column; got {values.shape[1]}")
     return values[:, 0], None
 
 
 def outer_splits(problem: Problem, cv: Any) -> list[Split]:
-    """Splits whose test domains do not occur in training."""
+    """Splits in which no domain has both training rows and test rows."""
     if cv is None:
         cv = LeaveDomainsOut(max_splits=MAX_FOLDS, random_state=problem.seed)
     splitter = check_cv(cv, problem.y, classifier=problem.classification)
     n, codes = len(problem.y), problem.codes
     splits = list(splitter.split(np.zeros((n, 1)), problem.y, codes))
     for train, test in splits:
-        if max(np.max(train, initial=0), np.max(test, initial=0)) >= n:
-            raise ValueError(f"cv yields row numbers above {n - 1}, but there are {n} rows")
+        if (last := max(np.max(train, initial=0), np.max(test, initial=0))) >= n:
+            raise ValueError(
+                f"cv yields the row index {last}, but there are only {n} rows. Pass a splitter for "
+                "this table"
+            )
         shared = np.intersect1d(codes[train], codes[test])
         if len(shared):
             raise ValueError(
@@ -274,17 +278,17 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
                 "the target must occur in several domains"
             )
     if not splits:
-        raise ValueError("cv yields no split. Pass a splitter with at least one")
+        raise ValueError("cv yields no splits. Pass a splitter with at least one split")
     return splits
 
 
 def within_splits(problem: Problem, rows: Array) -> list[Split]:
-    """Folds inside one domain; none if it has too few rows."""
-    y, few = problem.y[rows], len(rows) < WITHIN_ROWS
-    if problem.classification and not few:
+    """Folds within one domain; none if it has too few rows."""
+    y, too_small = problem.y[rows], len(rows) < MIN_WITHIN_ROWS
+    if problem.classification and not too_small:
         counts = np.sort(np.unique(y, return_counts=True)[1])
-        few = len(counts) < 2 or counts[-2] < WITHIN_CLASS
-    return [] if few else row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
+        too_small = len(counts) < 2 or counts[-2] < MIN_WITHIN_CLASS
+    return [] if too_small else row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
 
 
 def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
@@ -304,8 +308,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
 
     Columns of a data frame are read like those of a file; ``notes`` receives the dropped columns
     and how cells were read. The reader, None if it is not needed, does the same for new rows.
-    Missing numbers become the median of the sources, numbers are standardised, categories become
-    one column each; see :func:`domainwise.tables.schema.make_preprocessor`.
+    :func:`domainwise.tables.schema.make_preprocessor` describes the preprocessor.
     """
     inputs.check_is_table(X)
     if hasattr(X, "to_pandas"):
@@ -314,7 +317,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
         raise TypeError("X is sparse. Convert it to an array with X.toarray()")
     X = X if hasattr(X, "columns") else np.asarray(X)
     if X.ndim != 2 or 0 in X.shape:
-        raise ValueError(f"X must have rows and columns, got shape {X.shape}")
+        raise ValueError(f"X must be two-dimensional and not empty; got shape {X.shape}")
     if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
         X = X.astype(np.float64, copy=False)
         if np.isinf(X).any():
@@ -340,17 +343,18 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
             f"first, or use X.drop(columns={list(error.problems)!r})",
         ) from None
     if not schema.features:
-        raise ValueError(f"X has no column left to learn from: {'; '.join(notes)}")
-    plain = len(schema.features) == len(names) and all(is_numeric(X[n]) for n in schema.numeric)
-    reader = None if plain else tables.ReadColumns(schema.as_dict())
+        raise ValueError(f"X has no usable column: {'; '.join(notes)}")
+    numeric = all(is_numeric(X[name]) for name in schema.numeric)
+    unchanged = numeric and len(schema.features) == len(names)
+    reader = None if unchanged else tables.ReadColumns(schema.as_dict())
     return features, tables.make_preprocessor(schema), reader
 
 
 def read_target(y: Any, task: str, notes: list[str]) -> Any:
     """Convert quantities that are written as text to numbers; return any other y unchanged."""
     labels = inputs.plain_array(y, "y")
-    text = labels.ndim == 1 and all(isinstance(label, str) for label in labels)
-    if not text or find_spec("pandas") is None:
+    is_text = labels.ndim == 1 and all(isinstance(label, str) for label in labels)
+    if not is_text or find_spec("pandas") is None:
         return y
     column = import_pandas().Series(labels.tolist(), dtype=object, name="y")
     column = tables.target_column(column, decimal_marks({"y": column}, ["y"]).get("y"))
