@@ -120,7 +120,7 @@ def shifted_solve(S: Any, shift: float, B: Any) -> Any:
 
 
 def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
-    """Sum the rows of each group in float64; bits are reproducible, on a GPU for few groups."""
+    """Sum the rows of each group in float64; bits may vary on a GPU if there are many groups."""
     n, xp = len(values), namespace(values)
     if not is_tensor(values):
         indicator = csr_array((np.ones(n, values.dtype), (codes, np.arange(n))), (n_groups, n))

@@ -93,7 +93,7 @@ class Backend:
         return label_rows(len(rows), *features, **options)
 
     def indexable(self, rows: Any) -> Any:
-        """Return rows that can be indexed by NumPy arrays, which gives NumPy arrays."""
+        """Return rows that NumPy arrays can index; the selected rows are NumPy arrays."""
         return np.asarray(rows)
 
     def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:

@@ -123,11 +123,11 @@ class DaskBackend(Backend):
             tasks, projection = partitions.tasks_of(X), model.expansion
             rows = [call(layout.values, part) for part in tasks]
             sums = cross_tasks(projection.kernel, rows, projection.landmarks, projection.dual)
-            sent = constant((projection.intercept, layout.dtype, names), "projection")
+            shared = constant((projection.intercept, layout.dtype, names), "projection")
             if not partitions.is_frame(X):
                 tasks = [None] * len(sums)
             pairs = zip(tasks, sums, strict=True)
-            parts = [call(_projected, part, total, sent) for part, total in pairs]
+            parts = [call(_projected, part, total, shared) for part, total in pairs]
             return collected(parts, X, names, layout.dtype)
         sample = np.empty((0, len(names)), dtype=layout.dtype)
         return _mapped(X, layout, model, "transform", sample, names)
@@ -164,8 +164,8 @@ def refuse_gathering(model: Any, X: Any) -> None:
 
 
 @task
-def _projected(rows: Any, values: Array, sent: tuple[Array, Any, Array]) -> Any:
-    intercept, dtype, names = sent
+def _projected(rows: Any, values: Array, shared: tuple[Array, Any, Array]) -> Any:
+    intercept, dtype, names = shared
     values = (values + intercept).astype(dtype)
     return values if rows is None else _labelled(rows, values, names)
 
@@ -188,19 +188,19 @@ def _mapped(
     X: Any, layout: partitions.Layout, model: Any, method: str, sample: Array, columns: Any
 ) -> Any:
     """Apply a fitted model to every partition; ``sample`` is an empty result of the right type."""
-    sent = constant((model, layout, method, sample, columns), "model")
+    shared = constant((model, layout, method, sample, columns), "model")
     if partitions.is_frame(X):
-        return X.map_partitions(_values_of, sent, meta=_labelled(X._meta, sample, columns))
+        return X.map_partitions(_values_of, shared, meta=_labelled(X._meta, sample, columns))
     X = X.rechunk({1: -1})
     shape: dict[str, Any] = {"drop_axis": 1}
     if sample.ndim == 2:
         shape = {"chunks": (X.chunks[0], (sample.shape[1],))}
-    return X.map_blocks(_values_of, sent=sent, dtype=sample.dtype, meta=sample, **shape)
+    return X.map_blocks(_values_of, shared=shared, dtype=sample.dtype, meta=sample, **shape)
 
 
 @task
-def _values_of(rows: Any, sent: tuple[Any, ...]) -> Any:
-    model, layout, method, sample, columns = sent
+def _values_of(rows: Any, shared: tuple[Any, ...]) -> Any:
+    model, layout, method, sample, columns = shared
     X, values = layout.values(rows), sample
     if len(X):
         projects = method == "transform"

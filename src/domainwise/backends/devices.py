@@ -15,7 +15,7 @@ from domainwise.checks import warn_caller
 _FITTED = "X_fit_ landmarks_ frequencies_ dual_coef_ embedding_ eigenvalues_ _offset"
 FITTED_ARRAYS = tuple(_FITTED.split())
 
-_MARK = "domainwise tensor"
+_DEVICE_KEY = "domainwise tensor"
 
 
 class Movable:
@@ -59,29 +59,29 @@ def to_device(values: Any, device: Any) -> Any:
         return values.compute() if is_dask(values) else values
     import torch
 
-    chosen = torch.device(device)
-    if chosen.type not in ("cpu", "cuda"):
+    torch_device = torch.device(device)
+    if torch_device.type not in ("cpu", "cuda"):
         raise ValueError(f"to({str(device)!r}): the type of the device must be cpu or cuda")
-    if chosen.type == "cuda":
+    if torch_device.type == "cuda":
         if not torch.cuda.is_available():
             raise RuntimeError(
                 f"to({str(device)!r}): CUDA is not available (torch {torch.__version__}). "
                 'Use to("cpu")'
             )
-        index = torch.cuda.current_device() if chosen.index is None else chosen.index
+        index = torch.cuda.current_device() if torch_device.index is None else torch_device.index
         if index >= torch.cuda.device_count():
             raise RuntimeError(
                 f"to({str(device)!r}): this machine has {torch.cuda.device_count()} CUDA devices, "
                 "numbered from 0. Use one of these numbers"
             )
-        chosen = torch.device("cuda", index)
-    return torch.as_tensor(values).to(chosen)
+        torch_device = torch.device("cuda", index)
+    return torch.as_tensor(values).to(torch_device)
 
 
 def to_portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dict[str, Any]:
     """Return the state of an object, with tensors as pairs of an array and a device name."""
     return {
-        name: {_MARK: str(value.device), "array": value.cpu().numpy()}
+        name: {_DEVICE_KEY: str(value.device), "array": value.cpu().numpy()}
         if name in names and is_tensor(value)
         else value
         for name, value in state.items()
@@ -92,11 +92,11 @@ def from_portable(state: dict[str, Any]) -> dict[str, Any]:
     """Undo :func:`to_portable`; if a device is not available, warn and use the CPU."""
     state = dict(state)
     for name, packed in state.items():
-        if not isinstance(packed, dict) or _MARK not in packed:
+        if not isinstance(packed, dict) or _DEVICE_KEY not in packed:
             continue
         import torch
 
-        device = torch.device(packed[_MARK])
+        device = torch.device(packed[_DEVICE_KEY])
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             warn_caller(
                 f"the model was saved on {device}, which is not available. Its tensors are now on "

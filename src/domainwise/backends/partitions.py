@@ -159,7 +159,7 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
     if is_frame(X):
         if X.ndim != 2:
             raise TypeError(f"X is {describe(X)}. Pass a data frame, X.to_frame(), or an array")
-        labels = {*_listed(target), *_listed(domain)}
+        labels = {*_as_list(target), *_as_list(domain)}
         features = [column for column in X.columns if column not in labels]
         if not features:
             raise ValueError(
@@ -255,13 +255,13 @@ def source_in_errors(source: str) -> Iterator[None]:
 def _numeric_dtype(dtype: Any) -> Any:
     """Return the NumPy dtype of a numeric column, or None for other columns."""
     try:
-        plain = np.dtype(getattr(dtype, "numpy_dtype", dtype))
+        numpy_dtype = np.dtype(getattr(dtype, "numpy_dtype", dtype))
     except TypeError:
         return None
-    return plain if plain.kind in "biuf" else None
+    return numpy_dtype if numpy_dtype.kind in "biuf" else None
 
 
-def _listed(names: Any) -> list[Any]:
+def _as_list(names: Any) -> list[Any]:
     if names is None:
         return []
     return names if isinstance(names, list) else [names]
@@ -282,18 +282,18 @@ MIN_SAMPLE_ROWS = 2_000
 def sum_partitions(estimator: Any, partitions: Partitions) -> NystromSums:
     """Choose landmarks, kernel and labels from some rows, then sum over all partitions."""
     validate_data(estimator, partitions.empty, skip_check_array=True)
-    # Landmarks are chosen from these rows, so that there must be at least as many.
+    # Landmarks are chosen from the sampled rows, so that there must be at least as many rows.
     count = estimator.n_landmarks
-    chooses = isinstance(estimator.landmarks, str) and isinstance(count, Integral)
-    (X, y, sample_domain), n_rows = sample_rows(partitions, int(count) if chooses else 0)
+    is_count = isinstance(estimator.landmarks, str) and isinstance(count, Integral)
+    (X, y, sample_domain), n_rows = sample_rows(partitions, int(count) if is_count else 0)
     if n_rows < 2:
         raise ValueError(
             f"Found {n_rows} sample(s) in {len(partitions)} partitions while a minimum of 2 is "
             f"required by {type(estimator).__name__}."
         )
     estimator.begin_pass(X, y, sample_domain, n_rows)
-    sent = constant((estimator, partitions.layout), "estimator")
-    sums = calls(partial_sums, [(sent, *partitions.arguments(i)) for i in range(len(partitions))])
+    shared = constant((estimator, partitions.layout), "estimator")
+    sums = calls(partial_sums, [(shared, *partitions.arguments(i)) for i in range(len(partitions))])
     (merged,) = run([tree(sums, merge_sums)])
     # Copy arrays that arrived unaligned over a network, so that BLAS can use them.
     total = merged.mapped(unwrap)
@@ -308,10 +308,10 @@ def sum_partitions(estimator: Any, partitions: Partitions) -> NystromSums:
 
 @task
 def partial_sums(
-    sent: tuple[Any, Layout], rows: Any, y: Any, domain: Any, source: str
+    shared: tuple[Any, Layout], rows: Any, y: Any, domain: Any, source: str
 ) -> NystromSums | None:
     """Return the sums over one partition, or None if it is empty."""
-    estimator, layout = sent
+    estimator, layout = shared
     with source_in_errors(source):
         X, y, domain = layout.split(rows, y, domain)
         return estimator.sum_partition(X, y, domain) if len(X) else None

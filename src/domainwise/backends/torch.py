@@ -206,8 +206,8 @@ def _encode_integers(labels: Any, n: int, kernel: Any, name: str) -> Labels | No
     if isinstance(labels, np.ndarray) or labels.ndim != 1 or kernel not in ("auto", "delta"):
         return None
     if labels.dtype.is_floating_point:
-        whole = torch.isfinite(labels).all() and (labels == labels.round()).all()
-        if not bool(whole):
+        integers = torch.isfinite(labels).all() and (labels == labels.round()).all()
+        if not bool(integers):
             return None
     if len(labels) != n:
         raise ValueError(

@@ -164,7 +164,9 @@ def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterat
             return 1 if n_jobs == 1 else super().effective_n_jobs(n_jobs)
 
         def submit(self, func: Any, callback: Any = None) -> Any:
-            func.items = [(SequentialTask(call), args, named) for call, args, named in func.items]
+            func.items = [
+                (SequentialTask(function), args, kwargs) for function, args, kwargs in func.items
+            ]
             return super().submit(func, callback)
 
         def retrieve_result_callback(self, out: Any) -> Any:
@@ -188,7 +190,7 @@ class SequentialTask:
         """Name of the task on the dashboard."""
         return getattr(self.function, "__name__", type(self.function).__name__)
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
         with parallel_config(backend="sequential"):
-            return self.function(*args, **named)
+            return self.function(*args, **kwargs)

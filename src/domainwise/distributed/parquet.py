@@ -51,7 +51,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Footer:
-    """The metadata of a file, which are read before its rows."""
+    """The metadata of a file, which is read before its rows."""
 
     files: Any
     path: str
@@ -102,9 +102,9 @@ def read_footers(path: Any) -> list[Footer]:
     else:
         files, _, paths = fsspec.get_fs_token_paths(str(path))
     root = paths[0] if paths else str(path)
-    if not local and any(mark in str(path) for mark in "*?["):
-        fixed = re.split(r"[*?\[]", files._strip_protocol(str(path)))[0]
-        root = fixed.rpartition("/")[0]  # folders below it may name columns
+    if not local and any(character in str(path) for character in "*?["):
+        prefix = re.split(r"[*?\[]", files._strip_protocol(str(path)))[0]
+        root = prefix.rpartition("/")[0]  # folders below it may name columns
     if len(paths) == 1 and files.isdir(root):
         paths = [p for p in files.find(root) if is_data_file(p)]
     if not paths:

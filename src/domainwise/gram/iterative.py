@@ -61,40 +61,40 @@ def conjugate_gradients(
     """
     rough = accurate_product is not None
     X, R = V * 0, V
-    done, true = 0, float("inf")
+    n_products, true_residual = 0, float("inf")
     while True:
         Z = precondition(R)
         P, rz = Z, (R * Z).sum(0)
         best = largest_residual(R, V)
-        # A rough product reduces a residual to its own precision; the next restart continues.
+        # The precision of a rough product limits the residual; the next restart continues.
         goal = max(0.5 * tol, ROUGH_STEP * best) if rough else 0.5 * tol
-        while done < max_iter and best > goal:
+        while n_products < max_iter and best > goal:
             KP = product(P) + shift * P
-            done += 1
+            n_products += 1
             curvature = (P * KP).sum(0)
             step = rz / (curvature + (curvature == 0))
             X = X + step * P
             R_old, R = R, R - step * KP
             residual = largest_residual(R, V)
             if monitor is not None:
-                monitor(done, residual)
+                monitor(n_products, residual)
             if residual >= best and residual <= max(tol, goal):
                 break
             best = min(best, residual)
             Z = precondition(R)
-            # Polak-Ribiere: stays a descent when the preconditioner is rounded to float32.
+            # Polak-Ribiere converges also if the preconditioner is rounded to float32.
             rz_new = (R * Z).sum(0)
-            turn = (rz_new - (R_old * Z).sum(0)) / (rz + (rz == 0))
-            P, rz = Z + turn * P, rz_new
+            beta = (rz_new - (R_old * Z).sum(0)) / (rz + (rz == 0))
+            P, rz = Z + beta * P, rz_new
         KX = (accurate_product or product)(X)
         R = V - KX - shift * X
-        last, true = true, largest_residual(R, V)
-        stalled = not true <= 0.5 * last
-        if true <= tol or (stalled and not rough) or done + 1 >= max_iter:
-            return Solution(X, KX, {"n_iterations": done, "residual": true})
+        previous_residual, true_residual = true_residual, largest_residual(R, V)
+        stalled = not true_residual <= 0.5 * previous_residual
+        if true_residual <= tol or (stalled and not rough) or n_products + 1 >= max_iter:
+            return Solution(X, KX, {"n_iterations": n_products, "residual": true_residual})
         if stalled and accurate_product is not None:
-            product, rough, true = accurate_product, False, float("inf")
-        done += 1
+            product, rough, true_residual = accurate_product, False, float("inf")
+        n_products += 1
 
 
 def landmark_rows(n_samples: int, seed: int, max_rows: float = float("inf")) -> Array:
@@ -104,7 +104,7 @@ def landmark_rows(n_samples: int, seed: int, max_rows: float = float("inf")) -> 
 
 
 def inverse_root(A: Any, eps: float) -> tuple[Any, Any]:
-    """Return the eigenvalues of A above rounding, ascending, and their vectors U, ``U'AU = I``."""
+    """Return the eigenvalues of A above rounding errors, ascending, and U with ``U'AU = I``."""
     xp = namespace(A)
     d, U = xp.linalg.eigh(A)
     keep = d > len(d) * eps * max(float(d[-1]), 0.0)
@@ -148,7 +148,7 @@ def whitened_moments(moments: Any, n_samples: int, eps: float) -> tuple[Any, Any
 
 
 class Preconditioner(ABC):
-    """Inverse of K + shift I, up to a factor, for a K with eigenvalues D on U, min(D) elsewhere."""
+    """Inverse of K + shift I, up to a factor, if K has eigenvalues D on U and min(D) elsewhere."""
 
     values: Any  #: the diagonal of D, ascending
 
@@ -215,7 +215,7 @@ class IterativeGram(RowsGram):
         return DenseGram(tiles.kernel_matrix(self.kernel, self.X), self.labels, self.X.dtype)
 
     def iteration_products(self) -> tuple[Product, Product | None]:
-        """Return the product of the iterations, and a more precise one if it is less precise."""
+        """Return the product for the iterations and, if it is rough, a precise one."""
         return self.product, None
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:

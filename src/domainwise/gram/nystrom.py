@@ -76,7 +76,7 @@ class NystromMap:
         (``direct``) if the rounding error of the solutions is then below ``rounding``.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            W = check_finite(_exact(kernel, landmarks), landmarks.dtype)
+            W = check_finite(_float64_matrix(kernel, landmarks), landmarks.dtype)
         eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
         # Pivots below this are differences that float32 does not resolve, or rounding errors of W.
         relative = max(eps, len(W) * eps_double)
@@ -111,7 +111,7 @@ class NystromMap:
         C = self._values(X, None, **options)
         C += self.kernel.constant
         xp = namespace(C)
-        Phi = xp.empty_like(C) if memory is None else _shaped(memory, C.shape, C.dtype)
+        Phi = xp.empty_like(C) if memory is None else _view(memory, C.shape, C.dtype)
         for a, b in pairwise(np.linspace(0, self.n_features, PANELS + 1).astype(int)):
             xp.matmul(C[:, :b], self._inverse[:b, a:b], out=Phi[:, a:b])
         return Phi
@@ -142,7 +142,7 @@ class NystromMap:
         else:
             left = self.kernel.prepare(cast(X, self.landmarks.dtype)).left
             shape = (len(X), self.n_features)
-            out = None if memory is None else _shaped(memory, shape, left.dtype)
+            out = None if memory is None else _view(memory, shape, left.dtype)
             values = self.kernel.block(left, self._prepared, out, compiled=compiled)
         return cast(values, self.dtype or self._prepared.dtype)
 
@@ -153,7 +153,7 @@ class NystromMap:
         if not isinstance(self.kernel, Kernel) or indices.min() < 0:
             Phi = self.features(X).astype(np.float64, copy=False)
             return np.asarray(Phi @ Phi.T)
-        K = _exact(self.kernel, X)
+        K = _float64_matrix(self.kernel, X)
         not_landmarks = np.setdiff1d(np.arange(len(X)), indices)
         V = solve_triangular(self.triangle, K[np.ix_(indices, not_landmarks)], lower=True)
         K[np.ix_(not_landmarks, not_landmarks)] = V.T @ V
@@ -173,12 +173,12 @@ class NystromMap:
         return np.asarray(solve_triangular(self.triangle, weights, lower=True, trans="T"))
 
 
-def _shaped(memory: Array, shape: tuple[int, int], dtype: Any) -> Array:
+def _view(memory: Array, shape: tuple[int, int], dtype: Any) -> Array:
     """Return the first elements of ``memory`` as an array of this shape and dtype."""
     return memory.view(dtype)[: shape[0] * shape[1]].reshape(shape)
 
 
-def _exact(kernel: Kernel, X: Array) -> Array:
+def _float64_matrix(kernel: Kernel, X: Array) -> Array:
     """Return the kernel matrix of rows, evaluated in float64."""
     origin = None if kernel.origin is None else kernel.origin.astype(np.float64)
     return np.asarray(replace(kernel, origin=origin).matrix(X.astype(np.float64)))

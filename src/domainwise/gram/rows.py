@@ -186,7 +186,7 @@ class RowsGram(Gram):
 
 
 def _orthonormal(gram: Gram, V: Matrix, against: Matrix) -> Matrix:
-    """Return an orthonormal basis of V, orthogonal to ``against``, without rounding errors."""
+    """Return an orthonormal basis of the columns of V, made orthogonal to ``against``."""
     sizes = norms(gram, V)
     V = gram.combine(V, np.diag(np.where(sizes > 0, 1.0 / np.where(sizes > 0, sizes, 1.0), 0.0)))
     for _ in range(2):

@@ -138,7 +138,9 @@ class NystromSums:
 
     def regrouped(self, key_of: Callable[[Any], Any]) -> NystromSums:
         """Return the same sums, with one group for each result of ``key_of``."""
-        return replace(self, groups=added((key_of(key), sums) for key, sums in self.groups.items()))
+        return replace(
+            self, groups=add_groups((key_of(key), sums) for key, sums in self.groups.items())
+        )
 
     def merge(self, other: NystromSums) -> NystromSums:
         """Merge the sums of two sets of rows."""
@@ -147,11 +149,11 @@ class NystromSums:
         share = other.n_samples / n
         second = self.second + other.second
         second += delta[:, None] * (delta * (self.n_samples * share))
-        groups = added(chain(self.groups.items(), other.groups.items()))
+        groups = add_groups(chain(self.groups.items(), other.groups.items()))
         return NystromSums(n, self.mean + share * delta, second, groups)
 
 
-def added(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int, Any]]:
+def add_groups(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int, Any]]:
     """Add the counts and sums of groups with the same key."""
     sums: dict[Any, tuple[int, Any]] = {}
     for key, (count, total) in groups:

@@ -74,7 +74,7 @@ def expm1(X: Any, *, compiled: bool = False) -> Any:
     """Replace numbers x <= 0 by ``e^x - 1``, precise also for small x, and return the array.
 
     If NumPy's expm1 does not use vector instructions, float32 values are ``2 h / (1 - h)`` with
-    ``h = tanh(x / 2)``, which does. float64 values use a table, see :func:`_expm1_by_table`.
+    ``h = tanh(x / 2)``, and float64 values use a table, see :func:`_expm1_by_table`.
     """
     if is_tensor(X):
         return X.expm1_()

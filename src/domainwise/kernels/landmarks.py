@@ -67,8 +67,8 @@ def choose_landmarks(
     if rule == "stratified" and domains is not None:
         # Take a random row of each domain in turn until m rows are selected.
         members = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
-        turn = np.concatenate([np.arange(len(rows)) for rows in members])
-        chosen = np.concatenate(members)[np.argsort(turn, kind="stable")[:m]]
+        turns = np.concatenate([np.arange(len(rows)) for rows in members])
+        chosen = np.concatenate(members)[np.argsort(turns, kind="stable")[:m]]
     elif rule in ("uniform", "stratified"):
         chosen = rng.choice(n, m, replace=False)
     else:

@@ -21,7 +21,7 @@ from domainwise.arrays.namespace import concatenate_columns, shifted_solve, to_d
 from domainwise.gram.sums import (
     Cells,
     NystromSums,
-    added,
+    add_groups,
     cells_by_split,
     joined_cells,
     merged_cells,
@@ -174,7 +174,7 @@ def group_parts(
     for (label, domain), (count, total) in groups.items():
         by_class.setdefault(label if conditional else None, []).append((domain, (count, total[:m])))
     for class_groups in by_class.values():
-        sums = added(class_groups)
+        sums = add_groups(class_groups)
         if len(sums) < 2:
             continue
         counts = np.array([n for n, _ in sums.values()], dtype=np.float64)
@@ -229,7 +229,7 @@ class Penalties:
     def problem(self, cells: Cells, columns: Columns) -> RidgeProblem:
         """Make the problem of the rows of these cells, one per class."""
         counts = {label: cell.n_samples for label, cell in cells.items()}
-        groups = added(chain.from_iterable(cell.groups.items() for cell in cells.values()))
+        groups = add_groups(chain.from_iterable(cell.groups.items() for cell in cells.values()))
         m = columns.n_features
 
         def parts(conditional: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Fused products on CUDA: operands in float16 pieces, plans, and the launch.
+"""Fused products on CUDA: float16 operands, their scales, and the launch of Triton kernels.
 
 Operands have about 22 significant bits with ``precision("tf32x3")`` and 11 with ``"tf32"``. Both
 are implemented with float16 *pieces*, which have the 11 bits of TF32 at twice the speed. A number x
@@ -29,7 +29,7 @@ PAD = 128
 SMALL_EXPONENT = 1 / 64
 #: If |x|^2/2 is at most this, 2^(x.y) fits float16, and norms can be factored out of the kernel.
 FACTOR_LIMIT = 7.0
-#: Kernel values, at most 1, are multiplied by 2^14, towards the upper end of float16.
+#: Kernel values, at most 1, are multiplied by 2^14, to use more of the range of float16.
 LIFT = 14.0
 #: Range of float16 pieces: the maximum, and the minimum of the median of the row maxima.
 MAX_PIECE, MIN_MEDIAN = 2.0**10, 2.0**-6
@@ -144,8 +144,8 @@ class FusedKernel:
         if kernel.name == "laplacian":
             return X * (kernel.gamma * LOG2E)
         if kernel.name == "rbf":
-            twice = 1.0 if kernel.by_differences else 2.0
-            return X * math.sqrt(twice * kernel.gamma * LOG2E)
+            factor = 1.0 if kernel.by_differences else 2.0
+            return X * math.sqrt(factor * kernel.gamma * LOG2E)
         return X * math.sqrt(kernel.gamma) if kernel.gamma > 0 else X
 
     def _scale(self, U: Any, V: Any) -> float | None:
@@ -163,16 +163,16 @@ class FusedKernel:
         half_U, half_V = (0.5 * W.square().sum(1) for W in (U, V))
         self.mean_exponent = 2 * float(half_U.mean())
         self.accurate = self.mean_exponent < SMALL_EXPONENT
-        far = max(float(half_U.max()), float(half_V.max()))
+        largest = max(float(half_U.max()), float(half_V.max()))
         scale = self._scale(U, V)
         if scale is None:
             self.kind = DIFFERENCES
             return
-        self.factored = scale == 1.0 and far <= FACTOR_LIMIT and not self.accurate
+        self.factored = scale == 1.0 and largest <= FACTOR_LIMIT and not self.accurate
         self.unscale = 1.0 / scale**2
         self.scale = scale
         if self.accurate:
-            self.value_scale = _power_below(min(1.0, 4 * far))
+            self.value_scale = _power_below(min(1.0, 4 * largest))
 
     def _plan_polynomial(self, U: Any, V: Any) -> None:
         d, c = int(self.kernel.degree), float(self.kernel.coef0)
@@ -183,20 +183,20 @@ class FusedKernel:
             self.pieces, scale = 0, 1.0
         sign = 1.0 if self.kernel.gamma >= 0 else self.kernel.gamma
         self.unscale, self.scale = sign / scale**2, scale
-        far = abs(sign) * float(U.norm(dim=1).max()) * float(V.norm(dim=1).max())
-        self.value_scale = _power_below((far + abs(c)) ** d) * 2.0**10
+        largest = abs(sign) * float(U.norm(dim=1).max()) * float(V.norm(dim=1).max())
+        self.value_scale = _power_below((largest + abs(c)) ** d) * 2.0**10
 
     def _plan_differences(self, U: Any, V: Any) -> None:
         spread = U - U.mean(0)
         reach = U.abs().amax(0) + V.abs().amax(0)
         if self.kind == LAPLACIAN:
-            mean, far = float(spread.abs().mean(0).sum()), float(reach.sum())
+            mean, largest = float(spread.abs().mean(0).sum()), float(reach.sum())
         else:
-            mean, far = 2 * float(spread.square().mean(0).sum()), float(reach.square().sum())
+            mean, largest = 2 * float(spread.square().mean(0).sum()), float(reach.square().sum())
         self.mean_exponent = mean
         self.accurate = mean < SMALL_EXPONENT
         if self.accurate:
-            self.value_scale = _power_below(min(1.0, far))
+            self.value_scale = _power_below(min(1.0, largest))
 
     def _side(self, U: Any) -> Side:
         n = len(U)
@@ -229,8 +229,8 @@ class FusedKernel:
         from domainwise.gram.torch.triton_kernel import fused_product
 
         r = V.shape[1]
-        least = 1 if r == 1 else 8 if self.pieces == 2 else 16
-        R = max(least, 1 << (r - 1).bit_length())
+        min_columns = 1 if r == 1 else 8 if self.pieces == 2 else 16
+        R = max(min_columns, 1 << (r - 1).bit_length())
         tile = tile or tile_for(R, self.width, self.pieces, self.kind)
         Z, scales, sums = self._split_thin(V, R)
         blocks, n_right = len(self.left.half) // tile.rows, len(self.right.half)
@@ -241,7 +241,7 @@ class FusedKernel:
         return self._unscaled(out, r, scales, sums, V.sum(0))
 
     def launch(
-        self, function: Any, grid: Any, operands: Any, sizes: Any, R: int, tile: Tile, **more: Any
+        self, function: Any, grid: Any, operands: Any, sizes: Any, R: int, tile: Tile, **meta: Any
     ) -> Any:
         """Run a Triton kernel on a grid of row blocks and chunks of the right side.
 
@@ -252,22 +252,23 @@ class FusedKernel:
         counts = (len(left.half), len(right.half), *sizes)
         scalars = (self.unscale, self.value_scale, self.lift, self.middle)
         inner = self.kind in (INNER, POLYNOMIAL)
-        more |= {"KIND": self.kind, "PIECES": self.pieces, "FACTORED": self.factored}
-        more |= {"ACCURATE": self.accurate, "DEGREE": self.degree, "R": R}
-        more |= {"P": self.width if inner else self.p, "BK": min(64, self.width) if inner else 16}
-        more |= {"BM": tile.rows, "BN": tile.columns}
-        more |= {"num_warps": tile.warps, "num_stages": tile.stages}
+        meta |= {"KIND": self.kind, "PIECES": self.pieces, "FACTORED": self.factored}
+        meta |= {"ACCURATE": self.accurate, "DEGREE": self.degree, "R": R}
+        meta |= {"P": self.width if inner else self.p, "BK": min(64, self.width) if inner else 16}
+        meta |= {"BM": tile.rows, "BN": tile.columns}
+        meta |= {"num_warps": tile.warps, "num_stages": tile.stages}
         out = torch.empty((grid[1], len(left.half), R), device=left.half.device)
         # Under Triton's interpreter, there is no CUDA device to select.
         with torch.cuda.device(out.device) if out.is_cuda else nullcontext():
-            function[grid](*rows, *operands, out, self.coefs, *counts, *scalars, **more)
+            function[grid](*rows, *operands, out, self.coefs, *counts, *scalars, **meta)
         return out
 
-    def _unscaled(self, out: Any, r: int, scales: Any, weighted: Any, plain: Any) -> Any:
+    def _unscaled(self, out: Any, r: int, scales: Any, weighted: Any, unweighted: Any) -> Any:
         """Add the results of the chunks and undo the scaling; the constant 1 is not included.
 
-        ``weighted`` and ``plain`` are the column sums of the multiplied matrix, with and without
-        the factored norms; they correct for ``middle``, which was subtracted from kernel values.
+        ``weighted`` and ``unweighted`` are the column sums of the multiplied matrix, with and
+        without the factored norms; they correct for ``middle``, which was subtracted from kernel
+        values.
         """
         n = self.left.n
         result = out[0, :n, :r].double()
@@ -277,9 +278,9 @@ class FusedKernel:
         if self.factored:
             result += weighted
             result *= torch.exp2(-self.left.half[:n].double())[:, None]
-            result -= plain
+            result -= unweighted
         elif self.lift:
-            result += (self.middle / 2.0**self.lift - 1.0) * plain
+            result += (self.middle / 2.0**self.lift - 1.0) * unweighted
         return result
 
     def _split_thin(self, V: Any, R: int) -> tuple[Any, Any, Any]:

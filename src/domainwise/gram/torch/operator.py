@@ -162,7 +162,7 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sum
 
 
 def _on_device(values: Any, X: Tensor) -> Any:
-    """Return labels of rows as a tensor on the device of X; None stays None."""
+    """Return labels of rows as a tensor on the device of X, or None."""
     return None if values is None else torch.as_tensor(values).to(X.device)
 
 

@@ -35,7 +35,7 @@ def _exp2(x):
 @triton.jit
 def _exp2m1(x):
     """Return 2^x - 1 in float32 precision, by a series for small x."""
-    near = x * (
+    series = x * (
         0.6931471805599453
         + x
         * (
@@ -43,7 +43,7 @@ def _exp2m1(x):
             + x * (0.05550410866482158 + x * (0.009618129107628477 + x * 0.0013333558146428443))
         )
     )
-    return tl.where(x > -0.25, near, _exp2(x) - 1.0)
+    return tl.where(x > -0.25, series, _exp2(x) - 1.0)
 
 
 @triton.jit
@@ -95,8 +95,8 @@ def _times_pieces(
     value_hi = top.to(tl.float16)
     value_lo = (value - top).to(tl.float16)
     if JOINED:
-        both = tl.arange(0, 2 * R)
-        z = tl.load(Z + cols[:, None] * (2 * R) + both[None, :])
+        columns = tl.arange(0, 2 * R)
+        z = tl.load(Z + cols[:, None] * (2 * R) + columns[None, :])
         acc = tl.dot(value_lo, z, acc)
         return tl.dot(value_hi, z, acc)
     else:
