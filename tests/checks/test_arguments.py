@@ -221,5 +221,5 @@ FUNCTIONS = [
 )
 def test_functions_name_invalid_arguments(function, name, values):
     for value in values:
-        with pytest.raises(ValueError, match=f"'{name}' parameter|{name}="):
+        with pytest.raises(ValueError, match=f"'{name}' parameter|{name}=|^{name} must be "):
             function(**{name: value})

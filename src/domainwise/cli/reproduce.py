@@ -36,7 +36,7 @@ def reproduce(
     """
     from joblib import effective_n_jobs
 
-    from domainwise.jobs.runner import Bar
+    from domainwise.jobs.runner import ProgressBar
     from domainwise.jobs.store import ResultsError, ResultStore
     from domainwise.paper.protocols import select_tables
     from domainwise.paper.reproduce import check_data, make_plan
@@ -61,7 +61,7 @@ def reproduce(
             + (f", {total} jobs to run, seed {seed}" if total else ", all jobs are finished")
         )
         activity = f"experiments, {n_jobs} {'process' if n_jobs == 1 else 'processes'}"
-        with Bar(plan.cost, total, activity) as bar:
+        with ProgressBar(plan.cost, total, activity) as bar:
             failed = run_plan(
                 plan,
                 store,

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from domainwise.evaluation.jobs import ON_HELD_OUT, MethodJob, Scorer, job_key
 from domainwise.evaluation.problem import Problem, outer_splits
-from domainwise.jobs.runner import Progress, Row, clock, on_cluster, worker_count
+from domainwise.jobs.runner import Progress, Row, format_duration, on_cluster, worker_count
 from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
 from domainwise.splits.folds import LeaveDomainsOut, Split
 
@@ -132,7 +132,9 @@ def plan_quick(
         if slowest.key in NEVER_SKIPPED:
             break
         methods.remove(slowest)
-        left_out[slowest.key] = f"not run: it would take about {clock(unit * slowest.cost)}"
+        left_out[slowest.key] = (
+            f"not run: it would take about {format_duration(unit * slowest.cost)}"
+        )
     return Quick(problem, methods, cv, inner_cv, left_out)
 
 
@@ -173,7 +175,7 @@ class JobProgress:
         if jobs and jobs[0].part == ON_HELD_OUT:
             n_methods = len({job.method.key for job in jobs})
             workers = f"{self._workers} workers" if self._workers > 1 else "one worker"
-            left = clock(self._seconds_left())
+            left = format_duration(self._seconds_left())
             self._print(f"{n_methods} methods, {len(jobs)} fits: about {left} on {workers}.")
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
@@ -214,7 +216,7 @@ class JobProgress:
 
     def _status(self) -> str:
         finished, total = self._n_finished, self._n_finished + len(self._todo)
-        return f"{finished} of {total} jobs, about {clock(self._seconds_left())} left"
+        return f"{finished} of {total} jobs, about {format_duration(self._seconds_left())} left"
 
     def _print(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -265,7 +267,7 @@ class LiveProgress(JobProgress):
             done = f"{len(self._scores[key])} of {self._n_splits}"
             mean = self._measure.format(self._mean(key))
             table.add_row(printable(self._labels[key]), mean, done)
-        elapsed = clock(time.monotonic() - self._started)
+        elapsed = format_duration(time.monotonic() - self._started)
         status = Text(f"{self._status()}, {elapsed} so far (Ctrl-C stops)", style="dim")
         return Group(table, status)
 

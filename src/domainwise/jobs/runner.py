@@ -71,15 +71,15 @@ def on_cluster() -> bool:
     return any(base.__module__ == "joblib._dask" for base in type(backend).__mro__)
 
 
-def long_first(jobs: Sequence[Job]) -> list[Job]:
+def longest_first(jobs: Sequence[Job]) -> list[Job]:
     """Sort jobs by their cost, the most expensive first."""
     return sorted(jobs, key=lambda job: -job.cost)
 
 
-def clock(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration.
 
-    >>> clock(12.3), clock(754)
+    >>> format_duration(12.3), format_duration(754)
     ('12 s', '12:34 min')
     """
     total = max(0, round(seconds))
@@ -89,7 +89,7 @@ def clock(seconds: float) -> str:
     return f"{minutes}:{remainder:02d} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
-class Bar:
+class ProgressBar:
     """A Rich progress bar on the terminal, called after each job."""
 
     def __init__(self, cost: float, n_jobs: int, description: str) -> None:

@@ -36,7 +36,7 @@ from domainwise.arrays import Array
 from domainwise.datasets import make_synthetic
 from domainwise.datasets.loaders import verified_path
 from domainwise.estimators import COIR, DCM, DICA
-from domainwise.jobs.runner import Job, Progress, Row, long_first, run_jobs
+from domainwise.jobs.runner import Job, Progress, Row, longest_first, run_jobs
 from domainwise.jobs.store import ResultsError, ResultStore
 from domainwise.paper.methods import METHODS, build_pipeline, delta_kernel
 from domainwise.paper.protocols import Case, Table, find_case
@@ -341,10 +341,10 @@ def reproduce(
             progress(cost, rows)
 
     with store.locked():
-        run_jobs(long_first(plan.parallel), store, n_jobs=n_jobs, progress=after_job)
+        run_jobs(longest_first(plan.parallel), store, n_jobs=n_jobs, progress=after_job)
         if plan.serial and on_serial is not None:
             on_serial()
-        run_jobs(long_first(plan.serial), store, n_jobs=1, progress=after_job)
+        run_jobs(longest_first(plan.serial), store, n_jobs=1, progress=after_job)
     return failed
 
 
