@@ -70,11 +70,11 @@ def test_rows_are_counted_in_every_kind_of_table(most, small, monkeypatch):
     with blas_limit(2):
         before = n_threads()
         for X in frames():
-            with projection.one_thread_for_few(X):
+            with projection.one_thread_if_small(X):
                 assert n_threads() == (1 if small else before)
 
 
 @pytest.mark.parametrize("X", [None, 3, np.zeros(()), "text"])
 def test_what_has_no_rows_is_left_to_the_checks(X):
-    with projection.one_thread_for_few(X):
+    with projection.one_thread_if_small(X):
         assert n_threads() >= 1

@@ -106,7 +106,7 @@ def test_without_what_it_needs_the_section_is_absent(case, levels, shares, tmp_p
         records = [{**r, "probabilities": None} for r in shares.records[shares.best_]]
         evaluation = replace(shares, records={shares.best_: records})
     else:
-        evaluation = replace(levels, measure=replace(levels.measure, own=True))
+        evaluation = replace(levels, measure=replace(levels.measure, is_custom=True))
     assert evaluation.label_gain == []
     assert label_sentence(evaluation) == ""
     assert evaluation.to_dict()["label_gain"] == []

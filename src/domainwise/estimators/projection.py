@@ -30,7 +30,7 @@ from domainwise.methods.components import Components
 SMALL_ROWS = 1500
 
 
-def one_thread_for_few(X: Any) -> AbstractContextManager[None]:
+def one_thread_if_small(X: Any) -> AbstractContextManager[None]:
     """Limit BLAS to one thread if X has few rows, for which several threads are slower."""
     is_small = False
     if not (is_dask(X) or is_tensor(X)):  # the length of a Dask collection must be computed
@@ -138,7 +138,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     ) -> Self:
         """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
-        with backend.explain_memory_errors(X), one_thread_for_few(X):
+        with backend.explain_memory_errors(X), one_thread_if_small(X):
             try:
                 self._fit(backend, X, y, sample_domain)
             except np.linalg.LinAlgError as error:
@@ -174,7 +174,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         check_is_fitted(self)
         backend = backend_of(X)
-        with backend.explain_memory_errors(X), one_thread_for_few(X):
+        with backend.explain_memory_errors(X), one_thread_if_small(X):
             rows = backend.check_rows(self, X, reset=False)
             backend.check_same_device(self.dual_coef_, rows)
             return backend.transform(self, rows)

@@ -262,7 +262,7 @@ def opened_folder(
     If the folder has jobs of another table, of other methods or ``arguments``, an error is raised.
     With ``force``, these jobs are removed first, but no other files.
     """
-    if problem.measure.own:
+    if problem.measure.is_custom:
         raise ValueError(
             "out needs the name of a scorer, because a later session cannot check that a function "
             "is the same. Pass scoring by name, or omit out"

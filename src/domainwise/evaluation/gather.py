@@ -48,7 +48,7 @@ def scorable_methods(
     """Methods whose predictions at least one of the measures can score."""
     problems = [problem.measured_by(measure) for measure in measures]
     scorable = [method for method in methods if any(can_score(method, p) for p in problems)]
-    if problem.measure.own:  # a caller's scorer does not pass domains
+    if problem.measure.is_custom:  # a caller's scorer does not pass domains
         return [replace(method, context=False) for method in scorable]
     return scorable
 
@@ -287,7 +287,7 @@ def batch_scores(
     """
     pairs: dict[str, list[list[float]]] = {}
     plain_records = {record["domain"]: record for record in plain}
-    for record in context if not measure.own else ():
+    for record in context if not measure.is_custom else ():
         other, target = plain_records.get(record["domain"]), record["target"]
         if other is None or len(other["row"]) != len(record["row"]):
             continue

@@ -142,7 +142,7 @@ class MethodJob:
                 predictions = self._predictions(model, full, scored, context)
                 outputs = predictions.outputs()
                 records.append(self._record(model, outputs, full, scored, problem.y[train]))
-                if context and not (self.quick or problem.measure.own):
+                if context and not (self.quick or problem.measure.is_custom):
                     data = (predictions.X, predictions.classes, predictions.rows)
                     records += partial_records(model, *data, records[-1], problem.seed)
             weights = getattr(search.estimator_, "context_weights_" if context else "weights_", {})
@@ -182,7 +182,9 @@ class MethodJob:
         """Record of the outputs of a model for rows of one domain."""
         score, y = float("nan"), problem.y[rows]
         # Only a custom scorer needs the model; all others can score records later.
-        if problem.measure.own and problem.measure.defined(y_train, y, problem.classification):
+        if problem.measure.is_custom and problem.measure.defined(
+            y_train, y, problem.classification
+        ):
             X = problem.rows(rows, self.method.prepare)
             score = float(problem.measure.scorer(model, X, y))
         domain = int(problem.codes[rows[0]])
@@ -272,7 +274,7 @@ def unexpected(caught: Sequence[warnings.WarningMessage]) -> list[str]:
 def can_score(method: Method, problem: Problem) -> bool:
     """Whether the measure can score the method; some methods predict no probabilities."""
     model = method.make(problem.setting(len(problem.y)))
-    if problem.classes is None or problem.measure.own:
+    if problem.classes is None or problem.measure.is_custom:
         return True
     n = len(problem.classes)
     predictions = Predictions(model, None, problem.classes)
@@ -334,7 +336,7 @@ class Scorer:
         return float(np.mean(scores)) if scores else float("nan")
 
     def _score(self, record: Record) -> float:
-        if self.problem.measure.own:
+        if self.problem.measure.is_custom:
             return float(record["score"])
         return self.problem.measure.score_record(self.problem.classes, record)
 
@@ -361,7 +363,7 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
     problem, prepare, measure = job.problem, job.method.prepare, job.problem.measure
     train, test = job.split
     first = problem.rows(test[:1], prepare)
-    if measure.own or not (hasattr(first, "iloc") or isinstance(first, np.ndarray)):
+    if measure.is_custom or not (hasattr(first, "iloc") or isinstance(first, np.ndarray)):
         return {}
     max_rows = QUICK_ROWS if job.quick else MAX_ROWS
     domains, local = np.unique(problem.codes[test], return_inverse=True)

@@ -222,7 +222,7 @@ class Results:
 
     def _range(self, scores: Sequence[float]) -> Ends | None:
         """90 % range of the next score, as displayed."""
-        ends = expected_range(scores, None if self.measure.own else self.measure.name)
+        ends = expected_range(scores, None if self.measure.is_custom else self.measure.name)
         return ends and self._shown(ends)
 
     def _shown(self, ends: Iterable[float]) -> Ends:
@@ -286,7 +286,7 @@ class Results:
         measure, classes, method = self.measure, self.classes, self.recommended
         records = grouped(self.records.get(method.key, ()))
         held_out = _held_out_outputs([records.get(name, []) for name in method.scores], classes)
-        if measure.own or held_out is None or not held_out.domains(2 * LABEL_COUNTS[1]):
+        if measure.is_custom or held_out is None or not held_out.domains(2 * LABEL_COUNTS[1]):
             return []
         score = partial(_outputs_score, measure, classes)
         # Adaptation predicts the most probable class. Scores of methods that do not are shifted.
@@ -425,7 +425,7 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
         for seed, name in enumerate(result.known):
             if name in random_folds:
                 scores[name] = pooled_score(measure, classes, random_folds[name])
-            if measure.name in VECTORIZED or (result.key in main and not measure.own):
+            if measure.name in VECTORIZED or (result.key in main and not measure.is_custom):
                 draws = resampled(measure, classes, held_out[name], seed)
                 ends[name] = domain_interval(measure, held_out[name], draws)
         results.append(replace(result, seen=scores, ends=ends))
@@ -471,7 +471,7 @@ def joined(records: Sequence[Record]) -> Record:
 
 def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Record]) -> float:
     """Score of all rows of a domain together, even if several models predicted them."""
-    if measure.own:
+    if measure.is_custom:
         sizes = [len(record["row"]) for record in records]
         return float(np.average([record["score"] for record in records], weights=sizes))
     return _score(measure, classes, joined(records), slice(None))

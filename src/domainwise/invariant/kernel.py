@@ -23,7 +23,7 @@ from domainwise.checks.signatures import (
 )
 from domainwise.estimators.exact_base import make_gram
 from domainwise.estimators.fast_base import LandmarkProjection
-from domainwise.estimators.projection import one_thread_for_few, resolved_kernel
+from domainwise.estimators.projection import one_thread_if_small, resolved_kernel
 from domainwise.gram import DenseGram
 from domainwise.gram.dense import check_dense_memory
 from domainwise.gram.rows import RowsGram
@@ -117,7 +117,7 @@ class InvariantKernel(
             Classes, needed for ``conditional=True`` and ignored otherwise.
         {row_domains}
         """
-        with one_thread_for_few(X):
+        with one_thread_if_small(X):
             self._fit(X, y, sample_domain, keep=False)
         return self
 
@@ -129,7 +129,7 @@ class InvariantKernel(
         {as_in_fit}
         K : ndarray of shape (n_samples, n_samples)
         """
-        with one_thread_for_few(X):
+        with one_thread_if_small(X):
             gram, dtype = self._fit(X, y, sample_domain, keep=True)
             if self._positive is not None:
                 return self.transform(X)
@@ -149,7 +149,7 @@ class InvariantKernel(
         """
         check_is_fitted(self)
         rows = check_rows(self, X, reset=False)
-        with one_thread_for_few(rows):
+        with one_thread_if_small(rows):
             K = centred_cross(self._kernel, rows, getattr(self, "X_fit_", None), self._row_means)
             K = self.correct(K)
         return K.astype(rows.dtype, copy=False)

@@ -21,7 +21,7 @@ from domainwise.calibration.curves import Calibration
 from domainwise.checks import RowFoldsWarning, inputs, warn_caller
 from domainwise.checks.arguments import MACHINE_CONSTRAINTS
 from domainwise.checks.signatures import InvarianceArguments, arguments, with_shared_arguments
-from domainwise.estimators.projection import one_thread_for_few
+from domainwise.estimators.projection import one_thread_if_small
 from domainwise.gram.tiles import tile_side
 from domainwise.invariant.kernel import InvariantFeatures, InvariantKernel, check_rows
 from domainwise.splits.folds import domain_folds, row_folds
@@ -61,7 +61,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         {row_domains}
         """
         self._validate_params()
-        with one_thread_for_few(X):
+        with one_thread_if_small(X):
             self._fit_target(X, y, sample_domain)
         return self
 

@@ -25,7 +25,7 @@ from domainwise.checks import NotAKernelWarning, inputs
 from domainwise.checks.arguments import CONSTRAINTS, validate_arguments
 from domainwise.checks.signatures import arguments
 from domainwise.estimators.exact_base import make_gram
-from domainwise.estimators.projection import one_thread_for_few, resolved_kernel
+from domainwise.estimators.projection import one_thread_if_small, resolved_kernel
 from domainwise.invariant.kernel import (
     centred_cross,
     check_invariance_labels,
@@ -330,7 +330,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         # Select the best machine for each kernel and weight, and the best n_average of these.
         path = {prefix + name for name in SVM_ARGUMENTS}
         rule = partial(driver.best_of_paths, path=path, n=self.n_average)
-        with one_thread_for_few(rows):
+        with one_thread_if_small(rows):
             result = driver.search(kind, data, splits, as_score(scorer), rule, n_jobs=self.n_jobs)
         self._record_search(result, arguments=False)
         self.members_ = result.chosen

@@ -24,7 +24,7 @@ from domainwise.checks.signatures import arguments
 from domainwise.ensemble.symmetric import bin_borders
 from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.path import projections
-from domainwise.estimators.projection import one_thread_for_few
+from domainwise.estimators.projection import one_thread_if_small
 from domainwise.kernels.functions import Kernel, resolve_gamma
 from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import (
@@ -91,7 +91,7 @@ class MethodKind:
             if len(batch) == 1:
                 (model,) = self.fit(rows, batch)
                 return Outcomes([[score.outcome(model, X_test, y_test)]])
-            with one_thread_for_few(data.X), quiet_scores():
+            with one_thread_if_small(data.X), quiet_scores():
                 shared = self._sharing(rows, batch, X_test)
                 return Outcomes([[score.outcome(model, X, y_test)] for model, X in shared])
 

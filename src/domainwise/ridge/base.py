@@ -39,7 +39,7 @@ from domainwise.checks.inputs import (
 )
 from domainwise.checks.signatures import arguments, batch_record, check_batch, check_same_arguments
 from domainwise.estimators.fast_base import OnePass, chosen_landmarks, fourier_map
-from domainwise.estimators.projection import one_thread_for_few
+from domainwise.estimators.projection import one_thread_if_small
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import CellSums
 from domainwise.kernels.functions import Kernel
@@ -258,7 +258,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     ) -> Self:
         """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
-        with backend.explain_memory_errors(X), one_thread_for_few(X):
+        with backend.explain_memory_errors(X), one_thread_if_small(X):
             partitions = backend.partitions(X, y, sample_domain)
             if partitions is None:
                 rows, y = self._check_rows(backend, X, y)
@@ -561,7 +561,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         """Check X, and call a method on all rows or on each partition."""
         coefficients = self.finalize().expansions_[0].dual
         backend = backend_of(X)
-        with backend.explain_memory_errors(X), one_thread_for_few(X):
+        with backend.explain_memory_errors(X), one_thread_if_small(X):
             rows = backend.check_rows(self, X, reset=False)
             backend.check_same_device(coefficients, rows)
             return backend.predict(self, method, rows)

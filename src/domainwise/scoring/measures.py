@@ -58,7 +58,7 @@ class Measure:
     label: str  #: name that is displayed
     scorer: Any  #: larger is better
     sign: int = 1  #: -1 for the negative of an error; values are then displayed as errors
-    own: bool = False  #: whether the user defined the scorer
+    is_custom: bool = False  #: whether the user defined the scorer
 
     @property
     def balanced(self) -> bool:
@@ -73,7 +73,7 @@ class Measure:
     @property
     def scoring(self) -> Any:
         """Value of ``scoring`` for this measure: a name, or the user's scorer."""
-        return self.scorer if self.own else self.name
+        return self.scorer if self.is_custom else self.name
 
     @property
     def direction(self) -> str:
@@ -131,7 +131,7 @@ def choose_measure(
         scoring = default_scoring(y, classification, sample_domain)
     if callable(scoring):
         name = getattr(scoring, "__name__", "score")
-        return Measure(name, name.replace("_", " "), scoring, own=True)
+        return Measure(name, name.replace("_", " "), scoring, is_custom=True)
     names = get_scorer_names()
     # Accept errors without the prefix "neg_".
     errors = {"rmse": "root_mean_squared_error", "mae": "mean_absolute_error"}
