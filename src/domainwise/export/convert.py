@@ -328,7 +328,7 @@ def _forest(model: Any, X: Tensor) -> Any:
     # Sums are float32, so a target far from 0 would lose digits: subtract a typical value.
     offset = 0.0 if classes else float(trees[0].value[0, 0, 0])
     names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
-    described = [
+    tuples = [
         (
             tree.__getstate__()["nodes"],
             tree.children_left < 0,
@@ -338,7 +338,7 @@ def _forest(model: Any, X: Tensor) -> Any:
         for tree in trees
     ]
     X = X.cast("FLOAT").cast("DOUBLE")  # scikit-learn's trees round rows to float32
-    values = _trees(X, names, described) + offset
+    values = _trees(X, names, tuples) + offset
     return Classified(values.codes(), None, values) if classes else values
 
 

@@ -160,8 +160,8 @@ def findings(watch: ShiftWatch, views: dict[Any, View]) -> list[Finding]:
         if view.totals[0]:
             columns = list(_columns(watch, view))
             levels = _levels(watch, view, {finding.column for finding in columns})
-            found = (*columns, *levels, *_categories(watch, view), *_distance(watch, view))
-            differences += [replace(finding, domain=domain) for finding in found]
+            others = (*levels, *_categories(watch, view), *_distance(watch, view))
+            differences += [replace(finding, domain=domain) for finding in (*columns, *others)]
     return differences
 
 
