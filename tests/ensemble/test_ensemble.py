@@ -227,7 +227,9 @@ def test_there_is_no_context_if_domains_reveal_the_class():
     assert not any(member.in_context for member in model.members_.values())
     assert model.context_weights_ == model.weights_
     np.testing.assert_array_equal(model.predict(X, sample_domain=domain), model.predict(X))
-    with pytest.warns(UserWarning, match="context=True is not used: 0 of 6 source domains"):
+    with pytest.warns(
+        UserWarning, match="context=True is ignored, because only 0 of 6 source domains"
+    ):
         DomainEnsembleClassifier(OWN, context=True).fit(X, y, sample_domain=domain)
 
 
@@ -235,7 +237,7 @@ def test_a_domain_with_other_shares_of_classes_is_predicted_row_by_row():
     X, y, domain = table(n_per_domain=60, moved=0.1)
     model = DomainEnsembleClassifier(OWN).fit(X, y, sample_domain=domain)
     rows = np.argsort(X[:, 0] - X[:, 1])[-15:]
-    with pytest.warns(UserWarning, match="domains without context: odd"):
+    with pytest.warns(UserWarning, match="not used for these domains: odd"):
         found = model.predict_proba(X[rows], sample_domain=["odd"] * len(rows))
     np.testing.assert_allclose(found, model.predict_proba(X[rows]))
     with warnings.catch_warnings():
@@ -266,7 +268,7 @@ def test_without_domains_folds_of_rows_are_used_with_a_warning():
         model = DomainEnsembleClassifier(OWN).fit(X, y)
     assert not any(member.in_context for member in model.members_.values())
     assert np.isnan(model.expected_score_[1:]).all()
-    with pytest.raises(ValueError, match="context=True needs two domains"):
+    with pytest.raises(ValueError, match="context=True requires at least two domains"):
         DomainEnsembleClassifier(OWN, context=True).fit(X, y)
 
 
@@ -317,7 +319,7 @@ def test_estimators_of_the_user_get_domains_if_they_want_them():
 
 @pytest.mark.parametrize(
     ("types", "message"),
-    [(["forest"], "'forest'; choose from linear"), ([], "at least one"), (["linear"] * 2, "once")],
+    [(["forest"], "'forest'. Choose from linear"), ([], "at least one"), (["linear"] * 2, "once")],
 )
 def test_members_that_are_unknown_or_double_are_refused(types, message):
     X, y, domain = table()
@@ -345,8 +347,8 @@ class Strange(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize(
     ("model", "member", "message"),
     [
-        ("classes", Ridge(), "members holds 'x', a Ridge, which is a regressor"),
-        ("numbers", GaussianNB(), "which is a classifier; DomainEnsembleRegressor needs a regr"),
+        ("classes", Ridge(), "members contains 'x', a Ridge, which is a regressor"),
+        ("numbers", GaussianNB(), "which is a classifier. Pass a regressor to DomainEnsembleRegr"),
         ("classes", Strange("nan"), "member 'x' returned NaN or infinite values for 12 of 24 rows"),
         ("classes", Strange("short"), "member 'x' returned 23 predictions for 24 rows"),
     ],
@@ -390,7 +392,7 @@ def test_a_batch_of_one_class_is_predicted_row_by_row():
     assert not np.allclose(mixed, model.predict_proba(new))
     for name in ("class 0", "class 1"):
         one = new[y_new == name]
-        with pytest.warns(UserWarning, match="domains without context: new"):
+        with pytest.warns(UserWarning, match="not used for these domains: new"):
             found = model.predict_proba(one, sample_domain=["new"] * len(one))
         np.testing.assert_array_equal(found, model.predict_proba(one))
 
@@ -444,7 +446,7 @@ UGLY = [
 
 
 @pytest.mark.parametrize("name", UGLY)
-@pytest.mark.filterwarnings("ignore:domains without context", "ignore:lbfgs failed")
+@pytest.mark.filterwarnings("ignore:Context was not used", "ignore:lbfgs failed")
 def test_ugly_tables_are_fitted_and_predicted(name, few_trees):
     X, y, domain = ugly(name)
     model = DomainEnsembleClassifier(class_weight="balanced").fit(X, y, sample_domain=domain)
@@ -521,7 +523,7 @@ def test_statistics_of_domains_are_an_argument_of_a_copy():
         copy.predict_proba(X[some], sample_domain=domain[some]),
         copy.predict_proba(X, sample_domain=domain)[some],
     )
-    with pytest.warns(UserWarning, match="domains without context: site 1"):
+    with pytest.warns(UserWarning, match="not used for these domains: site 1"):
         alone = whole.predict_proba(X, sample_domain=domain)[domain == "site 1"]
     np.testing.assert_allclose(alone, model.predict_proba(X[domain == "site 1"]))
     np.testing.assert_array_equal(model.predict_proba(X[some], sample_domain=domain[some]), before)

@@ -12,7 +12,7 @@ from domainwise.ensemble.held_out import (
     equal_weights,
     exponent_scores,
     mixed_domains,
-    softened,
+    softmax_weights,
     squared_errors,
 )
 from domainwise.scoring.statistics import expected_score
@@ -47,10 +47,10 @@ def test_one_per_cent_of_error_counts_as_one_point():
 
 
 def test_weights_fall_off_by_the_temperature():
-    weights = softened(np.array([0.80, 0.78]))
+    weights = softmax_weights(np.array([0.80, 0.78]))
     assert weights[0] / weights[1] == pytest.approx(np.e)
-    assert softened(np.array([1e6, 0.0])).tolist() == [1.0, 0.0]
-    likely = softened(np.array([0.5, 0.5]), prior=(0.6, 0.4))
+    assert softmax_weights(np.array([1e6, 0.0])).tolist() == [1.0, 0.0]
+    likely = softmax_weights(np.array([0.5, 0.5]), prior=(0.6, 0.4))
     np.testing.assert_allclose(likely, [0.6, 0.4])
 
 
@@ -61,10 +61,10 @@ def test_weights_for_a_domain_do_not_depend_on_its_own_scores():
     weights, _, without = judge.mixed(members)
     errors = np.array([[1.0, 4.0, 1.0], [1.21, 1.21, 1.21]])
     for domain, others in enumerate([[1, 2], [0, 2], [0, 1]]):
-        by_others = softened(exponent_scores(errors[:, others], errors=True))
+        by_others = softmax_weights(exponent_scores(errors[:, others], errors=True))
         values = np.array([member[2 * domain, 0] for member in members.values()])
         np.testing.assert_allclose(without[2 * domain : 2 * domain + 2, 0], by_others @ values)
-    by_all = softened(exponent_scores(errors, errors=True))
+    by_all = softmax_weights(exponent_scores(errors, errors=True))
     np.testing.assert_allclose(list(weights.values()), by_all)
 
 
@@ -104,9 +104,9 @@ def test_shares_outside_the_range_of_the_sources_are_found():
     np.testing.assert_allclose(shares[:, 1], [0.2, 0.25, 0.3, 0.35, 0.4])
     allowed = ShareRange.of_sources(predicted, domains, kept)
     new = np.array([[0.7, 0.3], [0.1, 0.9], [1.0, 0.0], [0.55, 0.45]])
-    assert allowed.left_by(new, np.full(4, 1000)).tolist() == [False, True, True, False]
+    assert allowed.excludes(new, np.full(4, 1000)).tolist() == [False, True, True, False]
     # One row is all of one class whatever the domain is like.
-    assert not allowed.left_by(np.eye(2), np.ones(2)).any()
+    assert not allowed.excludes(np.eye(2), np.ones(2)).any()
 
 
 def test_splits_without_rows_that_count_have_no_scores_and_others_one_for_each_domain():

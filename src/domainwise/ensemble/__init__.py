@@ -1,4 +1,4 @@
-"""Rows in the context of their domain, and ensembles weighted by held-out domains."""
+"""Context of rows, and ensembles whose members are weighted on held-out domains."""
 
 from domainwise.ensemble.context import DomainContext
 from domainwise.ensemble.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor

@@ -1,4 +1,4 @@
-"""The base class of both ensembles: it fits and weights members, and predicts with them."""
+"""Base class of the ensembles, which fits members, weights them, and averages their predictions."""
 
 from __future__ import annotations
 
@@ -54,28 +54,28 @@ from domainwise.ensemble.members import (
     MemberType,
     UserMember,
 )
-from domainwise.ensemble.moments import Moments, sources_reach
+from domainwise.ensemble.moments import Moments, source_limits
 from domainwise.estimators.projection import fixed_seed
 from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import HeldOut
 from domainwise.scoring.statistics import expected_score
 from domainwise.splits.folds import LeaveDomainsOut, Split, domain_folds, draw_rows
 
-#: Largest number of groups of domains that are held out in turn.
+#: Maximum number of groups of domains that are held out in turn.
 MAX_SPLITS = 10
 #: The same for types of members whose fits are slow.
 EXPENSIVE_SPLITS = 5
-#: Largest number of rows on which members are compared; statistics of domains use all rows.
+#: Maximum number of rows on which members are compared; statistics of domains use all rows.
 MAX_ROWS = 20_000
-#: Members in context with a smaller weight are ignored where trust is measured.
-LEAST_WEIGHT = 0.02
-#: Prefix of the names of members that see rows in context.
-IN_CONTEXT = "context_"
+#: Minimum weight of members in context that are refitted to measure trust.
+MIN_WEIGHT = 0.02
+#: Prefix of the names of members that use context.
+CONTEXT_PREFIX = "context_"
 
 
 @arguments
 class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
-    """Base class of both ensembles; subclasses add what is specific to classes or numbers."""
+    """Base class of the ensembles for classification and for regression."""
 
     members: str | Sequence[str | tuple[str, Estimator]] = field(default="auto", kw_only=False)
     context: bool | str = "auto"
@@ -87,10 +87,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     time_budget: float | None = None
     verbose: int = 0
 
-    #: Shares of predicted classes on source domains, in context and row by row.
+    #: Shares of predicted classes on source domains, with and without context.
     _shares: ShareRange | None = field(default=None, init=False)
     _plain_shares: ShareRange | None = field(default=None, init=False)
-    #: Range of source domains, and weight of context by number of rows; None in older model files.
+    #: Range of source domains, and weight of context by batch size; None in older model files.
     _source_range: SourceRange | None = field(default=None, init=False)
     _trust: Trust | None = field(default=None, init=False)
 
@@ -105,18 +105,18 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         *,
         learn_from: MaybeArray = None,
     ) -> Self:
-        """Fit members, and weight them by held-out domains.
+        """Fit members, and weight them by their scores on held-out domains.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows of all source domains; NaN where a value is missing.
+            Rows of all source domains; missing values are NaN.
         y : array-like of shape (n_samples,)
             Targets.
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row.
         learn_from : array-like of int or bool, default=None
-            Rows that members learn from; None uses all rows. The other rows only contribute to
+            Rows to which members are fitted; None for all rows. The other rows are only used for
             the statistics of features and domains.
 
         Returns
@@ -133,49 +133,48 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             self._learn(rows, target, sample_domain, learn_from)
             return self
         domain = domain_labels(sample_domain, rows)
-        learn, held = calibration_split(target, domain.codes, not numeric)
+        train, test = calibration_split(target, domain.codes, not numeric)
         if learn_from is not None:
-            chosen = np.zeros(len(rows), dtype=bool)
-            chosen[_places(learn_from, len(rows))] = True
-            learn_from = chosen[learn]
+            is_used = np.zeros(len(rows), dtype=bool)
+            is_used[_check_learn_from(learn_from, len(rows))] = True
+            learn_from = is_used[train]
         labels = domain.names[domain.codes]
-        self._learn(rows[learn], target[learn], labels[learn], learn_from)
-        everything = domain.take(held)
-        score = self._score(self._known(target[held]), everything, np.arange(len(held)))
-        self._quantiles = {"plain": score.quantiles(self._predict(rows[held], None))}
+        self._learn(rows[train], target[train], labels[train], learn_from)
+        score = self._score(self._known(target[test]), domain.take(test), np.arange(len(test)))
+        self._quantiles = {"plain": score.quantiles(self._predict(rows[test], None))}
         if self.uses_context:
-            self._quantiles["context"] = score.quantiles(self._predict(rows[held], labels[held]))
-        self.calibration_domains_ = domain.names[np.unique(domain.codes[held])]
+            self._quantiles["context"] = score.quantiles(self._predict(rows[test], labels[test]))
+        self.calibration_domains_ = domain.names[np.unique(domain.codes[test])]
         return self
 
     def _fit(self, X: Array, y: Array, target: Labels, sample_domain: Any, learn_from: Any) -> None:
-        """Fit to all rows of X; ``y`` holds class codes, or target values of unit variance."""
-        started = time.monotonic()
+        """Fit to all rows of X; ``y`` contains class codes, or target values of unit variance."""
+        start = time.monotonic()
         types = self._member_types()
         domain = domain_labels(sample_domain, X)
         if self.context is True and domain.n_categories < 2:
             raise ValueError(
-                f"context=True needs two domains or more, but sample_domain holds "
+                f"context=True requires at least two domains, but sample_domain contains "
                 f"{domain.n_categories}. Pass rows of several domains, or use context=False"
             )
         self._seed = fixed_seed(self.random_state)
         self.domains_ = domain.names
         self.domain_context_ = DomainContext().fit(X)
         Z = self.domain_context_._standardised(X)
-        self._reach = sources_reach(np.nan_to_num(Z), domain.codes, domain.n_categories)
+        self._reach = source_limits(np.nan_to_num(Z), domain.codes, domain.n_categories)
         if learn_from is None:
             rows = draw_rows(domain.codes, max(MAX_ROWS, 2 * domain.n_categories), self._seed)
         else:
-            rows = _places(learn_from, len(X))
+            rows = _check_learn_from(learn_from, len(X))
         classification = target.codes is not None
-        mixed = self._domains_for_context(target, domain)
-        features = self._features(X, domain if len(mixed) else None)
+        context_domains = self._domains_for_context(target, domain)
+        features = self._features(X, domain if len(context_domains) else None)
         self._source_range = self._trust = None
         self.context_batch_size_ = int(np.median(np.bincount(domain.codes)))
-        if len(mixed):
+        if len(context_domains):
             arguments = (domain.codes, domain.n_categories, self.domain_context_.relative_features_)
             self._source_range = SourceRange.of_sources(Z, *arguments, self._seed)
-        places = np.asarray(domain.codes)
+        codes = np.asarray(domain.codes)
         if classification:  # class weights are by code
             target = Labels(target.codes, np.arange(target.n_categories))
         settings = {"class_weight": self._code_weights(), "seed": self._seed}
@@ -192,49 +191,49 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if cv is None and domain.n_categories > 1:
             cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=self._seed)
         splits, _ = domain_folds(y, domain.codes, classification=classification, cv=cv)
-        coarse = joined_splits(splits, y, classification) if self.cv is None else splits
-        tested = np.unique(np.concatenate([test for _, test in splits]))
-        inside = tested[np.isin(domain.codes[tested], mixed)]
-        scores = {False: self._score(y, domain, tested), True: self._score(y, domain, inside)}
+        fewer_splits = joined_splits(splits, y, classification) if self.cv is None else splits
+        scored = np.unique(np.concatenate([test for _, test in splits]))
+        with_context = scored[np.isin(domain.codes[scored], context_domains)]
+        scores = {False: self._score(y, domain, scored), True: self._score(y, domain, with_context)}
         members = [(member, member.name, False) for member in types]
-        if len(mixed):
-            members += [(m, IN_CONTEXT + m.name, True) for m in types if m.in_context]
+        if len(context_domains):
+            members += [(m, CONTEXT_PREFIX + m.name, True) for m in types if m.in_context]
         self.members_: dict[str, Member] = {}
         self.dropped_: list[str] = []
         predicted: dict[str, Array] = {}
         seconds: dict[str, float] = {}
         for member, name, in_context in members:
-            begun = time.monotonic()
-            # Twice the features take about twice as long.
-            ahead = 2 * seconds.get(member.name, 0.0)
-            late = self.time_budget is not None and begun - started + ahead > self.time_budget
-            if predicted and late:
+            member_start = time.monotonic()
+            # With context there are twice as many features, which takes about twice as long.
+            expected = member_start - start + 2 * seconds.get(member.name, 0.0)
+            too_long = self.time_budget is not None and expected > self.time_budget
+            if predicted and too_long:
                 self.dropped_.append(name)
                 continue
             plain = self.members_.get(member.name)
             around = () if plain is None else plain.parameters
             self.members_[name], predicted[name] = member.search(
                 replace(data[in_context], around=around),
-                coarse if member.expensive else splits,
+                fewer_splits if member.expensive else splits,
                 scores[in_context],
                 name,
                 in_context=in_context,
                 n_jobs=self.n_jobs,
                 everything=everything[in_context] if learn_from is None else None,
             )
-            seconds[name] = time.monotonic() - begun
+            seconds[name] = time.monotonic() - member_start
             if self.verbose:
                 print(f"{type(self).__name__}: {name} in {seconds[name]:.1f} s", flush=True)
         if self.dropped_:
             warn_caller(
                 f"time_budget={self.time_budget} s was exceeded, so these members were not fitted: "
-                f"{', '.join(self.dropped_)}. Raise time_budget to include them"
+                f"{', '.join(self.dropped_)}. Increase time_budget to fit them"
             )
-        self._weigh(predicted, scores[False], scores[True], mixed)
+        self._weight_members(predicted, scores[False], scores[True], context_domains)
         if self.uses_context:
-            kinds = {IN_CONTEXT + kind.name: kind for kind in types}
-            scored = scores[True].rows
-            thinned = Thinned(Z, places, rows, scored, mixed, self.context_batch_size_)
+            kinds = {CONTEXT_PREFIX + kind.name: kind for kind in types}
+            size = self.context_batch_size_
+            thinned = Thinned(Z, codes, rows, with_context, context_domains, size)
             self._trust = self._learn_trust(data[True], thinned, predicted, kinds)
 
     def _member_types(self) -> list[MemberType]:
@@ -249,13 +248,14 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 types.append(UserMember(str(member[0]), member[1]))
             else:
                 raise ValueError(
-                    f"members holds {member!r}; choose from {', '.join(MEMBER_TYPES)}, or pass "
-                    "pairs of a name and an estimator"
+                    f"members contains {member!r}. Choose from {', '.join(MEMBER_TYPES)}, or pass "
+                    "pairs (name, estimator)"
                 )
         names = [member.name for member in types]
         if not names or len(set(names)) < len(names):
             raise ValueError(
-                f"members={self.members!r} must hold at least one name, and each name only once"
+                f"members must contain at least one name, and each name only once; got "
+                f"{self.members!r}"
             )
         return types
 
@@ -265,16 +265,16 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         has_tags = hasattr(estimator, "__sklearn_tags__")
         if has_tags and estimator.__sklearn_tags__().estimator_type == wrong:
             raise ValueError(
-                f"members holds {name!r}, a {type(estimator).__name__}, which is a {wrong}; "
-                f"{type(self).__name__} needs a {right}"
+                f"members contains {name!r}, a {type(estimator).__name__}, which is a {wrong}. "
+                f"Pass a {right} to {type(self).__name__}"
             )
 
     def _features(self, X: Array, domain: Labels | None = None) -> dict[bool, Array]:
-        """Return standardised rows (key False) and, if domains are given, rows in context (True).
+        """Return standardized rows (key False) and, with domains, also rows in context (key True).
 
-        Missing values become the mean. Plain values are clipped to the limits of the sources: no
-        member was tested beyond them, and linear models extrapolate without bound, for example if
-        a new domain uses another unit.
+        Missing values are replaced by the mean. Values without context are clipped to the limits of
+        the source domains, because members were not tested beyond them, and linear models would
+        extrapolate without bound, for example if a new domain uses another unit.
         """
         context = self.domain_context_
         Z = context._standardised(X)
@@ -286,50 +286,55 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return {False: plain, True: self._in_context(Z, plain, domain.codes, moments)}
 
     def _in_context(self, Z: Array, plain: Array, codes: Array, moments: Moments) -> Array:
-        """Features of members in context; ``codes`` are the rows' groups in ``moments``."""
+        """Return the features of members in context; ``codes`` are groups in ``moments``."""
         context = self.domain_context_
         relative = context._relative(Z, codes, *context._shrunk(moments, with_domains=True))
         share = np.ones(Z.shape[1])
         share[context.relative_features_] = RELATIVE_SHARE
         return np.column_stack([share * plain, relative])
 
-    def _weigh(
-        self, predicted: dict[str, Array], score: HeldOutScore, inside: HeldOutScore, mixed: Array
+    def _weight_members(
+        self,
+        predicted: dict[str, Array],
+        score: HeldOutScore,
+        context_score: HeldOutScore,
+        context_domains: Array,
     ) -> None:
         """Compute the weights of members, and the scores of the ensemble on held-out domains.
 
-        ``inside`` scores the rows of the ``mixed`` domains, on which members in context are judged.
+        ``context_score`` scores rows of the ``context_domains``, for members in context.
         """
         plain = {n: p for n, p in predicted.items() if not self.members_[n].in_context}
         context = {n: p for n, p in predicted.items() if self.members_[n].in_context}
-        self.weights_, mix, without = score.mixed(plain)
-        self.domain_scores_ = score.scores(without)
+        self.weights_, mix, held_out = score.mixed(plain)
+        self.domain_scores_ = score.scores(held_out)
         self.expected_score_ = expected_score(self.domain_scores_, self._seed)
         self._shares = self._plain_shares = None
-        self._quantiles = {"plain": score.quantiles(without)}
+        self._quantiles = {"plain": score.quantiles(held_out)}
         self.calibration_domains_ = self.domains_[np.unique(score.domains[score.rows])]
         self.promise_ = PROMISES[self.calibration]
         self.context_weights_ = self.weights_
         self.context_domain_scores_ = self.domain_scores_
         self.context_expected_score_ = self.expected_score_
-        without_context = None
+        context_held_out = None
         if context:
-            weights, mix_context, parts = inside.mixed(context)
-            shares, _, without_context = inside.mixed({"plain": without, "context": parts}, PRIOR)
-            combined = shares["plain"] * mix + shares["context"] * mix_context
+            weights, context_mix, held_out_members = context_score.mixed(context)
+            both = {"plain": held_out, "context": held_out_members}
+            shares, _, context_held_out = context_score.mixed(both, PRIOR)
+            combined = shares["plain"] * mix + shares["context"] * context_mix
             self.context_weights_ = {
                 **{name: shares["plain"] * weight for name, weight in self.weights_.items()},
                 **{name: shares["context"] * weight for name, weight in weights.items()},
             }
-            self.context_domain_scores_ = score.scores(without_context)
+            self.context_domain_scores_ = score.scores(context_held_out)
             self.context_expected_score_ = expected_score(self.context_domain_scores_, self._seed)
-            self._quantiles["context"] = score.quantiles(without_context)
+            self._quantiles["context"] = score.quantiles(context_held_out)
             if score.classes is not None:
-                rows, domains = inside.rows, score.domains[inside.rows]
-                self._shares = ShareRange.of_sources(combined[rows], domains, mixed)
-                self._plain_shares = ShareRange.of_sources(mix[rows], domains, mixed)
+                rows, domains = context_score.rows, score.domains[context_score.rows]
+                self._shares = ShareRange.of_sources(combined[rows], domains, context_domains)
+                self._plain_shares = ShareRange.of_sources(mix[rows], domains, context_domains)
         self._forget_site()
-        self.held_out_: HeldOut | None = score.held_out(without, without_context, predicted)
+        self.held_out_: HeldOut | None = score.held_out(held_out, context_held_out, predicted)
 
     def _learn_trust(
         self,
@@ -338,22 +343,19 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         predicted: dict[str, Array],
         kinds: dict[str, MemberType],
     ) -> Trust:
-        """Measure the weight of context in small batches, on small samples of source domains.
+        """Measure how much weight context should have in small batches.
 
-        Members in context are refitted to few rows, each time without one half of the domains.
-        The change of their predictions for this half when its rows come in small batches is added
-        to the held-out predictions from which the members' weights were computed.
+        Members in context are refitted to few rows, without one half of the source domains. The
+        change of their predictions for this half, if its rows are predicted in small batches, is
+        added to the held-out predictions from which the weights of members were computed.
         """
         weights = self.context_weights_
-        counted = [
-            n for n, m in self.members_.items() if m.in_context and weights[n] > LEAST_WEIGHT
-        ]
-        members = [self.members_[name] for name in counted]
+        members = [m for n, m in self.members_.items() if m.in_context and weights[n] > MIN_WEIGHT]
         plain = np.tensordot(list(self.weights_.values()), [predicted[n] for n in self.weights_], 1)
         context = np.tensordot(list(weights.values()), [predicted[n] for n in weights], 1)
-        changed = []
-        for held, batches in thinned.halves(self._seed):
-            train = data.evenly(np.flatnonzero(~np.isin(data.domain.codes, held)), TRUST_ROWS)
+        results = []
+        for held_out, batches in thinned.halves(self._seed):
+            train = data.evenly(np.flatnonzero(~np.isin(data.domain.codes, held_out)), TRUST_ROWS)
             one_domain = len(np.unique(data.domain.codes[train])) < 2
             if one_domain or (data.n_classes and len(np.unique(data.y[train])) < 2):
                 continue
@@ -361,29 +363,31 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             Z = thinned.Z[thinned.learnt[rows]]
             moments = Moments.stacked([batch.moments for batch in batches])
             group = np.repeat(np.arange(len(batches)), [len(batch.rows) for batch in batches])
-            small = self._in_context(Z, np.clip(np.nan_to_num(Z), *self._reach), group, moments)
-            stacked, n = np.concatenate([small, data.X[rows]]), len(rows)
+            in_batches = self._in_context(
+                Z, np.clip(np.nan_to_num(Z), *self._reach), group, moments
+            )
+            stacked, n = np.concatenate([in_batches, data.X[rows]]), len(rows)
             change = np.zeros((n, plain.shape[1]))
             for member in members:
                 values = kinds[member.name].refit_predict(data, member, train, stacked)
                 change += weights[member.name] * (values[:n] - values[n:])
             sizes = np.repeat([batch.n_rows for batch in batches], np.bincount(group))
-            changed.append((rows, sizes, context[rows] + change))
-        if not changed:
+            results.append((rows, sizes, context[rows] + change))
+        if not results:
             return Trust(thinned.size)
-        rows, sizes, mixed = (np.concatenate(values) for values in zip(*changed, strict=True))
+        rows, sizes, mixed = (np.concatenate(values) for values in zip(*results, strict=True))
         domains = np.unique([sizes, data.domain.codes[rows]], axis=1, return_inverse=True)[1]
         y = np.eye(data.n_classes)[data.y[rows]] if data.n_classes else data.y[rows][:, None]
-        share = equal_weights(domains.ravel(), *([data.y[rows]] if data.n_classes else []))
-        return Trust.fitted(thinned.size, sizes, plain[rows], mixed, y, share)
+        row_weights = equal_weights(domains.ravel(), *([data.y[rows]] if data.n_classes else []))
+        return Trust.fitted(thinned.size, sizes, plain[rows], mixed, y, row_weights)
 
     def _members(self, features: Array, *, in_context: bool) -> dict[str, Array]:
-        """Predictions of the members that see rows in context, or of the other members."""
+        """Return the predictions of all members with or without context."""
         members = {name: m for name, m in self.members_.items() if m.in_context == in_context}
         return {name: member.predict(features) for name, member in members.items()}
 
     def _predict(self, X: Any, sample_domain: Any) -> Array:
-        """Class probabilities, or predictions of the standardised target."""
+        """Return class probabilities, or predictions of the standardized target."""
         check_is_fitted(self)
         return self._predict_checked(self._check_rows(X, reset=False), sample_domain)
 
@@ -392,32 +396,32 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if sample_domain is None or not self.uses_context:
             return mix(self._members(self._features(X)[False], in_context=False), self.weights_)
         plain, mixed, outliers, rows = self._in_batches(X, domain)
-        alone = self._without_context(plain[rows], mixed[rows], domain, outliers)
-        if alone:
-            self._warn_without_context(alone, domain)
-            codes = np.isin(np.asarray(domain.codes), list(alone))
-            mixed[rows[codes]] = plain[rows[codes]]
+        without_context = self._without_context(plain[rows], mixed[rows], domain, outliers)
+        if without_context:
+            self._warn_without_context(without_context, domain)
+            is_plain = np.isin(np.asarray(domain.codes), list(without_context))
+            mixed[rows[is_plain]] = plain[rows[is_plain]]
         return np.asarray(mixed[rows])
 
     def _in_batches(
         self, X: Array, domain: Labels
     ) -> tuple[Array, Array, dict[int, Outlier | None], Array]:
-        """Predict the distinct rows of X, row by row and in the context of their batches.
+        """Predict the distinct rows of X without context, and in the context of their batches.
 
         Returns both predictions, the outlying statistic of each batch (or None) by domain code, and
         the index of each row of X among the distinct rows. These are sorted by domain and content,
-        so that the order of X does not matter.
+        so that results do not depend on the order of rows.
         """
         refuse_too_large(X, "X")
         codes, keys = np.asarray(domain.codes), row_keys(X, self._seed)
         order = np.lexsort([keys, codes])
-        new = np.ones(len(X), dtype=bool)
-        new[1:] = (np.diff(codes[order]) != 0) | (keys[order][1:] != keys[order][:-1])
-        place = np.empty(len(X), dtype=np.intp)
-        place[order] = np.cumsum(new) - 1
+        is_new = np.ones(len(X), dtype=bool)
+        is_new[1:] = (np.diff(codes[order]) != 0) | (keys[order][1:] != keys[order][:-1])
+        index = np.empty(len(X), dtype=np.intp)
+        index[order] = np.cumsum(is_new) - 1
         Z = self.domain_context_._standardised(X)
         batches = self._batches(Z, keys, domain)
-        distinct = order[new]
+        distinct = order[is_new]
         codes, keys, Z, X = codes[distinct], keys[distinct], Z[distinct], X[distinct]
         features = self._features(X)[False]
         members = self._members(features, in_context=False)
@@ -428,28 +432,29 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             outliers[code] = None if source_range is None else source_range.outlier(batch.moments)
             if outliers[code] is None:
                 trust[code] = 1.0 if self._trust is None else self._trust(batch.n_rows)
-        used = np.flatnonzero(trust[codes] > 0.0)
+        trusted = np.flatnonzero(trust[codes] > 0.0)
         mixed = plain.copy()
-        if not len(used):
-            return plain, mixed, outliers, place
-        alone = mix(members, self.context_weights_)[used]
-        total = np.zeros(alone.shape)
-        times = np.array([batches[code].n_parts for code in codes[used].tolist()])
-        for number in range(int(times.max())):
-            selected = np.flatnonzero(times > number)
-            rows = used[selected]
+        if not len(trusted):
+            return plain, mixed, outliers, index
+        plain_sum = mix(members, self.context_weights_)[trusted]
+        context_sum = np.zeros(plain_sum.shape)
+        n_parts = np.array([batches[code].n_parts for code in codes[trusted].tolist()])
+        for number in range(int(n_parts.max())):
+            selected = np.flatnonzero(n_parts > number)
+            rows = trusted[selected]
             moments = moments_around(batches, number, Z[rows], keys[rows], codes[rows])
-            inside = self._in_context(Z[rows], features[rows], np.arange(len(rows)), moments)
-            total[selected] += mix(self._members(inside, in_context=True), self.context_weights_)
-        together = total / times[:, None] + alone
-        share = trust[codes[used]][:, None]
-        mixed[used] = np.where(
-            share < 1.0, share * together + (1.0 - share) * plain[used], together
+            values = self._in_context(Z[rows], features[rows], np.arange(len(rows)), moments)
+            members = self._members(values, in_context=True)
+            context_sum[selected] += mix(members, self.context_weights_)
+        with_context = context_sum / n_parts[:, None] + plain_sum
+        share = trust[codes[trusted]][:, None]
+        mixed[trusted] = np.where(
+            share < 1.0, share * with_context + (1.0 - share) * plain[trusted], with_context
         )
-        return plain, mixed, outliers, place
+        return plain, mixed, outliers, index
 
     def _batches(self, Z: Array, keys: Array, domain: Labels) -> dict[int, Batch]:
-        """Batches by domain code, without batches of a single row."""
+        """Return batches by domain code, without batches of a single row."""
         statistics = self.domain_context_._statistics
         if statistics is not None:
             names = enumerate(np.asarray(domain.names).tolist())
@@ -468,11 +473,11 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
     @property
     def _batch_size(self) -> float:
-        """Number of rows of a source domain; larger batches are divided into parts of this size."""
+        """Typical number of rows of a source domain; larger batches are divided into such parts."""
         return np.inf if self._trust is None else self._trust.size
 
     def batch_of(self, X: Array, n_rows: int, moments: Moments) -> Batch:
-        """Make the batch of a domain from some of its rows, and the moments of all of them."""
+        """Make the batch of a domain from a sample of its rows and the moments of all its rows."""
         Z, keys = self.domain_context_._standardised(X), row_keys(X, self._seed)
         return Batch.of(Z, keys, self._batch_size, n_rows, moments)
 
@@ -480,83 +485,86 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return self.on_target_scale(self._predict(X, sample_domain))
 
     def _site_outputs(self, X: Any, X_site: Any) -> Array:
-        rows = [self._check_rows(part, reset=False) for part in (X, X_site)]
-        domain = np.zeros(sum(map(len, rows)), dtype=np.intp)
-        return self.on_target_scale(self._predict_checked(np.concatenate(rows), domain))[
-            : len(rows[0])
-        ]
+        labelled, site = (self._check_rows(rows, reset=False) for rows in (X, X_site))
+        rows = np.concatenate([labelled, site])
+        values = self._predict_checked(rows, np.zeros(len(rows), dtype=np.intp))
+        return self.on_target_scale(values)[: len(labelled)]
 
     @property
     def feature_limits(self) -> Array:
-        """Lowest and highest standardised value of each feature that members receive."""
+        """Lower and upper limits to which standardized features are clipped."""
         return self._reach
 
     @property
     def uses_context(self) -> bool:
-        """Whether any member sees rows in context."""
+        """Whether any member uses context."""
         return any(member.in_context for member in self.members_.values())
 
     def _without_context(
         self, plain: Array, mixed: Array, domain: Labels, outliers: dict[int, Outlier | None]
     ) -> dict[int, Outlier | None]:
-        """Domains that should be predicted row by row, each with its outlying statistic, if any.
+        """Return the domains to predict without context, with their outlying statistics or None.
 
-        In context, a batch of one class looks like any other; row-by-row predictions reveal it.
+        With context, a batch of a single class looks like any other batch, so that the shares of
+        predictions without context are checked as well.
         """
         statistics = self.domain_context_._statistics
-        alone = {code: outlier for code, outlier in outliers.items() if outlier is not None}
+        unusual = {code: outlier for code, outlier in outliers.items() if outlier is not None}
         if statistics is not None and statistics.without_context is not None:
             names = np.asarray(domain.names).tolist()
             listed = {c for c, name in enumerate(names) if name in statistics.without_context}
-            return {code: alone.get(code) for code in sorted(listed | set(alone))}
+            return {code: unusual.get(code) for code in sorted(listed | set(unusual))}
         outside = np.zeros(domain.n_categories, dtype=bool)
-        for predicted, known_shares in ((mixed, self._shares), (plain, self._plain_shares)):
-            if known_shares is not None:
+        for predicted, source_shares in ((mixed, self._shares), (plain, self._plain_shares)):
+            if source_shares is not None:
                 shares = class_shares(predicted, domain.codes, domain.n_categories)
-                outside |= known_shares.left_by(shares, np.bincount(domain.codes))
-        return {c: alone.get(c) for c in sorted({*np.flatnonzero(outside).tolist(), *alone})}
+                outside |= source_shares.excludes(shares, np.bincount(domain.codes))
+        return {c: unusual.get(c) for c in sorted({*np.flatnonzero(outside).tolist(), *unusual})}
 
-    def _warn_without_context(self, alone: dict[int, Outlier | None], domain: Labels) -> None:
-        """Warn about domains that are predicted row by row: the reasons, and what to do."""
+    def _warn_without_context(
+        self, without_context: dict[int, Outlier | None], domain: Labels
+    ) -> None:
+        """Warn about domains that are predicted without context."""
         names = np.asarray(domain.names)
         features = getattr(self, "feature_names_in_", None)
         reasons = []
-        for code, outlier in list(alone.items())[:5]:
-            reason = "shares of predicted classes lie outside those of the source domains"
+        for code, outlier in list(without_context.items())[:5]:
+            reason = "the shares of predicted classes are outside the range of the source domains"
             if outlier is not None:
                 column = outlier.feature if features is None else features[outlier.feature]
                 reason = outlier.in_words(column)
             reasons.append(f"{names[code]} ({reason})")
-        more = " ..." if len(alone) > 5 else ""
+        more = " ..." if len(without_context) > 5 else ""
         warn_caller(
-            f"domains without context: {', '.join(reasons)}{more}. Their rows are predicted one by "
-            "one: pass all rows of a domain together, check its units, or leave out sample_domain",
+            f"Context was not used for these domains: {', '.join(reasons)}{more}. Their rows were "
+            "predicted one by one. Pass all rows of a domain together, check the units of its "
+            "columns, or omit sample_domain",
             ContextWarning,
         )
 
     def domains_without_context(self, X: ArrayLike, sample_domain: ArrayLike) -> list[Hashable]:
-        """Return the domains that are predicted row by row because context would mislead."""
+        """Return the domains that are predicted without context, because it would be misleading."""
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
         domain = domain_labels(sample_domain, rows)
         if not self.uses_context:
             return []
-        plain, mixed, outliers, place = self._in_batches(rows, domain)
-        without_context = self._without_context(plain[place], mixed[place], domain, outliers)
+        plain, mixed, outliers, index = self._in_batches(rows, domain)
+        without_context = self._without_context(plain[index], mixed[index], domain, outliers)
         return np.asarray(domain.names)[list(without_context)].tolist()
 
     def with_statistics(self, statistics: DomainStatistics) -> Self:
-        """Return a copy that uses these statistics of domains instead of those of the rows in X."""
+        """Return a copy that uses these statistics of domains instead of statistics of X."""
         ensemble = copy(self)
         ensemble.domain_context_ = self.domain_context_.with_statistics(statistics)
         return ensemble
 
     def settled(self) -> Self:
-        """Return an unfitted ensemble of each member's best model, which needs no search."""
+        """Return an unfitted ensemble of the best model of each member, which needs no search."""
         check_is_fitted(self)
         best = {n: m.estimators[0] for n, m in self.members_.items() if not m.in_context}
-        chosen = [(n, m.settled() if hasattr(m, "settled") else clone(m)) for n, m in best.items()]
-        return clone(self).set_params(members=chosen, context=False, cv=2)
+        members = [(n, m.settled() if hasattr(m, "settled") else clone(m)) for n, m in best.items()]
+        return clone(self).set_params(members=members, context=False, cv=2)
 
     def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
         refuse_tensors_and_dask(self, X, "convert it to an array first")
@@ -572,7 +580,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
 
 def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[Split]:
-    """Join neighbouring splits, so that their number is at most ``EXPENSIVE_SPLITS``."""
+    """Join splits, so that there are at most ``EXPENSIVE_SPLITS``."""
     groups = np.array_split(np.arange(len(splits)), min(len(splits), EXPENSIVE_SPLITS))
     joined = []
     for group in groups:
@@ -584,16 +592,22 @@ def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[S
 
 
 def mix(members: dict[str, Array], weights: dict[str, float]) -> Array:
-    """Weighted sum of the outputs of members; a missing weight is 0."""
+    """Return the weighted sum of the outputs of members; missing weights are 0."""
     return np.asarray(sum(weights.get(name, 0.0) * values for name, values in members.items()))
 
 
-def _places(learn_from: Any, n: int) -> Array:
-    """Check row numbers, or a boolean for each row, and return row numbers."""
+def _check_learn_from(learn_from: Any, n: int) -> Array:
+    """Check row indices, or a boolean mask of rows, and return row indices."""
     rows = np.asarray(learn_from)
     rows = np.flatnonzero(rows) if rows.dtype == bool and len(rows) == n else rows
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
-        raise ValueError("learn_from must hold row numbers, or one boolean for each row")
+        raise ValueError(
+            f"learn_from must be an array of row indices or a boolean mask of {n} rows; got an "
+            f"array of shape {rows.shape} and dtype {rows.dtype}"
+        )
     if rows.min() < 0 or rows.max() >= n or len(np.unique(rows)) < len(rows):
-        raise ValueError(f"learn_from must hold row numbers from 0 to {n - 1}, each only once")
+        raise ValueError(
+            f"learn_from must contain row indices from 0 to {n - 1}, each only once; got indices "
+            f"from {rows.min()} to {rows.max()}"
+        )
     return rows

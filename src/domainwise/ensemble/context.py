@@ -1,4 +1,4 @@
-"""DomainContext: adds to each row its values relative to its own domain."""
+"""DomainContext, which adds to each row its values relative to its domain."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from domainwise.checks.signatures import arguments, batch_record, check_batch, w
 from domainwise.ensemble.batches import Batch
 from domainwise.ensemble.moments import Levels, Moments, no_moments, rows_moments
 
-#: Factor by which a feature and its relative value are both multiplied.
+#: Factor of a feature and of its relative value.
 RELATIVE_SHARE = 2**-0.5
-#: Lower bound of a domain's variance before its logarithm is taken.
-LEAST_VARIANCE = 1e-12
+#: Lower bound of variances of which a logarithm is taken.
+MIN_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True)
 class DomainStatistics:
-    """Statistics of whole domains, for predicting only some of their rows at a time."""
+    """Statistics of complete domains, with which their rows can be predicted in chunks."""
 
-    moments: dict[Any, Moments]  #: by domain, in the sources' units
-    #: Domains that an ensemble predicts row by row; None decides by the rows that are predicted.
+    moments: dict[Any, Moments]  #: of standardized rows, by domain
+    #: Domains that an ensemble predicts without context; None if the predicted rows decide.
     without_context: frozenset[Any] | None = None
     #: Batches by domain, for ensembles.
     batches: dict[Any, Batch] = field(default_factory=dict)
 
     def batch(self, domain: Any) -> Batch:
-        """Return the batch of all rows of a domain, with its parts if they are known."""
+        """Return the batch of all rows of a domain, with parts if they are known."""
         if domain in self.batches:
             return self.batches[domain]
         moments = self.moments[domain]
@@ -44,9 +44,9 @@ class DomainStatistics:
 
 
 def rounded(values: Any) -> Any:
-    """Round to multiples of 2^-36, which are far larger than rounding errors of sums.
+    """Round to multiples of 2^-36, which are much larger than rounding errors of sums.
 
-    Otherwise the order of rows could decide on which side of a tree's threshold a row falls.
+    Otherwise the order of rows could change on which side of a tree's threshold a row is.
     """
     return namespace(values).round(values * 2.0**36) / 2.0**36
 
@@ -57,7 +57,7 @@ def domain_labels(sample_domain: Any, X: Any) -> Labels:
     shape = np.shape(sample_domain if arrays else plain_array(sample_domain, "sample_domain"))
     if len(shape) > 1 and shape[1:] != (1,):
         raise ValueError(
-            f"sample_domain must hold one label for each row, got an array of shape {shape}"
+            f"sample_domain must contain one label per row; got an array of shape {shape}"
         )
     return backend_of(X).check_sample_domain(sample_domain, X, "delta")
 
@@ -65,18 +65,19 @@ def domain_labels(sample_domain: Any, X: Any) -> Labels:
 @with_shared_arguments
 @arguments
 class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    r"""Add to each row its values relative to its own domain.
+    r"""Add to each row its values relative to its domain.
 
-    A reading that is high for one sensor may be low for another. ``fit`` learns the sources' mean
-    and standard deviation, by which values are standardised. If the :math:`n_d` rows of domain
-    :math:`d` have mean :math:`\mu_d` and variance :math:`\sigma_d^2`, the relative value is
+    A value that is high for one sensor may be low for another. ``fit`` computes the mean and the
+    standard deviation of the source rows, with which values are standardized. If the :math:`n_d`
+    rows of domain :math:`d` have mean :math:`\mu_d` and variance :math:`\sigma_d^2`, the relative
+    value is
 
     .. math:: r = \mathrm{clip}\Big(\frac{x - a \mu_d}{\sqrt{a \sigma_d^2 + 1 - a}}\Big), \qquad
-       a = \frac{n_d}{n_d + \kappa}:
+       a = \frac{n_d}{n_d + \kappa}.
 
-    the fewer rows a domain has, the more its rows are compared with the sources instead.
+    The fewer rows a domain has, the more its rows are compared with all sources instead.
     ``transform`` uses the rows that it receives, of known or new domains, and no targets. Without
-    ``sample_domain`` all :math:`a` are 0, and each row is transformed independently of the others.
+    ``sample_domain``, all :math:`a` are 0, and each row is transformed independently of the others.
 
     Parameters
     ----------
@@ -84,37 +85,39 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Add the relative values.
     summary : bool, default=False
         Add statistics of the domain: :math:`a \mu_d` and :math:`\log(a \sigma_d^2 + 1 - a) / 2` of
-        each feature. An RBF kernel on these and the plain features is a product of a kernel of
-        rows and one of domains, as in marginal transfer learning.
+        each feature. An RBF kernel on these and the features is a product of a kernel of rows and
+        a kernel of domains, as in marginal transfer learning.
     shrinkage : float, default=20.0
-        The :math:`\kappa` above, in rows.
+        The :math:`\kappa` above, as a number of rows.
     clip : float, default=6.0
         Relative values are clipped to the range from ``-clip`` to ``clip``.
 
     Attributes
     ----------
     mean_, scale_ : ndarray of shape (n_features,)
-        Mean and standard deviation of the sources' observed values; 0 and 1 if there are none.
+        Mean and standard deviation of the observed source values; 0 and 1 if there are none.
     relative_features_ : ndarray of int
-        Indices of features that get relative values: those with more than two distinct values.
-        Constants, and columns of two values such as one-hot encoded categories, get none.
+        Indices of the features with relative values, which have more than two distinct values.
+        Constant columns and columns of two values, such as one-hot encoded categories, have none.
     n_samples_seen_ : int
-        Rows seen by ``fit`` and ``partial_fit``.
+        Number of rows seen by ``fit`` and ``partial_fit``.
     {features_seen}
 
     Notes
     -----
-    The output holds the plain features in the sources' units, the relative values, and the
-    summary. A feature and its relative value are both divided by :math:`\sqrt 2`, so that without
-    domains the distances between rows are unchanged.
+    The output contains the standardized features, the relative values, and the summary. A feature
+    and its relative value are both divided by :math:`\sqrt 2`, so that without domains the
+    distances between rows are unchanged.
 
-    Missing values (NaN) are excluded from a domain's mean, variance and number of rows, feature by
-    feature. A relative value is 0 where the value is missing.
+    Missing values (NaN) are excluded from the mean, variance and number of rows of a domain, for
+    each feature separately. The relative value of a missing value is 0.
 
-    Tensors give tensors. Dask collections give Dask collections: the domains' statistics are
-    computed in a pass over all partitions, and rows are transformed lazily.
+    The output for a tensor is a tensor. The output for a Dask collection is a Dask collection:
+    statistics of domains are computed in one pass over all partitions, and rows are transformed
+    lazily.
 
-    Transform before you subsample rows: a domain's mean is more accurate from all of its rows.
+    Transform rows before you sample them, because the mean of a domain is more accurate if it is
+    computed from all of its rows.
 
     References
     ----------
@@ -133,7 +136,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     array([-1.22,  0.  ,  1.22, -1.22,  0.  ,  1.22])
     """
 
-    # sample_domain reaches these through pipelines and searches without set_transform_request.
+    # Pipelines and searches pass sample_domain to these methods without set_transform_request.
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__partial_fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__transform: ClassVar[dict[str, Any]] = {"sample_domain": True}
@@ -145,21 +148,21 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     shrinkage: float = 20.0
     clip: float = 6.0
     _statistics: DomainStatistics | None = field(default=None, init=False)
-    #: Properties that later batches must share with the first one; None in older model files.
+    #: Properties of the first batch that later batches must have; None in older model files.
     _first_batch: dict[str, str] | None = field(default=None, init=False)
     _moments: Moments = field(init=False)
     _levels: Levels = field(init=False)
 
     def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
-        """Learn the mean and standard deviation of each feature over the source rows.
+        """Compute the mean and standard deviation of each feature over the source rows.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows of all source domains; NaN where a value is missing.
+            Rows of all source domains; missing values are NaN.
         y : ignored
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each row. It is only checked: all rows have the same weight.
+            The domain of each row. It is only checked, because all rows have the same weight.
 
         Returns
         -------
@@ -211,7 +214,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         Z : array of shape (n_rows, n_features_out)
-            Of the same array type and precision as X.
+            Array of the same type and precision as X.
         """
         check_is_fitted(self)
         if is_dask(X):
@@ -226,7 +229,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return cast(values, rows.dtype)
 
     def domain_moments(self, X: ArrayLike, sample_domain: ArrayLike) -> dict[Label, Moments]:
-        """Moments of each domain's rows, in the sources' units; those of batches can be merged."""
+        """Return the moments of each domain, of standardized rows; batches can be merged."""
         check_is_fitted(self)
         X = self._rows(X, reset=False)
         domain = domain_labels(sample_domain, X)
@@ -234,27 +237,27 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return dict(zip(domain.names.tolist(), moments.by_group(), strict=True))
 
     def with_statistics(self, statistics: DomainStatistics) -> Self:
-        """Return a copy that uses these statistics of domains instead of those of the rows in X."""
+        """Return a copy that uses these statistics of domains instead of statistics of X."""
         context = copy(self)
         context._statistics = statistics
         return context
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
-        """Names of the columns of the output.
+        """Return the names of the output columns.
 
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Names of the features, if X had none in fit.
+            Names of the features, if X had no names in fit.
 
         Returns
         -------
         names : ndarray of str
         """
         names = super().get_feature_names_out(input_features)
-        chosen = names[self.relative_features_]
+        relative = names[self.relative_features_]
         endings = ["_relative"] * self.relative + ["_mean", "_deviation"] * self.summary
-        return np.array([*names, *(f"{n}{end}" for end in endings for n in chosen)], dtype=object)
+        return np.array([*names, *(f"{n}{end}" for end in endings for n in relative)], dtype=object)
 
     def _learn(self, X: Any, sample_domain: Any, *, reset: bool) -> Self:
         self._validate_params()
@@ -276,7 +279,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.n_samples_seen_: int = n if reset else n + self.n_samples_seen_
         self.mean_ = np.where(moments.count[0] > 0, moments.mean[0], 0.0)
         deviation = np.sqrt(moments.variance[0])
-        # A deviation within the rounding error of the mean is that of a constant.
+        # If the deviation is a rounding error of the mean, the feature is constant.
         constant = deviation <= 10 * np.finfo(np.float64).eps * np.abs(self.mean_)
         self.scale_ = np.where(constant, 1.0, deviation)
         self.relative_features_ = np.flatnonzero(levels.many & ~constant)
@@ -297,47 +300,47 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return X
 
     def _standardised(self, X: Any) -> Any:
-        """Rows in the units of the sources, in float64."""
+        """Standardize rows with the mean and deviation of the sources, in float64."""
         X = cast(X, namespace(X).float64)
         return (X - as_type_of(self.mean_, X)) / as_type_of(self.scale_, X)
 
     def _moments_of(self, Z: Any, domain: Labels) -> Moments:
-        """Moments of each domain, of rows in the units of the sources."""
+        """Return the moments of each domain, of standardized rows."""
         if self._statistics is None:
             return Moments.of_rows(Z, domain.codes, domain.n_categories)
         return Moments.stacked([self._statistics.moments[name] for name in domain.names.tolist()])
 
     def _in_context(self, Z: Any, codes: Any, moments: Moments, *, with_domains: bool) -> Any:
-        """Columns of the output for rows in the units of the sources."""
+        """Return the output columns of standardized rows."""
         xp = namespace(Z)
-        chosen = self.relative_features_
+        features = self.relative_features_
         mean, variance = self._shrunk(moments, with_domains=with_domains)
-        parts = [Z]
+        columns = [Z]
         if self.relative:
-            share = as_type_of(np.ones(Z.shape[1]), Z)
-            share[chosen] = RELATIVE_SHARE
-            parts = [Z * share, self._relative(Z, codes, mean, variance)]
+            factors = as_type_of(np.ones(Z.shape[1]), Z)
+            factors[features] = RELATIVE_SHARE
+            columns = [Z * factors, self._relative(Z, codes, mean, variance)]
         if self.summary:
-            logarithm = xp.log(xp.clip(variance, LEAST_VARIANCE, None)) / 2
-            parts += [rounded(values[codes][:, chosen]) for values in (mean, logarithm)]
-        return xp.concatenate(parts, axis=1)
+            log_deviation = xp.log(xp.clip(variance, MIN_VARIANCE, None)) / 2
+            columns += [rounded(values[codes][:, features]) for values in (mean, log_deviation)]
+        return xp.concatenate(columns, axis=1)
 
     def _relative(self, Z: Any, codes: Any, mean: Any, variance: Any) -> Any:
-        """Relative values, from the shrunk mean and variance of each domain."""
-        xp, chosen = namespace(Z), self.relative_features_
-        spread = xp.sqrt(variance)[codes][:, chosen]
-        distance = (Z - mean[codes])[:, chosen]
-        # Without shrinkage, a domain with one distinct value has no spread: its ratio is 0.
-        ratio = distance / xp.where(spread > 0, spread, 1.0)
+        """Return relative values, from the shrunk mean and variance of each domain."""
+        xp, features = namespace(Z), self.relative_features_
+        deviation = xp.sqrt(variance)[codes][:, features]
+        distance = (Z - mean[codes])[:, features]
+        # Without shrinkage, the deviation is 0 if all values of a domain are equal.
+        ratio = distance / xp.where(deviation > 0, deviation, 1.0)
         ratio = xp.where(xp.isnan(ratio), 0.0, xp.clip(ratio, -self.clip, self.clip))
         return RELATIVE_SHARE * rounded(ratio)
 
     def _shrunk(self, moments: Moments, *, with_domains: bool) -> tuple[Any, Any]:
-        """``a mu`` and ``a sigma^2 + 1 - a`` of each domain and feature."""
+        """Return ``a mu`` and ``a sigma^2 + 1 - a`` of each domain and feature."""
         xp = namespace(moments.count)
         total = moments.count + self.shrinkage
-        trust = moments.count / xp.where(total > 0, total, 1.0) * float(with_domains)
-        return trust * moments.mean, trust * moments.variance + 1.0 - trust
+        a = moments.count / xp.where(total > 0, total, 1.0) * float(with_domains)
+        return a * moments.mean, a * moments.variance + 1.0 - a
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

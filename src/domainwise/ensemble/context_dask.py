@@ -1,4 +1,4 @@
-"""DomainContext on Dask: statistics in one pass over partitions, rows on demand."""
+"""DomainContext for Dask collections."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ ByDomain = tuple[Array, Moments]
 
 
 def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> SourceMoments:
-    """Number of rows and moments of all partitions."""
-    parts = partitions.partitions_of(X, None, sample_domain)
-    validate_data(context, parts.empty, reset=reset, skip_check_array=True)
-    totals: SourceMoments = run(
-        [tree([call(_moments, rows, parts.layout) for rows in parts.rows], _joined)]
-    )[0]
+    """Return the number of rows, the moments and the levels of all partitions."""
+    source = partitions.partitions_of(X, None, sample_domain)
+    validate_data(context, source.empty, reset=reset, skip_check_array=True)
+    tasks = [call(_moments, rows, source.layout) for rows in source.rows]
+    totals: SourceMoments = run([tree(tasks, _joined)])[0]
     if not totals[0]:
         raise ValueError(
             f"Found Dask collection with 0 sample(s) while a minimum of 1 is required by "
@@ -34,42 +33,41 @@ def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> 
 
 
 def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
-    """Transform rows lazily, as a Dask collection; statistics of domains are computed at once."""
+    """Return the transformed rows as a Dask collection; compute statistics of domains now."""
     refuse_gathering(context, X)
     column = partitions.label_columns(X, None, sample_domain)[1]
     domain = sample_domain if column is None else X[column]
     X = backend_of(X).check_rows(context, X, reset=False)
     layout, _ = partitions.layout_of(X)
     rows = partitions.tasks_of(X)
-    sent, statistics = constant(context, "context"), None
+    shared, statistics = constant(context, "context"), None
     labels: list[Any] = [None] * len(rows)
     if domain is not None:
         partitions.check_aligned(X, domain, "sample_domain")
         labels = partitions.tasks_of(domain)
-        moments = [call(_by_domain, *part, sent, layout) for part in zip(rows, labels, strict=True)]
+        pairs = zip(rows, labels, strict=True)
+        moments = [call(_by_domain, *pair, shared, layout) for pair in pairs]
         statistics = constant(run([tree(moments, _joined_domains)])[0], "statistics")
-    parts = [
-        call(_in_context, part, label, sent, layout, statistics)
-        for part, label in zip(rows, labels, strict=True)
-    ]
-    return collected(parts, X, context.get_feature_names_out(), layout.dtype)
+    pairs = zip(rows, labels, strict=True)
+    tasks = [call(_in_context, *pair, shared, layout, statistics) for pair in pairs]
+    return collected(tasks, X, context.get_feature_names_out(), layout.dtype)
 
 
 @task
 def _moments(rows: Any, layout: partitions.Layout) -> SourceMoments:
     X = layout.values(rows, missing=True)
     if not len(X):
-        unknown = np.full(layout.n_features, np.nan)
-        levels = Levels(unknown, unknown, np.zeros(layout.n_features, dtype=bool))
+        missing = np.full(layout.n_features, np.nan)
+        levels = Levels(missing, missing, np.zeros(layout.n_features, dtype=bool))
         return 0, no_moments(X), levels
     return len(X), *rows_moments(X)
 
 
 @task
-def _joined(parts: list[SourceMoments]) -> SourceMoments:
-    n, moments, levels = parts[0]
-    for n_rows, other, other_levels in parts[1:]:
-        n, moments, levels = n + n_rows, moments.merged(other), levels.merged(other_levels)
+def _joined(totals: list[SourceMoments]) -> SourceMoments:
+    n, moments, levels = totals[0]
+    for next_n, next_moments, next_levels in totals[1:]:
+        n, moments, levels = n + next_n, moments.merged(next_moments), levels.merged(next_levels)
     return n, moments, levels
 
 
@@ -81,20 +79,20 @@ def _by_domain(rows: Any, domain: Any, context: Any, layout: partitions.Layout) 
 
 
 @task
-def _joined_domains(parts: list[ByDomain]) -> ByDomain:
-    filled = [names for names, _ in parts if len(names)]
-    names = np.unique(np.concatenate(filled)) if filled else parts[0][0]
-    total: Moments | None = None
-    for partition_names, moments in parts:
+def _joined_domains(totals: list[ByDomain]) -> ByDomain:
+    not_empty = [names for names, _ in totals if len(names)]
+    names = np.unique(np.concatenate(not_empty)) if not_empty else totals[0][0]
+    joined: Moments | None = None
+    for partition_names, moments in totals:
         if not len(partition_names):
             continue
-        places = np.searchsorted(names, partition_names)
-        spread = []
+        codes = np.searchsorted(names, partition_names)
+        arrays = []
         for values in (moments.count, moments.mean, moments.squares):
-            spread.append(np.zeros((len(names), values.shape[1])))
-            spread[-1][places] = values
-        total = Moments(*spread) if total is None else total.merged(Moments(*spread))
-    return names, parts[0][1] if total is None else total
+            arrays.append(np.zeros((len(names), values.shape[1])))
+            arrays[-1][codes] = values
+        joined = Moments(*arrays) if joined is None else joined.merged(Moments(*arrays))
+    return names, totals[0][1] if joined is None else joined
 
 
 @task
@@ -117,6 +115,6 @@ def _in_context(
 
 
 def _categories(domain: Any, n_rows: int) -> tuple[Array, Array]:
-    """Names of the domains of a partition, and the codes of its rows."""
+    """Return the names of the domains of a partition, and the domain codes of its rows."""
     labels = check_sample_domain(domain, n_rows, "delta")
     return labels.names, labels.codes

@@ -21,50 +21,50 @@ from domainwise.ensemble.held_out import HeldOutScore, mixed_domains
 @with_shared_arguments
 @arguments
 class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
-    """Classifier that averages different kinds of models, weighted by held-out domains.
+    """Classifier that averages models of different types, weighted on held-out domains.
 
-    No type of model is best on all data sets, and scores on a few domains are too noisy to tell
-    which one is best. Kernel ridge regression and support vector machines with invariant
-    kernels, extremely randomised trees, gradient boosting and logistic regression each choose
-    their parameters by the log loss on held-out source domains, in which domains, and
-    classes inside them, have equal weights. Then their probabilities are averaged, with weights
-    that grow exponentially with the balanced accuracy on these domains.
+    No type of model is best on all data sets, and scores on a few domains are too noisy to select
+    the best one. The ensemble therefore averages kernel ridge regression and support vector
+    machines with invariant kernels, extremely randomized trees, gradient boosting and logistic
+    regression. The parameters of each member are chosen by the log loss on held-out source domains,
+    with equal weights of domains and of the classes in a domain. The members' probabilities are
+    averaged, with weights that grow exponentially with the balanced accuracy on these domains.
 
     If several rows of a new domain are predicted together, ``predict(X, sample_domain=...)`` also
-    uses members that see each row relative to its own domain (:class:`DomainContext`). This assumes
+    uses members whose features are relative to the domain (:class:`DomainContext`). This assumes
     that the rows are representative of the domain. ``predict(X)`` predicts each row independently.
 
     Parameters
     ----------
     members : "auto" or list, default="auto"
-        Names of kinds (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
-        ``invariant_svm``; "auto" is all of these), ``lightgbm`` and ``catboost`` with the extra
-        ``boosting``, which cannot be saved to model files, and pairs ``(name, estimator)``.
+        Names of types (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
+        ``invariant_svm``; "auto" is all of these), or pairs ``(name, estimator)``. With the extra
+        ``boosting``, also ``lightgbm`` and ``catboost``, which cannot be saved to model files.
     context : "auto" or bool, default="auto"
-        Whether to fit members that see rows in context, too. "auto" does so with two source
-        domains or more, at least half of which hold two classes with five rows each: where classes
-        occur in only one domain, the properties of a domain reveal the class.
+        Whether to also fit members that use context. "auto" does so with at least two source
+        domains, if at least half of them contain two classes with five rows each. If each domain
+        has only one class, the statistics of a domain would reveal the class.
     class_weight : dict or "balanced", default=None
-        Cost of errors in each class. None gives all rows equal weights; a domain whose class
-        shares differ from those of the sources is then predicted badly, and ``fit`` warns if
-        they differ strongly between source domains.
+        Weights of the errors of each class. With None, all rows have equal weights; predictions are
+        then poor for domains with other class shares than the sources, and ``fit`` warns if class
+        shares differ strongly between source domains.
     calibration : {"cv", "split"}, default="cv"
         How prediction sets are calibrated. "cv" uses predictions for each domain by members fitted
-        without it: the coverage is *approximate*. "split" reserves half of the domains: the
-        coverage is *guaranteed*, on average over new domains that are drawn as these were.
+        without it; the coverage is *approximate*. "split" reserves half of the domains; the
+        coverage is *guaranteed*, on average over new domains from the same distribution.
     cv : int, splitter or iterable, default=None
-        None holds out one domain at a time, or several together if there are more than ten (for
-        trees, boosting and support vector machines, more than five).
-        Splitters get the domains as ``groups``.
+        None holds out one domain at a time, or groups of domains if there are more than ten (for
+        trees, boosting and support vector machines, more than five). Splitters receive the domains
+        as ``groups``.
     scoring : str or callable, default=None
-        A scikit-learn scorer, by which parameters are then chosen and ``domain_scores_`` are
-        computed. Weights of members do not depend on it.
+        A scikit-learn scorer with which parameters are chosen and ``domain_scores_`` are computed.
+        It does not affect the weights of members.
     n_jobs : int, default=None
         Number of parallel jobs in the search of each member.
     random_state : int, RandomState instance or None, default=None
-        Seed of all random draws. None uses a fixed seed, so that a refit gives the same result.
+        Random seed. None uses a fixed seed, so that a refit gives the same result.
     time_budget : float, default=None
-        Seconds after which no further member is fitted. A warning names the omitted members.
+        Seconds after which no further member is fitted. A warning lists the omitted members.
     verbose : int, default=0
         Whether to print a line for each member.
 
@@ -75,24 +75,24 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     domains_ : ndarray
         Domain labels seen in fit.
     members_ : dict
-        Fitted members by name; names of members that see rows in context start with ``context_``.
+        Fitted members by name; names of members that use context start with ``context_``.
     weights_, context_weights_ : dict of float
-        Weights of members in row-by-row predictions, and in predictions with context.
+        Weights of members in predictions without and with context.
     domain_scores_, context_domain_scores_ : ndarray of shape (n_domains,)
         Score on each source domain of members fitted without it, with weights from the other
         domains: balanced accuracy, or ``scoring``. Members' parameters were chosen on all domains.
     expected_score_, context_expected_score_ : tuple of float
-        Mean score over domains, and an approximate 95 % interval of it (bootstrap over domains).
-        With context it is the score for batches that are whole domains.
+        Mean score over domains, and its approximate 95 % interval (bootstrap over domains). With
+        context, it is the score for complete domains.
     context_batch_size_ : int
         Median number of rows of a source domain, to which scores with context refer.
     expected_range_, context_expected_range_ : tuple of float or None
-        Range in which the score of *one* new domain falls with a probability of 90 %. None with
+        Range that contains the score of *one* new domain with a probability of 90 %. None with
         fewer than four domains.
     label_gain_, context_label_gain_ : structured array
         Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels of a new site: ``score``, and the
-        ends ``low`` and ``high`` of an approximate 95 % interval of its mean over sites. NaN where
-        no source domain has twice as many rows.
+        ends ``low`` and ``high`` of an approximate 95 % interval of its mean over sites. NaN if no
+        source domain has twice as many rows.
     label_gain_domains_ : ndarray of int
         Number of source domains from which each row of ``label_gain_`` is computed.
     n_site_labels_ : int
@@ -104,33 +104,33 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     dropped_ : list of str
         Members that were not fitted because ``time_budget`` was exceeded.
     held_out_ : HeldOut
-        Predictions for source rows by members fitted without their domain: of the ensemble row by
-        row (``plain``) and with context (``context``, or None), and of its ``members``, with the
-        targets ``y`` and the domain codes ``domain``. At most 20,000 rows, which are part of a
-        saved model.
+        Predictions for source rows by members fitted without their domain: those of the ensemble
+        without context (``plain``) and with context (``context``, or None), and those of its
+        ``members``, with the targets ``y`` and the domain codes ``domain``. There are at most
+        20,000 rows, which are part of saved models.
     {features_seen}
 
     See Also
     --------
-    DomainContext : A row relative to its own domain.
+    DomainContext : Values of a row relative to its domain.
     domainwise.selection.InvariantRidgeClassifierCV : The member that is most often the best one.
 
     Notes
     -----
-    Features are standardised with the sources' means and deviations; missing values (NaN) become
-    the mean. Values of a new domain are clipped if they lie farther beyond those of all sources
-    than the most extreme source lies beyond the others. Without ``sample_domain`` in ``fit``,
-    members are compared on folds of rows.
+    Features are standardized with the means and standard deviations of the source rows, and missing
+    values (NaN) are replaced by the mean. Values of a new domain are clipped if they are farther
+    beyond those of all sources than the most extreme source is beyond the others. Without
+    ``sample_domain`` in ``fit``, members are compared on folds of rows.
 
-    Batches may have any number of rows. Rows of a batch larger than source domains are predicted
-    relative to random parts of it that are as large as source domains, at no more than eight times
-    the cost of row-by-row predictions. In a smaller batch context has less weight, and none if it
-    has one row. The order of rows does not matter.
+    Batches may have any number of rows. If a batch is larger than source domains, its rows are
+    predicted relative to six random parts of it that are as large as source domains, which takes at
+    most seven times as long as predictions without context. In a smaller batch, context has less
+    weight, and for a single row it has none. The order of rows does not matter.
 
-    If the mean or spread of a feature lies outside the range of source domains with as many rows,
-    or shares of predicted classes outside the range of the sources, the rows of a domain are
-    predicted one by one, with a warning: context may then mislead, for example if a batch holds
-    only one class.
+    Context may be misleading, for example if a batch contains only one class. The rows of a domain
+    are therefore predicted one by one, with a warning, if the mean or variance of a feature is
+    outside the range of source domains with as many rows, or if the shares of predicted classes are
+    outside the range of the source domains.
 
     Examples
     --------
@@ -159,13 +159,13 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
 
     @property
     def names_likeliest(self) -> bool:
-        """Whether :meth:`predict` returns the likeliest class; False if a subclass overrides it."""
+        """Whether :meth:`predict` returns the most probable class; False if it is overridden."""
         return type(self).predict is DomainEnsembleClassifier.predict
 
     def _known(self, y: Array) -> Array:
-        """Class codes; a class that was not seen in fit gets the code ``len(classes_)``."""
-        place = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
-        return np.where(self.classes_[place] == y, place, len(self.classes_))
+        """Return class codes; classes that were not seen in fit have the code ``len(classes_)``."""
+        codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        return np.where(self.classes_[codes] == y, codes, len(self.classes_))
 
     def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return the class of each row.
@@ -174,7 +174,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         ----------
         X : array-like of shape (n_rows, n_features)
         sample_domain : array-like of shape (n_rows,), default=None
-            The domain of each row, seen in fit or not: rows of X from the same domain are the
+            The domain of each row, seen in fit or not. The rows of X from the same domain are the
             context of a row. None predicts each row independently.
 
         Returns
@@ -199,24 +199,24 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         return self._corrected(X, sample_domain)
 
     def on_target_scale(self, values: Array) -> Array:
-        """Class probabilities, unchanged."""
+        """Return class probabilities unchanged."""
         return values
 
     def _code_weights(self) -> Any:
-        """Class weights by code."""
+        """Return class weights by code."""
         if not isinstance(self.class_weight, dict):
             return self.class_weight
         names = self.classes_.tolist()
         return {code: float(self.class_weight.get(name, 1.0)) for code, name in enumerate(names)}
 
-    def _score(self, codes: Array, places: Labels, rows: Array) -> HeldOutScore:
+    def _score(self, codes: Array, domain: Labels, rows: Array) -> HeldOutScore:
         balanced = self.class_weight == "balanced"
         weights = compute_sample_weight(None if balanced else self._code_weights(), codes)
-        counted = (places.codes, len(self.domains_), rows, weights)
-        return HeldOutScore(codes, self.classes_, *counted, balanced, self.scoring)
+        shared = (domain.codes, len(self.domains_), rows, weights)
+        return HeldOutScore(codes, self.classes_, *shared, balanced, self.scoring)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
-        """Domains on which members in context are judged; empty if there are no such members."""
+        """Return the domains on which members in context are scored; empty without context."""
         if self.context is False or domain.n_categories < 2:
             return np.array([], dtype=np.intp)
         usable = mixed_domains(target.codes, domain.codes, domain.n_categories)
@@ -224,9 +224,10 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
             return usable
         if self.context is True:
             warn_caller(
-                f"context=True is not used: {len(usable)} of {domain.n_categories} source domains "
-                "hold two classes with at least five rows each, and in the others the domain "
-                "determines the class. Use context='auto' or False to silence this warning"
+                f"context=True is ignored, because only {len(usable)} of {domain.n_categories} "
+                "source domains contain two classes with at least five rows each; in the others, "
+                "the domain determines the class. Use context='auto' or False to silence this "
+                "warning"
             )
         return np.array([], dtype=np.intp)
 
@@ -234,21 +235,22 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
 @with_shared_arguments
 @arguments
 class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsemble):
-    """Regressor that averages different kinds of models, weighted by held-out domains.
+    """Regressor that averages models of different types, weighted on held-out domains.
 
-    Like :class:`DomainEnsembleClassifier`, for a continuous target: parameters are chosen by the
-    squared error on held-out source domains with equal weights, and weights of members decrease
-    exponentially with the logarithm of its root. Context needs two source domains or more.
+    Like :class:`DomainEnsembleClassifier`, for a continuous target. Parameters are chosen by the
+    mean squared error on held-out source domains, which have equal weights. The weights of members
+    decrease exponentially with the logarithm of the RMSE. Context requires at least two source
+    domains.
 
     Parameters
     ----------
     members : "auto" or list, default="auto"
-        Names of kinds (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
-        ``invariant_svm``; "auto" is all of these), ``lightgbm`` and ``catboost`` with the extra
-        ``boosting``, which cannot be saved to model files, and pairs ``(name, estimator)``.
+        Names of types (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
+        ``invariant_svm``; "auto" is all of these), or pairs ``(name, estimator)``. With the extra
+        ``boosting``, also ``lightgbm`` and ``catboost``, which cannot be saved to model files.
     context : "auto" or bool, default="auto"
-        Whether to fit members that see rows in context, too. "auto" does so with two source
-        domains or more.
+        Whether to also fit members that use context. "auto" does so with at least two source
+        domains.
     calibration, cv, scoring, n_jobs, random_state, time_budget, verbose
         As in :class:`DomainEnsembleClassifier`.
 
@@ -258,11 +260,11 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
         As in :class:`DomainEnsembleClassifier`; scores are negative root mean squared errors,
         unless ``scoring`` is set.
     expected_score_, context_expected_score_, calibration_domains_, promise_, dropped_, held_out_
-        As there.
+        As in :class:`DomainEnsembleClassifier`.
 
     See Also
     --------
-    DomainEnsembleClassifier : The same for classes.
+    DomainEnsembleClassifier : The same for classification.
 
     Examples
     --------
@@ -299,16 +301,16 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
         return np.asarray(self._corrected(X, sample_domain)[:, 0])
 
     def on_target_scale(self, values: Array) -> Array:
-        """Convert predictions of the standardised target to the scale of the target."""
+        """Convert predictions of the standardized target to the scale of the target."""
         return values * self._deviation + self._mean
 
     def _code_weights(self) -> None:
         return None
 
-    def _score(self, y: Array, places: Labels, rows: Array) -> HeldOutScore:
-        counted = (places.codes, len(self.domains_), rows, np.ones(len(y)))
-        return HeldOutScore(y, None, *counted, False, self.scoring, self._mean, self._deviation)
+    def _score(self, y: Array, domain: Labels, rows: Array) -> HeldOutScore:
+        shared = (domain.codes, len(self.domains_), rows, np.ones(len(y)))
+        return HeldOutScore(y, None, *shared, False, self.scoring, self._mean, self._deviation)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
-        wanted = self.context is not False and domain.n_categories > 1
-        return np.arange(domain.n_categories if wanted else 0)
+        use_context = self.context is not False and domain.n_categories > 1
+        return np.arange(domain.n_categories if use_context else 0)
