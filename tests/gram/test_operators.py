@@ -16,7 +16,7 @@ import domainwise.gram.tiles as tiles_module
 from domainwise import COIR, DCM, DICA, KPCA
 from domainwise.gram import DenseGram, StreamedGram
 from domainwise.gram.dense import RefinedCholesky, cholesky_inverse, spectral_solve
-from domainwise.gram.iterative import StoredPreconditioner, conjugate_gradients
+from domainwise.gram.iterative import Preconditioner, conjugate_gradients
 from domainwise.gram.tiles import cross_product, kernel_matrix, symmetric_product
 from domainwise.kernels.functions import make_kernel
 from domainwise.labels.factors import Feature, label_rows
@@ -191,7 +191,7 @@ def test_a_nystrom_preconditioner_saves_most_iterations():
     shift = 400 * 1e-5
     features = p.streamed()._landmark_features()
     assert features.dtype == np.float32
-    precondition = StoredPreconditioner(features).at(shift)
+    precondition = Preconditioner.stored(features).at(shift)
     runs = [
         conjugate_gradients(lambda P: p.K @ P, p.V, shift, M, tol=1e-8, max_iter=1000)
         for M in (lambda R: R, precondition)

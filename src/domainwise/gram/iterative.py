@@ -6,8 +6,9 @@ eigenvectors of K, approximated from a few landmarks (theory 8.2).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -147,20 +148,15 @@ def whitened_moments(moments: Any, n_samples: int, eps: float) -> tuple[Any, Any
     return mean, *inverse_root(moments[1:] - n_samples * namespace(mean).outer(mean, mean), eps)
 
 
-class Preconditioner(ABC):
+@dataclass(frozen=True)
+class Preconditioner:
     """Inverse of K + shift I, up to a factor, if K has eigenvalues D on U and min(D) elsewhere."""
 
     values: Any  #: the diagonal of D, ascending
+    down: Product  #: returns ``U'R``
+    up: Product  #: returns ``U W``
 
-    @abstractmethod
-    def down(self, R: Matrix) -> Any:
-        """Return ``U'R``."""
-
-    @abstractmethod
-    def up(self, W: Any) -> Matrix:
-        """Return ``U W``."""
-
-    def at(self, shift: float) -> Callable[[Matrix], Matrix]:
+    def at(self, shift: float) -> Product:
         """Return the preconditioner for one shift."""
         if not len(self.values):
             return lambda R: R
@@ -168,27 +164,18 @@ class Preconditioner(ABC):
         weights = ((self.values[0] + shift) / (self.values + shift) - 1.0)[:, None]
         return lambda R: R + self.up(weights * self.down(R))
 
+    @classmethod
+    def stored(cls, features: Array) -> Preconditioner:
+        """Store U, computed from centred Nystrom features F with ``F F' ~ K``.
 
-class StoredPreconditioner(Preconditioner):
-    """A preconditioner that stores its U, from centred Nystrom features F with ``F F' ~ K``.
-
-    The features, which are the largest array of a fit, are overwritten by U.
-    """
-
-    def __init__(self, features: Array) -> None:
-        second = np.asarray(features.T @ features, dtype=np.float64)
-        self.values, root = inverse_root(second, float(np.finfo(features.dtype).eps))
-        self.vectors = features[:, : root.shape[1]]
+        The features, which are the largest array of a fit, are overwritten by U.
+        """
+        second, dtype = np.asarray(features.T @ features, dtype=np.float64), features.dtype
+        values, root = inverse_root(second, float(np.finfo(dtype).eps))
+        U = features[:, : root.shape[1]]
         for rows in tiles.panels(len(features), PANEL_ROWS):
-            self.vectors[rows] = features[rows] @ root.astype(features.dtype)
-
-    def down(self, R: Array) -> Array:
-        """Return ``U'R``."""
-        return np.asarray(self.vectors.T @ R.astype(self.vectors.dtype, copy=False))
-
-    def up(self, W: Array) -> Array:
-        """Return ``U W``."""
-        return np.asarray(self.vectors @ W.astype(self.vectors.dtype, copy=False))
+            U[rows] = features[rows] @ root.astype(dtype)
+        return cls(values, lambda R: U.T @ cast(R, dtype), lambda W: U @ cast(W, dtype))
 
 
 class IterativeGram(RowsGram):
@@ -218,7 +205,7 @@ class IterativeGram(RowsGram):
         """Return the product for the iterations and, if it is rough, a precise one."""
         return self.product, None
 
-    def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
+    def preconditioner(self, shift: float) -> Product:
         """Return the inverse, approximated from a few landmarks."""
         return self._preconditioner.at(shift)
 
@@ -297,8 +284,8 @@ class StreamedGram(IterativeGram):
         return lambda V: self.centred_product(V, multiply), self.product
 
     @cached_property
-    def _preconditioner(self) -> StoredPreconditioner:
-        return StoredPreconditioner(self._landmark_features())
+    def _preconditioner(self) -> Preconditioner:
+        return Preconditioner.stored(self._landmark_features())
 
     def _landmark_features(self) -> Array:
         """Return centred Nystrom features of the rows; float32 is enough for a preconditioner."""

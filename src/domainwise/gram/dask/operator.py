@@ -78,37 +78,30 @@ class DaskGram(IterativeGram):
         return [constant(np.ascontiguousarray(V[cut]), "thin") for cut in self.cuts]
 
     @cached_property
-    def _preconditioner(self) -> BlockPreconditioner:
-        return BlockPreconditioner(self)
+    def _preconditioner(self) -> Preconditioner:
+        """A preconditioner whose features are evaluated by workers and not stored."""
+        eps = float(np.finfo(self.dtype).eps)
+        landmarks = fetch(self.X[landmark_rows(self.n_samples, self.seed)])
+        nystrom = LandmarkFeatures(self.kernel, landmarks, eps)
 
+        def over_blocks(function: Callable[..., Any], *operands: list[Task]) -> list[Task]:
+            """Return tasks ``function(nystrom, block, *operands)``, one per block of rows."""
+            features, blocks = constant(nystrom, "landmarks"), row_blocks(self.X)
+            return [call(function, features, *pair) for pair in zip(blocks, *operands, strict=True)]
 
-class BlockPreconditioner(Preconditioner):
-    """A preconditioner whose features are evaluated by workers and not stored."""
+        (moments,) = run([tree(over_blocks(_moments), _sum)])
+        mean, values, root = whitened_moments(moments, self.n_samples, eps)
 
-    def __init__(self, gram: DaskGram) -> None:
-        self.gram, eps = gram, float(np.finfo(gram.dtype).eps)
-        landmarks = fetch(gram.X[landmark_rows(gram.n_samples, gram.seed)])
-        self.features = LandmarkFeatures(gram.kernel, landmarks, eps)
-        (moments,) = run([tree(self._over_blocks(_moments), _sum)])
-        self.mean, self.values, self.root = whitened_moments(moments, gram.n_samples, eps)
+        def down(R: Array) -> Array:
+            (inner,) = run([tree(over_blocks(_features_inner, self.split(R)), _sum)])
+            return np.asarray(root.T @ (inner - np.outer(mean, R.sum(axis=0))))
 
-    def down(self, R: Array) -> Array:
-        """Return ``U'R``."""
-        (inner,) = run([tree(self._over_blocks(_features_inner, self.gram.split(R)), _sum)])
-        return np.asarray(self.root.T @ (inner - np.outer(self.mean, R.sum(axis=0))))
+        def up(W: Array) -> Array:
+            outer = root @ W
+            weights = [constant(outer, "weights")] * len(self.cuts)
+            return np.vstack(run(over_blocks(_features_outer, weights))) - mean @ outer
 
-    def up(self, W: Array) -> Array:
-        """Return ``U W``."""
-        outer = self.root @ W
-        weights = [constant(outer, "weights")] * len(self.gram.cuts)
-        return np.asarray(
-            np.vstack(run(self._over_blocks(_features_outer, weights))) - self.mean @ outer
-        )
-
-    def _over_blocks(self, function: Callable[..., Any], *operands: list[Task]) -> list[Task]:
-        """Return tasks ``function(features, block, *operands)``, one per block of rows."""
-        features, blocks = constant(self.features, "landmarks"), row_blocks(self.gram.X)
-        return [call(function, features, *pair) for pair in zip(blocks, *operands, strict=True)]
+        return Preconditioner(values, down, up)
 
 
 def in_blocks(X: Any) -> Any:

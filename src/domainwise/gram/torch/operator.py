@@ -90,34 +90,26 @@ class TorchStreamedGram(IterativeGram):
         return self.product, lambda V: self.centred_product(V, multiply)
 
     @cached_property
-    def _preconditioner(self) -> LandmarkPreconditioner:
-        return LandmarkPreconditioner(self.X, self.kernel, self.seed)
+    def _preconditioner(self) -> Preconditioner:
+        """``U = H k(X, landmarks) C`` with a small matrix C (theory 8.2).
 
-
-class LandmarkPreconditioner(Preconditioner):
-    """``U = H k(X, landmarks) C`` with a small matrix C (theory 8.2).
-
-    The features are evaluated again for each use, which takes M/N of the time of a product with K.
-    For a million rows, stored features would need as much memory as all other arrays together.
-    """
-
-    def __init__(self, X: Tensor, kernel: Kernel, seed: int) -> None:
-        landmarks = X[to_device_of(landmark_rows(len(X), seed), X)]
+        Features are evaluated again for each use, which takes M/N of the time of a product with K.
+        For a million rows, stored features would need as much memory as all other arrays together.
+        """
+        X, n = self.X, self.n_samples
+        landmarks = X[to_device_of(landmark_rows(n, self.seed), X)]
         eps = float(torch.finfo(torch.float32).eps)
-        features = LandmarkFeatures(kernel, landmarks.double(), eps)
-        _, self.values, root = whitened_moments(features.moments(X), len(X), eps)
-        self._coefficients = features.root @ root
-        self._down = kernel_product(kernel, X, landmarks, precision="tf32x3")
-        self._up = kernel_product(kernel, landmarks, X, precision="tf32x3")
+        features = LandmarkFeatures(self.kernel, landmarks.double(), eps)
+        _, values, root = whitened_moments(features.moments(X), n, eps)
+        C = features.root @ root
+        inner = kernel_product(self.kernel, X, landmarks, precision="tf32x3")
+        outer = kernel_product(self.kernel, landmarks, X, precision="tf32x3")
 
-    def down(self, R: Tensor) -> Tensor:
-        """Return ``U'R``."""
-        return self._coefficients.T @ self._down(R - R.mean(0))
+        def up(W: Tensor) -> Tensor:
+            image = outer(C @ W)
+            return image - image.mean(0)
 
-    def up(self, W: Tensor) -> Tensor:
-        """Return ``U W``."""
-        image = self._up(self._coefficients @ W)
-        return image - image.mean(0)
+        return Preconditioner(values, lambda R: C.T @ inner(R - R.mean(0)), up)
 
 
 def kernel_product(
