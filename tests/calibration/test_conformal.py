@@ -83,10 +83,10 @@ def test_thresholds_equal_those_found_by_counting(seed):
 @pytest.mark.parametrize("n_domains", [1, 2, 3, 4, 6, 8, 9, 12, 19, 24, 49, 99, 199, 999])
 def test_a_threshold_is_infinite_exactly_where_domains_are_too_few(n_domains):
     quantiles = DomainQuantiles.of(np.zeros(n_domains), np.arange(n_domains))
-    most = n_domains / (n_domains + 1)
-    assert needed_domains(most) == n_domains
-    assert quantiles.threshold(most) == 0.0
-    assert quantiles.threshold(round(most, 3) + 0.0011) == np.inf if most < 0.99 else True
+    limit = n_domains / (n_domains + 1)
+    assert needed_domains(limit) == n_domains
+    assert quantiles.threshold(limit) == 0.0
+    assert quantiles.threshold(round(limit, 3) + 0.0011) == np.inf if limit < 0.99 else True
 
 
 def test_nine_domains_are_enough_for_ninety_per_cent_and_eight_are_not():
@@ -160,15 +160,15 @@ class OnlyLabels(ClassifierMixin, BaseEstimator):
 
 @pytest.mark.parametrize("calibration", ["cv", "split"])
 def test_with_too_few_domains_everything_is_returned_and_it_says_so(calibration):
-    few = np.isin(D, [0, 1, 2])
+    rows = np.isin(D, [0, 1, 2])
     model = DomainConformal(LogisticRegression(), calibration=calibration)
-    model.fit(X[few], Y[few], sample_domain=D[few])
+    model.fit(X[rows], Y[rows], sample_domain=D[rows])
     with pytest.warns(
         UserWarning, match=r"coverage=0.9 needs at least 9 calibration domains, but there"
     ):
         assert model.predict_set(X[:5]).all()
     numbers = DomainConformal(Ridge(), calibration=calibration)
-    numbers.fit(X[few], X[few, 0], sample_domain=D[few])
+    numbers.fit(X[rows], X[rows, 0], sample_domain=D[rows])
     with pytest.warns(UserWarning, match="Sets contain all classes and intervals are infinite"):
         assert np.isinf(numbers.predict_interval(X[:5])).all()
     with warnings.catch_warnings():
@@ -187,13 +187,13 @@ def test_a_class_that_is_missing_without_its_domain_is_never_left_out_by_mistake
 
 
 def test_a_frozen_estimator_is_calibrated_on_all_domains_given():
-    learnt = D < 5
-    known = LinearRegression().fit(X[learnt], X[learnt, 0] ** 2)
+    train = D < 5
+    known = LinearRegression().fit(X[train], X[train, 0] ** 2)
     model = DomainConformal(FrozenEstimator(known), calibration="split")
-    model.fit(X[~learnt], X[~learnt, 0] ** 2, sample_domain=D[~learnt])
+    model.fit(X[~train], X[~train, 0] ** 2, sample_domain=D[~train])
     np.testing.assert_array_equal(model.predict(X), known.predict(X))
-    scores = abs(X[~learnt, 0] ** 2 - known.predict(X[~learnt]))
-    reach = brute_threshold(scores.tolist(), D[~learnt].tolist(), 0.8)
+    scores = abs(X[~train, 0] ** 2 - known.predict(X[~train]))
+    reach = brute_threshold(scores.tolist(), D[~train].tolist(), 0.8)
     np.testing.assert_allclose(np.ptp(model.predict_interval(X[:2], coverage=0.8)[0]), 2 * reach)
     with pytest.raises(ValueError, match="calibration='split'"):
         DomainConformal(FrozenEstimator(known)).fit(X, X[:, 0], sample_domain=D)

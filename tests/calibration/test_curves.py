@@ -40,10 +40,10 @@ def test_a_curve_is_the_penalised_likelihoods_maximum(n_classes):
 def test_permuting_classes_permutes_probabilities():
     values, codes, weights = example(4)
     order = np.array([2, 0, 3, 1])
-    places = np.argsort(order)
-    plain = fit_curve(values, codes, weights)[0].probabilities(values)
-    turned = fit_curve(values[:, order], places[codes], weights)[0].probabilities(values[:, order])
-    np.testing.assert_allclose(turned, plain[:, order], atol=1e-8)
+    inverse = np.argsort(order)
+    expected = fit_curve(values, codes, weights)[0].probabilities(values)
+    turned = fit_curve(values[:, order], inverse[codes], weights)[0].probabilities(values[:, order])
+    np.testing.assert_allclose(turned, expected[:, order], atol=1e-8)
 
 
 @pytest.mark.parametrize("sign", [0.0, -1.0])
@@ -58,9 +58,9 @@ def test_values_that_say_nothing_or_the_opposite_give_the_base_rate(sign):
 @pytest.mark.parametrize("scale", [1e-9, 1e9])
 def test_the_scale_of_values_does_not_matter(scale):
     values, codes, weights = example(3)
-    plain = fit_curve(values, codes, weights)[0].probabilities(values)
+    expected = fit_curve(values, codes, weights)[0].probabilities(values)
     scaled = fit_curve(scale * values, codes, weights)[0].probabilities(scale * values)
-    np.testing.assert_allclose(scaled, plain, atol=1e-8)
+    np.testing.assert_allclose(scaled, expected, atol=1e-8)
 
 
 def test_separated_classes_have_a_finite_curve():

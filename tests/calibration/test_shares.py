@@ -24,11 +24,11 @@ def test_shares_are_found_where_only_they_differ():
 
 
 def test_each_domain_has_its_own_shares_and_few_rows_change_little():
-    few, many = two_gaussians(0.1, n=3)[0], two_gaussians(0.9)[0]
-    domains = ["few"] * 3 + ["many"] * len(many)
-    adapted = adapt_class_shares(np.vstack([few, many]), [0.5, 0.5], domains)
-    np.testing.assert_allclose(adapted[:3], few, atol=0.15)
-    np.testing.assert_allclose(adapted[3:], adapt_class_shares(many, [0.5, 0.5]))
+    small, large = two_gaussians(0.1, n=3)[0], two_gaussians(0.9)[0]
+    domains = ["few"] * 3 + ["many"] * len(large)
+    adapted = adapt_class_shares(np.vstack([small, large]), [0.5, 0.5], domains)
+    np.testing.assert_allclose(adapted[:3], small, atol=0.15)
+    np.testing.assert_allclose(adapted[3:], adapt_class_shares(large, [0.5, 0.5]))
     np.testing.assert_allclose(adapted.sum(axis=1), 1.0)
 
 

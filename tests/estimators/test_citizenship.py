@@ -86,5 +86,5 @@ def test_copies_project_to_the_same_bits(data, method):
     Z = model.transform(data.data)
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         np.testing.assert_array_equal(other.transform(data.data), Z)
-    again = clone(model).fit(data.data, data.target, sample_domain=data.sample_domain)
-    np.testing.assert_array_equal(again.transform(data.data), Z)
+    refitted = clone(model).fit(data.data, data.target, sample_domain=data.sample_domain)
+    np.testing.assert_array_equal(refitted.transform(data.data), Z)

@@ -30,7 +30,7 @@ def split_scores(model):
     return np.column_stack([results[f"split{i}_test_score"] for i in range(model.n_splits_)])
 
 
-def both_ways(search, X, y, d, monkeypatch):
+def both_split_scores(search, X, y, d, monkeypatch):
     """Scores of the splits from moments, and from rows that are held."""
     held = clone(search).fit(X, y, sample_domain=d)
     monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_ROWS_PER_SPLIT", 0)
@@ -74,8 +74,8 @@ def test_scores_equal_those_of_one_fit_at_a_time(continuous, monkeypatch):
 def test_moments_and_held_rows_agree(monkeypatch, cv, scoring):
     X, y, _, d = make_rows()
     search = FastDCMCV(**GRID, cv=cv, landmarks=X[::7], scoring=scoring, n_components=1)
-    found, expected = both_ways(search, X, y, d, monkeypatch)
-    np.testing.assert_allclose(found, expected, rtol=1e-8)
+    by_moments, expected = both_split_scores(search, X, y, d, monkeypatch)
+    np.testing.assert_allclose(by_moments, expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_moments_and_held_rows_agree(monkeypatch, cv, scoring):
 )
 def test_any_kernel_and_features(monkeypatch, arguments):
     X, y, _, d = make_rows()
-    given = {} if "feature_map" in arguments else {"landmarks": X[::9]}
-    search = FastDCMCV(**(GRID | given | arguments), scoring="neg_log_loss")
-    found, expected = both_ways(search, X, y, d, monkeypatch)
-    np.testing.assert_allclose(found, expected, rtol=1e-7)
+    landmarks = {} if "feature_map" in arguments else {"landmarks": X[::9]}
+    search = FastDCMCV(**(GRID | landmarks | arguments), scoring="neg_log_loss")
+    by_moments, expected = both_split_scores(search, X, y, d, monkeypatch)
+    np.testing.assert_allclose(by_moments, expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e5])
@@ -101,8 +101,8 @@ def test_several_numbers_and_descriptors_of_domains(monkeypatch, offset):
     time = d[:, None] + np.random.default_rng(1).standard_normal((len(d), 1))
     targets = {"target_kernel": "linear", "domain_kernel": "linear", "cv": 3}
     search = FastDCMCV(**GRID, **targets, landmarks=X[::7], scoring="r2")
-    found, expected = both_ways(search, X, Y, time, monkeypatch)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+    by_moments, expected = both_split_scores(search, X, Y, time, monkeypatch)
+    np.testing.assert_allclose(by_moments, expected, rtol=1e-6, atol=1e-8)
 
 
 ODD = {
@@ -119,27 +119,27 @@ def test_odd_domains_and_classes(monkeypatch, odd):
     y, d = ODD[odd](y, d)
     X[10:20] = X[10]  # duplicates
     search = FastDCMCV(**GRID, landmarks=X[::4], conditionals=(False, True))
-    found, expected = both_ways(search, X, y, d, monkeypatch)
-    np.testing.assert_allclose(found, expected, rtol=1e-8)
+    by_moments, expected = both_split_scores(search, X, y, d, monkeypatch)
+    np.testing.assert_allclose(by_moments, expected, rtol=1e-8)
 
 
 def test_another_predictor_still_sees_the_rows(monkeypatch):
     X, y, _, d = make_rows()
     search = FastDCMCV(**GRID, landmarks=X[::7], estimator=LinearDiscriminantAnalysis())
     monkeypatch.setattr("domainwise.estimators.path.training_cells", None)
-    found, expected = both_ways(search, X, y, d, monkeypatch)
-    np.testing.assert_array_equal(found, expected)
+    by_moments, expected = both_split_scores(search, X, y, d, monkeypatch)
+    np.testing.assert_array_equal(by_moments, expected)
 
 
 def test_workers_and_float32_rows(monkeypatch):
     X, y, _, d = make_rows()
     monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_ROWS_PER_SPLIT", 0)
     search = FastDCMCV(**GRID, landmarks=X[::7], scoring="neg_log_loss")
-    alone = clone(search).fit(X, y, sample_domain=d)
+    serial = clone(search).fit(X, y, sample_domain=d)
     two = clone(search).set_params(n_jobs=2).fit(X, y, sample_domain=d)
-    np.testing.assert_allclose(split_scores(two), split_scores(alone), rtol=1e-9)
+    np.testing.assert_allclose(split_scores(two), split_scores(serial), rtol=1e-9)
     single = clone(search).fit(X.astype(np.float32), y, sample_domain=d)
-    np.testing.assert_allclose(split_scores(single), split_scores(alone), rtol=1e-3)
+    np.testing.assert_allclose(split_scores(single), split_scores(serial), rtol=1e-3)
 
 
 def test_moments_that_do_not_fit_are_refused_with_advice(monkeypatch):

@@ -92,11 +92,11 @@ def test_a_path_shares_its_products(data, monkeypatch):
     """One product with K for all weights and ridges of a split, next to those of the solves."""
     monkeypatch.setattr(base, "DENSE_ROWS", 0)
     columns = []
-    plain = StreamedGram.uncentred_product
+    original = StreamedGram.uncentred_product
     monkeypatch.setattr(
         StreamedGram,
         "uncentred_product",
-        lambda self, V: columns.append(V.shape[1]) or plain(self, V),
+        lambda self, V: columns.append(V.shape[1]) or original(self, V),
     )
     weights = [0.0, 0.01, 0.1, 1.0, 10.0]
     DCMCV(gammas=[0.1], ridges=[np.inf], domain_weights=weights, cv=LeaveDomainsOut()).fit(

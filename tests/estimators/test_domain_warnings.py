@@ -25,7 +25,7 @@ USING = [DCM(), FastDCM(n_landmarks=20), DICA(), InvariantKernel(), InvariantSVC
          InvariantSVC(solver="fast")]  # fmt: skip
 
 
-def said(estimator, domains):
+def domain_warnings(estimator, domains):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.fit(X, Y, sample_domain=domains)
@@ -37,10 +37,10 @@ def said(estimator, domains):
 @pytest.mark.parametrize("kind", BAD)
 def test_a_method_that_uses_domains_warns_once_without_any_to_learn_from(estimator, kind):
     domains, words = BAD[kind]
-    told = said(estimator, domains)
-    assert len(told) == 1
-    assert words in told[0]
-    assert said(estimator, DOMAINS) == []
+    messages = domain_warnings(estimator, domains)
+    assert len(messages) == 1
+    assert words in messages[0]
+    assert domain_warnings(estimator, DOMAINS) == []
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_method_that_uses_domains_warns_once_without_any_to_learn_from(estimat
     ids=str,
 )
 def test_a_method_that_does_not_use_domains_says_nothing(estimator):
-    assert said(estimator, None) == []
+    assert domain_warnings(estimator, None) == []
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -69,8 +69,8 @@ def test_a_method_that_does_not_use_domains_says_nothing(estimator):
     ids=lambda search: type(search).__name__,
 )
 def test_a_search_warns_once_whatever_it_fits_inside(search, kind):
-    assert len(said(search, BAD[kind][0])) == 1
-    assert said(search, DOMAINS) == []
+    assert len(domain_warnings(search, BAD[kind][0])) == 1
+    assert domain_warnings(search, DOMAINS) == []
 
 
 def test_scikit_learns_scores_drop_domains_and_are_told_so_and_ours_do_not():
@@ -108,5 +108,5 @@ def test_a_warning_names_the_line_that_called_however_deep_it_arises(call, words
         warnings.simplefilter("always")
         with suppress(ValueError):  # of a matrix that is not a kernel nothing may be left
             call()
-    places = {w.filename for w in caught if words in str(w.message)}
-    assert places == {__file__}
+    files = {w.filename for w in caught if words in str(w.message)}
+    assert files == {__file__}

@@ -222,8 +222,8 @@ def by_hand(X_train, y_train, d_train, X_test, model=None):
 def test_a_pipeline_passes_domains_on_with_and_without_routing(model):
     expected = by_hand(X, Y, CODES, NEW, model)
     name = type(model).__name__.lower()
-    plain = pipeline(clone(model)).fit(X, Y, **{f"{name}__sample_domain": CODES})
-    np.testing.assert_allclose(plain.predict_proba(NEW), expected, atol=1e-10)
+    reference = pipeline(clone(model)).fit(X, Y, **{f"{name}__sample_domain": CODES})
+    np.testing.assert_allclose(reference.predict_proba(NEW), expected, atol=1e-10)
     with config_context(enable_metadata_routing=True):
         routed = pipeline(clone(model)).fit(X, Y, sample_domain=CODES)
         np.testing.assert_allclose(routed.predict_proba(NEW), expected, atol=1e-10)
@@ -237,8 +237,8 @@ def test_domains_change_what_a_pipeline_learns():
 
 def test_a_pipeline_that_ends_in_a_projection_passes_domains_on():
     expected = DCM().fit_transform(StandardScaler().fit_transform(X), Y, sample_domain=CODES)
-    plain = make_pipeline(StandardScaler(), DCM())
-    np.testing.assert_allclose(plain.fit_transform(X, Y, dcm__sample_domain=CODES), expected)
+    unrouted = make_pipeline(StandardScaler(), DCM())
+    np.testing.assert_allclose(unrouted.fit_transform(X, Y, dcm__sample_domain=CODES), expected)
     with config_context(enable_metadata_routing=True):
         routed = make_pipeline(StandardScaler(), DCM())
         np.testing.assert_allclose(routed.fit_transform(X, Y, sample_domain=CODES), expected)
@@ -320,16 +320,16 @@ def test_a_grid_search_slices_a_precomputed_kernel_on_both_sides():
 
 @each_model
 def test_output_can_be_a_pandas_or_polars_frame_with_named_columns(model):
-    plain = fitted(model, CODES)
-    names = [f"{type(model).__name__.lower()}{i}" for i in range(plain.embedding_.shape[1])]
-    assert plain.get_feature_names_out().tolist() == names
+    reference = fitted(model, CODES)
+    names = [f"{type(model).__name__.lower()}{i}" for i in range(reference.embedding_.shape[1])]
+    assert reference.get_feature_names_out().tolist() == names
     for kind, frame in (("pandas", pd.DataFrame), ("polars", pl.DataFrame)):
         framed = clone(model).set_output(transform=kind)
         Z = framed.fit_transform(X, Y, sample_domain=CODES)
         assert isinstance(Z, frame)
         assert list(Z.columns) == names
-        np.testing.assert_array_equal(Z.to_numpy(), plain.embedding_)
-        np.testing.assert_array_equal(framed.transform(NEW).to_numpy(), plain.transform(NEW))
+        np.testing.assert_array_equal(Z.to_numpy(), reference.embedding_)
+        np.testing.assert_array_equal(framed.transform(NEW).to_numpy(), reference.transform(NEW))
         assert isinstance(framed.embedding_, np.ndarray)
 
 
@@ -437,11 +437,11 @@ def test_the_html_representation_shows_the_estimator(model):
 
 @each_model
 def test_refitting_forgets_the_first_fit(model):
-    again = fitted(model, NAMES[CODES], y=np.array(["x", "y", "z"])[Y])
-    again.fit(X[:50, :3], Y[:50], sample_domain=CODES[:50])
+    renamed = fitted(model, NAMES[CODES], y=np.array(["x", "y", "z"])[Y])
+    renamed.fit(X[:50, :3], Y[:50], sample_domain=CODES[:50])
     fresh = clone(model).fit(X[:50, :3], Y[:50], sample_domain=CODES[:50])
-    assert vars(again).keys() == vars(fresh).keys()
-    np.testing.assert_array_equal(again.transform(NEW[:, :3]), fresh.transform(NEW[:, :3]))
+    assert vars(renamed).keys() == vars(fresh).keys()
+    np.testing.assert_array_equal(renamed.transform(NEW[:, :3]), fresh.transform(NEW[:, :3]))
     precomputed = fitted(model, CODES).set_params(kernel="precomputed")
     precomputed.fit(rbf_kernel(X), Y, sample_domain=CODES)
     assert precomputed.n_features_in_ == N

@@ -761,10 +761,10 @@ def test_a_precomputed_kernel_gives_what_its_function_gives():
     K, K_new = p.K_raw, rbf_kernel(p.new, p.X, gamma=GAMMA)
     for model in (DCM(), COIR(), DICA(lam=0.01), KPCA(n_components=3)):
         direct = refit(model, p.X, p.y, p.d, gamma=GAMMA)
-        given = refit(model, K, p.y, p.d, kernel="precomputed")
-        np.testing.assert_allclose(given.eigenvalues_, direct.eigenvalues_, rtol=1e-8)
-        same_up_to_sign(given.embedding_, direct.embedding_, 1e-6)
-        same_up_to_sign(given.transform(K_new), direct.transform(p.new), 1e-6)
+        precomputed = refit(model, K, p.y, p.d, kernel="precomputed")
+        np.testing.assert_allclose(precomputed.eigenvalues_, direct.eigenvalues_, rtol=1e-8)
+        same_up_to_sign(precomputed.embedding_, direct.embedding_, 1e-6)
+        same_up_to_sign(precomputed.transform(K_new), direct.transform(p.new), 1e-6)
 
 
 def test_a_callable_kernel_gives_what_its_name_gives():

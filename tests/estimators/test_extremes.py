@@ -84,11 +84,11 @@ def test_directions_the_kernel_does_not_have_are_never_components(problem):
 def test_descriptors_are_followed_as_far_as_their_weight_asks(problem, weight, monkeypatch):
     X, y, _ = problem
     when = np.random.default_rng(1).standard_normal((len(X), 2))
-    found = DCM(domain_weight=weight).fit(X, y, sample_domain=when).embedding_
+    embedding = DCM(domain_weight=weight).fit(X, y, sample_domain=when).embedding_
     kernel = InvariantKernel(domain_weight=weight).fit_transform(X, sample_domain=when)
     monkeypatch.setattr("domainwise.labels.factors.CHOLESKY_TOLERANCE", 1e-15)
     exact = DCM(domain_weight=weight).fit(X, y, sample_domain=when).embedding_
-    np.testing.assert_allclose(found, exact, atol=2e-5)
+    np.testing.assert_allclose(embedding, exact, atol=2e-5)
     expected = InvariantKernel(domain_weight=weight).fit_transform(X, sample_domain=when)
     np.testing.assert_allclose(kernel, expected, atol=1e-7)
 
@@ -107,10 +107,10 @@ def test_polynomials_of_float32_rows_project_as_they_were_fitted(problem, model)
 def test_fast_dica_of_float32_rows_is_that_of_float64(problem):
     X, y, domain = problem
     X = X.astype(np.float32)
-    found = FastDICA().fit(X, y, sample_domain=domain).transform(2 * X)
+    projected = FastDICA().fit(X, y, sample_domain=domain).transform(2 * X)
     expected = FastDICA().fit(X.astype(float), y, sample_domain=domain).transform(2.0 * X)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert projected.dtype == np.float32
+    np.testing.assert_allclose(projected, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(("ridge", "atol"), [(1e-3, 0.03), (1e-5, 1e-3), (1e-8, 1e-3)])
@@ -118,10 +118,10 @@ def test_fast_dcm_of_float32_rows_is_close_to_that_of_float64(problem, ridge, at
     X, y, domain = problem
     X = X.astype(np.float32)
     model = FastDCM(ridge=ridge)
-    found = model.fit(X, y, sample_domain=domain).transform(X)
+    projected = model.fit(X, y, sample_domain=domain).transform(X)
     expected = model.fit(X.astype(float), y, sample_domain=domain).transform(X)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, atol=atol)
+    assert projected.dtype == np.float32
+    np.testing.assert_allclose(projected, expected, atol=atol)
 
 
 @pytest.mark.parametrize(("scale", "dtype"), [(2e19, "f4"), (1e-30, "f4"), (1e200, "f8")])
@@ -130,8 +130,8 @@ def test_the_cosine_kernel_does_not_see_the_length_of_rows(problem, scale, dtype
     expected = COIR(kernel="cosine").fit(X, y, sample_domain=domain).embedding_
     X = X.copy()
     X[:5] *= scale
-    found = COIR(kernel="cosine").fit(X.astype(dtype), y, sample_domain=domain).embedding_
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    embedding = COIR(kernel="cosine").fit(X.astype(dtype), y, sample_domain=domain).embedding_
+    np.testing.assert_allclose(embedding, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-9, 1e-12])
@@ -199,11 +199,11 @@ def test_a_batch_that_cannot_be_added_leaves_no_trace(problem):
 
 def test_equal_differences_are_ties_whatever_their_rounding():
     first, second = [13, 21, 17, 22, 21, 13, 14], [11, 20, 18, 20, 19, 11, 13]
-    whole = compare(dict(enumerate(first)), dict(enumerate(second)))
+    comparison = compare(dict(enumerate(first)), dict(enumerate(second)))
     shares = compare(
         {i: v / 25 for i, v in enumerate(first)}, {i: v / 25 for i, v in enumerate(second)}
     )
-    assert shares.p_value == whole.p_value == 0.0625
+    assert shares.p_value == comparison.p_value == 0.0625
 
 
 def test_the_geometric_mean_of_many_recalls_does_not_underflow():

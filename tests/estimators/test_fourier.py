@@ -84,8 +84,8 @@ def test_it_is_the_exact_method_with_the_columns_as_a_linear_kernel(name, kernel
     new = problem(seed=1)[0]
     Phi, Phi_new = (columns(rows, 0.2, m, 7, kernel) for rows in (X, new))
     expected = fitted(exact(kernel="linear", solver="dense", **params), Phi, y, domain)
-    drawn = dict(kernel=kernel, gamma=0.2, feature_map="fourier", n_landmarks=m, random_state=7)
-    model = fitted(fast(**drawn, **params), X, y, domain)
+    arguments = dict(kernel=kernel, gamma=0.2, feature_map="fourier", n_landmarks=m, random_state=7)
+    model = fitted(fast(**arguments, **params), X, y, domain)
     k = min(len(expected.eigenvalues_), len(model.eigenvalues_))
     assert k == model.transform(X).shape[1]
     np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-7)
@@ -134,14 +134,14 @@ def test_batches_in_any_order_equal_one_fit(method, kind):
     params = dict(gamma=0.2, feature_map="fourier", n_landmarks=51)
     if method is FastDCM:  # or the target's landmarks would come from the first batch
         params |= dict(target_landmarks=(-3.0, 12.0), target_gamma=0.3, epsilon=0.1)
-    whole = fitted(method(**params), X, y, domain).transform(X)
+    expected = fitted(method(**params), X, y, domain).transform(X)
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(len(X))
         model = method(**params)
         for batch in np.array_split(order, 4):
             model.partial_fit(X[batch], y[batch], sample_domain=domain[batch])
         Z = model.transform(X)
-        np.testing.assert_allclose(up_to_sign(Z, whole), whole, atol=1e-8)
+        np.testing.assert_allclose(up_to_sign(Z, expected), expected, atol=1e-8)
 
 
 def test_the_first_batch_may_have_fewer_rows_than_there_are_columns():

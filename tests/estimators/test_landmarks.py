@@ -36,10 +36,10 @@ def test_the_number_of_landmarks(given, n, expected):
 def test_each_rule_gives_distinct_rows_and_repeats_itself(data, rule):
     X, domains = data.data, data.sample_domain
     kernel = make_kernel("rbf", X)
-    chosen, again = (
+    chosen, repeated = (
         choose_landmarks(rule, X, 40, domains, kernel, np.random.default_rng(1)) for _ in range(2)
     )
-    np.testing.assert_array_equal(chosen, again)
+    np.testing.assert_array_equal(chosen, repeated)
     assert len(np.unique(chosen)) == len(chosen) == 40
     model = FastDCM(n_landmarks=40, landmarks=rule).fit(X, data.target, sample_domain=domains)
     assert np.isfinite(model.transform(X)).all()
@@ -56,11 +56,11 @@ def test_where_domains_are_descriptors_stratified_landmarks_are_drawn_from_all_r
     rng = np.random.default_rng(0)
     X, descriptors = rng.standard_normal((60, 3)), rng.standard_normal((60, 2))
     y = np.arange(60) % 2
-    found = [
+    counts = [
         FastDCM(n_landmarks=20, landmarks=rule).fit(X, y, sample_domain=descriptors).landmarks_
         for rule in ("stratified", "uniform")
     ]
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(*counts)
 
 
 def test_leverage_prefers_rows_that_stand_alone():
@@ -98,9 +98,9 @@ def test_sums_of_kernel_values_equal_sums_of_features():
     slow._validate_params()
     slow.fit(X, y, sample_domain=domain)
     assert not slow._map.direct
-    both = [m._sums.of_features(m._map) for m in (model, slow)]
-    np.testing.assert_allclose(both[0].second, both[1].second, atol=1e-9)
-    np.testing.assert_allclose(both[0].mean, both[1].mean, atol=1e-11)
+    sums = [m._sums.of_features(m._map) for m in (model, slow)]
+    np.testing.assert_allclose(sums[0].second, sums[1].second, atol=1e-9)
+    np.testing.assert_allclose(sums[0].mean, sums[1].mean, atol=1e-11)
 
 
 def test_duplicated_landmarks_are_reported_and_change_nothing(data):
@@ -158,5 +158,5 @@ def test_a_memory_map_is_fitted_in_place(tmp_path, data):
     np.save(path, data.data)
     X = np.load(path, mmap_mode="r")
     model = FastKPCA(n_components=2, n_landmarks=20, gamma=0.1).fit(X)
-    plain = FastKPCA(n_components=2, n_landmarks=20, gamma=0.1).fit(data.data)
-    np.testing.assert_array_equal(model.transform(X), plain.transform(data.data))
+    reference = FastKPCA(n_components=2, n_landmarks=20, gamma=0.1).fit(data.data)
+    np.testing.assert_array_equal(model.transform(X), reference.transform(data.data))

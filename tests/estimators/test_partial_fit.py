@@ -33,11 +33,11 @@ def test_batches_equal_one_fit_with_the_same_landmarks(method, kind):
     params = {"gamma": 0.1, "landmarks": X[:60]}
     if kind == "regression" and method is not FastKPCA:
         params |= {"target_gamma": 0.5, "target_landmarks": (-3.0, 6.0)}
-    whole = method(**params).fit(X, y, sample_domain=domain)
-    parts = in_batches(method(**params), X, y, domain, [50, 57, 200])
-    np.testing.assert_allclose(parts.eigenvalues_, whole.eigenvalues_, rtol=1e-10)
-    np.testing.assert_allclose(parts.transform(X), whole.transform(X), rtol=1e-8, atol=1e-10)
-    assert parts.n_samples_seen_ == len(X)
+    expected = method(**params).fit(X, y, sample_domain=domain)
+    batched = in_batches(method(**params), X, y, domain, [50, 57, 200])
+    np.testing.assert_allclose(batched.eigenvalues_, expected.eigenvalues_, rtol=1e-10)
+    np.testing.assert_allclose(batched.transform(X), expected.transform(X), rtol=1e-8, atol=1e-10)
+    assert batched.n_samples_seen_ == len(X)
 
 
 def test_the_first_batch_gives_landmarks_and_gamma():
@@ -55,10 +55,10 @@ def test_classes_and_domains_may_appear_later():
     params = {"gamma": 0.1, "landmarks": X[::10]}
     cuts = [30, 60, 190, 300]
     model = in_batches(FastDCM(**params), X, y, domain, cuts)
-    whole = FastDCM(**params).fit(X, y, sample_domain=domain)
-    np.testing.assert_array_equal(model.classes_, whole.classes_)
-    np.testing.assert_array_equal(model.domains_, whole.domains_)
-    np.testing.assert_allclose(model.transform(X), whole.transform(X), rtol=1e-8, atol=1e-10)
+    expected = FastDCM(**params).fit(X, y, sample_domain=domain)
+    np.testing.assert_array_equal(model.classes_, expected.classes_)
+    np.testing.assert_array_equal(model.domains_, expected.domains_)
+    np.testing.assert_allclose(model.transform(X), expected.transform(X), rtol=1e-8, atol=1e-10)
 
 
 def test_one_class_so_far_is_no_model_yet():
@@ -85,8 +85,8 @@ def test_any_batch_size_gives_the_same(monkeypatch, rows):
     model = FastDCM(gamma=0.1, n_landmarks=40)
     expected = model.fit(X, y, sample_domain=domain).transform(X)
     monkeypatch.setattr(sums, "BATCH_ROWS", rows)
-    again = model.fit(X, y, sample_domain=domain).transform(X)
-    np.testing.assert_allclose(again, expected, rtol=1e-8, atol=1e-11)
+    refitted = model.fit(X, y, sample_domain=domain).transform(X)
+    np.testing.assert_allclose(refitted, expected, rtol=1e-8, atol=1e-11)
 
 
 def test_same_seed_same_bits_and_another_seed_other_landmarks():
@@ -119,8 +119,8 @@ def test_sums_merge_to_those_of_all_rows(dtype):
     keys = [("a", 1), ("b", 1), ("b", 2)]
     total = None
     for rows in np.split(np.arange(400), [3, 100, 101]):
-        part = NystromSums.partial(Phi[rows].copy(), codes[rows], keys)
-        total = part if total is None else total.merge(part)
+        batch = NystromSums.partial(Phi[rows].copy(), codes[rows], keys)
+        total = batch if total is None else total.merge(batch)
     exact = Phi.astype(np.float64)
     centred = exact - exact.mean(axis=0)
     tolerance = 1e-11 if dtype == np.float64 else 2e-6

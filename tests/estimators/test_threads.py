@@ -43,18 +43,18 @@ def test_the_number_of_rows_decides_about_threads(name, most, small, monkeypatch
     rng = np.random.default_rng(0)
     X, domain = rng.normal(size=(100, 3)), np.arange(100) % 4
     y = (X[:, 0] > 0).astype(int)
-    seen = set()
+    thread_counts = set()
     monkeypatch.setattr(projection, "SMALL_ROWS", most)
     with blas_limit(2):
         before = n_threads()
-        model = ESTIMATORS[name](seen).fit(X, y, sample_domain=domain)
+        model = ESTIMATORS[name](thread_counts).fit(X, y, sample_domain=domain)
         getattr(model, "predict" if hasattr(model, "predict") else "transform")(X)
-        assert seen == {1 if small else before}
+        assert thread_counts == {1 if small else before}
         assert n_threads() == before
-    seen.clear()
+    thread_counts.clear()
     with blas_limit(1):  # more than the caller allows it never is
-        ESTIMATORS[name](seen).fit(X, y, sample_domain=domain)
-        assert seen == {1}
+        ESTIMATORS[name](thread_counts).fit(X, y, sample_domain=domain)
+        assert thread_counts == {1}
 
 
 def frames():

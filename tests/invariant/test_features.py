@@ -42,13 +42,13 @@ def test_continuous_descriptors_reproduce_the_exact_kernel():
 @pytest.mark.parametrize("w", [0.5, np.inf])
 def test_fewer_landmarks_still_do_not_tell_the_domains_means_apart(w):
     X, _, d = problem(n=400)
-    plain = InvariantFeatures(40, domain_weight=0, random_state=0)
+    uncorrected = InvariantFeatures(40, domain_weight=0, random_state=0)
     priced = InvariantFeatures(40, domain_weight=w, random_state=0)
 
     def spread(Z):
         return np.linalg.norm([Z[d == g].mean(axis=0) for g in range(4)])
 
-    before = spread(plain.fit_transform(X, sample_domain=d))
+    before = spread(uncorrected.fit_transform(X, sample_domain=d))
     after = spread(priced.fit_transform(X, sample_domain=d))
     assert after < (0.5 if w == 0.5 else 1e-8) * before
 
@@ -59,14 +59,14 @@ def test_batches_with_late_classes_and_domains_equal_one_fit(conditional):
     order = np.lexsort((y, d))  # each batch brings a new domain, and classes one after another
     X, y, d = X[order], y[order], d[order]
     arguments = dict(landmarks=X[::6], gamma=0.2, conditional=conditional)
-    whole = InvariantFeatures(**arguments).fit(X, y, sample_domain=d)
-    parts = InvariantFeatures(**arguments)
+    expected = InvariantFeatures(**arguments).fit(X, y, sample_domain=d)
+    batched = InvariantFeatures(**arguments)
     for rows in np.array_split(np.arange(240), 12):
-        parts.partial_fit(X[rows], y[rows], sample_domain=d[rows])
-        assert parts.transform(X[:2]).shape == (2, 40)
-    assert parts.n_samples_seen_ == 240
-    np.testing.assert_array_equal(parts.domains_, [0, 1, 2, 3])
-    np.testing.assert_allclose(parts.transform(X), whole.transform(X), atol=1e-9)
+        batched.partial_fit(X[rows], y[rows], sample_domain=d[rows])
+        assert batched.transform(X[:2]).shape == (2, 40)
+    assert batched.n_samples_seen_ == 240
+    np.testing.assert_array_equal(batched.domains_, [0, 1, 2, 3])
+    np.testing.assert_allclose(batched.transform(X), expected.transform(X), atol=1e-9)
 
 
 def test_float32_gives_float32_close_to_float64():
@@ -100,8 +100,8 @@ def test_one_domain_gives_plain_centred_features():
     X, y, _ = problem()
     for arguments in (dict(), dict(conditional=True)):
         one = InvariantFeatures(20, random_state=0, **arguments).fit(X, y)
-        plain = InvariantFeatures(20, random_state=0, domain_weight=0).fit(X)
-        np.testing.assert_allclose(one.transform(X), plain.transform(X), atol=1e-9)
+        uncorrected = InvariantFeatures(20, random_state=0, domain_weight=0).fit(X)
+        np.testing.assert_allclose(one.transform(X), uncorrected.transform(X), atol=1e-9)
 
 
 def test_memory_of_a_fit_does_not_grow_with_the_rows():

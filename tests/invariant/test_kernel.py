@@ -103,8 +103,8 @@ def test_the_gram_matrix_is_symmetric_to_the_last_bit_and_semi_definite(argument
     X = np.vstack([X, X[:10]]).astype(dtype)  # duplicated rows make K singular
     y, d = np.r_[y, y[:10]], np.r_[d, d[:10]]
     # A large weight can take all of a thin kernel away, so that what is left is rounding of it.
-    plain = InvariantKernel(domain_weight=0, **arguments).fit_transform(X.astype(np.float64))
-    largest = np.linalg.eigvalsh(plain)[-1]
+    uncorrected = InvariantKernel(domain_weight=0, **arguments).fit_transform(X.astype(np.float64))
+    largest = np.linalg.eigvalsh(uncorrected)[-1]
     for conditional in (False, True):
         kernel = InvariantKernel(domain_weight=w, conditional=conditional, **arguments)
         K = kernel.fit_transform(X, y, sample_domain=d)
@@ -131,11 +131,11 @@ def test_weight_zero_is_the_plain_centred_kernel():
 @pytest.mark.parametrize("domains", [None, np.zeros(60), np.array(["a"] * 60)])
 def test_one_domain_or_none_is_the_plain_centred_kernel(domains):
     X, y, d = problem()
-    plain = InvariantKernel(domain_weight=0).fit(X, sample_domain=d)
+    uncorrected = InvariantKernel(domain_weight=0).fit(X, sample_domain=d)
     for conditional in (False, True):
         one = InvariantKernel(domain_weight=5.0, conditional=conditional)
         one.fit(X, y, sample_domain=domains)
-        np.testing.assert_allclose(one.transform(X), plain.transform(X), atol=1e-13)
+        np.testing.assert_allclose(one.transform(X), uncorrected.transform(X), atol=1e-13)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -188,9 +188,9 @@ def test_order_of_rows_and_names_of_domains_do_not_matter(conditional):
     order = np.random.default_rng(2).permutation(60)
     kernel = InvariantKernel(gamma=GAMMA, conditional=conditional).fit(X, y, sample_domain=d)
     names = np.array(["south", "north", "west", "east"])[d]
-    again = InvariantKernel(gamma=GAMMA, conditional=conditional)
-    again.fit(X[order], np.array(["no", "yes"])[y][order], sample_domain=names[order])
-    np.testing.assert_allclose(again.transform(new), kernel.transform(new)[:, order], atol=1e-12)
+    refitted = InvariantKernel(gamma=GAMMA, conditional=conditional)
+    refitted.fit(X[order], np.array(["no", "yes"])[y][order], sample_domain=names[order])
+    np.testing.assert_allclose(refitted.transform(new), kernel.transform(new)[:, order], atol=1e-12)
 
 
 def test_float32_stays_close_to_float64():
@@ -216,11 +216,11 @@ def test_a_precomputed_kernel_gives_the_same_values():
     X, y, d = problem()
     new = np.random.default_rng(1).normal(size=(9, 3))
     rows = InvariantKernel(gamma=GAMMA, conditional=True).fit(X, y, sample_domain=d)
-    given = InvariantKernel(kernel="precomputed", conditional=True)
-    K = given.fit_transform(rbf_kernel(X, gamma=GAMMA), y, sample_domain=d)
+    precomputed = InvariantKernel(kernel="precomputed", conditional=True)
+    K = precomputed.fit_transform(rbf_kernel(X, gamma=GAMMA), y, sample_domain=d)
     np.testing.assert_allclose(K, rows.transform(X), atol=1e-12)
     np.testing.assert_allclose(
-        given.transform(rbf_kernel(new, X, gamma=GAMMA)), rows.transform(new), atol=1e-12
+        precomputed.transform(rbf_kernel(new, X, gamma=GAMMA)), rows.transform(new), atol=1e-12
     )
 
 
@@ -271,9 +271,9 @@ def test_conditional_does_not_punish_another_mix_of_classes():
         K = InvariantKernel(kernel="linear", **arguments).fit_transform(X, y, sample_domain=d)
         return class_direction @ K @ class_direction
 
-    plain = length(domain_weight=0)
-    assert length(domain_weight=0.1, conditional=True) > 0.8 * plain
-    assert length(domain_weight=0.1, conditional=False) < 0.2 * plain
+    uncorrected = length(domain_weight=0)
+    assert length(domain_weight=0.1, conditional=True) > 0.8 * uncorrected
+    assert length(domain_weight=0.1, conditional=False) < 0.2 * uncorrected
 
 
 def test_it_works_in_a_pipeline_before_a_machine_with_a_precomputed_kernel():

@@ -40,11 +40,11 @@ def test_weight_zero_has_the_decision_values_of_svc(n_classes, class_weight):
     new = np.random.default_rng(1).normal(size=(30, 3))
     arguments = dict(C=3.0, gamma=GAMMA, class_weight=class_weight, tol=1e-8)
     model = InvariantSVC(domain_weight=0, **arguments).fit(X, y, sample_domain=d)
-    plain = SVC(**arguments).fit(X, y)
+    reference = SVC(**arguments).fit(X, y)
     np.testing.assert_allclose(
-        model.decision_function(new), plain.decision_function(new), atol=1e-5
+        model.decision_function(new), reference.decision_function(new), atol=1e-5
     )
-    np.testing.assert_array_equal(model.predict(new), plain.predict(new))
+    np.testing.assert_array_equal(model.predict(new), reference.predict(new))
 
 
 @pytest.mark.parametrize("domains", [None, np.zeros(120, dtype=int)])
@@ -53,8 +53,10 @@ def test_one_domain_or_none_is_plain_svc(domains, conditional):
     X, y, _ = problem()
     model = InvariantSVC(gamma=GAMMA, domain_weight=7.0, conditional=conditional, tol=1e-8)
     model.fit(X, y, sample_domain=domains)
-    plain = SVC(gamma=GAMMA, tol=1e-8).fit(X, y)
-    np.testing.assert_allclose(model.decision_function(X), plain.decision_function(X), atol=1e-5)
+    reference = SVC(gamma=GAMMA, tol=1e-8).fit(X, y)
+    np.testing.assert_allclose(
+        model.decision_function(X), reference.decision_function(X), atol=1e-5
+    )
 
 
 def test_weight_zero_is_plain_svr():
@@ -62,17 +64,19 @@ def test_weight_zero_is_plain_svr():
     target = 30 + y + X[:, 0]
     model = InvariantSVR(2.0, 0.05, gamma=GAMMA, domain_weight=0, tol=1e-8)
     model.fit(X, target, sample_domain=d)
-    plain = SVR(C=2.0, epsilon=0.05, gamma=GAMMA, tol=1e-8).fit(X, target)
-    np.testing.assert_allclose(model.predict(X), plain.predict(X), atol=1e-5)
+    reference = SVR(C=2.0, epsilon=0.05, gamma=GAMMA, tol=1e-8).fit(X, target)
+    np.testing.assert_allclose(model.predict(X), reference.predict(X), atol=1e-5)
 
 
 def test_a_precomputed_kernel_is_the_same_machine():
     X, y, d = problem()
     rows = InvariantSVC(gamma=GAMMA, tol=1e-8).fit(X, y, sample_domain=d)
-    given = InvariantSVC(kernel="precomputed", tol=1e-8)
+    precomputed = InvariantSVC(kernel="precomputed", tol=1e-8)
     K = rbf_kernel(X, gamma=GAMMA)
-    given.fit(K, y, sample_domain=d)
-    np.testing.assert_allclose(given.decision_function(K), rows.decision_function(X), atol=1e-6)
+    precomputed.fit(K, y, sample_domain=d)
+    np.testing.assert_allclose(
+        precomputed.decision_function(K), rows.decision_function(X), atol=1e-6
+    )
 
 
 # Domains ------------------------------------------------------------------------------------------
@@ -98,9 +102,9 @@ def test_a_shortcut_that_marks_the_domain_is_not_taken():
     X = np.c_[rng.normal(size=240) + 1.6 * y, 3.0 * (d % 2) + rng.normal(size=240)]
     y_new = rng.integers(0, 2, size=400)
     new = np.c_[rng.normal(size=400) + 1.6 * y_new, 3.0 * (1 - y_new) + rng.normal(size=400)]
-    plain = InvariantSVC(domain_weight=0).fit(X, y, sample_domain=d).score(new, y_new)
+    baseline = InvariantSVC(domain_weight=0).fit(X, y, sample_domain=d).score(new, y_new)
     priced = InvariantSVC(domain_weight=10, conditional=True).fit(X, y, sample_domain=d)
-    assert plain < 0.55
+    assert baseline < 0.55
     assert priced.score(new, y_new) > 0.7
 
 
@@ -110,9 +114,9 @@ def test_names_of_domains_and_order_of_rows_do_not_matter(conditional):
     order = np.random.default_rng(0).permutation(120)
     arguments = dict(gamma=GAMMA, conditional=conditional, tol=1e-8)
     model = InvariantSVC(**arguments).fit(X, y, sample_domain=d)
-    again = InvariantSVC(**arguments)
-    again.fit(X[order], y[order], sample_domain=np.array(list("zyxw"))[d][order])
-    np.testing.assert_allclose(again.decision_function(X), model.decision_function(X), atol=1e-5)
+    refitted = InvariantSVC(**arguments)
+    refitted.fit(X[order], y[order], sample_domain=np.array(list("zyxw"))[d][order])
+    np.testing.assert_allclose(refitted.decision_function(X), model.decision_function(X), atol=1e-5)
 
 
 @pytest.mark.parametrize("conditional", [False, True])
@@ -166,8 +170,8 @@ def test_the_fast_classifier_agrees_with_the_exact_one(n_classes):
     fast = InvariantSVC(solver="fast", domain_weight=0.1).fit(X, y, sample_domain=d)
     assert np.mean(exact.predict(X) == fast.predict(X)) > 0.93
     assert fast.decision_function(X).shape == exact.decision_function(X).shape
-    again = InvariantSVC(solver="fast", domain_weight=0.1).fit(X, y, sample_domain=d)
-    np.testing.assert_array_equal(fast.decision_function(X), again.decision_function(X))
+    refitted = InvariantSVC(solver="fast", domain_weight=0.1).fit(X, y, sample_domain=d)
+    np.testing.assert_array_equal(fast.decision_function(X), refitted.decision_function(X))
 
 
 def test_the_fast_regression_agrees_with_the_exact_one():
@@ -191,8 +195,8 @@ def test_probabilities_are_learnt_on_held_out_domains(n_classes):
     assert P.shape == (240, n_classes)
     np.testing.assert_allclose(P.sum(axis=1), 1)
     assert np.mean(model.classes_[P.argmax(axis=1)] == y) > 0.6
-    again = InvariantSVC(probability=True, domain_weight=0.1).fit(X, y, sample_domain=d)
-    np.testing.assert_array_equal(again.predict_proba(X), P)
+    refitted = InvariantSVC(probability=True, domain_weight=0.1).fit(X, y, sample_domain=d)
+    np.testing.assert_array_equal(refitted.predict_proba(X), P)
 
 
 def test_probabilities_hold_on_unseen_domains_better_than_those_of_random_folds():

@@ -43,11 +43,11 @@ def test_it_finds_what_a_grid_search_finds(scoring):
     X, y, d = problem(n=80)
     path = InvariantSearchCV(InvariantSVC(), GRID, scoring=scoring).fit(X, y, sample_domain=d)
     with sklearn.config_context(enable_metadata_routing=True):
-        plain = GridSearchCV(InvariantSVC(), GRID, scoring=scoring, cv=LeaveDomainsOut())
-        plain.fit(X, y, sample_domain=d)
-    same_results(path, plain)
-    np.testing.assert_array_equal(path.predict(X), plain.predict(X))
-    assert path.score(X, y) == pytest.approx(plain.score(X, y))
+        reference = GridSearchCV(InvariantSVC(), GRID, scoring=scoring, cv=LeaveDomainsOut())
+        reference.fit(X, y, sample_domain=d)
+    same_results(path, reference)
+    np.testing.assert_array_equal(path.predict(X), reference.predict(X))
+    assert path.score(X, y) == pytest.approx(reference.score(X, y))
 
 
 def test_regression_and_a_pipeline_find_what_a_grid_search_finds():
@@ -63,8 +63,8 @@ def test_regression_and_a_pipeline_find_what_a_grid_search_finds():
     path = InvariantSearchCV(pipeline, grid, cv=GroupKFold(3)).fit(X, target, sample_domain=d)
     with sklearn.config_context(enable_metadata_routing=True):
         cv = GroupKFold(3).set_split_request(groups="sample_domain")
-        plain = GridSearchCV(pipeline, grid, cv=cv).fit(X, target, sample_domain=d)
-    same_results(path, plain)
+        reference = GridSearchCV(pipeline, grid, cv=cv).fit(X, target, sample_domain=d)
+    same_results(path, reference)
 
 
 def test_the_kernel_is_evaluated_once_per_split_and_kernel():
@@ -93,8 +93,8 @@ def test_steps_before_the_machine_get_the_domains_they_ask_for():
     grid = {"invariantsvc__C": [1, 10]}
     path = InvariantSearchCV(pipeline, grid).fit(X, y, sample_domain=d)
     with sklearn.config_context(enable_metadata_routing=True):
-        plain = GridSearchCV(pipeline, grid, cv=LeaveDomainsOut()).fit(X, y, sample_domain=d)
-    same_results(path, plain)
+        reference = GridSearchCV(pipeline, grid, cv=LeaveDomainsOut()).fit(X, y, sample_domain=d)
+    same_results(path, reference)
 
 
 def test_candidates_that_are_not_exact_are_fitted_one_by_one():
@@ -102,18 +102,20 @@ def test_candidates_that_are_not_exact_are_fitted_one_by_one():
     grid = {"domain_weight": [0, 1.0], "solver": ["exact", "fast"]}
     path = InvariantSearchCV(InvariantSVC(), grid).fit(X, y, sample_domain=d)
     with sklearn.config_context(enable_metadata_routing=True):
-        plain = GridSearchCV(InvariantSVC(), grid, cv=LeaveDomainsOut()).fit(X, y, sample_domain=d)
-    same_results(path, plain)
+        reference = GridSearchCV(InvariantSVC(), grid, cv=LeaveDomainsOut()).fit(
+            X, y, sample_domain=d
+        )
+    same_results(path, reference)
 
 
 def test_a_precomputed_kernel_is_sliced_on_both_sides():
     X, y, d = problem()
     grid = {"domain_weight": [0, 1.0], "C": [1, 10]}
     rows = InvariantSearchCV(InvariantSVC(kernel="linear"), grid).fit(X, y, sample_domain=d)
-    given = InvariantSearchCV(InvariantSVC(kernel="precomputed"), grid)
-    given.fit(X @ X.T, y, sample_domain=d)
+    precomputed = InvariantSearchCV(InvariantSVC(kernel="precomputed"), grid)
+    precomputed.fit(X @ X.T, y, sample_domain=d)
     np.testing.assert_allclose(
-        given.cv_results_["mean_test_score"], rows.cv_results_["mean_test_score"]
+        precomputed.cv_results_["mean_test_score"], rows.cv_results_["mean_test_score"]
     )
 
 
@@ -160,14 +162,14 @@ def test_the_best_machine_of_each_kernel_votes(n_average):
     assert len(search.members_) == n_average
     assert search.members_[0] == search.best_params_
     assert len({member["gamma"] for member in search.members_}) == n_average
-    alone = [InvariantSVC(**member).fit(X, y, sample_domain=d) for member in search.members_]
-    predicted = np.array([machine.predict(X) for machine in alone])
+    members = [InvariantSVC(**member).fit(X, y, sample_domain=d) for member in search.members_]
+    predicted = np.array([machine.predict(X) for machine in members])
     votes = (predicted[:, :, None] == search.classes_).sum(axis=0)
     clear = votes.max(axis=1) > n_average / 2
     np.testing.assert_array_equal(
         search.predict(X)[clear], search.classes_[votes.argmax(axis=1)][clear]
     )
-    mean = np.mean([machine.decision_function(X) for machine in alone], axis=0)
+    mean = np.mean([machine.decision_function(X) for machine in members], axis=0)
     if mean.ndim == 1 and (~clear).any():  # ties go by the mean decision value
         np.testing.assert_array_equal(
             search.predict(X)[~clear], search.classes_[(mean > 0).astype(int)][~clear]
@@ -182,8 +184,8 @@ def test_several_machines_for_several_classes_and_for_numbers():
     assert search.decision_function(X).shape == (len(X), 3)
     assert search.score(X, classes) > 0.7
     numbers = InvariantSearchCV(InvariantSVR(), grid, n_average=3).fit(X, X[:, 0], sample_domain=d)
-    alone = [InvariantSVR(**m).fit(X, X[:, 0], sample_domain=d) for m in numbers.members_]
-    np.testing.assert_allclose(numbers.predict(X), np.mean([m.predict(X) for m in alone], axis=0))
+    members = [InvariantSVR(**m).fit(X, X[:, 0], sample_domain=d) for m in numbers.members_]
+    np.testing.assert_allclose(numbers.predict(X), np.mean([m.predict(X) for m in members], axis=0))
     assert numbers.score(X, X[:, 0]) > 0.5
 
 

@@ -187,8 +187,8 @@ def test_conditional_descriptors_are_centred_inside_each_class(rng, y):
     inside = np.zeros((40, 40))
     for c in range(3):
         rows_c = np.flatnonzero(y == c)
-        part = values[rows_c] - values[rows_c].mean(axis=0)
-        inside[np.ix_(rows_c, rows_c)] = part @ part.T
+        centred = values[rows_c] - values[rows_c].mean(axis=0)
+        inside[np.ix_(rows_c, rows_c)] = centred @ centred.T
     np.testing.assert_allclose(F @ F.T, inside, atol=1e-12)
 
 
@@ -229,7 +229,9 @@ def test_the_joint_basis_is_orthonormal_and_spans_both_factors(y, d):
 
 def test_the_joint_basis_counts_shared_directions_once(y):
     rows = label_rows(40, categories(y), categories(y))
-    factors = [label_factor(part, 40, EPSILON) for part in (rows.space.target, rows.space.domain)]
+    factors = [
+        label_factor(features, 40, EPSILON) for features in (rows.space.target, rows.space.domain)
+    ]
     assert joint_basis(*factors).shape[1] == 2
 
 

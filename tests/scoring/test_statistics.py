@@ -6,9 +6,9 @@ from domainwise.scoring.statistics import compare, rank_methods, summarise
 
 
 def test_deviation_is_that_of_a_sample():
-    found = summarise([1.0, 2.0, 4.0])
-    assert found.mean == pytest.approx(7 / 3)
-    assert found.deviation == pytest.approx(np.std([1, 2, 4], ddof=1))
+    summary = summarise([1.0, 2.0, 4.0])
+    assert summary.mean == pytest.approx(7 / 3)
+    assert summary.deviation == pytest.approx(np.std([1, 2, 4], ddof=1))
     assert np.isnan(summarise([1.0]).deviation)
     assert np.isnan(summarise([]).mean)
 
@@ -17,10 +17,12 @@ def test_a_comparison_pairs_by_repeat():
     rng = np.random.default_rng(0)
     first = {r: float(v) for r, v in enumerate(rng.normal(size=12))}
     second = {r: first[r] - abs(rng.normal()) for r in reversed(range(10))}
-    found = compare(first, second)
+    comparison = compare(first, second)
     expected = stats.wilcoxon([first[r] - second[r] for r in range(10)]).pvalue
-    assert found.p_value == pytest.approx(expected)
-    assert found.difference == pytest.approx(np.mean([first[r] - second[r] for r in range(10)]))
+    assert comparison.p_value == pytest.approx(expected)
+    assert comparison.difference == pytest.approx(
+        np.mean([first[r] - second[r] for r in range(10)])
+    )
 
 
 def test_too_few_pairs_have_no_p_value_and_equal_ones_have_one():
@@ -32,13 +34,13 @@ def test_too_few_pairs_have_no_p_value_and_equal_ones_have_one():
 def test_ranks_and_critical_difference_agree_with_demsar():
     """Demšar (2006), section 3.2.4: k = 4, N = 14 has q = 2.569 and CD = 1.25."""
     scores = np.random.default_rng(0).normal(size=(14, 4))
-    found = rank_methods(scores, list("abcd"))
-    assert found.critical_difference == pytest.approx(1.25, abs=0.005)
-    assert found.average_ranks.sum() == pytest.approx(10)
-    assert found.p_value == pytest.approx(stats.friedmanchisquare(*scores.T).pvalue)
+    ranking = rank_methods(scores, list("abcd"))
+    assert ranking.critical_difference == pytest.approx(1.25, abs=0.005)
+    assert ranking.average_ranks.sum() == pytest.approx(10)
+    assert ranking.p_value == pytest.approx(stats.friedmanchisquare(*scores.T).pvalue)
 
 
 def test_ties_share_a_rank_and_one_data_set_has_no_test():
-    found = rank_methods(np.array([[1.0, 1.0, 0.0]]), list("abc"))
-    np.testing.assert_allclose(found.average_ranks, [1.5, 1.5, 3.0])
-    assert found.p_value is None
+    ranking = rank_methods(np.array([[1.0, 1.0, 0.0]]), list("abc"))
+    np.testing.assert_allclose(ranking.average_ranks, [1.5, 1.5, 3.0])
+    assert ranking.p_value is None

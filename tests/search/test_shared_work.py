@@ -84,10 +84,10 @@ def test_a_search_chooses_the_same_with_and_without_sharing(monkeypatch):
     monkeypatch.setattr(
         "domainwise.models.search.batches_by", lambda c, names: [[i] for i in range(len(c))]
     )
-    apart = clone(search).fit(X, y, sample_domain=d)
-    assert together.best_params_ == apart.best_params_
-    assert together.n_candidates_ == apart.n_candidates_ == 9
-    np.testing.assert_array_equal(together.decision_function(X), apart.decision_function(X))
+    unshared = clone(search).fit(X, y, sample_domain=d)
+    assert together.best_params_ == unshared.best_params_
+    assert together.n_candidates_ == unshared.n_candidates_ == 9
+    np.testing.assert_array_equal(together.decision_function(X), unshared.decision_function(X))
 
 
 def test_a_callers_own_estimator_sees_rows_and_no_kernel():
@@ -113,13 +113,15 @@ def test_the_quick_discriminant_is_that_of_scikit_learn(classes, columns, head):
     X += rng.standard_normal((classes, columns))[codes]
     X = np.hstack([X, X[:, :1], np.ones((90, 1))])  # columns that say nothing new, and nothing
     y = np.array(list("uvwxyz"))[codes]
-    quick, plain = quick_head(head).fit(X, y), clone(head).fit(X, y)
+    quick, reference = quick_head(head).fit(X, y), clone(head).fit(X, y)
     assert isinstance(quick, QuickDiscriminant)
-    np.testing.assert_allclose(quick.decision_function(X), plain.decision_function(X), atol=1e-8)
-    np.testing.assert_array_equal(quick.predict(X), plain.predict(X))
-    np.testing.assert_allclose(quick.predict_proba(X), plain.predict_proba(X), atol=1e-8)
+    np.testing.assert_allclose(
+        quick.decision_function(X), reference.decision_function(X), atol=1e-8
+    )
+    np.testing.assert_array_equal(quick.predict(X), reference.predict(X))
+    np.testing.assert_allclose(quick.predict_proba(X), reference.predict_proba(X), atol=1e-8)
 
 
 def test_a_discriminant_with_arguments_of_its_own_stays_what_it_is():
-    given = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-    assert quick_head(given).get_params() == given.get_params()
+    head = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+    assert quick_head(head).get_params() == head.get_params()

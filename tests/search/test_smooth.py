@@ -59,12 +59,12 @@ def test_the_score_of_classes_is_the_log_loss_of_one_curve_for_all_splits(n_clas
     splits, classes = splits_of(X, domain), np.unique(y)
     score = SmoothScore(y, domain, classes)
     values = [score.outputs(SVC(C=1.0).fit(X[train], y[train]), X[test]) for train, test in splits]
-    found = score.scores(values, [test for _, test in splits])
+    scores = score.scores(values, [test for _, test in splits])
     rows = np.concatenate([test for _, test in splits])
     codes = np.searchsorted(classes, y[rows])
     expected = loss_by_hand(np.concatenate(values), codes, domain[rows])
-    assert found.shape == (4,)
-    assert found.mean() == pytest.approx(-expected, abs=1e-5)
+    assert scores.shape == (4,)
+    assert scores.mean() == pytest.approx(-expected, abs=1e-5)
 
 
 def test_the_score_of_numbers_is_the_mean_over_domains_of_the_squared_error():
@@ -72,11 +72,11 @@ def test_the_score_of_numbers_is_the_mean_over_domains_of_the_squared_error():
     splits = splits_of(X, domain)
     score = SmoothScore(y, domain, None)
     values = [score.outputs(Ridge().fit(X[train], y[train]), X[test]) for train, test in splits]
-    found = score.scores(values, [test for _, test in splits])
+    scores = score.scores(values, [test for _, test in splits])
     errors = [
         np.mean((y[test] - v[:, 0]) ** 2) for (_, test), v in zip(splits, values, strict=True)
     ]
-    np.testing.assert_allclose(found, -np.array(errors))
+    np.testing.assert_allclose(scores, -np.array(errors))
     assert score(Ridge().fit(X, y), X, y) == pytest.approx(
         -np.mean((y - Ridge().fit(X, y).predict(X)) ** 2)
     )
@@ -91,8 +91,8 @@ def test_a_search_chooses_what_a_loop_by_the_smooth_score_chooses():
         models = [SVC(C=C, gamma=0.3).fit(X[train], y[train]) for train, _ in splits]
         values = [score.outputs(m, X[test]) for m, (_, test) in zip(models, splits, strict=True)]
         expected.append(score.scores(values, [test for _, test in splits]).mean())
-    found = MethodSearch(SVC(gamma=0.3), {"C": costs}).fit(X, y, sample_domain=domain)
-    assert found.best_params_["C"] == costs[int(np.argmax(expected))]
+    search = MethodSearch(SVC(gamma=0.3), {"C": costs}).fit(X, y, sample_domain=domain)
+    assert search.best_params_["C"] == costs[int(np.argmax(expected))]
     invariant = InvariantSearchCV(
         InvariantSVC(domain_weight=0.0, gamma=0.3), {"C": costs}, scoring=score
     )
@@ -121,11 +121,11 @@ def test_projections_are_chosen_by_outputs_of_their_heads():
     assert model.best_score_ == best < 0
     expected = []
     for train, test in splits_of(X, domain):
-        part = (
+        projection = (
             model.unfitted().set_params(**model.best_params_).fit(X[train], y[train], domain[train])
         )
-        head = LinearDiscriminantAnalysis().fit(part.transform(X[train]), y[train])
-        expected.append(score.outputs(head, part.transform(X[test])))
+        head = LinearDiscriminantAnalysis().fit(projection.transform(X[train]), y[train])
+        expected.append(score.outputs(head, projection.transform(X[test])))
     tests = [test for _, test in splits_of(X, domain)]
     assert score.scores(expected, tests).mean() == pytest.approx(best, rel=1e-3)
 

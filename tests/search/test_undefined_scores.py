@@ -34,13 +34,13 @@ def test_candidates_are_compared_on_the_other_domains(name, problem):
     X, y, domain = problem
     with pytest.warns(UserWarning, match="not defined on 1 of 5 splits"):
         search = SEARCHES[name](scoring="roc_auc").fit(X, y, sample_domain=domain)
-    found = search.cv_results_
-    splits = np.array([found[f"split{i}_test_score"] for i in range(5)])
+    results = search.cv_results_
+    splits = np.array([results[f"split{i}_test_score"] for i in range(5)])
     assert np.isnan(splits[2]).all()
     mean = splits[[0, 1, 3, 4]].mean(axis=0)
-    np.testing.assert_allclose(found["mean_test_score"], mean, rtol=1e-12)
-    assert found["rank_test_score"].min() == 1
-    assert search.best_score_ == found["mean_test_score"][search.best_index_]
+    np.testing.assert_allclose(results["mean_test_score"], mean, rtol=1e-12)
+    assert results["rank_test_score"].min() == 1
+    assert search.best_score_ == results["mean_test_score"][search.best_index_]
     if "1se" not in name:
         assert search.best_score_ == pytest.approx(mean.max())
 
@@ -63,13 +63,13 @@ def test_scores_of_probabilities_are_refused_in_words(name, problem):
 def test_summaries_leave_undefined_domains_out(problem):
     X, y, domain = problem
     with pytest.warns(UserWarning, match="not defined on domain 2, "):
-        found = domain_cross_validate(LogisticRegression(), X, y, domain, scoring="roc_auc")
-    rest = found.scores[[0, 1, 3, 4]]
-    assert np.isnan(found.scores[2])
-    assert found.mean == pytest.approx(rest.mean())
-    assert found.worst == rest.min()
-    assert found.std == pytest.approx(rest.std(ddof=1))
-    assert found.worst_domain != 2
+        result = domain_cross_validate(LogisticRegression(), X, y, domain, scoring="roc_auc")
+    defined = result.scores[[0, 1, 3, 4]]
+    assert np.isnan(result.scores[2])
+    assert result.mean == pytest.approx(defined.mean())
+    assert result.worst == defined.min()
+    assert result.std == pytest.approx(defined.std(ddof=1))
+    assert result.worst_domain != 2
 
 
 @pytest.mark.parametrize("n_more", [-1, 2])

@@ -133,18 +133,20 @@ def test_one_split_of_all_domains_is_refused():
 
 
 def test_folds_are_the_same_for_every_call_without_a_seed():
-    drawn = LeaveDomainsOut(2, n_repeats=4)
-    once, again = ([test.tolist() for _, test in drawn.split(X, groups=DOMAINS)] for _ in range(2))
-    assert once == again
-    assert not drawn.shuffle
+    splitter = LeaveDomainsOut(2, n_repeats=4)
+    first, second = (
+        [test.tolist() for _, test in splitter.split(X, groups=DOMAINS)] for _ in range(2)
+    )
+    assert first == second
+    assert not splitter.shuffle
     assert LeaveDomainsOut(random_state=np.random.RandomState(0)).shuffle
 
 
 @pytest.mark.parametrize("rows", [[0, 99], [0.5, 1.0], np.ones(3, dtype=bool)])
 def test_splits_with_rows_that_do_not_exist_are_refused(rows):
-    given = [(np.arange(8), np.arange(8, 16)), (np.arange(8), rows)]
+    splits = [(np.arange(8), np.arange(8, 16)), (np.arange(8), rows)]
     with pytest.raises(ValueError, match="cv: the test set of split 1 has row numbers from"):
-        domain_folds(np.arange(16) % 2, None, classification=True, cv=given)
+        domain_folds(np.arange(16) % 2, None, classification=True, cv=splits)
 
 
 def test_a_mask_of_rows_is_the_rows():

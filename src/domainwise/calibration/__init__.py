@@ -1,1 +1,1 @@
-"""Probabilities, prediction sets and class shares that hold on new domains."""
+"""Probabilities, prediction sets and class shares that are valid on new domains."""

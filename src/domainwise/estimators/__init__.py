@@ -6,5 +6,5 @@ from domainwise.estimators import exact, fast
 from domainwise.estimators.exact import *
 from domainwise.estimators.fast import *
 
-if not TYPE_CHECKING:  # type checkers take all names of the star imports
+if not TYPE_CHECKING:  # type checkers use the names of the star imports
     __all__ = exact.__all__ + fast.__all__

@@ -287,7 +287,7 @@ class FastProjection(LandmarkProjection, MethodProjection):
         return self
 
     def _finish(self) -> None:
-        """Solve from the sums; nothing is stored while only one row or one class has been seen."""
+        """Solve from the sums, unless only one row or one class has been seen."""
         gram, classes, domains, mean = self._finalized()
         if len(classes) == 1 or gram.n_samples == 1:
             return

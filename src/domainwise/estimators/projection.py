@@ -31,7 +31,7 @@ SMALL_ROWS = 1500
 
 
 def one_thread_if_small(X: Any) -> AbstractContextManager[None]:
-    """Limit BLAS to one thread if X has few rows, for which several threads are slower."""
+    """Limit BLAS to one thread if X has few rows; more threads would be slower."""
     is_small = False
     if not (is_dask(X) or is_tensor(X)):  # the length of a Dask collection must be computed
         with suppress(TypeError):

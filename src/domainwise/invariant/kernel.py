@@ -78,7 +78,7 @@ class InvariantKernel(
 
     Notes
     -----
-    The kernel is centred on the training rows, with ``domain_weight=0`` as well. Centring does not
+    The kernel is centred on the training rows, also if ``domain_weight=0``. Centring does not
     change a machine with an intercept.
 
     References

@@ -260,6 +260,6 @@ class NamedScorer:
 
 
 def balanced_accuracy(codes: Array, correct: Array) -> float:
-    """Return the mean recall of the classes that occur, from which predictions are correct."""
+    """Return the mean recall of the classes that occur; ``correct`` marks correct predictions."""
     counts = np.bincount(codes)
     return float((np.bincount(codes, correct)[counts > 0] / counts[counts > 0]).mean())

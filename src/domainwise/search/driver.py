@@ -125,7 +125,7 @@ class Searchable(Protocol):
 
 @dataclass(frozen=True)
 class Race:
-    """Rounds of a search, after each of which candidates that are clearly worse are dropped.
+    """A search in rounds, which drops clearly worse candidates after each round.
 
     The rounds depend only on the number of splits, so that the choice is the same for every
     ``n_jobs``. A candidate is dropped if the rule does not choose it and it is worse than the
@@ -392,8 +392,8 @@ def best_of_paths(
 ) -> list[int]:
     """Rule: the ``n`` best candidates from different paths, the best first.
 
-    Candidates that differ only in the arguments of ``path`` are on one path. Several candidates,
-    whose outputs are averaged, depend less on noise in the scores.
+    Candidates that differ only in the arguments of ``path`` are on one path. Averaging
+    the outputs of several candidates reduces the effect of noisy scores.
 
     >>> grid = [{"gamma": g, "C": C} for g in (1, 2) for C in (1, 10)]
     >>> best_of_paths(grid, np.array([[0.7], [0.8], [0.9], [0.6]]), path=("C",), n=2)

@@ -116,7 +116,7 @@ class LeaveDomainsOut(BaseCrossValidator):
 
     @property
     def shuffle(self) -> bool:
-        """Whether repeated calls of :meth:`split` give different folds, which searches check."""
+        """Whether repeated calls of :meth:`split` give different folds; searches check this."""
         return isinstance(self.random_state, np.random.RandomState)
 
     def _codes(self, groups: Any) -> tuple[Array, int]:
@@ -175,12 +175,12 @@ def domain_folds(
 ) -> tuple[list[Split], str]:
     """Split by domains or, with a warning, by rows if there are no domains to hold out.
 
-    Splits with a single training class are removed, and so are splits for whose training and test
-    targets ``usable`` returns False. If no split by domains remains, rows are split. ``cv=None`` is
+    Splits are removed if they have a single training class, or if ``usable`` returns False for
+    their training and test targets. If no split by domains remains, rows are split. ``cv=None`` is
     :class:`LeaveDomainsOut` with at most ``max_splits``. Also returns whether "domains" or "rows"
     were split.
     """
-    several = domains is not None and len(np.unique(domains)) > 1
+    has_domains = domains is not None and len(np.unique(domains)) > 1
 
     def usable_splits(splits: Iterable[Split]) -> list[Split]:
         return [
@@ -196,13 +196,13 @@ def domain_folds(
             "sample_domain is different in every row. Held-out domains are then single rows, whose "
             "scores say little about unseen domains."
         )
-    if cv is not None or several:
+    if cv is not None or has_domains:
         cv = LeaveDomainsOut(max_splits=max_splits) if cv is None else cv
         splitter = check_cv(cv, y, classifier=classification)
         with warnings.catch_warnings():
             # Splitters of rows ignore the domains.
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
-            pairs = splitter.split(rows, y, domains if several else None)
+            pairs = splitter.split(rows, y, domains if has_domains else None)
             splits = usable_splits(
                 (
                     _row_numbers(train, len(y), f"the training set of split {number}"),
@@ -212,13 +212,13 @@ def domain_folds(
             )
         if splits:
             return splits, "domains"
-    if not several:
+    if not has_domains:
         warn_caller(
             "There is no domain to hold out, because sample_domain has fewer than two domains. "
             "Folds of rows are used instead, whose scores say little about unseen domains.",
             RowFoldsWarning,
         )
-    splits = usable_splits(row_folds(y, classification)) if usable or not several else []
+    splits = usable_splits(row_folds(y, classification)) if usable or not has_domains else []
     if not splits and len(y) < 2:
         raise ValueError(f"n_samples={len(y)}, but at least 2 rows are needed to hold some out.")
     if not splits:
