@@ -75,7 +75,7 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     if true_type != predicted_type:
         raise ValueError(
             f"y_pred contains labels of type {predicted_type}, but y_true labels of type "
-            f"{true_type}. Convert them to one type"
+            f"{true_type}. Convert them to one type."
         )
     for name, values in (("y_true", truth), ("y_pred", predicted)):
         kind = type_of_target(values, input_name=name)
@@ -140,7 +140,7 @@ def worst_domain_score(
     check_arguments("worst_domain_score", metric=metric, greater_is_better=greater_is_better)
     truth, predicted = label_array(y_true, "y_true"), label_array(y_pred, "y_pred")
     if len(np.atleast_1d(truth)) == 0:
-        raise ValueError("y_true is empty. Pass at least one row")
+        raise ValueError("y_true is empty. Pass at least one row.")
     same_length(predicted, "y_pred", truth, "y_true")
     codes, domains = encode_labels(sample_domain, "sample_domain")
     same_length(codes, "sample_domain", truth, "y_true")
@@ -155,7 +155,7 @@ def worst_domain_score(
         if not np.isfinite(score):
             raise ValueError(
                 f"metric is {score} {where}. Exclude this domain, or use a metric that is defined "
-                "for it"
+                "for it."
             )
         scores.append(score)
     return min(scores) if greater_is_better else max(scores)
@@ -227,7 +227,7 @@ def hsic(
     tile_a, n_a = tiles.kernel_tile(A, "A", kernel_a, gamma_a)
     tile_b, n_b = tiles.kernel_tile(B, "B", kernel_b, gamma_b)
     if n_a != n_b:
-        raise ValueError(f"B has {n_b} rows but A has {n_a} rows. Pass the same rows in both")
+        raise ValueError(f"B has {n_b} rows but A has {n_a} rows. Pass the same rows in both.")
     inner = tiles.centred_inner_products([tile_a, tile_b], n_a, block_size)
     value = tiles.alignment(inner, 0, 1) if normalize else max(inner[0, 1], 0.0) / n_a**2
     return float(value)
@@ -421,5 +421,5 @@ def invariance_report(
 def _check_length(length: int, name: str, n_samples: int) -> None:
     if length != n_samples:
         raise ValueError(
-            f"{name} has {length} entries but Z has {n_samples} rows. Pass one entry per row"
+            f"{name} has {length} entries but Z has {n_samples} rows. Pass one entry per row."
         )

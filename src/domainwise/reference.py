@@ -66,7 +66,7 @@ def leading(
     if n_complex:
         warn_caller(
             f"{n_complex} of the {len(selected)} leading eigenvalues are complex because of "
-            "rounding errors. Only their real parts are used",
+            "rounding errors. Only their real parts are used.",
             RuntimeWarning,
         )
     return selected.real, vectors[:, order].real
@@ -92,7 +92,9 @@ def matrix(values: ArrayLike, name: str) -> Matrix:
             f"{name} must be a non-empty 2-D array of kernel values; got shape {array.shape}"
         )
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} contains NaN or infinity. Remove these points, or fix the kernel")
+        raise ValueError(
+            f"{name} contains NaN or infinity. Remove these points, or fix the kernel."
+        )
     return array
 
 
@@ -103,10 +105,10 @@ def square(values: ArrayLike, name: str, size: int | None = None) -> Matrix:
     if array.shape != (expected, expected):
         raise ValueError(
             f"{name} must have shape {(expected, expected)}; got {array.shape}. Pass the kernel "
-            "values between all pairs of points"
+            "values between all pairs of points."
         )
     if not np.allclose(array, array.T, rtol=1e-8, atol=1e-10 * np.abs(array).max()):
-        raise ValueError(f"{name} must be symmetric. Pass the values of a kernel function")
+        raise ValueError(f"{name} must be symmetric. Pass the values of a kernel function.")
     return (array + array.T) / 2
 
 
@@ -238,7 +240,7 @@ def dica_original(
     if domains.shape != (n_samples,):
         raise ValueError(
             f"sample_domain has shape {domains.shape}, but K_x has {n_samples} rows. Pass one "
-            "domain per row"
+            "domain per row."
         )
     _, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
     n_domains, size = len(counts), counts[codes].astype(np.float64)
@@ -249,7 +251,7 @@ def dica_original(
     if usable.sum() < n_components:
         warn_caller(
             f"n_components={n_components}, but DICA has {usable.sum()} real positive eigenvalues. "
-            "Only their components are returned",
+            "Only their components are returned.",
             RuntimeWarning,
         )
     gammas, B = leading(gammas[usable], vectors[:, usable], n_components)
@@ -284,7 +286,7 @@ def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[
         if len(values) != len(K):
             raise ValueError(
                 f"{name} has {len(values)} rows but K_x has {len(K)}. Pass one row per training "
-                "point"
+                "point."
             )
     means = K.mean(axis=1)
     return np.asarray((new - new.mean(axis=0) - means[:, None] + means.mean()).T @ B)
@@ -446,7 +448,7 @@ def _nystroem_result(
         if len(values) != C.shape[1]:
             raise ValueError(
                 f"K_z has {len(values)} rows but C_x has {C.shape[1]} columns. Pass one row per "
-                "landmark"
+                "landmark."
             )
         new = (values.T - column_means) @ extension
     return ReferenceResult(gammas, B, C @ extension, new)
@@ -466,7 +468,7 @@ def _landmark_kernel(
     values = matrix(C, f"C_{letter}")
     if n_samples is not None and len(values) != n_samples:
         raise ValueError(
-            f"C_{letter} has {len(values)} rows but C_x has {n_samples}. Pass one row per point"
+            f"C_{letter} has {len(values)} rows but C_x has {n_samples}. Pass one row per point."
         )
     means: Matrix = values.mean(axis=0)
     return values - means, square(W, f"W_{letter}", values.shape[1]), means

@@ -98,7 +98,7 @@ def test_the_error_about_missing_values_names_the_step_to_add(kind, fit):
 
 
 def test_the_error_of_a_transformer_about_missing_values_names_only_the_imputer():
-    with pytest.raises(ValueError, match=r"make_pipeline\(SimpleImputer\(\), DCM\(\)\)$"):
+    with pytest.raises(ValueError, match=r"make_pipeline\(SimpleImputer\(\), DCM\(\)\)\.$"):
         dw.DCM().fit(np.full((60, 3), np.nan), Y, sample_domain=DOMAIN)
 
 

@@ -71,13 +71,13 @@ def check_target(
     if labels.names is not None and len(labels.names) < min_classes:
         raise ValueError(
             f"y has only one class ({labels.names[0]}), but at least 2 classes are required. Add "
-            "rows of another class"
+            "rows of another class."
         )
     constant = labels.values is not None and not np.ptp(labels.values, axis=0).any()
     if constant and min_classes > 1:
         raise ValueError(
             f"y is constant (every row is {y[0]}), so there is nothing to learn. Omit y to fit "
-            "without a target"
+            "without a target."
         )
     return labels
 
@@ -88,19 +88,19 @@ def _one_per_row(labels: Array, name: str, n_samples: int) -> Array:
         length = f"{len(labels)} entries" if labels.ndim else "no length"
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: {name} has {length} but "
-            f"X has {n_samples} rows. Pass one entry per row"
+            f"X has {n_samples} rows. Pass one entry per row."
         )
     if labels.ndim > 2:
         raise ValueError(
             f"{name} must have one or two dimensions, got shape {labels.shape}. Pass one entry, or "
-            "one vector, per row"
+            "one vector, per row."
         )
     if labels.dtype.kind == "c":
         raise ValueError(
-            f"Complex data not supported: {name} is complex. Pass labels or real numbers"
+            f"Complex data not supported: {name} is complex. Pass labels or real numbers."
         )
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError(f"Input {name} contains NaN or infinity. Remove these rows")
+        raise ValueError(f"Input {name} contains NaN or infinity. Remove these rows.")
     return labels
 
 
@@ -108,7 +108,7 @@ def _categories(labels: Array, name: str, role: str) -> Labels:
     if labels.ndim != 1:
         raise ValueError(
             f'{role}_kernel="delta" requires one column of labels, but {name} has shape '
-            f"{labels.shape}. Pass one label per row, or choose another {role}_kernel"
+            f"{labels.shape}. Pass one label per row, or choose another {role}_kernel."
         )
     names, codes = np.unique(sortable(labels, name), return_inverse=True)
     return Labels(codes=codes, names=names)
@@ -138,11 +138,12 @@ def check_class_weight(class_weight: Any, classes: Array) -> None:
     if unknown:
         raise ValueError(
             f"class_weight contains {unknown[0]!r}, which is not a class of y. Use only the "
-            f"classes {', '.join(map(repr, names))}"
+            f"classes {', '.join(map(repr, names))}."
         )
     if not any(class_weight.get(name, 1.0) for name in names):
         raise ValueError(
-            f"class_weight={class_weight!r} is 0 for all classes. Make at least one weight positive"
+            f"class_weight={class_weight!r} is 0 for all classes. Make at least one weight "
+            "positive."
         )
 
 
@@ -177,7 +178,7 @@ def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None
     warn_caller(
         f"class shares differ between source domains (class {target.names[varying]!s}: {low:.0%} "
         f"to {high:.0%}), and class_weight is None. Rare classes are predicted badly in domains "
-        'where they are frequent. Pass class_weight="balanced" if classes are equally important',
+        'where they are frequent. Pass class_weight="balanced" if classes are equally important.',
         ClassShareWarning,
     )
 
@@ -225,7 +226,7 @@ def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
             f"y is -1 exactly where sample_domain is negative, in {int(masked.sum())} of "
             f"{len(masked)} rows. skada masks labels of target rows in this way, and -1 would be "
             "learned as a class. Drop these rows (keep = sample_domain >= 0; fit(X[keep], y[keep], "
-            "sample_domain=sample_domain[keep])), or pass their true labels"
+            "sample_domain=sample_domain[keep])), or pass their true labels."
         )
 
 
@@ -243,7 +244,7 @@ def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_row
     else:
         return
     name = type(estimator).__name__
-    warn_caller(f"{name} learns nothing about domains: {reason}", NoDomainsWarning)
+    warn_caller(f"{name} learns nothing about domains: {reason}.", NoDomainsWarning)
 
 
 @contextmanager
@@ -265,7 +266,7 @@ def check_n_components(n_components: int | None, n_samples: int) -> None:
 def plain_array(values: Any, name: str = "an array of labels") -> Array:
     """Convert lists, data frames, series, categoricals and nullable columns to a NumPy array."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(f"{name} contains missing values (masked entries). Remove these rows")
+        raise ValueError(f"{name} contains missing values (masked entries). Remove these rows.")
     if hasattr(values, "to_numpy") and not type(values).__module__.startswith("pyarrow"):
         one_column = hasattr(values, "columns") and values.shape[1] == 1
         values = values.to_numpy()[:, 0] if one_column else values.to_numpy()
@@ -292,29 +293,29 @@ def sortable(values: Array, name: str) -> Array:
         kind = "records" if values.dtype.kind == "V" else "dates or durations"
         raise ValueError(
             f"{name} contains {kind}. Convert them to numbers (such as days) to use them as "
-            "quantities, or to strings to use them as labels"
+            "quantities, or to strings to use them as labels."
         )
     if values.dtype.kind != "O":
         return values
     for value in values.flat:
         if is_missing(value):
-            raise ValueError(f"{name} contains missing values ({value!r}). Remove these rows")
+            raise ValueError(f"{name} contains missing values ({value!r}). Remove these rows.")
     types = {kind_of_label(value) for value in values.flat}
     if len(types) > 1:
         raise ValueError(
             f"{name} mixes labels of different types ({', '.join(sorted(types))}). Use one type, "
-            "such as strings"
+            "such as strings."
         )
     if types <= {"string", "bytes"}:
         if any(value[-1:] in ("\0", b"\0") for value in values.flat):
             raise ValueError(
-                f"{name} contains labels that end in a zero byte, which NumPy drops. Remove it"
+                f"{name} contains labels that end in a zero byte, which NumPy drops. Remove it."
             )
         return values.astype(str if types == {"string"} else bytes)
     if types <= {"number"}:
         return _numbers(values, name)
     raise ValueError(
-        f"unknown label type: {name} contains {types.pop()} objects. Use strings or numbers"
+        f"unknown label type: {name} contains {types.pop()} objects. Use strings or numbers."
     )
 
 
@@ -327,7 +328,7 @@ def _numbers(values: Array, name: str) -> Array:
         if any(abs(value) > EXACT_FLOATS and int(float(value)) != value for value in integers):
             raise ValueError(
                 f"{name} contains fractions and whole numbers of more than 53 bits, which would be "
-                "rounded. Use strings for such labels"
+                "rounded. Use strings for such labels."
             )
         numeric = values.astype(np.float64)
         exact = (numeric == np.round(numeric)) & (np.abs(numeric) <= EXACT_FLOATS)
@@ -337,7 +338,7 @@ def _numbers(values: Array, name: str) -> Array:
         if all(limits.min <= value <= limits.max for value in integers):
             return values.astype(dtype)
     raise ValueError(
-        f"{name} contains whole numbers of more than 64 bits. Use strings for such labels"
+        f"{name} contains whole numbers of more than 64 bits. Use strings for such labels."
     )
 
 
@@ -372,7 +373,7 @@ def refuse_too_large(values: Array, name: str) -> None:
     if too_large(values):
         raise ValueError(
             f"{name} contains values beyond {LARGEST_NUMBER:.0e}, whose squares overflow. Rescale "
-            f"{name}"
+            f"{name}."
         )
 
 
@@ -383,7 +384,7 @@ def _numeric(values: Array, name: str) -> Array:
     if values.dtype.kind not in "biuf":
         raise ValueError(
             f"{name} contains labels ({values.dtype}), but its kernel requires numbers. "
-            'Use the kernel "auto" or "delta" for labels'
+            'Use the kernel "auto" or "delta" for labels.'
         )
     values = values[:, None] if values.ndim == 1 else values
     values = np.asarray(check_array(values, dtype=np.float64, input_name=name))
@@ -411,12 +412,12 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
                 kind = "Classifier" if is_classifier(estimator) else "Regressor"
                 advice += f", or use DomainEnsemble{kind}, which accepts them"
             raise ValueError(
-                f"Input X contains NaN. {name} does not accept missing values. {advice}"
+                f"Input X contains NaN. {name} does not accept missing values. {advice}."
             ) from error
         # NumPy's messages about cells that are not numbers.
         if str(error).startswith(("could not convert", "float() argument", "setting an array")):
             raise type(error)(
-                f"X must contain one number in each cell: {error}. Encode or drop other columns"
+                f"X must contain one number in each cell: {error}. Encode or drop other columns."
             ) from error
         raise
 
@@ -427,17 +428,19 @@ def check_is_table(X: Any, *, numbers: bool = False) -> None:
     if not sequence and not hasattr(X, "__array__") and not hasattr(X, "shape"):
         raise TypeError(f"X must be an array or a data frame; got {type(X).__name__}")
     if hasattr(X, "iloc") and X.ndim != 2:
-        raise ValueError("X must be 2-dimensional; got a Series. Pass X.to_frame()")
+        raise ValueError("X must be 2-dimensional; got a Series. Pass X.to_frame().")
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(
-            "X is a masked array, whose mask would be ignored. Pass X.filled(numpy.nan)"
+            "X is a masked array, whose mask would be ignored. Pass X.filled(numpy.nan)."
         )
     if isinstance(X, np.ndarray) and X.dtype.names:
-        raise TypeError("X is a structured array. Convert it to a data frame")
+        raise TypeError("X is a structured array. Convert it to a data frame.")
     for prefixes, (contents, advice) in _NOT_NUMBERS.items() if numbers else ():
         columns = [name for name, dtype in _columns(X) if dtype.lower().startswith(prefixes)]
         if columns:
-            raise TypeError(f"X contains {contents} ({', '.join(map(str, columns[:5]))}). {advice}")
+            raise TypeError(
+                f"X contains {contents} ({', '.join(map(str, columns[:5]))}). {advice}."
+            )
 
 
 def _columns(X: Any) -> list[tuple[Any, str]]:
@@ -453,9 +456,9 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
     """Return labels as a 1-D array; refuse missing entries."""
     array = plain_array(values, name)
     if array.ndim != 1:
-        raise ValueError(f"{name} must be 1-D, got shape {array.shape}. Pass one label per row")
+        raise ValueError(f"{name} must be 1-D, got shape {array.shape}. Pass one label per row.")
     if len(array) == 0:
-        raise ValueError(f"{name} is empty. Pass at least one row")
+        raise ValueError(f"{name} is empty. Pass at least one row.")
     if array.dtype.kind in "fc":
         missing = ~np.isfinite(array)
     else:
@@ -464,7 +467,7 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
     if missing.any():
         raise ValueError(
             f"{name} has {missing.sum()} missing or infinite entries, the first in row "
-            f"{int(np.argmax(missing))}. Remove these rows"
+            f"{int(np.argmax(missing))}. Remove these rows."
         )
     return sortable(array, name)
 
@@ -481,5 +484,5 @@ def same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> N
         sizes = [array.shape[0] if array.ndim else "no" for array in (a, b)]
         raise ValueError(
             f"{a_name} has {sizes[0]} entries but {b_name} has {sizes[1]}. Pass one entry per row "
-            "in both"
+            "in both."
         )

@@ -31,7 +31,7 @@ def check_precomputed(K: Any) -> bool:
     if K.shape[0] != K.shape[1]:
         raise ValueError(
             f'kernel="precomputed" requires a square matrix in fit; got shape {tuple(K.shape)}. '
-            "Pass the kernel values between all training rows"
+            "Pass the kernel values between all training rows."
         )
     rows = np.linspace(0, len(K) - 1, min(len(K), MATRIX_ROWS)).astype(int)
     sample = to_host(K[rows][:, rows]).astype(np.float64)
@@ -56,7 +56,7 @@ def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
         raise ValueError(
             f"the function passed as kernel is not positive semi-definite. With {n_rows} rows, its "
             "matrix is not stored, so its positive part cannot be computed. Pass the matrix with "
-            'kernel="precomputed", or use solver="dense" or an estimator with landmarks'
+            'kernel="precomputed", or use solver="dense" or an estimator with landmarks.'
         )
 
 
@@ -71,7 +71,7 @@ def positive_part(K: Any) -> tuple[Any, Any]:
     if not bool(positive.any()):
         raise ValueError(
             "the kernel matrix has no positive eigenvalue after centring. If it contains distances "
-            "or a negated kernel, pass a kernel instead"
+            "or a negated kernel, pass a kernel instead."
         )
     basis = vectors[:, positive]
     return (basis * values[positive]) @ basis.T, basis

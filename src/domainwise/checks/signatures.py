@@ -103,7 +103,7 @@ def _checking_domains(method: Callable[..., Any]) -> Callable[..., Any]:
                 raise TypeError(
                     f"{type(self).__name__}.{method.__name__}() got an unexpected keyword argument "
                     f"{name!r}. Pass the domain of each row as sample_domain: "
-                    f"{method.__name__}(X, y, sample_domain={name})"
+                    f"{method.__name__}(X, y, sample_domain={name})."
                 )
         passed = dict(zip(signature.parameters, (self, *rows), strict=False)) | named
         if getattr(self, "_uses_target", True):
@@ -209,7 +209,7 @@ def check_batch(estimator: Any, first: dict[str, str] | None, sample_domain: Any
         raise ValueError(
             f"partial_fit of {type(estimator).__name__}: sample_domain is {presence} in this "
             f"batch, but was {first[_DOMAINS]} in earlier ones. Pass sample_domain with every "
-            "batch or with none, or start again with fit"
+            "batch or with none, or start again with fit."
         )
 
 
@@ -224,7 +224,7 @@ def check_same_arguments(
             raise ValueError(
                 f"{type(estimator).__name__} now has {name}={current.get(name)}, but the first "
                 f"batch was fitted with {name}={before}. All batches need the same arguments: "
-                f"restore {name}, or start again with fit or a clone"
+                f"restore {name}, or start again with fit or a clone."
             )
 
 

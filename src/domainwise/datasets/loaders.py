@@ -126,7 +126,7 @@ def verified_path(name: str) -> Path:
         folder = os.environ.get(_ENVIRONMENT) or "not set"
         raise FileNotFoundError(
             f"{file} was not found in ${_ENVIRONMENT} ({folder}) or in {cache_dir()}. Copy the "
-            f"file to one of these folders. It was made from {origin}"
+            f"file to one of these folders. It was made from {origin}."
         )
     status = path.stat()
     key = (str(path.resolve()), status.st_size, status.st_mtime_ns)
@@ -137,7 +137,7 @@ def verified_path(name: str) -> Path:
             raise ValueError(
                 f"{path} is not the expected file: its SHA-256 is {digest}, expected {expected}. "
                 "It may be incomplete, or another version. Replace it with the file made from "
-                f"{origin}"
+                f"{origin}."
             )
         _VERIFIED.add(key)
     return path
@@ -233,7 +233,7 @@ def treat_missing(table: Any, features: list[str], missing: str) -> tuple[Any, l
     if len(table) == 0 or not features:
         raise ValueError(
             f"missing={missing!r} leaves {len(table)} rows and {len(features)} features. Choose "
-            "other columns or missing='keep'"
+            "other columns or missing='keep'."
         )
     return table, features
 

@@ -184,7 +184,7 @@ def refuse(model: Any, reason: str, condition: bool = True) -> None:
     if condition:
         raise ValueError(
             f"to_onnx cannot convert {type(model).__name__} {reason}. Replace it, or save the "
-            "model for Python with domainwise.save"
+            "model for Python with domainwise.save."
         )
 
 

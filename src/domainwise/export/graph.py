@@ -119,7 +119,7 @@ def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
         name = getattr(kernel.function, "__name__", str(kernel.function))
         raise ValueError(
             f"to_onnx cannot convert the kernel {name}, because it is a Python function. Use a "
-            'kernel of this package, such as kernel="rbf"'
+            'kernel of this package, such as kernel="rbf".'
         )
     rows = np.asarray(rows, dtype=np.float64)
     if kernel.name == "laplacian" or kernel.by_differences:

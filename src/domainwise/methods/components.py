@@ -20,11 +20,11 @@ UNSUPERVISED_COMPONENTS = 10
 #: Ends of error messages.
 CONSTANT_PROJECTION = (
     "the projection is constant: all rows of X are equal for this kernel. Check gamma and the "
-    "scale of the features"
+    "scale of the features."
 )
 NEEDS_DOMAIN_LABELS = (
     "compares domain means, so sample_domain must contain labels; got continuous descriptors. Pass "
-    "one label per row, such as the name of its domain"
+    "one label per row, such as the name of its domain."
 )
 
 
@@ -54,7 +54,7 @@ def standardise(
     if warn and not varies.all():
         warn_caller(
             f"{int((~varies).sum())} of {len(varies)} components were dropped, because they have "
-            "no variance: the rank of the kernel matrix is too low. Reduce n_components"
+            "no variance: the rank of the kernel matrix is too low. Reduce n_components."
         )
     scale = np.eye(len(deviations))[:, varies] / deviations[varies]
     dual, values = gram.combine(components.dual, scale), gram.combine(components.values, scale)
@@ -103,7 +103,7 @@ def with_extras(
     warn_caller(
         f"only {components.values.shape[1]} components are informative about the target; the other "
         f"{extra} are principal directions that neither target nor domain explains. Reduce "
-        "n_components to omit them"
+        "n_components to omit them."
     )
     d, U = np.linalg.eigh((G + G.T) / 2)
     keep = d > gram.tolerance * max(float(d[-1]), 0.0)
@@ -136,7 +136,7 @@ def component_count(
         warn_caller(
             "the target cannot be separated from the domain: every direction that separates "
             "targets separates domains at least as well. Check that each class occurs in several "
-            "domains"
+            "domains."
         )
     if n_components is None:
         cut = CONTINUOUS_CUT * values[0] if continuous and n_informative else -np.inf
@@ -155,7 +155,7 @@ def warn_stopped(residual: float, n_iterations: int, tol: float) -> None:
     warn_caller(
         f"conjugate gradients stopped at a relative residual of {residual:.1e} after "
         f"{n_iterations} iterations, before convergence (tol={tol:g}). Increase max_iter, tol or "
-        "the ridge",
+        "the ridge.",
         ConvergenceWarning,
     )
 
@@ -166,6 +166,6 @@ def warn_unconverged(pairs: RitzPairs) -> None:
         warn_caller(
             f"the eigensolver stopped at a residual of {pairs.info['residual']:.1e} after "
             f"{pairs.info['n_iterations']} iterations, before convergence. Increase max_iter or "
-            "tol",
+            "tol.",
             ConvergenceWarning,
         )

@@ -238,12 +238,12 @@ def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
     if n_dropped := int((nonzero & ~usable).sum()):
         warn_caller(
             f"{n_dropped} of DICA's eigenvalues were dropped, because they are complex or "
-            "negative. A badly scaled kernel can cause this: check gamma and the scale of X"
+            "negative. A badly scaled kernel can cause this: check gamma and the scale of X."
         )
     if not usable.any():
         raise ValueError(
             "DICA has no real positive eigenvalue for this kernel: the features do not separate "
-            "the targets, or lam is too small for the kernel's scale. Scale X, or increase lam"
+            "the targets, or lam is too small for the kernel's scale. Scale X, or increase lam."
         )
     order = np.flatnonzero(usable)[np.argsort(-values[usable].real, kind="stable")]
     return values[order].real, C[:, order].real
@@ -296,13 +296,13 @@ def mida(
         raise ValueError(
             f"domain_weight={domain_weight:g} is too large: in all directions, the penalty on "
             "differences between domains exceeds the variance of the rows. Try weights around "
-            "1 / n_samples"
+            "1 / n_samples."
         )
     if m < min(k, len(pairs.values)) and n_components is not None:
         warn_caller(
             f"only {m} of {n_components} components are returned: the others have no variance, or "
             "less than their penalty on differences between domains. Reduce domain_weight to get "
-            "more components"
+            "more components."
         )
     return from_pairs(
         gram, RitzPairs(pairs.values[:m], pairs.X[:, :m], pairs.KX[:, :m], pairs.info)

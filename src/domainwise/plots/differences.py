@@ -98,7 +98,7 @@ class ShiftDisplay(style.Display):
         if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "biuf":
             raise ValueError(
                 f"X must be a 2-D numeric array; got {rows.dtype} of shape {rows.shape}. Pass "
-                "numeric columns, with one row per sample"
+                "numeric columns, with one row per sample."
             )
         names = [str(name) for name in columns] or [f"x{i}" for i in range(rows.shape[1])]
         codes, domains = style.by_domain(sample_domain, rows, "X")
@@ -106,7 +106,7 @@ class ShiftDisplay(style.Display):
         sources = [code for code, name in enumerate(domains) if name not in new]
         if not sources:
             raise ValueError(
-                f"new={new!r} contains all domains. Remove at least one, which is then a source"
+                f"new={new!r} contains all domains. Remove at least one, which is then a source."
             )
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
@@ -140,7 +140,7 @@ class ShiftDisplay(style.Display):
             if values.dtype.kind not in "biuf":
                 raise ValueError(
                     f"y_pred must contain numbers; got {values.dtype}. Pass decision values or "
-                    "probabilities of a classifier"
+                    "probabilities of a classifier."
                 )
         return cls.from_features(columns, sample_domain, **options)
 
@@ -313,7 +313,7 @@ class DomainMapDisplay(style.Display):
         if not hasattr(estimator, "transform"):
             raise ValueError(
                 f"{type(estimator).__name__} has no method transform. Pass a projection, or use "
-                "from_predictions"
+                "from_predictions."
             )
         return cls.from_predictions(estimator.transform(X), sample_domain, y=y, **options)
 
@@ -371,7 +371,7 @@ class DomainMapDisplay(style.Display):
         check_arguments("plot", rules, color_by=color_by)
         target = np.zeros(len(self.Z)) if self.target is None else self.target
         if color_by == "target" and self.target is None:
-            raise ValueError("color_by='target' needs y. Pass the class or value of each row")
+            raise ValueError("color_by='target' needs y. Pass the class or value of each row.")
         ax = style.axes_for(ax, 5.0, 4.4)
         numbers = target.dtype.kind in "iuf" and is_quantity(target)
         if color_by == "target" and numbers:

@@ -158,13 +158,13 @@ class DomainScoresDisplay(style.Display):
         by_name = y_pred if isinstance(y_pred, dict) else {"predictions": y_pred}
         predictions = {name: np.asarray(values) for name, values in by_name.items()}
         if not predictions:
-            raise ValueError("y_pred is empty. Pass predictions of at least one method")
+            raise ValueError("y_pred is empty. Pass predictions of at least one method.")
         for name, values in predictions.items():
             same_length(values, "y_pred", truth, "y_true")
             if values.dtype.kind == "f" and np.isnan(values).any():
                 raise ValueError(
                     f"y_pred of {name!r} has missing values (NaN). Remove these rows from all "
-                    "arguments"
+                    "arguments."
                 )
 
         def score(name: str, rows: Array) -> float:
@@ -338,7 +338,7 @@ class CalibrationByDomainDisplay(style.Display):
         if not hasattr(model, "predict_proba"):
             raise ValueError(
                 f"{type(model).__name__} has no method predict_proba. Pass a classifier with "
-                "probabilities, or use from_predictions"
+                "probabilities, or use from_predictions."
             )
         check_is_fitted(model)
         classes = np.unique(np.concatenate([checked_labels(y, "y"), model.classes_]))
@@ -395,7 +395,7 @@ class CalibrationByDomainDisplay(style.Display):
             columns = "one column" if p.ndim == 1 else f"{p.shape[1]} columns"
             raise ValueError(
                 f"y_prob has {columns} for {len(names)} classes, {', '.join(map(str, names))}. "
-                "Pass the class of each column as classes"
+                "Pass the class of each column as classes."
             )
         if len(names) == 2:
             positive = positive_last(names, pos_label)[-1]

@@ -26,7 +26,7 @@ ACCENT, GREY = "#e0533d", "#8b95a1"
 def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
     """Return the domain code of each row, and the domains; ``name`` is the argument with rows."""
     if sample_domain is None:
-        raise ValueError("sample_domain is required. Pass the domain of each row")
+        raise ValueError("sample_domain is required. Pass the domain of each row.")
     same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)
     labels = check_sample_domain(sample_domain, len(rows), "delta")
     return labels.codes, labels.names.tolist()
@@ -36,7 +36,7 @@ def check_known(values: Sequence[Any], allowed: Collection[Any], name: str) -> N
     """Refuse values of the argument ``name`` that are not allowed."""
     if unknown := [value for value in values if value not in allowed]:
         choices = ", ".join(map(str, allowed))
-        raise ValueError(f"{name} contains {unknown[0]!r}. Use only values among {choices}")
+        raise ValueError(f"{name} contains {unknown[0]!r}. Use only values among {choices}.")
 
 
 def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
@@ -44,7 +44,7 @@ def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
     if ax is not None:
         if not hasattr(ax, "transData"):
             raise ValueError(
-                f"ax must be matplotlib axes or None; got {ax!r}. Pass None to create a figure"
+                f"ax must be matplotlib axes or None; got {ax!r}. Pass None to create a figure."
             )
         return ax
     with needs_extra("plotting", "report"):

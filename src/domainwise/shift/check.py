@@ -138,7 +138,7 @@ def statistics_of_rows(
     if watch is None:
         raise ValueError(
             f"{type(model).__name__} has no statistics of its sources. Fit a pipeline whose first "
-            "step is ShiftWatch()"
+            "step is ShiftWatch()."
         )
     return watch, watch.summarize(X if before is None else before.transform(X), sample_domain)
 

@@ -167,7 +167,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         refuse_tensors_and_dask(self, X, "convert it to an array first")
         rows = validate_rows(self, X, skip_check_array=hasattr(X, "iloc"), **_ANY_ROWS)
         if not len(rows):
-            raise ValueError("X has 0 rows, but at least 1 is required. Pass the source rows")
+            raise ValueError("X has 0 rows, but at least 1 is required. Pass the source rows.")
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         self.columns_ = [name if isinstance(name, str) else f"x{name}" for name in names]
         columns = self._columns(rows)
@@ -298,14 +298,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             if X.shape[1] != self.n_features_in_:
                 raise ValueError(
                     f"X has {X.shape[1]} columns, but the sources have {self.n_features_in_}. Pass "
-                    "the same columns"
+                    "the same columns."
                 )
             return [X.iloc[:, i] for i in range(X.shape[1])]
         absent = [name for name in names if name not in X.columns]
         if absent:
             raise ValueError(
                 f"X has no column {absent[0]!r}, which the sources have. Add it; its values may be "
-                "missing"
+                "missing."
             )
         return [X[name] for name in names]
 
@@ -318,7 +318,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             except (TypeError, ValueError):
                 raise ValueError(
                     f"column {self.columns_[i]!r} of X contains text, but sources have numbers. "
-                    "Convert it to numbers"
+                    "Convert it to numbers."
                 ) from None
         return numbers
 
