@@ -204,27 +204,13 @@ class Adaptable(ABC):
 
     def _site_targets(self, y: Any) -> Array:
         """Return the targets of labelled rows as codes of classes, or as numbers."""
-        y = np.asarray(y)
+        y = inputs.plain_array(y, "y")
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
-        if y.ndim != 1:
-            raise ValueError(f"y must be 1-D; got shape {y.shape}. Pass one target per row.")
-        if not is_classifier(self):
-            values = y.astype(np.float64)
-            if not np.isfinite(values).all():
-                raise ValueError(
-                    f"y contains {int((~np.isfinite(values)).sum())} missing or infinite values. "
-                    "Pass labelled rows only."
-                )
-            return values
-        classes = set(self.classes_.tolist())
-        unknown = sorted({str(label) for label in y.tolist() if label not in classes})
-        if unknown:
-            raise ValueError(
-                f"y contains classes that the model does not know: {', '.join(unknown[:5])}. Use "
-                f"only {', '.join(map(str, self.classes_.tolist()[:20]))}."
-            )
-        return codes_of(y, self.classes_) if len(y) else np.zeros(0, dtype=np.intp)
+        if not y.size:
+            return np.zeros(0, dtype=np.intp)
+        targets = inputs.checked_labels(y, "y")
+        return codes_of(targets, self.classes_) if is_classifier(self) else targets.astype(float)
 
     def _corrected(self, X: Any, sample_domain: Any) -> Array:
         """Return outputs, corrected for the site if the model is adapted."""
