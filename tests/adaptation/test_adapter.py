@@ -173,7 +173,10 @@ def test_it_can_be_cloned_pickled_and_adapted_again():
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda X, y: (X, np.where(y == "a", "new", y)), "class 'new' is unknown. Pass only the classes a, b"),
+        (
+            lambda X, y: (X, np.where(y == "a", "new", y)),
+            "class 'new' is unknown. Pass only the classes a",
+        ),
         (lambda X, y: (X[:5], y), "y has 10 entries, but X has 5 rows"),
         (lambda X, y: (X[:, :2], y), "features"),
         (lambda X, y: (X, np.column_stack([y, y])), "y must be 1-D, got shape .10, 2."),
