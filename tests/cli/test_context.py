@@ -145,7 +145,7 @@ def test_without_a_column_of_domains_it_asks_for_one(folder, tmp_path):
     assert "no column 'site', which context needs" in " ".join(done.stderr.split())
     done = runner.invoke(app, [*arguments, str(tmp_path / "gaps.csv"), *rest])
     assert done.exit_code == 2
-    assert "rows without a value in 'site'" in " ".join(done.stderr.split())
+    assert "rows without a domain in column 'site'" in " ".join(done.stderr.split())
     done = runner.invoke(app, [*arguments, str(tmp_path / "new.csv"), *rest, "--one-domain"])
     assert done.exit_code == 0, done.output
 

@@ -216,9 +216,9 @@ def test_a_table_that_cannot_be_used_is_refused(folder, tmp_path):
     data = folder / "data.csv"
     refused("did you mean 'ill'", "fit", data, "--target", "il", "--domain", "site", *out)
     refused("does not exist", "fit", tmp_path / "none.csv", *COMMON, *out)
-    refused("use one of auto, constant", "fit", data, *COMMON, *out, "--method", "magic")
+    refused("Use one of auto, constant", "fit", data, *COMMON, *out, "--method", "magic")
     ridge = ["--method", "dcm", "--predictor", "ridge"]
-    refused("use one of lda", "fit", data, *COMMON, *out, *ridge)
+    refused("Use one of lda", "fit", data, *COMMON, *out, *ridge)
     refused("is already a predictor", "fit", data, *COMMON, *out, "--method", "svm",
             "--predictor", "lda")  # fmt: skip
     refused("--jobs must be", "fit", data, *COMMON, *out, "--jobs", "0")

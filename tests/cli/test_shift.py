@@ -77,7 +77,7 @@ def test_strict_writes_nothing_and_says_in_json_what_was_found(folder, tmp_path,
     done = run(command, folder / "coir.skops", folder / "hot.csv", "-o", tmp_path / "out.csv",
                "--strict", "--json")  # fmt: skip
     assert done.exit_code == 2
-    assert "differs from the sources of the model; nothing was written" in " ".join(
+    assert "differs from the source domains of the model, so nothing was written" in " ".join(
         done.stderr.split()
     )
     findings = json.loads(done.stdout)["findings"]

@@ -157,7 +157,7 @@ def test_methods_get_rows_of_source_domains_only(monkeypatch):
 
 def test_a_method_for_classes_refuses_a_continuous_target():
     X, y, domain = problem(3, 12, regression=True)
-    with pytest.raises(ValueError, match="'mda' compares classes, but the target is continuous"):
+    with pytest.raises(ValueError, match="'mda' needs classes, but the target is continuous"):
         evaluate(X, y, domain, methods=["constant", "mda"])
 
 
@@ -280,7 +280,7 @@ def test_within_is_the_mean_of_folds_inside_the_domain():
         (dict(sample_domain=None), "sample_domain is missing. Pass the domain"),
         (dict(sample_domain=np.zeros(3)), "3 entries"),
         (dict(y=np.zeros(80)), "one class"),
-        (dict(methods=["svn"]), "'svn' is not known"),
+        (dict(methods=["svn"]), "'svn' is unknown"),
         (dict(scoring="acuracy"), "did you mean 'accuracy'"),
         (dict(scoring="r2"), "continuous target"),
         (dict(task="clustering"), "'auto', 'classification' or 'regression'"),

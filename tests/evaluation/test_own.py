@@ -112,8 +112,8 @@ def test_raw_rows_are_for_the_callers_own_alone():
         (("mine", SVC), "must be a scikit-learn estimator"),
         (("mine", 3), "must be a scikit-learn estimator"),
         (("mine", SVC(), [1, 2]), "grid of 'mine' must be a dict"),
-        (("mine", Ridge()), "is a regressor, but the task is classification"),
-        (SVC(), r"use names, \(name, estimator\)"),
+        (("mine", Ridge()), "must be a classifier, because the task is classification"),
+        (SVC(), r"must be names, \(name, estimator\)"),
     ],
 )
 def test_objects_that_are_not_methods_are_refused(method, words):

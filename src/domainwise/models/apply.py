@@ -1,8 +1,8 @@
-"""Applying a model to files of any size, in pieces, here or on the workers of a cluster.
+"""Applying a model to files of any size in chunks, locally or on the workers of a cluster.
 
-A piece may hold only some rows of a domain. To predict rows in the context of their whole domain, a
-first pass computes statistics of the domains, and a second pass predicts with a copy of the model
-that uses them.
+A chunk may have only some rows of a domain. To predict rows in the context of all rows of their
+domain, a first pass computes statistics of the domains, and a second pass predicts with a copy of
+the model that uses them.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, table_columns, writing_table
 from domainwise.tables.schema import require_columns
 
-#: Maximum size of the random sample of a domain. An ensemble divides it into parts, and decides
+#: Maximum size of the random sample of a domain. An ensemble divides it into batches, and decides
 #: from it whether context is safe for this domain.
-HELD_ROWS = 4000
+DOMAIN_SAMPLE_ROWS = 4000
 #: Maximum number of sampled rows of all domains together.
-MOST_ROWS = 200_000
+SAMPLE_ROWS = 200_000
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,17 @@ Summaries = dict[Any, DomainSummary]  #: by domain
 
 
 def find_context(model: Any) -> tuple[Any, list[Any]]:
-    """Find the part of a model that uses context, and the steps before it."""
+    """Return the estimator in a model that uses context, and the steps before it."""
     owners = list(_owners(model, []))
     if not owners:
         raise ValueError(
-            "context: this model predicts rows one by one and does not use other rows of their "
+            "this model predicts rows one by one, without the context of other rows of their "
             "domain. Predict without context, or fit an ensemble"
         )
     if len(owners) > 1:
         raise ValueError(
-            "context: several parts of this model use the rows of a domain. Fit a pipeline with "
-            "one DomainContext"
+            "several estimators in this model use context. Fit a pipeline with a single "
+            "DomainContext"
         )
     return owners[0]
 
@@ -90,13 +90,13 @@ def summarise_domains(model: Any, X: Any, domains: Array) -> Summaries:
         if isinstance(owner, DomainContext):
             rows = rows[:0]
         drawn = drawn_numbers(row_keys(rows, 0))
-        order = np.argsort(drawn, kind="stable")[:HELD_ROWS]
+        order = np.argsort(drawn, kind="stable")[:DOMAIN_SAMPLE_ROWS]
         summaries[name] = DomainSummary(n_rows, of_domain, drawn[order], rows[order])
     return summaries
 
 
 def merge_summaries(a: Summaries, b: Summaries) -> Summaries:
-    """Merge the summaries of two pieces of a table."""
+    """Merge the summaries of two chunks of a table."""
     merged = a | b
     for name in a.keys() & b.keys():
         first, second = a[name], b[name]
@@ -105,9 +105,9 @@ def merge_summaries(a: Summaries, b: Summaries) -> Summaries:
         rows = np.concatenate([first.rows, second.rows])[order]
         moments, n_rows = first.moments.merged(second.moments), first.n_rows + second.n_rows
         merged[name] = DomainSummary(n_rows, moments, drawn[order], rows)
-    most = min(HELD_ROWS, MOST_ROWS // max(1, len(merged)))
+    n = min(DOMAIN_SAMPLE_ROWS, SAMPLE_ROWS // max(1, len(merged)))
     return {
-        name: replace(summary, drawn=summary.drawn[:most], rows=summary.rows[:most].copy())
+        name: replace(summary, drawn=summary.drawn[:n], rows=summary.rows[:n].copy())
         for name, summary in merged.items()
     }
 
@@ -115,7 +115,7 @@ def merge_summaries(a: Summaries, b: Summaries) -> Summaries:
 def with_summaries(model: Any, summaries: Summaries) -> Any:
     """Return a copy of a model that uses these summaries of domains instead of the rows of X.
 
-    The copy shares the fitted attributes. The model itself is unchanged and can be used meanwhile.
+    The copy shares the fitted attributes. The model itself is not changed.
     """
     owner, _ = find_context(model)
     statistics = DomainStatistics({name: summary.moments for name, summary in summaries.items()})
@@ -124,39 +124,39 @@ def with_summaries(model: Any, summaries: Summaries) -> Any:
         statistics = replace(statistics, batches=batches)
         rows = np.concatenate([summary.rows for summary in summaries.values()])
         names = np.repeat(list(summaries), [len(s.rows) for s in summaries.values()])
-        alone = owner.with_statistics(statistics).domains_without_context(rows, names)
-        statistics = replace(statistics, without_context=frozenset(alone))
+        excluded = owner.with_statistics(statistics).domains_without_context(rows, names)
+        statistics = replace(statistics, without_context=frozenset(excluded))
     return _replaced(model, owner, owner.with_statistics(statistics))
 
 
-def _replaced(model: Any, part: Any, other: Any) -> Any:
-    """Return a copy of a model with one part replaced by another."""
-    if model is part:
-        return other
+def _replaced(model: Any, old: Any, new: Any) -> Any:
+    """Return a copy of a model in which an estimator is replaced by another."""
+    if model is old:
+        return new
     changed = copy(model)
     if hasattr(model, "steps"):
-        changed.steps = [(name, _replaced(step, part, other)) for name, step in model.steps]
+        changed.steps = [(name, _replaced(step, old, new)) for name, step in model.steps]
     if "estimator_" in vars(model):
-        changed.estimator_ = _replaced(model.estimator_, part, other)
+        changed.estimator_ = _replaced(model.estimator_, old, new)
     return changed
 
 
 @dataclass(frozen=True)
 class Applied:
-    """The result of applying a model to a piece of a table, or to all of it."""
+    """The result of applying a model to a chunk of a table, or to all of it."""
 
     columns: list[str] = field(default_factory=list)
     n_rows: int = 0
     views: dict[Any, View] = field(default_factory=dict)  #: statistics of domains, to find shift
     notes: list[str] = field(default_factory=list)  #: messages of warnings
-    frame: Any = None  #: the rows of a piece; None if a worker has written them, or in a first pass
+    frame: Any = None  #: output rows; None if a worker has written them, or in a first pass
     summaries: Summaries = field(default_factory=dict)  #: of domains, for context
-    findings: list[Finding] = field(default_factory=list)  #: about shift, for the whole table
+    findings: list[Finding] = field(default_factory=list)  #: shift of the whole table
 
 
 @dataclass(frozen=True)
 class Application:
-    """Predicts or projects the rows of a piece; picklable, so that workers can call it."""
+    """Predicts or projects the rows of a chunk; it can be pickled, so that workers can call it."""
 
     model: TableModel
     source: str  #: the table's name in messages
@@ -164,7 +164,7 @@ class Application:
     project: bool  #: whether to project instead of predicting
     reading: dict[str, Any]  #: how cells are read: "decimal", "encoding", "na"
     check_shift: bool = True
-    first_pass: bool = False  #: computes statistics only, and does not predict or project
+    first_pass: bool = False  #: whether to compute statistics only
     #: Context of predictions: "column" (domains in the domain column), "one" domain, or None.
     context: str | None = None
     coverage: float | None = None
@@ -175,13 +175,13 @@ class Application:
         return list(dict.fromkeys([*self.model.schema.features, *self.copied]))
 
     def frames(self, rows: int) -> Iterator[Any]:
-        """Read the table in pieces of ``rows`` rows."""
+        """Read the table in chunks of ``rows`` rows."""
         labels = [name for name in self.copied if name not in self.model.schema.features]
         return self.model.read(self.source, self.columns, labels=labels, rows=rows, **self.reading)
 
     @config_context(transform_output="default")
     def __call__(self, frame: Any, first_row: int) -> Applied:
-        """Predict or project the rows of a piece; ``first_row`` rows of the table are before it."""
+        """Predict or project the rows of a chunk; ``first_row`` is the number of rows before it."""
         model, name = self.model, self.model.schema.domain
         X = model.schema.prepare(frame, first_row=first_row)
         domains: Any = None  # as text, "" if missing
@@ -197,8 +197,8 @@ class Application:
             domains = None if self.context is None else np.full(len(frame), "all")
         elif (domains == "").any():
             raise TableError(
-                f"{self.source} has rows without a value in {name!r}, which context needs. Fill "
-                "them in, or leave these rows out"
+                f"{self.source} has rows without a domain in column {name!r}, which context needs. "
+                "Fill in the domain, or leave these rows out"
             )
         if self.first_pass:
             in_context = domains is not None
@@ -213,8 +213,8 @@ class Application:
         duplicates = sorted({*self.copied} & {*out.columns})
         if duplicates:
             raise TableError(
-                f"column {duplicates[0]!r} of {self.source} has the name of a column of the output."
-                " Rename it, or do not copy it"
+                f"column {duplicates[0]!r} of {self.source} has the same name as an output column. "
+                "Rename it, or do not keep it"
             )
         out = import_pandas().concat([frame[self.copied].reset_index(drop=True), out], axis=1)
         notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
@@ -225,7 +225,8 @@ class ShiftError(ValueError):
     """Raised with ``strict`` if new rows differ from the source domains; see ``findings``."""
 
     def __init__(self, source: str | Path, findings: list[Finding]) -> None:
-        super().__init__(f"{source} differs from the sources of the model; nothing was written")
+        text = f"{source} differs from the source domains of the model, so nothing was written"
+        super().__init__(f"{text}. Check the findings")
         self.findings = findings
 
 
@@ -246,16 +247,16 @@ def apply_to_file(
     encoding: str | None = None,
     na: Sequence[str] = (),
 ) -> Applied:
-    """Predict or project all rows of a file, piece by piece.
+    """Predict or project all rows of a file in chunks.
 
     With a ``client``, its workers apply the model; a destination without a file extension is then a
     folder of Parquet files. Otherwise it is one table, which replaces an older one when it is
     complete. The columns in ``keep`` and the domain column are copied. ``strict`` reads the source
     twice: it checks for shift first, and raises ShiftError if there is any. ``context`` also reads
     it twice: "column" predicts rows in the context of their domain, "one" treats all rows as one
-    domain. ``progress`` is called with the number of rows done; ``decimal``, ``encoding``
-    and ``na`` describe the source where it differs from the model's table
-    (:func:`~domainwise.tables.files.read_table`).
+    domain. ``progress`` is called with the number of rows done. ``decimal``, ``encoding`` and
+    ``na`` are those of :func:`~domainwise.tables.files.read_table`; the defaults are those of the
+    model's table.
     """
     names = table_columns(source, encoding=encoding)
     require_columns(keep, names, str(source))
@@ -266,8 +267,8 @@ def apply_to_file(
     if context is not None:
         if context not in ("column", "one") or project:
             raise ValueError(
-                f"context={context!r}, project={project}: context must be 'column', 'one' or None, "
-                "and None with project=True"
+                f"context={context!r} is not supported with project={project}. Use 'column' or "
+                "'one' to predict, and None to project"
             )
         if context == "column":
             require_columns([domain], names, str(source), reason=", which context needs")
@@ -298,24 +299,24 @@ def _apply(
     folder: Path | None = None,
     write: Callable[[Any], None] | None = None,
 ) -> Applied:
-    """Apply a model to all pieces, write them as they come, and merge their statistics."""
+    """Apply a model to all chunks, write their outputs, and merge their statistics."""
     total = Applied()
-    # When a piece is read, ``total.n_rows`` is the number of rows before it.
+    # When a chunk is read, ``total.n_rows`` is the number of rows before it.
     frames = application.frames(chunk_rows)
-    parts: Iterator[Applied] = (application(frame, total.n_rows) for frame in frames)
+    results: Iterator[Applied] = (application(frame, total.n_rows) for frame in frames)
     if client is not None:
-        from domainwise.models.large_table import parts_on_workers
+        from domainwise.models.large_table import results_on_workers
 
-        parts = parts_on_workers(client, application, folder)
-    for part in parts:
+        results = results_on_workers(client, application, folder)
+    for result in results:
         if write is not None:
-            write(part.frame)
+            write(result.frame)
         total = Applied(
-            part.columns,
-            total.n_rows + part.n_rows,
-            joined_views([total.views, part.views]),
-            list(dict.fromkeys(total.notes + part.notes)),
-            summaries=merge_summaries(total.summaries, part.summaries),
+            result.columns,
+            total.n_rows + result.n_rows,
+            joined_views([total.views, result.views]),
+            list(dict.fromkeys(total.notes + result.notes)),
+            summaries=merge_summaries(total.summaries, result.summaries),
         )
         if progress is not None:
             progress(total.n_rows)

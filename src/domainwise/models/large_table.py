@@ -1,6 +1,6 @@
 """Fitting tables larger than memory, and predicting, on the workers of a cluster.
 
-A fit takes two passes over a Parquet table: statistics of columns, then sums over rows. The types
+A fit makes two passes over a Parquet table: statistics of columns, then sums over rows. The types
 of columns, and the task, are inferred from evenly spaced rows. Predictions are in the order of the
 table.
 """
@@ -33,10 +33,10 @@ from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, in
 from domainwise.tables.schema import Schema, Table, check_table, choose_features
 from domainwise.tables.statistics import Statistics, labels_by_text, sketched
 
-#: Copies of a table that a fit in memory needs, at eight bytes per cell.
-COPIES = 4
-#: Rows from which column types are inferred, and the number of pieces they are taken from.
-LOOK_ROWS, LOOK_PIECES = 40_000, 20
+#: Number of copies of a table that a fit in memory needs, at eight bytes per cell.
+N_COPIES = 4
+#: Number of rows from which column types are inferred, and of pieces with these rows.
+SAMPLE_ROWS, SAMPLE_PIECES = 40_000, 20
 #: Maximum rows of a prediction task. A longer row group is read by several tasks.
 TASK_ROWS = 2 * CHUNK_ROWS
 METHOD = "invariantridge"
@@ -48,7 +48,7 @@ def exceeds_memory(path: str | Path) -> bool:
         return False
     free = available_memory()
     cells = sum(f.content.num_rows * f.content.num_columns for f in parquet.read_footers(path))
-    return free is not None and COPIES * 8 * cells > free
+    return free is not None and N_COPIES * 8 * cells > free
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Reader:
     columns: list[str]
     dropped: frozenset[str] = frozenset()  #: domains, as text
     classes: tuple[Any, ...] = ()  #: classes in the sample
-    labels: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  #: classes and domains by their text
+    labels: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  #: classes and domains, by text
     prepare: Any = None  #: the fitted preprocessor
 
     @property
@@ -103,9 +103,9 @@ def statistics_of(reader: Reader, piece: parquet.Piece) -> Statistics:
 
 
 @task
-def merge_statistics(parts: list[Statistics]) -> Statistics:
-    """Join the statistics of neighbouring pieces, in their order."""
-    return reduce(Statistics.merged, parts)
+def merge_statistics(statistics: list[Statistics]) -> Statistics:
+    """Merge the statistics of consecutive pieces."""
+    return reduce(Statistics.merged, statistics)
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,11 @@ class LargeTable:
         chosen = choose_features(names, features=features, drop=drop, **roles)
         columns = [*chosen, target, domain]
         pieces = parquet.cut_pieces(footers, columns)
-        sampled = np.unique(np.linspace(0, len(pieces) - 1, LOOK_PIECES).astype(int))
+        sampled = np.unique(np.linspace(0, len(pieces) - 1, SAMPLE_PIECES).astype(int))
         frames = []
         for i in sampled:
             frame = parquet.read_piece(pieces[i], columns)
-            rows = np.linspace(0, len(frame) - 1, LOOK_ROWS // len(sampled)).astype(int)
+            rows = np.linspace(0, len(frame) - 1, SAMPLE_ROWS // len(sampled)).astype(int)
             frames.append(frame.iloc[np.unique(rows)])
         sample = import_pandas().concat(frames, ignore_index=True)
         table = check_table(sample, features=chosen, drop_domains=drop_domains, **roles, **options)
@@ -154,8 +154,8 @@ class LargeTable:
         """Fit a ridge search on the workers of a client; see ``table_setting`` for the options."""
         if method not in ("auto", METHOD):
             raise TableError(
-                f"method {method!r} needs the table in memory, but the table is too large; use "
-                f"{METHOD!r}, or fewer rows or columns"
+                f"method {method!r} needs the table in memory, but the table is too large. Use "
+                f"method {METHOD!r}, or fewer rows or columns"
             )
         with client.as_current():
             shared = constant(self.reader, "reader")
@@ -175,61 +175,61 @@ class LargeTable:
         empty = import_pandas().DataFrame(columns=names, dtype=np.float64)
         unread = [Deferred(reader.prepared, piece) for piece in self.pieces]
         files = tuple(piece.source for piece in self.pieces)
-        parts = Partitions(layout, empty, unread, None, None, None, files)
+        partitions = Partitions(layout, empty, unread, None, None, None, files)
         search = chosen.make(setting)
-        model = clone(search.estimator).fit_partitions(parts)
-        # New rows come as arrays, whose columns have no names.
+        model = clone(search.estimator).fit_partitions(partitions)
+        # New rows are arrays, whose columns have no names.
         del model.feature_names_in_
         search.set_fitted(model, model.best_params_, model.cv_results_["params"])
         notes = [
-            f"the table exceeds memory: types of columns were inferred from {len(self.table.y)} of "
-            f"{n_rows} rows"
+            f"the table exceeds memory, so types of columns were inferred from {len(self.table.y)} "
+            f"of {n_rows} rows"
         ]
         if schema.numbers:
-            notes.append("medians of numbers come from a sketch, within 1 % of rank")
+            notes.append("medians of numbers are approximate; their rank is exact to 1 %")
         if statistics.left_out:
             notes.append(f"{statistics.left_out} rows have no target or domain and are left out")
-        others = [note for note in self.table.notes if "rows have no" not in note]
+        of_sample = [note for note in self.table.notes if "rows have no" not in note]
         info = describe_model(
             chosen,
             setting,
             search,
             classes=sorted(labels[0].values()) if statistics.classes else None,
             domains=sorted((labels[1][text], n) for text, n in statistics.domains.items()),
-            notes=[*others, *notes],
+            notes=[*of_sample, *notes],
         )
         watch = ShiftWatch().fit(self.table.X, sample_domain=self.table.sample_domain)
-        # Ranges come from the sample; categories from all rows, so that rare ones are known.
+        # Ranges are those of the sample; categories are those of all rows, including rare ones.
         watch.categories_ = [sorted(counts) for counts in statistics.categories]
         steps = [("watch", watch), ("prepare", prepare), ("model", search)]
         return TableModel(Pipeline(steps), schema, info)
 
 
-def parts_on_workers(client: Any, application: Any, folder: Path | None = None) -> Iterator[Any]:
-    """Apply a model on the workers of a client, and yield the results of the parts in order.
+def results_on_workers(client: Any, application: Any, folder: Path | None = None) -> Iterator[Any]:
+    """Apply a model on the workers of a client, and yield the results of tasks in order.
 
-    With a ``folder``, which client and workers must share, workers write each part to a Parquet
-    file in it, and the results contain no rows.
+    With a ``folder``, which client and workers must share, each task writes a Parquet file in it,
+    and the results contain no rows.
     """
     shared = client.compute(constant(application, "model"))
-    ahead = 2 * max(1, sum(client.nthreads().values()))  # tasks that exist at a time
+    max_tasks = 2 * max(1, sum(client.nthreads().values()))  # that exist at a time
     waiting: deque[Any] = deque()
     first: Any = None
-    for number, rows in enumerate(_cut(application)):
+    for number, rows in enumerate(_tasks(application)):
         file = folder and folder.absolute() / f"part-{number:06d}.parquet"
         waiting.append(client.submit(_apply, shared, *rows, file, first, pure=False))
-        # All parts get the types of the first: the type of a column without values is unknown.
+        # All files get the types of the first: a column without values has no type.
         first = first or (folder and waiting[0])
-        if len(waiting) > ahead:
+        if len(waiting) > max_tasks:
             yield waiting.popleft().result()[0]
     while waiting:
         yield waiting.popleft().result()[0]
 
 
-def _cut(application: Any) -> Iterator[tuple[int, Any, slice]]:
+def _tasks(application: Any) -> Iterator[tuple[int, Any, slice]]:
     """Yield tasks: number of rows before, data frame or piece to read, and slice of its rows.
 
-    Workers read the row groups of Parquet files themselves; rows of other files are sent to them.
+    Workers read the row groups of Parquet files; rows of other files are sent to them.
     """
     first_row = 0
     if existing_format(application.source) != "parquet":
@@ -248,15 +248,15 @@ def _cut(application: Any) -> Iterator[tuple[int, Any, slice]]:
 def _apply(
     application: Any, first_row: int, source: Any, rows: slice, file: Path | None, first: Any
 ) -> tuple[Any, Any]:
-    """Apply a model to rows; with a ``file``, write the output with the types of the first part."""
+    """Apply a model to rows; with a ``file``, write the output with the types of the first task."""
     if isinstance(source, parquet.Piece):
         source = parquet.read_piece(source, application.columns)
-    part = application(source.iloc[rows].reset_index(drop=True), first_row)
+    result = application(source.iloc[rows].reset_index(drop=True), first_row)
     if file is None:
-        return part, None
+        return result, None
     writer = TableWriter(file, "parquet", None if first is None else first[1])
     try:
-        writer.write(part.frame)
+        writer.write(result.frame)
     finally:
         writer.close()
-    return replace(part, frame=None), writer.schema
+    return replace(result, frame=None), writer.schema

@@ -1,6 +1,6 @@
 """The methods of `evaluate` and `fit` by name: their estimators, grids and descriptions.
 
-To add a method, add an entry to ``METHODS``; no other module refers to individual methods.
+To add a method, add an entry to ``METHODS``.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Setting:
 
     classification: bool
     n_rows: int  #: rows of the fit
-    scoring: Any = None  #: scorer that chooses arguments; None is a smooth score
+    scoring: Any = None  #: scorer of the search; None is a smooth score
     class_weight: str | None = None  #: "balanced" or None
-    predictor: str = "auto"  #: after a projection: "auto", or one of ``PREDICTORS``
+    predictor: str = "auto"  #: follows a projection: "auto", or one of ``PREDICTORS``
     probability: bool = False  #: whether to calibrate machines that have no probabilities
     pos_label: Any = None  #: see :class:`MethodSearch`, also for cv and n_jobs
     cv: Any = None
@@ -60,7 +60,7 @@ class Setting:
 
     @property
     def task(self) -> str:
-        """Kind of target."""
+        """The task, "classification" or "regression"."""
         return "classification" if self.classification else "regression"
 
 
@@ -70,12 +70,12 @@ class Method:
 
     key: str  #: name in ``methods``
     labels: tuple[str, str]  #: names in tables, for classes and for a continuous target
-    build: Callable[[Setting], Any]  #: returns the estimator; a projection without predictor
+    build: Callable[[Setting], Any]  #: returns the estimator, or the projection without predictor
     grids: tuple[Grid, Grid] | None  #: candidates for classes and for a continuous target
     #: "baseline" (others are compared with it), "projection", "machine", or a user's "own".
     kind: str
-    about: str = ""  #: description in one line, with the arguments that are chosen
-    searches: bool = False  #: whether the estimator is a search, with the grid as arguments
+    about: str = ""  #: description in one line, with the arguments that the search chooses
+    searches: bool = False  #: whether the estimator is a search, to which the grid is passed
     compared: bool = False  #: whether `evaluate` runs it by default
     #: Whether `evaluate` reports a second row, with predictions that use the domains of new rows.
     context: bool = False
@@ -85,10 +85,10 @@ class Method:
     trivial: bool = False  #: whether it predicts the same for every row
 
     def check_task(self, classification: bool) -> None:
-        """Refuse a continuous target if the method is for classification only."""
+        """Raise ValueError if the target is continuous and the method needs classes."""
         if self.classes_only and not classification:
             raise ValueError(
-                f"method {self.key!r} compares classes, but the target is continuous. Use another "
+                f"method {self.key!r} needs classes, but the target is continuous. Use another "
                 "method"
             )
 
@@ -98,31 +98,31 @@ class Method:
 
     def rows(self, classification: bool) -> list[tuple[str, str, bool]]:
         """Return key, name, and whether predictions use domains, for each of its rows in tables."""
-        plain = (self.key, self.label(classification), False)
-        return [plain, (plain[0] + CONTEXT, plain[1] + CONTEXT, True)] if self.context else [plain]
+        key, label = self.key, self.label(classification)
+        with_context = [(key + CONTEXT, label + CONTEXT, True)] if self.context else []
+        return [(key, label, False), *with_context]
 
     def grid(self, classification: bool) -> Grid | None:
-        """Candidates by argument; None if there are no arguments to choose."""
+        """Candidates by argument; None if there is no search."""
         return None if self.grids is None else self.grids[0 if classification else 1]
 
     def make(self, setting: Setting) -> MethodSearch:
-        """Return the estimator, not fitted; it chooses its arguments inside ``fit``."""
+        """Return an unfitted estimator, whose ``fit`` chooses its arguments."""
         self.check_task(setting.classification)
         estimator = self.build(setting)
         if self.kind == "projection":
             predict = head(setting)
-            if self.searches:  # candidates are scored with the predictor that will be used
+            if self.searches:  # candidates are scored with the same predictor
                 estimator.set_params(estimator=predict)
             estimator = Pipeline([("project", estimator), ("predict", predict)])
         elif setting.predictor != "auto":
-            raise ValueError(f"method {self.key!r} is already a predictor: leave out predictor")
-        kind, needed, is_wrong = "regressor", "classifier", is_regressor
-        if not setting.classification:
-            kind, needed, is_wrong = "classifier", "regressor", is_classifier
-        if self.kind == "own" and is_wrong(estimator):
+            raise ValueError(f"method {self.key!r} is already a predictor. Omit predictor")
+        needed, is_other = "regressor", is_classifier
+        if setting.classification:
+            needed, is_other = "classifier", is_regressor
+        if self.kind == "own" and is_other(estimator):
             raise ValueError(
-                f"methods: {self.key!r} is a {kind}, but the task is {setting.task}. Pass a "
-                f"{needed}"
+                f"methods: {self.key!r} must be a {needed}, because the task is {setting.task}"
             )
         grid = self.grid(setting.classification)
         units = {name: v.unit for name, v in (grid or {}).items() if isinstance(v, InUnits)}
@@ -141,13 +141,13 @@ class Method:
         )
 
     def pipeline(self, setting: Setting, preprocessor: Any, *, watch: bool = False) -> Pipeline:
-        """Return preprocessing and estimator as a pipeline, not fitted.
+        """Return preprocessing and estimator as an unfitted pipeline.
 
-        With ``watch`` it also collects the statistics that :func:`~domainwise.check_shift` needs.
+        With ``watch`` it also computes the statistics that :func:`~domainwise.check_shift` needs.
         """
-        first = [("watch", ShiftWatch())] if watch else []
-        prepare = [("prepare", clone(preprocessor))] if self.prepare else []
-        return Pipeline([*first, *prepare, ("model", self.make(setting))])
+        steps = [("watch", ShiftWatch())] if watch else []
+        steps += [("prepare", clone(preprocessor))] if self.prepare else []
+        return Pipeline([*steps, ("model", self.make(setting))])
 
 
 class ClassMeans(LinearDiscriminantAnalysis):
@@ -158,8 +158,8 @@ class ClassMeans(LinearDiscriminantAnalysis):
     def fit(self, X: Any, y: Any) -> Self:
         """Fit with the same prior for every class."""
         model: Any = super().fit(X, y)
-        # Class frequencies weight the pooled covariance, as they should, and shift the intercepts
-        # (one for two classes, otherwise one for each class): undo this shift.
+        # Class frequencies are weights of the pooled covariance, which is intended. They also shift
+        # the intercepts (one for two classes, otherwise one for each class): undo this shift.
         logs = np.log(model.priors_)
         model.intercept_ = model.intercept_ - (logs[1:] - logs[:1] if len(logs) == 2 else logs)
         model.priors_ = np.full(len(model.classes_), 1.0 / len(model.classes_))
@@ -170,15 +170,15 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
     """Make a method from a user's ``(name, estimator)`` or ``(name, estimator, grid)``."""
     if not isinstance(entry, tuple) or len(entry) not in (2, 3) or not isinstance(entry[0], str):
         raise ValueError(
-            f"methods holds {entry!r}; use names, (name, estimator) or (name, estimator, grid)"
+            f"methods must be names, (name, estimator) or (name, estimator, grid); got {entry!r}"
         )
     name, estimator, grid = (*entry, None)[:3]
     required = ("fit", "predict", "get_params")
     if isinstance(estimator, type) or not all(hasattr(estimator, m) for m in required):
-        raise ValueError(f"methods: {name!r} must be a scikit-learn estimator, got {estimator!r}")
+        raise ValueError(f"methods: {name!r} must be a scikit-learn estimator; got {estimator!r}")
     lists = SequenceOf(SequenceOf(object), of_dict=True)
     if grid is not None and not lists.is_satisfied_by(grid or {"": [0]}):
-        raise ValueError(f"methods: the grid of {name!r} must be a dict of lists, got {grid!r}")
+        raise ValueError(f"methods: the grid of {name!r} must be a dict of lists; got {grid!r}")
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     if isinstance(last, MethodSearch):  # its predict always takes domains
         context = has_argument(last.estimator.predict)
@@ -205,7 +205,8 @@ def head(setting: Setting) -> Any:
     accepted = PREDICTORS[setting.task]
     if setting.predictor not in ("auto", *accepted):
         raise ValueError(
-            f"predictor {setting.predictor!r}: for {setting.task} use one of {', '.join(accepted)}"
+            f"predictor={setting.predictor!r} is not supported for {setting.task}. Use one of "
+            f"{', '.join(accepted)}"
         )
     predictor = accepted[0] if setting.predictor == "auto" else setting.predictor
     weight = setting.class_weight
@@ -221,11 +222,11 @@ def head(setting: Setting) -> Any:
     return TransformedTargetRegressor(SVR(), transformer=StandardScaler())
 
 
-#: Rows beyond which projections use landmarks instead of all pairs of rows.
+#: Maximum number of rows of exact projections; for more rows they use landmarks.
 EXACT_ROWS = 5000
-#: Up to this many rows "auto" is the ensemble.
+#: Maximum number of rows for which method "auto" is the ensemble.
 ENSEMBLE_ROWS = 20_000
-MEMBERS = 5  #: machines that are averaged: scores on few domains are too noisy to choose one
+N_MACHINES = 5  #: averaged SVMs
 TREES = 100
 
 
@@ -243,11 +244,12 @@ def _either(classifier: Any, regressor: Any, s: Setting, **options: Any) -> Any:
 def _boosting(s: Setting) -> Any:
     """Return histogram gradient boosting; up to 255 rows, every value can have its own bin.
 
-    With class weights there are fewer bins: scikit-learn computes their borders one by one, which
-    takes longer than the trees.
+    With class weights there are fewer bins, because scikit-learn computes their borders one by one,
+    which takes longer than the trees.
     """
-    few, many = (32, 63) if s.classification and s.class_weight is not None else (63, 255)
-    bins = 255 if s.n_rows <= 255 else few if s.n_rows < 2000 else many
+    weighted = s.classification and s.class_weight is not None
+    bins = (32 if weighted else 63) if s.n_rows < 2000 else (63 if weighted else 255)
+    bins = 255 if s.n_rows <= 255 else bins
     options: Any = dict(early_stopping=False, max_iter=TREES, max_bins=bins, random_state=s.seed)
     return _either(HistGradientBoostingClassifier, HistGradientBoostingRegressor, s, **options)
 
@@ -256,9 +258,9 @@ def _sized(exact: Callable[[], Any], landmarks: type, s: Setting, fast: bool = F
     """Return the exact projection, or for many rows or ``fast`` the one with landmarks."""
     if not fast and s.n_rows <= EXACT_ROWS:
         return exact()
-    exceeded = landmark_count("auto", s.n_rows) > SEARCH_LANDMARKS
+    too_many = landmark_count("auto", s.n_rows) > SEARCH_LANDMARKS
     # A fraction, because a search also fits to fewer rows.
-    count = SEARCH_LANDMARKS / s.n_rows if exceeded else "auto"
+    count = SEARCH_LANDMARKS / s.n_rows if too_many else "auto"
     return landmarks(n_landmarks=count, random_state=s.seed)
 
 
@@ -269,12 +271,12 @@ def dcm_path(s: Setting, fast: bool = False) -> Any:
 
 
 def _invariant(s: Setting) -> Any:
-    """Average the best machines: scores on few domains are too noisy to choose one."""
-    # Beyond EXACT_ROWS every candidate would be calibrated, not only the selected ones.
+    """Return an average of the best SVMs: scores on few domains are too noisy to choose one."""
+    # With more rows, all candidates would be calibrated, not only the selected ones.
     calibrated = s.probability and s.n_rows <= EXACT_ROWS
     classifier = partial(InvariantSVC, probability=calibrated)
     machine = _either(classifier, InvariantSVR, s, random_state=s.seed)
-    return InvariantSearchCV(machine, {}, n_average=MEMBERS, n_jobs=s.n_jobs)
+    return InvariantSearchCV(machine, {}, n_average=N_MACHINES, n_jobs=s.n_jobs)
 
 
 def _invariant_ridge(s: Setting) -> Any:
@@ -287,15 +289,15 @@ def _ensemble(s: Setting) -> Any:
     return _either(DomainEnsembleClassifier, DomainEnsembleRegressor, s, **options)
 
 
-BOTH = dcm_grid(*WEIGHTS, conditionals=(False, True))
+DCMCV_GRID = dcm_grid(*WEIGHTS, conditionals=(False, True))
 _svm = partial(_either, SVC, SVR)
 _linear = partial(_either, partial(LogisticRegression, max_iter=1000), Ridge)
-# Iterative solvers fail on DICA's systems (theory 5.2); these sizes are solved directly.
+# Iterative solvers fail on the systems of DICA (theory 5.2).
 _dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
-SCATTERS = "and a linear model; the search chooses gamma, ridge and domain weight"
-INDEPENDENCE = "and a linear model; the search chooses gamma, components and domain weight"
-#: Description of each method, and the arguments that are chosen.
+SCATTER_ABOUT = "and a linear model; the search chooses gamma, ridge and domain weight"
+MIDA_ABOUT = "and a linear model; the search chooses gamma, components and domain weight"
+#: Description of each method, with the arguments that the search chooses.
 ABOUT = {
     "constant": "predicts the most frequent class, or the mean, of the source domains",
     "svm": "support vector machine, RBF kernel; the search chooses C and gamma",
@@ -316,26 +318,26 @@ ABOUT = {
     "fastcoir": "COIR with landmarks",
     "fastdica": "DICA with landmarks",
     "fastkpca": "KPCA with landmarks",
-    "sca": f"scatter component analysis {SCATTERS}",
-    "mda": f"multidomain discriminant analysis {SCATTERS}",
-    "mida": f"independence of the domain {INDEPENDENCE}",
-    "fastsca": f"scatter component analysis with landmarks {SCATTERS}",
-    "fastmda": f"multidomain discriminant analysis with landmarks {SCATTERS}",
-    "fastmida": f"independence of the domain with landmarks {INDEPENDENCE}",
+    "sca": f"scatter component analysis {SCATTER_ABOUT}",
+    "mda": f"multidomain discriminant analysis {SCATTER_ABOUT}",
+    "mida": f"independence of the domain {MIDA_ABOUT}",
+    "fastsca": f"scatter component analysis with landmarks {SCATTER_ABOUT}",
+    "fastmda": f"multidomain discriminant analysis with landmarks {SCATTER_ABOUT}",
+    "fastmida": f"independence of the domain with landmarks {MIDA_ABOUT}",
 }
 
 _baseline: Callable[..., Method] = partial(Method, kind="baseline", compared=True)
 _machine: Callable[..., Method] = partial(Method, kind="machine", searches=True)
 
 
-def _projection(label: str, *values: Grid, build: Any = None, **rest: Any) -> Method:
-    """Return the projection of this name; names that begin with Fast always use landmarks."""
+def _projection(label: str, *values: Grid, build: Any = None, **options: Any) -> Method:
+    """Return the projection of this name; if it begins with Fast, it always uses landmarks."""
     name, searches = label.removeprefix("Fast"), build is dcm_path
     if build is None:
         build = partial(_sized, getattr(estimators, name), getattr(estimators, f"Fast{name}"))
     build = build if name == label else partial(build, fast=True)
     grids, labels = (values[0], values[-1]), (label, label)
-    return Method(label.lower(), labels, build, grids, "projection", searches=searches, **rest)
+    return Method(label.lower(), labels, build, grids, "projection", searches=searches, **options)
 
 
 METHODS: dict[str, Method] = {
@@ -350,7 +352,7 @@ METHODS: dict[str, Method] = {
         _projection("DICA", grids.DICA, build=_dica),
         _projection("DCM", dcm_grid(1.0), build=dcm_path),
         _projection("FastDCM", dcm_grid(*WEIGHTS), build=dcm_path),
-        _projection("DCMCV", BOTH, dcm_grid(*WEIGHTS), build=dcm_path, compared=True),
+        _projection("DCMCV", DCMCV_GRID, dcm_grid(*WEIGHTS), build=dcm_path, compared=True),
         _machine(
             "invariant", ("InvariantSVC", "InvariantSVR"), _invariant, grids.INVARIANT_SVM, cost=20
         ),
@@ -365,7 +367,7 @@ METHODS: dict[str, Method] = {
         _machine(
             "ensemble", ("ensemble",) * 2, _ensemble, None, context=True, cost=30.0, compared=True
         ),
-        _projection("FastDCMCV", BOTH, dcm_grid(*WEIGHTS), build=dcm_path),
+        _projection("FastDCMCV", DCMCV_GRID, dcm_grid(*WEIGHTS), build=dcm_path),
         _projection("FastCOIR", dcm_grid(0.0), build=dcm_path),
         _projection("FastDICA", grids.DICA, build=_dica),
         _projection("FastKPCA", grids.KPCA),
@@ -377,15 +379,15 @@ METHODS: dict[str, Method] = {
         _projection("FastMIDA", grids.MIDA),
     )
 }
-ALL = "all"  #: stands for the names of all methods
-#: The method that predicts the same for every row, with which others are compared.
+ALL = "all"  #: name for all methods
+#: The method with a constant prediction, with which others are compared.
 TRIVIAL = next(key for key, method in METHODS.items() if method.trivial)
 
 
 def find_method(name: str | Method, n_rows: int | None = None) -> Method:
-    """Find a method by its key or its name in tables, ignoring case; a Method is returned as is.
+    """Find a method by its key or its name in tables, ignoring case; return a Method unchanged.
 
-    With ``n_rows``, "auto" is the default of `fit` for that many rows.
+    With ``n_rows``, "auto" is the default of `fit` for this number of rows.
 
     >>> find_method("logistic").key, find_method("INVARIANTSVC").key
     ('linear', 'invariant')
@@ -395,19 +397,19 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
     lowered = str(name).lower()
     if lowered == "auto" and n_rows is not None:
         return METHODS["ensemble" if n_rows <= ENSEMBLE_ROWS else "invariantridge"]
-    if lowered.endswith(CONTEXT):  # the same model; predict gets the domains of rows
-        plain = find_method(lowered.removesuffix(CONTEXT), n_rows)
-        if plain.context:
-            return plain
+    if lowered.endswith(CONTEXT):  # the same model, to which predict passes domains
+        method = find_method(lowered.removesuffix(CONTEXT), n_rows)
+        if method.context:
+            return method
     for method in METHODS.values():
         if lowered in (method.key, *(label.lower() for label in method.labels)):
             return method
     accepted = [*(["auto"] if n_rows is not None else []), *METHODS]
-    raise ValueError(f"method {name!r} is not known; use one of {', '.join(accepted)}")
+    raise ValueError(f"method {name!r} is unknown. Use one of {', '.join(accepted)}")
 
 
 def methods_for(methods: Sequence[Method], classification: bool) -> list[Method]:
-    """Refuse methods that do not support the kind of target; leave them out of "all" methods."""
+    """Raise ValueError for methods that do not support the task; leave them out of "all"."""
     if {*METHODS} <= {method.key for method in methods}:
         methods = [m for m in methods if classification or not m.classes_only]
     for method in methods:
@@ -418,26 +420,25 @@ def methods_for(methods: Sequence[Method], classification: bool) -> list[Method]
 def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
     """Look up methods by name; None selects the default ones of `evaluate`, "all" every method.
 
-    ``names`` holds names (or is a str of names separated by commas), methods, and own estimators as
-    ``(name, estimator)`` or ``(name, estimator, grid)``; ``prepare`` is whether own estimators get
-    preprocessed rows. Methods of the registry come first, in its order.
+    ``names`` is a list of names (or a str of names separated by commas), methods, and own
+    estimators as ``(name, estimator)`` or ``(name, estimator, grid)``; ``prepare`` is whether own
+    estimators get preprocessed rows. Methods of the registry come first, in its order.
     """
     if names is None:
         return [method for method in METHODS.values() if method.compared]
     if isinstance(names, str):
-        names = [part for part in names.replace(",", " ").split() if part]
+        names = names.replace(",", " ").split()
     if not names:
-        raise ValueError(f"methods is empty; use {ALL!r}, or names from {', '.join(METHODS)}")
+        raise ValueError(f"methods is empty. Use {ALL!r}, or names from {', '.join(METHODS)}")
     if ALL in names:
         names = [*METHODS, *(name for name in names if name != ALL)]
-    estimators = [name for name in names if not isinstance(name, str)]
     keys = {find_method(name).key for name in names if isinstance(name, str)}
     chosen = [method for method in METHODS.values() if method.key in keys]
-    for item in estimators:
-        method = item if isinstance(item, Method) else own_method(item, prepare)
+    for entry in (name for name in names if not isinstance(name, str)):
+        method = entry if isinstance(entry, Method) else own_method(entry, prepare)
         others = [*chosen, *METHODS.values()]
-        taken = {name.lower() for other in others for name in (other.key, *other.labels)}
-        if method.kind == "own" and method.key.lower() in taken:
+        used_names = {name.lower() for other in others for name in (other.key, *other.labels)}
+        if method.kind == "own" and method.key.lower() in used_names:
             raise ValueError(
                 f"methods: {method.key!r} is the name of another method. Choose another name"
             )

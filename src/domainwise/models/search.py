@@ -1,4 +1,4 @@
-"""A method as one estimator, whose ``fit`` chooses its arguments on held-out domains."""
+"""An estimator whose ``fit`` chooses the arguments of a method on held-out domains."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from domainwise.splits.folds import Split, domain_folds, draw_rows
 
 #: Maximum number of folds of source domains on which arguments are chosen.
 MAX_INNER_FOLDS = 5
-#: Maximum rows on which arguments are chosen; the final fit uses all rows. There is no limit for
-#: estimators that are searches themselves: they share work between candidates, or use landmarks.
+#: Maximum number of rows on which arguments are chosen; the final fit uses all rows. There is no
+#: limit for estimators that are searches: their candidates share computations, or use landmarks.
 SEARCH_ROWS = 5000
-#: Estimators that use only the bins of values.
+#: Estimators that only use the bin of a value.
 BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 #: Splits after which clearly worse candidates are dropped.
 RACE_SPLITS = 3
@@ -58,13 +58,13 @@ class MethodKind:
     """
 
     estimator: Any
-    step: str  #: step of the pipeline that has the arguments; empty for the estimator itself
+    step: str  #: step of the pipeline that has the arguments; empty if there is no pipeline
     grids: list[dict[str, Any]]
     shares: bool = True
     one_pass = False
 
     def candidates(self, data: Data) -> list[Candidate]:
-        """All combinations of each grid."""
+        """Return all combinations of each grid."""
         return list(ParameterGrid(self.grids))
 
     @property
@@ -72,7 +72,7 @@ class MethodKind:
         return self.estimator.named_steps[self.step] if self.step else self.estimator
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Group candidates that have the same kernel, if they share it; otherwise one per batch."""
+        """Group candidates that share a kernel; otherwise each candidate is a batch."""
         searched = self._searched
         machine = type(searched) in (SVC, SVR) and searched.kernel == "rbf"
         if self.shares and (machine or isinstance(searched, KernelProjection)):
@@ -124,7 +124,7 @@ class MethodKind:
 def _binned(rows: Data, X_test: Array, n_bins: int) -> tuple[Data, Array]:
     """Replace values by bin numbers, the only information that histogram boosting uses.
 
-    scikit-learn computes the bin borders one by one if rows have weights, which takes longer than
+    If rows have weights, scikit-learn computes the bin borders one by one, which takes longer than
     the trees.
     """
     if np.isnan(rows.X).any():
@@ -146,18 +146,18 @@ def _has(name: str) -> Any:
 class MethodSearch(AroundEstimator):
     """An estimator with arguments chosen on held-out source domains.
 
-    ``grid`` holds candidate values by argument, in ``units`` (see
-    :class:`~domainwise.search.grids.InUnits`); None chooses nothing. ``step`` is the step of the
-    pipeline with the arguments. An estimator that ``searches`` by itself is passed splits, score
-    and values; a user's ``own`` estimator gets the original domain labels. ``scoring=None`` is a
-    smooth score (:class:`~domainwise.search.scores.SmoothScore`). ``pos_label`` is the positive one
-    of two classes for scores such as F1; None is the second. ``cv=None`` holds out source domains
-    in at most five groups.
+    ``grid`` has candidate values by argument, in ``units`` (see
+    :class:`~domainwise.search.grids.InUnits`); with None, there is no search. ``step`` is the step
+    of the pipeline with the arguments. An estimator that ``searches`` itself gets splits, score and
+    values; a user's ``own`` estimator gets the original domain labels. ``scoring=None`` is a smooth
+    score (:class:`~domainwise.search.scores.SmoothScore`). ``pos_label`` is the positive class for
+    scores such as F1; None is the second of two classes. ``cv=None`` holds out source domains in at
+    most five groups.
 
     ``fit`` sets ``estimator_`` (with the selected arguments, fitted to all rows), ``best_params_``,
     ``varied_`` (arguments with more than one candidate value), ``n_candidates_``, ``selected_on_``
-    (whether "domains" or "rows" were held out, or None) and ``settled_`` (an estimator with the
-    selected arguments, not fitted).
+    (whether "domains" or "rows" were held out, or None) and ``settled_`` (an unfitted estimator
+    with the selected arguments).
 
     >>> from sklearn.svm import SVC
     >>> from domainwise.datasets import make_synthetic
@@ -186,8 +186,8 @@ class MethodSearch(AroundEstimator):
     def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
         """Choose arguments on held-out source domains, then fit to all rows.
 
-        ``learn_from`` is passed to an estimator whose ``fit`` accepts it: the rows to learn from;
-        other rows only describe their domains.
+        ``learn_from`` is passed to an estimator whose ``fit`` accepts it. It marks the training
+        rows; the other rows only describe their domains.
         """
         y = np.asarray(y)
         codes = check_sample_domain(sample_domain, len(y), "delta").codes
@@ -237,7 +237,7 @@ class MethodSearch(AroundEstimator):
             return self.set_fitted(model, chosen, kind.candidates(sample), selected_on)
 
     def _score(self, y: Array, codes: Array | None) -> tuple[Any, Any]:
-        """Return the scorer, and a function that says for which targets it is defined."""
+        """Return the scorer, and a function that tells whether it is defined on a split."""
         classification = _for_classes(self.estimator, y)
         if self.scoring is None:
             score = SmoothScore(y, codes, np.unique(y) if classification else None)
@@ -251,17 +251,17 @@ class MethodSearch(AroundEstimator):
         """Fit an estimator that is itself a search, with these splits, values and scorer."""
         model = clone(self.estimator)
         search = model.named_steps[self.step] if self.step else model
-        whole = "param_grid" in search.get_params(deep=False)
-        search.set_params(**({"param_grid": grids} if whole else grids[0]))
-        if isinstance(scorer, SmoothScore) and not self.step and not whole:
-            scorer = None  # kernel ridge regression has its own smooth score, at no cost
+        has_grid = "param_grid" in search.get_params(deep=False)
+        search.set_params(**({"param_grid": grids} if has_grid else grids[0]))
+        if isinstance(scorer, SmoothScore) and not self.step and not has_grid:
+            scorer = None  # kernel ridge regression has a smooth score that costs nothing
         search.set_params(cv=splits, scoring=scorer)
         fit_with_domains(model, data.X, data.y, data.sample_domain)
         if self.step:
             steps = [(n, search.best_estimator_ if n == self.step else s) for n, s in model.steps]
             model = Pipeline(steps)
         else:
-            search.set_params(cv=None, scoring=None)  # the splits hold all row numbers
+            search.set_params(cv=None, scoring=None)  # splits contain all row numbers
         candidates = search.cv_results_["params"]
         return self.set_fitted(model, search.best_params_, candidates, selected_on)
 
@@ -283,7 +283,7 @@ class MethodSearch(AroundEstimator):
 
     @property
     def settled_(self) -> Any:
-        """An estimator with the selected arguments, without a search, not fitted."""
+        """An unfitted estimator with the selected arguments, without a search."""
         fitted = self.estimator_
         if hasattr(fitted, "settled"):
             return fitted.settled()
@@ -365,8 +365,8 @@ def in_units(
         for name, factors in grid.items():
             unit = units.get(name)
             if unit == "components":
-                fewest = min(len(train) for train, _ in splits) - 1
-                values[name] = sorted({min(size, fewest) for size in factors})
+                max_components = min(len(train) for train, _ in splits) - 1
+                values[name] = sorted({min(size, max_components) for size in factors})
             elif unit is None:
                 values[name] = list(factors)
             else:

@@ -55,20 +55,20 @@ class TableModel:
 
     @classmethod
     def load(cls, path: str | Path) -> TableModel:
-        """Load a file that :meth:`save` has written."""
+        """Read a file that :meth:`save` has written."""
         info = read_info(path)["info"]
         try:
             schema = Schema.from_dict(info["schema"])
         except (KeyError, TypeError):
             raise ModelFileError(
-                f"{path} does not describe columns: it was written by domainwise.save. Load it in "
-                "Python with domainwise.load"
+                f"{path} has no description of columns, because it was written by domainwise.save. "
+                "Load it in Python with domainwise.load"
             ) from None
         return cls(load(path), schema, info)
 
     @config_context(transform_output="default")
     def predictions(self, X: Any, sample_domain: Any = None, coverage: float | None = None) -> Any:
-        """Predict rows returned by :meth:`Schema.prepare`, with their domains if these are passed.
+        """Predict rows in the form that :meth:`Schema.prepare` returns.
 
         Returns a data frame: ``prediction``, and for classes a probability or a decision value of
         each class; with ``coverage`` also prediction sets or intervals.
@@ -80,15 +80,15 @@ class TableModel:
         if values is None:
             name, values = "decision", outputs.decisions
         if values is not None:
-            values = values.reshape(len(values), -1)  # for two classes: of the second
-            named = zip(classes[-values.shape[1] :], values.T, strict=True)
-            columns |= {f"{name}_{label}": column for label, column in named}
+            values = values.reshape(len(values), -1)  # of two classes, only the second may be there
+            by_class = zip(classes[-values.shape[1] :], values.T, strict=True)
+            columns |= {f"{name}_{label}": column for label, column in by_class}
         if coverage is not None:
             columns |= self._set_columns(outputs, coverage)
         return import_pandas().DataFrame(columns)
 
     def _set_columns(self, outputs: Predictions, coverage: float) -> dict[str, Array]:
-        """Prediction sets (a column for each class) or intervals, as columns of a table."""
+        """Return prediction sets (a column for each class) or intervals, by column name."""
         by_kind = getattr(getattr(self.pipeline[-1], "estimator_", None), "site_quantiles_", None)
         calibration = (self.info.get("check") or {}).get("calibration")
         if by_kind is not None:
@@ -98,8 +98,8 @@ class TableModel:
             name, quantiles = calibration["of"], stored_quantiles(calibration, coverage)
         else:
             raise TableError(
-                "this model has no prediction sets: it was fitted without the check on held-out "
-                "domains. Fit it again with the check"
+                "this model has no prediction sets, because it was fitted without the check on "
+                "held-out domains. Fit it again with the check"
             )
         if outputs.classes is None:
             low, high = quantiles.intervals(outputs.labels.astype(np.float64), coverage).T
@@ -130,23 +130,23 @@ class TableModel:
     def adapt(self, X: Any, y: Array, *, X_site: Any = None) -> TableModel:
         """Return a model that is adapted to a site with some labelled rows of this site.
 
-        :meth:`Schema.prepare` returns rows in the form of ``X`` and ``X_site``; targets are as in
-        the model's table.
+        ``X`` and ``X_site`` are rows in the form that :meth:`Schema.prepare` returns, and ``y`` has
+        targets as in the model's table.
         """
         method = self.pipeline[-1]
         if not hasattr(method, "adapt"):
             raise TableError(
-                f"this model ({self.info.get('method')}) cannot be adapted to a site. Fit one that "
-                "can, with ",
+                f"this model ({self.info.get('method')}) cannot be adapted to a site. Fit a model "
+                "with ",
                 Argument("method", "ensemble"),
                 " or ",
                 Argument("method", "invariantridge"),
             )
-        before = self.pipeline[:-1]
-        unlabelled = None if X_site is None else before.transform(X_site)
+        prepare = self.pipeline[:-1].transform
+        unlabelled = None if X_site is None else prepare(X_site)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ContextWarning)
-            adapted = method.adapt(before.transform(X), y, X_site=unlabelled)
+            adapted = method.adapt(prepare(X), y, X_site=unlabelled)
         steps = [*self.pipeline.steps[:-1], (self.pipeline.steps[-1][0], adapted)]
         model = adapted.estimator_
         site = {
@@ -158,22 +158,22 @@ class TableModel:
 
     @config_context(transform_output="default")
     def projection(self, X: Any) -> Any:
-        """Project rows returned by :meth:`Schema.prepare`; returns a data frame."""
+        """Project rows in the form that :meth:`Schema.prepare` returns; returns a data frame."""
         project = self.pipeline[-1].projection_
         if project is None:
             projections = [key for key, method in METHODS.items() if method.kind == "projection"]
             raise TableError(
-                f"this model ({self.info.get('method')}) predicts from the features and has no "
-                f"projection; methods that have one: {', '.join(projections)}"
+                f"this model ({self.info.get('method')}) has no projection. Fit one of the methods "
+                f"{', '.join(projections)}"
             )
         Z = project.transform(self.pipeline.named_steps["prepare"].transform(X))
         return import_pandas().DataFrame(Z, columns=list(project.get_feature_names_out()))
 
 
 def labelled_rows(model: TableModel, path: str | Path, **reading: Any) -> tuple[Any, Array, int]:
-    """Read rows with their targets for :meth:`TableModel.adapt`, and count those without a target.
+    """Read labelled rows for :meth:`TableModel.adapt`, and count the rows without a label.
 
-    Targets must be classes of the model, or numbers like those of its table.
+    Labels must be classes of the model, or numbers in the unit of its table.
     """
     schema, classes = model.schema, model.info["classes"]
     labels = [schema.target] if classes is not None else []
@@ -212,7 +212,7 @@ def table_setting(
 ) -> Setting:
     """Return the setting of a method that will be fitted to a table; see :class:`Setting`.
 
-    ``class_weight="auto"`` balances classes if ``scoring``, the measure of `evaluate`, weighs them
+    ``class_weight="auto"`` balances classes if ``scoring``, the metric of `evaluate`, weights them
     equally. Arguments are chosen by ``inner_scoring``; None is a smooth score.
     """
     classification = table.schema.task == "classification"
@@ -222,7 +222,7 @@ def table_setting(
     elif class_weight not in (None, "balanced"):
         raise ValueError(f"class_weight={class_weight!r} must be 'auto', 'balanced' or None")
     elif class_weight is not None and not classification:
-        raise ValueError("class_weight needs classes, but the target is continuous: use None")
+        raise ValueError("class_weight needs classes, but the target is continuous. Use None")
     return Setting(
         classification,
         len(table.y),
@@ -268,11 +268,12 @@ def fit_table(
 
 
 def refuse_rows(method: str, contained: object) -> None:
-    """Refuse a model that contains training rows."""
+    """Raise a TableError if a model contains training rows."""
     if contained:
-        raise ValueError(
-            f"a model of method {method!r} contains rows of the training data, which --no-rows "
-            f"does not allow; use one of {', '.join(WITHOUT_ROWS)}"
+        raise TableError(
+            f"a model of method {method!r} contains rows of the training data. Use one of "
+            f"{', '.join(WITHOUT_ROWS)}, or allow rows with ",
+            Argument("rows", True),
         )
 
 
@@ -289,8 +290,8 @@ def describe_model(
     project, context = search.projection_, None
     model: Any = getattr(search, "estimator_", None)
     if getattr(model, "uses_context", False):
-        # Number of rows of a domain to which scores refer, and whether the model was chosen for its
-        # score with context.
+        # The number of rows per domain in the scores, and whether the model was chosen by its score
+        # with context.
         context = {"batch_size": int(model.context_batch_size_), "promised": False}
     default = PREDICTORS[setting.task][0] if setting.predictor == "auto" else setting.predictor
     return {
@@ -312,8 +313,6 @@ def describe_model(
 
 def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters as JSON values; an infinite ridge becomes text."""
-    plain = {n: v.item() if hasattr(v, "item") else v for n, v in parameters.items()}
-    return {
-        name: str(v) if isinstance(v, float) and not np.isfinite(v) else v
-        for name, v in plain.items()
-    }
+    values = {n: v.item() if hasattr(v, "item") else v for n, v in parameters.items()}
+    infinite = {n: str(v) for n, v in values.items() if isinstance(v, float) and not np.isfinite(v)}
+    return values | infinite
