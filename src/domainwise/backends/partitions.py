@@ -321,7 +321,8 @@ def partial_sums(
 def merge_sums(sums: list[NystromSums | None]) -> NystromSums | None:
     """Merge the sums of neighbouring partitions, in their order."""
     present = [partition for partition in sums if partition is not None]
-    return reduce(NystromSums.merge, present) if present else None
+    # The sums may be of another type with the same method, such as CellSums.
+    return reduce(lambda total, other: total.merge(other), present) if present else None
 
 
 def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any, Any], int]:
