@@ -16,7 +16,6 @@ from domainwise.arrays import Array, is_dask
 from domainwise.gram.dask.graphs import Deferred, Task, calls, constant, run, task, tree, unwrap
 from domainwise.gram.sums import NystromSums
 
-_NAMES = ("y", "sample_domain")
 REMEDY = "Rechunk or repartition one of them, so that their partitions contain the same rows"
 
 
@@ -45,7 +44,7 @@ class Layout:
         domain = rows[self.domain] if self.domain is not None else domain
         X = self.values(rows)
         labels = []
-        for name, values in zip(_NAMES, (y, domain), strict=True):
+        for name, values in (("y", y), ("sample_domain", domain)):
             if values is not None:
                 values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
                 if len(values) != len(X):
@@ -107,16 +106,15 @@ def partitions_of(
 
 def labels_of(X: Any, y: Any, sample_domain: Any) -> tuple[Layout, Any, Any, Any]:
     """Return the layout of X, X without rows, and y and sample_domain, None if they are in X."""
-    columns = label_columns(X, y, sample_domain)
-    layout, empty = layout_of(X, *columns)
-    y, sample_domain = (
-        labels if column is None else None
-        for labels, column in zip((y, sample_domain), columns, strict=True)
-    )
-    for name, labels in zip(_NAMES, (y, sample_domain), strict=True):
-        if labels is not None:
-            check_aligned(X, labels, name)
-    return layout, empty, y, sample_domain
+    labels = {"y": y, "sample_domain": sample_domain}
+    columns = {name: label_column(X, values, name) for name, values in labels.items()}
+    layout, empty = layout_of(X, *columns.values())
+    for name, column in columns.items():
+        if column is not None:
+            labels[name] = None
+        elif labels[name] is not None:
+            check_aligned(X, labels[name], name)
+    return layout, empty, *labels.values()
 
 
 def is_frame(X: Any) -> bool:
@@ -131,27 +129,23 @@ def describe(X: Any) -> str:
     return f"a Dask {type(X).__name__}"
 
 
-def label_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any]:
-    """Return y and sample_domain if they are names of columns of X, else None."""
-    columns: list[Any] = []
-    for name, labels in zip(_NAMES, (y, sample_domain), strict=True):
-        names = labels if isinstance(labels, list) and labels else [labels]
-        if not all(isinstance(column, str) for column in names):
-            columns.append(None)
-            continue
-        if not is_frame(X):
-            raise TypeError(
-                f"{name}={labels!r} names a column, but X is {describe(X)}. Pass {name} as a Dask "
-                "array, or X as a Dask data frame"
-            )
-        missing = [column for column in names if column not in X.columns]
-        if missing:
-            raise ValueError(
-                f"{name}={labels!r}: X has no column {missing[0]!r}. Its columns are "
-                f"{_first(X.columns)}"
-            )
-        columns.append(labels)
-    return columns[0], columns[1]
+def label_column(X: Any, labels: Any, name: str) -> Any:
+    """Return ``labels`` if they are names of columns of X, else None."""
+    names = labels if isinstance(labels, list) and labels else [labels]
+    if not all(isinstance(column, str) for column in names):
+        return None
+    if not is_frame(X):
+        raise TypeError(
+            f"{name}={labels!r} names a column, but X is {describe(X)}. Pass {name} as a Dask "
+            "array, or X as a Dask data frame"
+        )
+    missing = [column for column in names if column not in X.columns]
+    if missing:
+        raise ValueError(
+            f"{name}={labels!r}: X has no column {missing[0]!r}. Its columns are "
+            f"{_first(X.columns)}"
+        )
+    return labels
 
 
 def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, Any]:

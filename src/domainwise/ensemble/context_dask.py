@@ -35,7 +35,7 @@ def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> 
 def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
     """Return the transformed rows as a Dask collection; compute statistics of domains now."""
     refuse_gathering(context, X)
-    column = partitions.label_columns(X, None, sample_domain)[1]
+    column = partitions.label_column(X, sample_domain, "sample_domain")
     domain = sample_domain if column is None else X[column]
     X = backend_of(X).check_rows(context, X, reset=False)
     layout, _ = partitions.layout_of(X)

@@ -119,10 +119,10 @@ class LandmarkFeatures:
     """
 
     def __init__(self, kernel: Kernel, landmarks: Any, eps: float) -> None:
-        self.kernel, self.dtype = kernel, landmarks.dtype
-        self.right = kernel.prepare(landmarks).right
-        W = cast(kernel.matrix(landmarks), namespace(landmarks).float64)
-        self.root = cast(inverse_root(W, eps)[1], self.dtype)
+        self.kernel, self.dtype, rows = kernel, landmarks.dtype, kernel.prepare(landmarks)
+        W = cast(kernel.block(rows.left, rows.right), namespace(landmarks).float64)
+        W = W + kernel.constant
+        self.right, self.root = rows.right, cast(inverse_root((W + W.T) / 2, eps)[1], self.dtype)
 
     def panels(self, X: Any, *, compiled: bool = False) -> Iterator[tuple[slice, Any]]:
         """Yield slices of the rows of X, and the features of these rows."""
