@@ -8,14 +8,7 @@ from domainwise.checks.signatures import (
     arguments,
     with_shared_arguments,
 )
-from domainwise.estimators.exact import (
-    COIRMethod,
-    DCMMethod,
-    DICAMethod,
-    KPCAMethod,
-    MIDAMethod,
-    ScatterMethod,
-)
+from domainwise.estimators import exact
 from domainwise.estimators.fast_base import FastProjection
 from domainwise.methods import scatter
 
@@ -24,7 +17,7 @@ __all__ = ["FastCOIR", "FastDCM", "FastDICA", "FastKPCA", "FastMDA", "FastMIDA",
 
 @with_shared_arguments
 @arguments
-class FastDCM(LabelLandmarkArguments, DCMMethod, FastProjection):
+class FastDCM(LabelLandmarkArguments, exact.DCMMethod, FastProjection):
     r"""Domain-based covariance minimization on Nystrom features, in one pass over the rows.
 
     DCM with the Gram matrix replaced by ``k(X, landmarks) k(landmarks, landmarks)^-1 k(landmarks,
@@ -48,7 +41,7 @@ class FastDCM(LabelLandmarkArguments, DCMMethod, FastProjection):
 
 @with_shared_arguments
 @arguments
-class FastCOIR(LabelLandmarkArguments, COIRMethod, FastProjection):
+class FastCOIR(LabelLandmarkArguments, exact.COIRMethod, FastProjection):
     r"""Covariance operator inverse regression on Nystrom features, in one pass over the rows.
 
     ``sample_domain`` is accepted and ignored, so that methods can be swapped in a pipeline.
@@ -65,7 +58,7 @@ class FastCOIR(LabelLandmarkArguments, COIRMethod, FastProjection):
 
 @with_shared_arguments
 @arguments
-class FastDICA(LabelLandmarkArguments, DICAMethod, FastProjection):
+class FastDICA(LabelLandmarkArguments, exact.DICAMethod, FastProjection):
     r"""Domain-invariant component analysis on Nystrom features, in one pass over the rows.
 
     Without ``y`` it is unsupervised DICA.
@@ -85,7 +78,7 @@ class FastDICA(LabelLandmarkArguments, DICAMethod, FastProjection):
 
 @with_shared_arguments
 @arguments
-class FastKPCA(LabelLandmarkArguments, KPCAMethod, FastProjection):
+class FastKPCA(LabelLandmarkArguments, exact.KPCAMethod, FastProjection):
     r"""Kernel principal component analysis on Nystrom features, in one pass over the rows.
 
     ``y`` and ``sample_domain`` are accepted and ignored, so that methods can be swapped in a
@@ -108,7 +101,7 @@ class FastKPCA(LabelLandmarkArguments, KPCAMethod, FastProjection):
 
 @with_shared_arguments
 @arguments
-class FastSCA(LandmarkArguments, ScatterMethod, FastProjection):
+class FastSCA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     r"""Scatter component analysis on Nystrom features, in one pass over the rows.
 
     Parameters
@@ -125,7 +118,7 @@ class FastSCA(LandmarkArguments, ScatterMethod, FastProjection):
 
 @with_shared_arguments
 @arguments
-class FastMDA(LandmarkArguments, ScatterMethod, FastProjection):
+class FastMDA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     r"""Multidomain discriminant analysis on Nystrom features, in one pass over the rows.
 
     Parameters
@@ -142,7 +135,7 @@ class FastMDA(LandmarkArguments, ScatterMethod, FastProjection):
 
 @with_shared_arguments
 @arguments
-class FastMIDA(LandmarkArguments, MIDAMethod, FastProjection):
+class FastMIDA(LandmarkArguments, exact.MIDAMethod, FastProjection):
     r"""Maximum independence domain adaptation on Nystrom features, in one pass over the rows.
 
     ``y`` is accepted and ignored.

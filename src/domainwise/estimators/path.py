@@ -20,14 +20,7 @@ from domainwise.arrays import Array
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels
 from domainwise.estimators.projection import resolved_kernel
-from domainwise.gram.sums import (
-    CellRows,
-    Cells,
-    cells_by_split,
-    check_cell_memory,
-    finalize,
-    joined_cells,
-)
+from domainwise.gram import sums
 from domainwise.gram.tiles import cross_product
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.labels.factors import LabelSpace, RowLabels, joint_basis, label_factor
@@ -208,18 +201,18 @@ class FastFold(RowFold):
 class MomentFold:
     """A split with moments of the training rows instead of the rows, in one cell per class."""
 
-    def __init__(self, template: Any, cells: Cells, target: Labels, X_test: Array) -> None:
+    def __init__(self, template: Any, cells: sums.Cells, target: Labels, X_test: Array) -> None:
         self.template, self.cells, self.target, self.X_test = template, cells, target, X_test
         self.n_targets = 0 if target.values is None else target.values.shape[1]
         self.continuous = bool(self.n_targets)
-        self.sums = joined_cells(cells)
+        self.sums = sums.joined_cells(cells)
         for moment in (self.sums.mean, self.sums.second):
             check_finite(moment, template._map.landmarks.dtype)
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
         template, end = self.template, len(self.sums.mean) - self.n_targets
-        gram, _, _ = finalize(
+        gram, _, _ = sums.finalize(
             self.sums.mapped(lambda moment: moment[(slice(end),) * moment.ndim]),
             template._map,
             target=template._target_map,
@@ -256,7 +249,7 @@ class MomentFold:
         return train, test
 
 
-def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterator[Cells]:
+def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterator[sums.Cells]:
     """Fix the landmarks of a template, and yield the cells of each split's training rows.
 
     There is one cell per class. All splits share one pass over the rows (theory 13.5).
@@ -273,9 +266,11 @@ def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterat
     domains = zeros if domain.codes is None else domain.codes
     sizes = target.n_categories, domain.n_categories
     for codes, parts in split_rows(splits, len(X)):
-        rows = CellRows.of_parts(codes, classes, domains, sizes, dense, target.codes is not None)
+        rows = sums.CellRows.of_parts(
+            codes, classes, domains, sizes, dense, target.codes is not None
+        )
         width = template._map.n_features + rows.width
-        check_cell_memory(len(rows.cell_keys), [width], X, ADVICE)
+        sums.check_cell_memory(len(rows.cell_keys), [width], X, ADVICE)
         (cells,) = backend_of(X).sum_cells([template._map], X, rows).maps
-        for train, _ in cells_by_split(cells, parts):
+        for train, _ in sums.cells_by_split(cells, parts):
             yield train
