@@ -12,7 +12,7 @@ pytest.importorskip("skops")
 from domainwise import evaluate  # noqa: E402
 from domainwise.calibration.quantiles import (  # noqa: E402
     DomainQuantiles,
-    calibrated,
+    calibrate_sets,
     scores_by_class,
     stored_quantiles,
 )
@@ -158,7 +158,7 @@ def test_classes_without_values_are_judged_by_what_was_predicted():
     records = [
         {"domain": d, "target": ["a", "b"], "prediction": ["a", p]} for d, p in enumerate("bba")
     ]
-    calibration = calibrated(records, ["a", "b"])
+    calibration = calibrate_sets(records, ["a", "b"])
     assert calibration["of"] == "prediction"
     # Five of six rows are right, each with a weight of 1/8.
     assert calibration["thresholds"][61] == 0.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from domainwise import evaluate
-from domainwise.calibration.quantiles import calibrated
+from domainwise.calibration.quantiles import calibrate_sets
 from domainwise.evaluation.verdict import label_sentence
 
 KEYS = ["n_labels", "score", "low", "high", "domains"]
@@ -100,7 +100,7 @@ def test_without_what_it_needs_the_section_is_absent(case, levels, shares, tmp_p
     if case == "small domains":
         evaluation = run(*sites(n=9))
     elif case == "no predictions":
-        kept = calibrated(levels.records[levels.best_], None)
+        kept = calibrate_sets(levels.records[levels.best_], None)
         evaluation = replace(levels, records={}, calibration=kept)
     elif case == "no probabilities":
         records = [{**r, "probabilities": None} for r in shares.records[shares.best_]]

@@ -105,8 +105,8 @@ def test_the_choice_is_the_same_for_every_number_of_jobs():
 def test_there_are_no_more_workers_than_memory_is_free(monkeypatch, free, jobs):
     monkeypatch.setattr(driver, "available_memory", lambda: free)
     data = Data(np.zeros((4, 1)), np.zeros(4))
-    assert driver.affordable_jobs(3, data) == jobs
-    assert driver.affordable_jobs(None, data) is None
+    assert driver.limit_jobs(3, data) == jobs
+    assert driver.limit_jobs(None, data) is None
 
 
 @pytest.mark.parametrize("n_splits", range(1, 24))

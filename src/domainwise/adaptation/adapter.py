@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.adaptation import corrections
 from domainwise.adaptation.corrections import Prior, SiteLabels, SiteQuantiles, SourceOutputs
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
-from domainwise.calibration.conformal import AroundPredictor, fit_rows
+from domainwise.calibration.conformal import DomainMetaEstimator, fit_rows
 from domainwise.calibration.curves import Curve, class_columns, equal_weights, fit_curve
 from domainwise.calibration.quantiles import DomainQuantiles
 from domainwise.checks import ContextWarning, inputs, warn_caller
@@ -223,7 +223,7 @@ class Adaptable(ABC):
 
 
 @arguments
-class SiteAdapter(Adaptable, AroundPredictor):
+class SiteAdapter(Adaptable, DomainMetaEstimator):
     """Adapt any classifier or regressor to a new site with a few labels.
 
     The errors of a model at a new site are partly systematic: the level and slope of a continuous

@@ -25,7 +25,7 @@ from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.inputs import Labels
 from domainwise.checks.signatures import arguments
 from domainwise.scoring.predictions import (
-    AroundEstimator,
+    MetaEstimator,
     Predictions,
     fit_with_domains,
     requests_domains,
@@ -63,7 +63,7 @@ def calibration_split(
     return train, test
 
 
-class AroundPredictor(PredictionSets, PredictionIntervals, AroundEstimator):
+class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
     """A meta-estimator that fits a classifier or regressor without some of the domains."""
 
     classes_: Array
@@ -140,7 +140,7 @@ def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, rows: Any = Non
 
 
 @arguments
-class DomainConformal(AroundPredictor):
+class DomainConformal(DomainMetaEstimator):
     """Prediction sets and intervals that are valid on new domains, for any classifier or regressor.
 
     The errors on held-out domains estimate the errors on new domains. A set contains all classes,

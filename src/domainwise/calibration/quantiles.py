@@ -171,7 +171,7 @@ class PredictionIntervals(HasThresholds):
         return np.asarray(self._quantiles_for(sample_domain).intervals(predicted, coverage))
 
 
-def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, Any]:
+def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, Any]:
     """Calibrate prediction sets on predictions for held-out domains, with a record for each.
 
     Records have ``domain``, ``target``, ``prediction`` and, if there are classes (in the order of
@@ -228,7 +228,7 @@ def scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Arr
 
 
 def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> DomainQuantiles:
-    """Return the thresholds stored by :func:`calibrated`."""
+    """Return the thresholds stored by :func:`calibrate_sets`."""
     needed_domains(coverage)  # raises an error for values outside (0, 1)
     if abs(coverage * STEPS - round(coverage * STEPS)) > 1e-6:
         raise ValueError(f"coverage must be a multiple of 0.01, such as 0.9; got {coverage}.")
@@ -237,7 +237,7 @@ def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> DomainQ
     return DomainQuantiles(thresholds, levels, calibration["n_domains"])
 
 
-def sets_in_words(calibration: Mapping[str, Any]) -> str:
+def describe_sets(calibration: Mapping[str, Any]) -> str:
     """Describe coverage and size of prediction sets in one line."""
     n, size, coverage = (calibration[name] for name in ("n_domains", "size", "coverage"))
     text = f"{calibration['promise']}, from {n} held-out domains"

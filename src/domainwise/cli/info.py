@@ -71,7 +71,7 @@ def export(
 
 def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) -> None:
     """Print the description of a model; ``brief`` omits the lists of columns and domains."""
-    from domainwise.calibration.quantiles import sets_in_words
+    from domainwise.calibration.quantiles import describe_sets
 
     schema, classes, check = info["schema"], info["classes"], info["check"]
     numeric, categorical, dates = (schema.get(k, []) for k in ("numeric", "categorical", "dates"))
@@ -106,7 +106,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         ("rows", f"{info['n_rows']:,}"),
         ("unseen domains", check_in_words(check) if check else None),
         ("context", context),
-        ("prediction sets", sets_in_words(sets) if sets else None),
+        ("prediction sets", describe_sets(sets) if sets else None),
         *([] if brief else [("seed", info["seed"]), ("written", info["created"])]),
         *(adapted_in_words(info) if "site" in info else []),
     ]

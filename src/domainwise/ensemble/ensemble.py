@@ -158,7 +158,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         self._fit(X, target.codes, target, sample_domain, learn_from)
 
     @property
-    def names_likeliest(self) -> bool:
+    def predicts_most_probable(self) -> bool:
         """Whether :meth:`predict` returns the most probable class; False if it is overridden."""
         return type(self).predict is DomainEnsembleClassifier.predict
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from domainwise.calibration.quantiles import calibrated
+from domainwise.calibration.quantiles import calibrate_sets
 from domainwise.evaluation.evaluate import compare_methods
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.problem import make_problem
@@ -318,7 +318,7 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
     row_by_row = replace(find_method(method, len(table.y)), context=False)
     constant = score(problem, [METHODS[TRIVIAL]])
     model = score(replace(problem, overrides=overrides), [row_by_row])
-    calibration = calibrated(model.records[model.best_], problem.classes)
+    calibration = calibrate_sets(model.records[model.best_], problem.classes)
     scores = model.best.known, constant.best.known
     return compare_with_constant(problem.measure.name, *scores, calibration)
 

@@ -15,7 +15,7 @@ from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Frame
-from domainwise.calibration.quantiles import calibrated
+from domainwise.calibration.quantiles import calibrate_sets
 from domainwise.evaluation.results import MethodResult, Record, Results, finite_mean, plain
 from domainwise.evaluation.verdict import Answer, make_answer
 from domainwise.models.registry import CONTEXT
@@ -339,7 +339,7 @@ class Evaluation(Results):
             **summary,
             "expected": (summary["mean"], low, high),
             "range": self.range_of(result),
-            "calibration": calibrated(records, self.facts["classes"]) if records else None,
+            "calibration": calibrate_sets(records, self.facts["classes"]) if records else None,
             "price": result.generalization_gap,
             "around": {"mean": sorted(map(self.measure.shown, (low, high)))},  # as scores
             "per_domain": [{"ends": (row.pop("low"), row.pop("high")), **row} for row in scores],

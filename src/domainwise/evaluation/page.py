@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from domainwise.calibration.quantiles import calibrated, sets_in_words
+from domainwise.calibration.quantiles import calibrate_sets, describe_sets
 from domainwise.evaluation import verdict
 from domainwise.evaluation.failures import failure_sections
 from domainwise.evaluation.results import MethodResult, Results
@@ -42,7 +42,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
     differences, method = evaluation.differences, evaluation.recommended
     sets, answer = evaluation.calibration, verdict.make_answer(evaluation)
     if (records := evaluation.records.get(method.key)) is not None:
-        sets = calibrated(records, evaluation.facts["classes"])
+        sets = calibrate_sets(records, evaluation.facts["classes"])
     faults = map(verdict.fault_in_words, differences.get("faults", ()))
     columns = sorted(
         differences.get("columns", ()),
@@ -81,7 +81,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         warnings=[
             (result.label, text) for result in evaluation.results for text in result.warnings
         ],
-        sets=sets_in_words(sets),
+        sets=describe_sets(sets),
     )
 
 

@@ -208,11 +208,11 @@ def make_problem(
             f"pos_label={pos_label!r} names a class, but the target is continuous. Omit pos_label"
         )
     measure = choose_measure(scoring, target, classification, pos_label, labels.codes)
-    objection = measure.objection(target, target, classification)
-    if objection:
+    reason = measure.undefined_reason(target, target, classification)
+    if reason:
         kind = "a continuous target" if classes is None else f"{len(classes)} classes"
         raise ValueError(
-            f"{measure.name} cannot be computed for {kind}: {objection}. Choose another scoring"
+            f"{measure.name} cannot be computed for {kind}: {reason}. Choose another scoring"
         )
     if inner_scoring is not None:
         inner_scoring = choose_measure(inner_scoring, target, classification, pos_label).scoring

@@ -38,7 +38,7 @@ from domainwise.invariant.machines import InvariantMachine
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import LARGEST_WEIGHT, LabelSpace, RowLabels
 from domainwise.scoring.measures import check_task
-from domainwise.scoring.predictions import AroundEstimator, fit_with_domains
+from domainwise.scoring.predictions import MetaEstimator, fit_with_domains
 from domainwise.search import driver
 from domainwise.search.driver import Candidate, Data, Outcomes, Searched
 from domainwise.search.scores import Outcome, Score, SmoothScore, as_score
@@ -208,7 +208,7 @@ _Grid = Mapping[str, Sequence[Any]]
 
 
 @arguments
-class InvariantSearchCV(Searched, AroundEstimator):
+class InvariantSearchCV(Searched, MetaEstimator):
     """Grid search for InvariantSVC and InvariantSVR with the kernel evaluated once per split.
 
     The scores and the best candidate are those of :class:`sklearn.model_selection.GridSearchCV`.

@@ -28,10 +28,10 @@ from domainwise.estimators.projection import one_thread_if_small
 from domainwise.kernels.functions import Kernel, resolve_gamma
 from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import (
-    AroundEstimator,
+    MetaEstimator,
     fit_with_domains,
     has_argument,
-    names_likeliest,
+    predicts_most_probable,
 )
 from domainwise.search.driver import Candidate, Data, Outcomes, Race, batches_by, search
 from domainwise.search.heads import quick_head
@@ -143,7 +143,7 @@ def _has(name: str) -> Any:
 
 
 @arguments
-class MethodSearch(AroundEstimator):
+class MethodSearch(MetaEstimator):
     """An estimator with arguments chosen on held-out source domains.
 
     ``grid`` has candidate values by argument, in ``units`` (see
@@ -295,9 +295,9 @@ class MethodSearch(AroundEstimator):
         return np.asarray(self.estimator_.classes_)
 
     @property
-    def names_likeliest(self) -> bool:
+    def predicts_most_probable(self) -> bool:
         """Whether ``predict`` returns the class with the largest probability."""
-        return names_likeliest(self.estimator_)
+        return predicts_most_probable(self.estimator_)
 
     def _call(self, method: str, X: Any, sample_domain: Any) -> Any:
         check_is_fitted(self)

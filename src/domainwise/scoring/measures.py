@@ -103,9 +103,9 @@ class Measure:
 
     def defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
         """Whether the score is defined for these targets (AUC needs two classes)."""
-        return not self.objection(y_train, y_test, classification)
+        return not self.undefined_reason(y_train, y_test, classification)
 
-    def objection(self, y_train: Array, y_test: Array, classification: bool) -> str:
+    def undefined_reason(self, y_train: Array, y_test: Array, classification: bool) -> str:
         """Return the reason why a constant prediction has no score, or an empty string."""
         dummy = DummyClassifier() if classification else DummyRegressor()
         with warnings.catch_warnings():

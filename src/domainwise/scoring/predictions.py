@@ -52,7 +52,7 @@ def requests_domains(estimator: Any, method: str = "fit") -> bool:
         return bool(get_routing_for_object(estimator).consumes(method, ["sample_domain"]))
 
 
-class AroundEstimator(MetaEstimatorMixin, BaseEstimator):
+class MetaEstimator(MetaEstimatorMixin, BaseEstimator):
     """A meta-estimator with the type and the input of its estimator."""
 
     def __sklearn_tags__(self) -> Any:
@@ -64,11 +64,11 @@ class AroundEstimator(MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
-def names_likeliest(estimator: Any) -> bool:
+def predicts_most_probable(estimator: Any) -> bool:
     """Whether an estimator predicts the class with the largest probability."""
     while type(estimator) is Pipeline:
         estimator = estimator.steps[-1][1]
-    return bool(getattr(estimator, "names_likeliest", False))
+    return bool(getattr(estimator, "predicts_most_probable", False))
 
 
 def _provides(method: str) -> Callable[[Any], bool]:
@@ -121,7 +121,7 @@ class Predictions(BaseEstimator):
     @cached_property
     def labels(self) -> Array:
         """Labels of the predicted classes, or predicted numbers."""
-        if self.classes is None or not names_likeliest(self.estimator):
+        if self.classes is None or not predicts_most_probable(self.estimator):
             values = self._call("predict")  # CatBoost returns a column
             return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
         return np.asarray(self.estimator.classes_[self._predict_proba.argmax(axis=1)])

@@ -172,7 +172,7 @@ def search(
     only candidates that were not dropped. Kinds with ``one_pass`` ignore ``race``.
     """
     candidates, rule = kind.candidates(data), best if rule is None else rule
-    n_jobs = affordable_jobs(n_jobs, data)
+    n_jobs = limit_jobs(n_jobs, data)
     race = None if kind.one_pass else race
     rounds = [list(range(len(splits)))] if race is None else race.rounds(len(splits))
     outcomes: list[dict[int, Outcome]] = [{} for _ in candidates]
@@ -211,7 +211,7 @@ def search(
     return replace(result, held_out=held_out, reusable=reusable)
 
 
-def affordable_jobs(n_jobs: int | None, data: Data) -> int | None:
+def limit_jobs(n_jobs: int | None, data: Data) -> int | None:
     """Return the number of workers, limited to those that fit into the free memory."""
     free = available_memory()
     if n_jobs in (None, 1) or free is None:
@@ -273,7 +273,7 @@ class SearchResult:
     ) -> SearchResult:
         """Choose candidates by their scores; splits on which no score is defined are ignored."""
         rule = best if rule is None else rule
-        return cls(list(candidates), scores, rule(candidates, comparable(scores)))
+        return cls(list(candidates), scores, rule(candidates, comparable_scores(scores)))
 
     @property
     def chosen(self) -> list[Candidate]:
@@ -333,7 +333,7 @@ def by_row(values: Sequence[Any], tests: Sequence[Array], n_rows: int) -> Array:
 # Scores on splits, and rules.
 
 
-def comparable(scores: Array) -> Array:
+def comparable_scores(scores: Array) -> Array:
     """Return the scores of the splits on which any score is defined.
 
     Some scores are not defined on all domains; the area under the ROC curve needs two classes.

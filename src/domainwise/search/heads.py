@@ -24,7 +24,7 @@ def quick_head(head: Any) -> Any:
 
 
 @cache
-def rows_lost() -> int:
+def lost_degrees_of_freedom() -> int:
     """Degrees of freedom per class that covariances lose; they depend on scikit-learn's version."""
     fitted = LinearDiscriminantAnalysis().fit([[0.0], [2.0], [3.0], [5.0]], [0, 0, 1, 1])
     return round(2 - 2 * float(fitted.coef_[0, 0]) / 3)
@@ -118,7 +118,7 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         residuals = X - means[codes]
         spread = residuals.std(axis=0)
         spread[spread == 0] = 1.0
-        scale = spread * np.sqrt(len(y) - len(counts) * rows_lost())
+        scale = spread * np.sqrt(len(y) - len(counts) * lost_degrees_of_freedom())
         _, lengths, V = np.linalg.svd(residuals / scale, full_matrices=False)
         return self._fit_whitened(classes, counts, means, lengths, V / spread)
 
@@ -127,7 +127,7 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         n, k = int(moments.counts.sum()), len(moments.counts)
         spread = np.sqrt(moments.scatter.diagonal().clip(0.0) / n)
         spread[spread == 0] = 1.0
-        scale = spread * np.sqrt(max(n - k * rows_lost(), 1))
+        scale = spread * np.sqrt(max(n - k * lost_degrees_of_freedom(), 1))
         values, V = np.linalg.eigh(moments.scatter / np.outer(scale, scale))
         lengths, classes = np.sqrt(values[::-1].clip(0.0)), moments.classes
         assert classes is not None
