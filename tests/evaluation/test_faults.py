@@ -197,7 +197,7 @@ def test_missing_columns_of_the_same_sites_are_one_fault():
     assert (fault.kind, fault.columns) == ("missing", ["weight", "ward"])
     assert (fault.domains, fault.rows) == (SITES[2:], 4 * N)
     assert "missing in 90 to 100 % of the rows" in fault.message
-    assert fault.message.endswith("but in none at site A.")
+    assert fault.message.endswith("but in no row of site A.")
     assert "--drop weight,ward" in fault.action
 
 

@@ -40,16 +40,16 @@ def test_the_best_method_is_recommended_with_its_lead_and_whether_that_is_chance
     assert found.best.p_value == pytest.approx(2 / 2**8)
     assert found.answer.take == "DCM"
     assert found.answer.reason == (
-        "best on average over eight held-out domains, 0.050 better than SVM. This difference is "
-        "statistically significant (p = 0.008)."
+        "best on average over eight held-out domains, 0.050 better than SVM; this is statistically "
+        "significant (p = 0.008)."
     )
     assert found.verdict().startswith("Use DCM: best on average")
     mixed = [score + (0.07 if i % 2 else -0.04) for i, score in enumerate(SVM)]
     reason = evaluation({"svm": SVM, "dcm": mixed}).answer.reason
-    assert "This difference may be due to chance (p = " in reason
+    assert "; this may be due to chance (p = " in reason
     few = evaluation({"svm": SVM[:5], "dcm": [score + 0.05 for score in SVM[:5]]})
     assert few.best.p_value is None
-    assert few.answer.reason.endswith("This difference may be due to chance with five domains.")
+    assert few.answer.reason.endswith("; with five domains, this may be due to chance.")
 
 
 def test_many_methods_make_a_small_p_value_a_matter_of_chance():
@@ -61,7 +61,7 @@ def test_many_methods_make_a_small_p_value_a_matter_of_chance():
     found = evaluation({"svm": SVM, **ours})
     assert found.best.p_value < 0.05 <= found.best.p_adjusted
     found.results = [result for result in found.results if result.key in ("svm", "dcm")]
-    chance = f"difference may be due to chance (p = {found.best.p_adjusted:.3f})"
+    chance = f"this may be due to chance (p = {found.best.p_adjusted:.3f})"
     assert chance in found.answer.reason
 
 

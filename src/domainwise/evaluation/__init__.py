@@ -1,4 +1,4 @@
-"""Answers which method will hold up on the next domain, and how much will be lost there."""
+"""Compares methods on held-out domains, and estimates their scores on an unseen domain."""
 
 from domainwise.evaluation.evaluate import evaluate
 from domainwise.evaluation.evaluation import Evaluation

@@ -335,9 +335,9 @@ def compare_with_constant(
     error = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
     worst = min(model, key=lambda name: model[name])
     better = bool(gain.mean() > max(error, 1e-12))
-    mean, other = (float(np.mean(list(scores.values()))) for scores in (model, constant))
+    mean, baseline = (float(np.mean(list(scores.values()))) for scores in (model, constant))
     low, high = plain(expected_score(list(model.values()), 0)[1:])
     ends = expected_range(list(model.values()), metric)
     return Check(
-        metric, mean, other, model[worst], worst, len(gain), better, low, high, calibration, ends
+        metric, mean, baseline, model[worst], worst, len(gain), better, low, high, calibration, ends
     )

@@ -193,10 +193,11 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
         picture = Picture(to_svg(figure, "reliable", alt), alt, caption)
     worst = max(errors, key=lambda d: errors[d])
     predicted, observed, rows, _ = display.curves[worst]
+    about = f"class {display.about}" if len(classes) == 2 else display.about
     sentence = (
         f"The calibration error of {label} is {_mean(errors):.2f} on average over domains. The "
         f"largest is {errors[worst]:.2f}, on {worst!s}, where the mean predicted probability of "
-        f"{display.about} is {percent(rows @ predicted / rows.sum())} and the observed frequency "
+        f"{about} is {percent(rows @ predicted / rows.sum())} and the observed frequency "
         f"is {percent(rows @ observed / rows.sum())}."
     )
     columns = {"calibration error": {d: f"{e:.2f}" for d, e in errors.items()}}

@@ -135,25 +135,15 @@ class _Table:
         return pairs
 
     def fault(
-        self,
-        kind: str,
-        severity: int,
-        columns: list[str],
-        domains: Any,
-        message: str,
-        action: str,
-        *,
-        rows: float | None = None,
-        leak: bool = False,
+        self, kind: str, severity: int, columns: list[str], domains: Any, *texts: str, **more: Any
     ) -> Fault:
-        """Make a fault in some domains, or in all if there are none.
+        """Make a fault in some domains, or in all if there are none, from a message and an action.
 
         It concerns all rows of these domains, unless the number of ``rows`` is given.
         """
-        if rows is None:
-            rows = sum(self.sizes[d] for d in domains) if len(domains) else len(self.codes)
-        names = [self.names[d] for d in domains]
-        return Fault(kind, columns, names, int(rows), severity, message, action, leak)
+        n = sum(self.sizes[d] for d in domains) if len(domains) else len(self.codes)
+        rows, names = int(more.pop("rows", n)), [self.names[d] for d in domains]
+        return Fault(kind, columns, names, rows, severity, *texts, **more)
 
 
 def describe_differences(problem: Problem) -> dict[str, Any]:
@@ -283,13 +273,13 @@ def _missing(table: _Table) -> Iterator[Fault]:
         share = f"{low:.0f} %" if low == high else f"{low:.0f} to {high:.0f} %"
         highest = np.where(large, missing, np.inf).max(axis=0)
         best = int(np.argmin(highest))
-        contrast = f"only in {100 * highest[best]:.0f} %"
+        contrast = f"in only {100 * highest[best]:.0f} % of the rows"
         if highest[best] < 0.01:
-            contrast = "in less than 1 %" if highest[best] > 0 else "in none"
+            contrast = "in less than 1 % of the rows" if highest[best] > 0 else "in no row"
         message = (
             f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing in "
             f"{'all rows' if low == 100 else f'{share} of the rows'} of "
-            f"{table.listed(domains)}, but {contrast} at {table.names[best]}."
+            f"{table.listed(domains)}, but {contrast} of {table.names[best]}."
         )
         action = (
             f"Check whether the values exist there; if not, evaluate again with {_drop(names)}."

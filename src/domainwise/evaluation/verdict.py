@@ -161,12 +161,12 @@ def _reason(results: Results) -> str:
         p_value = method.p_adjusted
     if p_value is None:
         n = len(method.known.keys() & rival.known.keys())
-        chance = f"may be due to chance with {in_words(n)} domains"
+        chance = f"with {in_words(n)} domains, this may be due to chance"
     else:
         significant = p_value < SIGNIFICANCE_LEVEL
-        chance = "is statistically significant" if significant else "may be due to chance"
+        chance = "this is statistically significant" if significant else "this may be due to chance"
         chance += f" (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
-    return f"best {where}, {lead} better than {rival.label}. This difference {chance}."
+    return f"best {where}, {lead} better than {rival.label}; {chance}."
 
 
 def _context(results: Results) -> str:
@@ -309,7 +309,7 @@ def label_sentence(results: Results) -> str:
         last = counts[-1]
         return (
             f"Labels from the new site would hardly help {results.recommended.label}: {label} "
-            f"{show(gains[start])} without labels, {show(gains[last])} with {last}."
+            f"{show(gains[start])} without labels, {show(gains[last])} with {last} labels."
         )
     # The fewest labels with which the score is about as good as with any number of them.
     enough = next(n for n in counts if best - gains[n] < margin)
@@ -320,22 +320,17 @@ def label_sentence(results: Results) -> str:
     return text + ("; more labels add little." if enough < counts[-1] else ".")
 
 
-def difference_sentences(results: Results) -> list[str]:
-    """Columns that identify domains."""
+def difference_sentence(results: Results) -> str:
+    """Columns that identify domains, in a sentence."""
     differences = results.differences
     columns = differences["columns"]
     names = [domain["name"] for domain in differences["domains"]]
     described = [f"{c['name']} ({names[c['tells_at']]}, AUC {c['tells']:.2f})" for c in columns]
-    n_identifying = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
-    if not n_identifying:
-        return [f"No single column identifies a domain well; the best is {described[0]}."]
-    alone = "identifies a domain on its own"
-    if n_identifying > 1:
-        alone = "identify a domain on their own"
-    return [
-        f"{n_identifying} of {len(columns) + differences['others']} columns {alone}: "
-        f"{_some(described[:n_identifying])}."
-    ]
+    n = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
+    if not n:
+        return f"No single column identifies a domain well; the best is {described[0]}."
+    verb = "identifies a domain on its own" if n == 1 else "identify a domain on their own"
+    return f"{n} of {len(columns) + differences['others']} columns {verb}: {_some(described[:n])}."
 
 
 def importance_sentences(results: Results) -> list[str]:

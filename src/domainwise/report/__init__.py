@@ -1,1 +1,1 @@
-"""Shared parts of the pages of ``evaluate`` and ``reproduce``: pictures, base template."""
+"""Templates, tables and pictures that the pages of ``evaluate`` and ``reproduce`` share."""

@@ -1,4 +1,4 @@
-"""Parts of HTML reports: templates, styles, tables and pictures. One file, no network."""
+"""Building blocks of HTML pages: templates, style sheets, tables and pictures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TextCell(NamedTuple):
-    """One cell: text, weight, and a CSS class for colour ("within", "outside" or "")."""
+    """Text of a cell, whether it is bold, and a CSS class ("within", "outside" or "")."""
 
     text: str
     bold: bool = False
@@ -40,7 +40,7 @@ class TextTable:
     kinds: Sequence[str]
 
     def without_empty_columns(self) -> TextTable:
-        """The same table without columns that hold only dashes."""
+        """The same table without columns that contain only dashes."""
         filled = [
             any(cell.text != "–" for cell in column) for column in zip(*self.rows, strict=True)
         ]
@@ -49,18 +49,18 @@ class TextTable:
 
 
 def render_page(package: str, template: str, *, styles: Sequence[str], **values: object) -> str:
-    """Fill a template of a package (folder ``templates``), which may extend those of this one.
+    """Fill a template from the folder ``templates`` of a package, or of ``domainwise.report``.
 
-    The style sheets are put into the page's head, in this order. The only script that a browser may
-    run is the one that sorts tables.
+    The style sheets are put into the head of the page, in this order. The only script that a
+    browser may run is the one that sorts tables.
     """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     def read(name: str) -> str:
         """Text of a template, style sheet or script."""
-        folders = (files(part) / "templates" for part in (package, "domainwise.report"))
-        paths = [folder / name for folder in folders if (folder / name).is_file()]
-        return paths[0].read_text(encoding="utf-8")
+        folders = [files(source) / "templates" for source in (package, "domainwise.report")]
+        path = next(folder / name for folder in folders if (folder / name).is_file())
+        return path.read_text(encoding="utf-8")
 
     environment = Environment(
         loader=FunctionLoader(read),
@@ -78,13 +78,13 @@ def render_page(package: str, template: str, *, styles: Sequence[str], **values:
     )
 
 
-#: Colours in figure.mplstyle, which are replaced by the colours of the page after drawing.
+#: Colours of figure.mplstyle, which :func:`to_svg` replaces by those of the page.
 INK, FAINT = "#010203", "#040506"
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure for the page: the drawing, a description of it, and a caption below it."""
+    """A figure of the page, with a description for screen readers and a caption."""
 
     svg: str
     alt: str
@@ -100,17 +100,16 @@ def drawing(width: float, height: float, **options: Any) -> Iterator[Figure]:
     from matplotlib.figure import Figure
 
     with mpl.rc_context():
-        # The style sheet of the user is not used here.
-        mpl.rcdefaults()
+        mpl.rcdefaults()  # without the settings of the user
         mpl.style.use("domainwise.report.figure")
         yield Figure(figsize=(width, height), layout="constrained", **options)
 
 
 def to_svg(figure: Figure, name: str, alt: str) -> str:
-    """Return inline SVG without a fixed size, with page colours and an accessible name.
+    """Return inline SVG without a fixed size, in the colours of the page.
 
-    Ids are prefixed with ``name``, which is unique on the page; ``alt`` describes the figure for
-    readers who do not see it.
+    Ids are prefixed with ``name``, which must be unique on the page. ``alt`` describes the figure
+    for screen readers.
     """
     draw_names_as_text(figure)
     buffer = io.StringIO()
@@ -124,7 +123,7 @@ def to_svg(figure: Figure, name: str, alt: str) -> str:
     text = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
     text = text.replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
-    # Marks may be pale, text must be readable.
+    # The accent colour of marks is too pale for text.
     text = re.sub(rf"(<text[^>]*fill: ){ACCENT}", r"\1var(--accent)", text)
     view = re.search(r'viewBox="[^"]+"', text)
     assert view is not None

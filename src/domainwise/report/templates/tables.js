@@ -1,5 +1,5 @@
 "use strict";
-// Headings of tables become buttons that sort their rows; without scripts they stay headings.
+// Headings of tables become buttons that sort the rows.
 document.querySelectorAll("table").forEach((table) => {
   const body = table.tBodies[0];
   if (!body || body.rows.length < 2) return;
@@ -21,7 +21,7 @@ document.querySelectorAll("table").forEach((table) => {
       for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", rising ? "ascending" : "descending");
       const keys = new Map(Array.from(body.rows, (row) => [row, key(row, column)]));
-      // What has no value stays at the end, whichever way.
+      // Cells without a value stay at the end in both directions.
       const rows = Array.from(body.rows).sort((a, b) => {
         const [x, y] = [keys.get(a), keys.get(b)];
         if (x === null || y === null) return (x === null) - (y === null);
@@ -31,8 +31,8 @@ document.querySelectorAll("table").forEach((table) => {
     });
   });
 });
-// Everything is open on paper, and so is a section that a link leads to.
-const open = (some) => some.forEach((part) => { part.open = true; });
+// All sections are open on paper, and so is the section that a link points to.
+const open = (sections) => sections.forEach((section) => { section.open = true; });
 const openAll = () => open(document.querySelectorAll("details"));
 const openTarget = () => {
   let at = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
