@@ -242,8 +242,8 @@ def _leaks(table: _Table) -> Iterator[Fault]:
         message = (
             f"{f'Whether {name} is missing' if leak.by_missing else name} predicts the target "
             f"almost perfectly{f' at {table.listed(domains)}' if domains else ''} ({metric} "
-            f"{min(leak.scores.values()):.2f} alone, {leak.others_score:.2f} with all other "
-            "columns): it may contain the answer."
+            f"{min(leak.scores.values()):.2f} alone, {leak.others_score:.2f} for all other columns "
+            "together): it may contain the answer."
         )
         action = f"If it is not known when a prediction is made, leave it out: {_drop([name])}."
         yield table.fault("leak", 3, [name], domains, message, action, leak=True)
