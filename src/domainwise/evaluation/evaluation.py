@@ -52,7 +52,7 @@ class Evaluation(Results):
     left_out : dict
         Methods that could not be used, with the reason.
     facts : dict
-        Task, sizes, seed, versions.
+        Task, sizes, seed and versions.
     records : dict
         Predictions for held-out rows by method, one record per domain; see ``predictions_``.
     methods : list of Method
@@ -72,7 +72,7 @@ class Evaluation(Results):
     differences : dict
         Differences between the domains, and possible faults in the table.
     lacking : str
-        The reason why predictions are not available, if so.
+        The reason why predictions are not available; empty if they are.
     weights : dict
         Weight of each domain in the mean by which a method is recommended; smaller with few rows.
     """
@@ -180,7 +180,7 @@ class Evaluation(Results):
         return " ".join(self.answer.sentences())
 
     def plot(self) -> Figure:
-        """Return a matplotlib figure of all_outputs method's score on all_outputs domain.
+        """Return a matplotlib figure of every method's score on every domain.
 
         Returns
         -------
@@ -341,7 +341,8 @@ class Evaluation(Results):
             "range": self.range_of(result),
             "calibration": calibrate_sets(records, self.facts["classes"]) if records else None,
             "price": result.generalization_gap,
-            "around": {"mean": sorted(map(self.measure.shown, (low, high)))},  # as scores
+            # In contrast to "expected", the ends are scores: larger is better.
+            "around": {"mean": sorted(map(self.measure.shown, (low, high)))},
             "per_domain": [{"ends": (row.pop("low"), row.pop("high")), **row} for row in scores],
             "warnings": result.warnings,
         }

@@ -33,8 +33,8 @@ ALMOST_PERFECT, MIN_LEAD, LEAD_ERRORS, PERFECT = 0.95, 0.1, (2.0, 3.0), 0.97
 MAX_SCORE_ELSEWHERE = 0.8
 #: Number of bins of a column's values, and maximum number of categories with an indicator.
 N_BINS = 20
-#: Maximum number of rows of a domain on which columns are scored, of rows that a model is fitted
-#: to, of models in all, and of domains in which a column is compared with a model.
+#: Maximum number of rows of a domain on which columns are scored, of training rows of a model, of
+#: models in total, and of domains in which a column is compared with a model.
 MAX_ROWS, MAX_MODEL_ROWS, MAX_MODELS, MAX_MODEL_DOMAINS = 5000, 600, 40, 6
 
 
@@ -47,7 +47,7 @@ class Leak:
     scores: dict[int, float]  #: score of the column alone by domain; domain -1 is all rows
     others_score: float  #: highest score of all other columns together
     everywhere: bool
-    neutral: bool  #: whether all other columns predict the target as well
+    neutral: bool  #: whether all other columns together predict the target as well
 
 
 @dataclass(frozen=True)

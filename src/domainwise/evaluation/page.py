@@ -86,7 +86,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
 
 
 def _importance(evaluation: Results, name: str) -> str:
-    """Importance of a column as text, rounded to the precision that is not noise."""
+    """Importance of a column as text, without digits that are only noise."""
     method, sign = evaluation.recommended, evaluation.measure.sign
     unit = min(10.0 ** (np.floor(np.log10(abs(method.mean) or 1.0)) - 2), 0.001)
     loss = method.importance.get(name, np.nan)
@@ -140,7 +140,7 @@ def expect_picture(evaluation: Results) -> Picture:
         axes = figure.subplots()
 
         def write(x: float, y: float, text: str, colour: str) -> None:
-            """Write text, aligned towards the middle if it is near an end of the axis."""
+            """Write text, aligned so that it does not exceed the axis."""
             share = (x - left) / (right - left)
             side = "left" if share < 0.3 else "right" if share > 0.7 else "center"
             axes.text(x, y, text, ha=side, va="center", color=colour, fontsize=9)

@@ -23,10 +23,10 @@ from domainwise.splits.folds import LeaveDomainsOut, Split
 #: Costs are relative to boosting: its iterations, the iterations that are timed, the maximum number
 #: of trees over all classes, and seconds that do not depend on these.
 ITERATIONS, TIMED_ITERATIONS, MAX_TREES, FIXED_SECONDS = 100, 10, 500, 0.1
-#: With fewer seconds of work, one worker is as fast as several, which have to be started.
+#: With fewer seconds of work, one worker is as fast as several, because starting them takes time.
 MIN_PARALLEL_SECONDS = 6.0
 #: If the jobs of a quick evaluation would take more seconds, it uses fewer rows, and then fewer
-#: methods. Reading and checking the table, and drawing the page, take about the same time again.
+#: methods. Reading and checking the table and drawing the page take about as long.
 MAX_SECONDS_QUICK_ROWS, MAX_SECONDS = 10.0, 16.0
 #: Cost in a quick evaluation, which has fewer inner splits, relative to the usual cost.
 QUICK_COST = 0.45

@@ -189,7 +189,7 @@ class Results:
         return max(self.row_by_row, key=lambda result: self.weighted_mean(result, without))
 
     def choose(self, without: Label | None = None) -> MethodResult:
-        """The method with the lowest cost among those without context as good as the leader.
+        """Choose the method with the lowest cost that has no context and is as good as the leader.
 
         A method is as good if its weighted mean is lower by less than :attr:`margin`, and its score
         on the worst domain by less than three times the margin. The scores of the domain
@@ -277,10 +277,10 @@ class Results:
     def label_gain(self) -> list[dict[str, float]]:
         """Expected score of the recommended method with 0 to 50 labels of a new domain.
 
-        Each held-out domain in turn is the new one. An entry has the number of labels
-        (``n_labels``), the score as it is shown, the ends of its 95 % interval (``low``,
-        ``high``), and the number of domains with enough rows for these labels (``domains``).
-        Empty if predictions, or probabilities of classes, are not available, or if no domain has
+        Each held-out domain is treated as the new one in turn. An entry has the number of labels
+        (``n_labels``), the score as displayed, the ends of its 95 % interval (``low``, ``high``),
+        and the number of domains with enough rows for these labels (``domains``). The list is
+        empty if predictions, or probabilities of classes, are not available, or if no domain has
         10 rows.
         """
         measure, classes, method = self.measure, self.classes, self.recommended
@@ -308,7 +308,7 @@ class Results:
         return gains if len(gains) > 1 else []
 
     def show(self, score: float | None) -> str:
-        """A score with enough digits to distinguish the best method from the next and its rival."""
+        """Format a score with enough digits to distinguish the best methods."""
         rivals = [r.mean for r in (*self.results[1:2], *self.main) if r is not self.best]
         for digits in (3, 4, 5):
             texts = {self.measure.format(mean, digits) for mean in rivals}

@@ -1,4 +1,4 @@
-"""Columns that are in another unit, have the opposite sign, or are far away in some domains.
+"""Columns that have another unit, the opposite sign, or very different values in some domains.
 
 A domain is compared with the other domains by a t-test whose level is divided by the number of
 tests. Its distance from them is also compared with the spread of rows within domains (theory 19).
@@ -77,13 +77,13 @@ class _DomainValues:
     domains: Array
     medians: Array
     spreads: Array  #: standard deviations of rows, from interquartile ranges
-    scale: str  #: "logarithm" of medians, if all values are positive; otherwise "median", "spread"
+    scale: str  #: "logarithm" (of medians) for positive values, otherwise "median" and "spread"
     values: Array  #: compared values, on this scale
     deviations: Array  #: standard deviations of rows within domains, on this scale
     errors: Array  #: standard errors of ``values``, for normal rows
 
     def predict(self, domains: Array) -> tuple[float, float]:
-        """Mean and variance of the prediction for one more domain, from the given domains."""
+        """Predict the value of a new domain from some domains: mean and variance."""
         values = self.values[domains]
         between = max(float(np.var(values, ddof=1)), float(np.mean(self.errors[domains] ** 2)))
         return float(np.mean(values)), between * (1 + 1 / len(values))
@@ -258,7 +258,7 @@ def _opposite_signs(
         error = np.sqrt(variance + 1 / ((len(rows[d]) - 3) * strength))
         for _ in quantities:
             agrees = (here * usual).sum(axis=1) / strength
-            agrees[0] = 1.0  # the sign of the target is right
+            agrees[0] = 1.0  # the sign of the target is correct
             worst = int(np.argmin(agrees))
             z = (others[:, worst].mean() - agrees[worst]) / error[worst]
             if agrees[worst] > -0.5 or 2 * t.sf(z, len(others) - 1) > level:

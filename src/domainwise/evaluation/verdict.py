@@ -87,7 +87,7 @@ class Answer:
 
 
 def make_answer(results: Results) -> Answer:
-    """Put the results into words."""
+    """Describe the results in sentences."""
     recommended, trivial = results.recommended, results.recommended.trivial
     faults = results.differences.get("faults", ())
     severe = [fault for fault in faults if fault["severity"] > 1]
@@ -255,7 +255,7 @@ def _certainty(results: Results) -> tuple[str, str]:
 
 
 def interval(results: Results, ends: Any) -> str:
-    """Two scores as they are shown, the smaller one first; a dash for None."""
+    """Two scores as displayed, the smaller one first; a dash for None."""
     shown = sorted(results.measure.shown(end) for end in ends or UNKNOWN)
     if not shown[0] < shown[1]:  # unknown, or all draws are equal
         return "–"
@@ -263,7 +263,7 @@ def interval(results: Results, ends: Any) -> str:
 
 
 def domains_table(results: Results) -> TextTable:
-    """Rows, target and scores of each domain, the hardest for the recommended method first."""
+    """Rows, target and scores of each domain; the worst for the recommended method first."""
     (method, *others), classes = results.main, results.facts["classes"]
     share = f"share of {classes[1]}" if classes is not None and len(classes) == 2 else "classes"
     columns = ["domain", "rows", "target quartiles" if classes is None else share]
@@ -296,7 +296,7 @@ def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
 
 
 def label_sentence(results: Results) -> str:
-    """The gain from labels of a new domain, in a sentence; empty if it is not known."""
+    """The gain from labels of a new domain, in a sentence; empty if it is unknown."""
     gains = {
         int(gain["n_labels"]): results.measure.sign * gain["score"] for gain in results.label_gain
     }
@@ -311,7 +311,7 @@ def label_sentence(results: Results) -> str:
             f"Labels from the new site would hardly help {results.recommended.label}: {label} "
             f"{show(gains[start])} without labels, {show(gains[last])} with {last} labels."
         )
-    # The fewest labels with which the score is about as good as with any number of them.
+    # The smallest number of labels with about the best score.
     enough = next(n for n in counts if best - gains[n] < margin)
     first = counts[0] if gains[counts[0]] - gains[start] >= margin else enough
     text = f"{first} labels from the new site improve {label} from {show(gains[start])} to "
