@@ -244,7 +244,7 @@ def test_another_tables_columns_and_files_that_are_no_models_are_refused(folder,
             "predict", model, tmp_path / "text.csv", "-o", out)  # fmt: skip
     refused("not a model file", "predict", folder / "data.csv", folder / "data.csv", "-o", out)
     refused("not a model file", "info", folder / "data.csv")
-    refused("no such file", "info", tmp_path / "none.skops")
+    refused("does not exist", "info", tmp_path / "none.skops")
     refused("is the input", "predict", model, folder / "data.csv", "-o", folder / "data.csv",
             "--force")  # fmt: skip
     refused("must end in .csv", "predict", model, folder / "data.csv", "-o", "out.xlsx")

@@ -6,14 +6,14 @@ scikit-learn and of this package, the records they consist of, arrays, numbers a
 Functions, methods and types defined elsewhere are not listed.
 
 The types listed here are passed to skops as ``trusted``, in addition to its own list. That is not
-enough. skops also trusts every estimator of scikit-learn, without a check of its arrays. It lets a
+enough. skops also trusts every estimator of scikit-learn, without checking its arrays. It lets a
 file build a trusted type by a call (``numpy.ndarray`` with any shape) or from other data (a
-compressed sparse matrix). It lets a file use one part in many places, so that a few bytes can fill
+compressed sparse matrix). It lets a file use one object many times, so that a few bytes can fill
 any memory.
 
-Files name the types of this package ``domainwise.DCM``, without the module, so that a type can move
-to another module. :func:`localize` replaces these names, and those of older files, by the current
-modules, before names are compared with the list.
+In files, types of this package have names without the module, such as ``domainwise.DCM``, so that a
+type can move to another module. :func:`localize` replaces these names, and those of older files, by
+the current modules, before names are compared with the list.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 _HIST = "sklearn.ensemble._hist_gradient_boosting"
 
 #: Types of this package by their current module. To save a new type, add its name. If compiled code
-#: uses its attributes as indices or lengths, it also needs a rule in
+#: uses its attributes as indices or lengths, also add a rule in
 #: :mod:`domainwise.model_files.values`.
 OWN = {
     "domainwise.adaptation.adapter": "SiteAdapter",
@@ -92,11 +92,11 @@ SKLEARN = {
     "ExtraTreeRegressor",
 }
 
-#: Types that had another name in older files: {old name: name now}.
+#: Types that had another name in older files: {old name: current name}.
 RENAMED_TYPES: dict[str, str] = {}
-#: Attributes that had another name in older files: {types as they are named now: {old name: name
-#: now}}. Never give an old name a new meaning. A change that is more than a new name belongs into
-#: the ``__setstate__`` of the type.
+#: Attributes that had another name in older files: {current names of types: {old name: current
+#: name}}. Never give an old name a new meaning. Any other change belongs in ``__setstate__`` of the
+#: type.
 RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {}
 
 _NUMBERS = "bool bool_ float32 float64 int32 int64 intp str_ uint32 uint64 uint8"
@@ -124,16 +124,16 @@ ALLOWED: dict[str, frozenset[str]] = {
     "SliceNode": _names({"builtins": "slice"}),
     "TreeNode": _names({"sklearn.tree._tree": "Tree"}),
     "TupleNode": _names({"builtins": "tuple"}),
-    # Types of keys and of columns, never called with more than a key.
+    # Types of keys and of columns, which are only called with a key.
     "TypeNode": _names({"numpy": _NUMBERS, "builtins": "bool float int str NoneType"}),
 }
 
-#: For skops, which trusts some of these anyway.
+#: For skops, which also trusts some of these by default.
 TRUSTED = sorted(frozenset().union(*ALLOWED.values()))
 
 #: The module in the names that files use for types of this package.
 PACKAGE = "domainwise"
-_PLACES = {name: module for module, names in OWN.items() for name in names.split()}
+_MODULES = {name: module for module, names in OWN.items() for name in names.split()}
 _ATTRIBUTES = {name: new for names, new in RENAMED_ATTRIBUTES.items() for name in names.split()}
 
 
@@ -147,7 +147,8 @@ def trusted_types() -> list[str]:
     Returns
     -------
     names : list of str
-        With their modules. The types are those of this version: ask again after an update.
+        Names with modules. They may change with the version: call this function again after an
+        update.
 
     See Also
     --------
@@ -165,8 +166,7 @@ def trusted_types() -> list[str]:
 def nodes(schema: Any) -> Iterator[dict[str, Any]]:
     """Yield all descriptions of objects in ``schema.json``, at any depth, without recursion.
 
-    Every object that skops would build is described by a dict with the key ``__loader__``; all
-    dicts are visited, wherever they are.
+    Every object that skops would build is described by a dict with the key ``__loader__``.
     """
     pending = [schema]
     while pending:
@@ -197,8 +197,8 @@ def forbidden_types(schema: Any) -> list[str]:
 def localize(schema: Any) -> None:
     """Replace the names of types and attributes in files by the current ones.
 
-    Older files (format 3) name types with their former modules. A name that is not listed stays
-    unchanged, and :func:`forbidden_types` reports it.
+    Older files (format 3) name types with their former modules. A name that is not listed is not
+    changed, and :func:`forbidden_types` reports it.
 
     >>> node = {"__loader__": "ObjectNode", "__module__": "domainwise.old", "__class__": "DCM"}
     >>> localize(node)
@@ -209,11 +209,11 @@ def localize(schema: Any) -> None:
         module, name = node.get("__module__"), node.get("__class__")
         ours = isinstance(module, str) and module.partition(".")[0] == PACKAGE
         name = RENAMED_TYPES.get(name, name) if isinstance(name, str) else None
-        if not ours or node["__loader__"] != "ObjectNode" or name not in _PLACES:
+        if not ours or node["__loader__"] != "ObjectNode" or name not in _MODULES:
             continue
-        node.update(__module__=_PLACES[name], __class__=name)
+        node.update(__module__=_MODULES[name], __class__=name)
         new_names = _ATTRIBUTES.get(name)
-        if new_names:  # keep the order, which the list of key types follows
+        if new_names:  # in the same order, because the list of key types has this order
             attributes = node["content"]["content"].items()
             node["content"]["content"] = {new_names.get(key, key): v for key, v in attributes}
 
@@ -221,13 +221,13 @@ def localize(schema: Any) -> None:
 def rename(schema: Any) -> dict[str, str]:
     """Remove modules from type names, and number arrays, in a schema that skops has just written.
 
-    skops gives every object an ``__id__``, and replaces a second object with the same one by the
-    first. Only arrays keep theirs, so that an array in two places is stored once. Returns a dict
-    from former to new names of array files.
+    skops gives every object an ``__id__``, and replaces a second object with the same ``__id__`` by
+    the first. Only arrays keep theirs, so that an array that is used twice is stored once. Returns
+    a dict from former to new names of array files.
     """
     files: dict[str, str] = {}
     for node in nodes(schema):
-        if _PLACES.get(node["__class__"]) == node["__module__"]:
+        if _MODULES.get(node["__class__"]) == node["__module__"]:
             node["__module__"] = PACKAGE
         node.pop("__id__", None)
         if _in_file(node):
@@ -241,7 +241,7 @@ def check_numbers(schema: Any) -> None:
     for node in nodes(schema):
         expected = str(node["file"]) if _in_file(node) else None
         if node.get("__id__") != expected:
-            raise ValueError("one part is used in place of another")
+            raise ValueError("one object is used in place of another")
 
 
 def _in_file(node: dict[str, Any]) -> bool:

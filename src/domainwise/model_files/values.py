@@ -1,10 +1,10 @@
-"""Checks of the values in a model that compiled code uses unchecked.
+"""Checks of values in a model that compiled code uses without a check.
 
 A type may be harmless while its arrays are not: scikit-learn's trees, support vector machines and
-encoders use indices and lengths of their attributes unchecked. With values from a forged file
-they would read or write foreign memory, or allocate too much. skops checks types only. Each
-type with such attributes has a rule here; other arrays are used by NumPy, which checks indices.
-Types that are not listed in :mod:`domainwise.model_files.types` need no rule.
+encoders do not check the indices and lengths in their attributes. With values from a forged file
+they would read or write memory of other objects, or allocate too much. skops checks types only.
+Each type with such attributes has a rule here; other arrays are used by NumPy, which checks
+indices. Types that are not listed in :mod:`domainwise.model_files.types` need no rule.
 """
 
 from __future__ import annotations
@@ -17,54 +17,54 @@ import numpy as np
 
 from domainwise.arrays import Array
 
-#: A file must not start more processes than a machine has processors.
-MOST_JOBS = 512
+#: Maximum of ``n_jobs``, so that a file cannot start any number of processes.
+MAX_JOBS = 512
 #: Attributes that contain training rows.
-ROWS = {"X_fit_", "landmarks", "landmarks_", "support_vectors_"}
+ROW_ATTRIBUTES = {"X_fit_", "landmarks", "landmarks_", "support_vectors_"}
 DAMAGED_TREE = "a tree refers to nodes, features or values that do not exist"
 
 
 def check_values(model: Any) -> None:
-    """Raise ValueError if a part of a model, to be saved or just loaded, breaks its rule."""
-    for part in _parts(model):
-        kind = type(part)
-        if isinstance(part, np.ndarray):
-            if part.dtype.kind not in "biufUOV" or part.dtype.itemsize == 0:
-                raise ValueError(f"an array of type {part.dtype!r} cannot be part of a model")
+    """Raise ValueError if an object in a model, to be saved or just loaded, violates its rule."""
+    for value in _objects(model):
+        kind = type(value)
+        if isinstance(value, np.ndarray):
+            if value.dtype.kind not in "biufUOV" or value.dtype.itemsize == 0:
+                raise ValueError(f"an array of type {value.dtype!r} cannot be part of a model")
             continue
         # Such an attribute would replace a method or a setting of its class. Estimators of this
         # package have class attributes that are defaults.
-        foreign = kind.__module__.startswith("sklearn.")
-        for name in vars(part):
-            if hasattr(kind, name) and (foreign or callable(getattr(kind, name))):
+        from_sklearn = kind.__module__.startswith("sklearn.")
+        for name in vars(value):
+            if hasattr(kind, name) and (from_sklearn or callable(getattr(kind, name))):
                 raise ValueError(
                     f"{kind.__name__} has an attribute {name!r}, which hides one of its class"
                 )
-        jobs = vars(part).get("n_jobs")
-        if jobs is not None and not (isinstance(jobs, int) and abs(jobs) <= MOST_JOBS):
-            raise ValueError(f"{kind.__name__} has n_jobs={jobs!r}; use at most {MOST_JOBS}")
+        jobs = vars(value).get("n_jobs")
+        if jobs is not None and not (isinstance(jobs, int) and abs(jobs) <= MAX_JOBS):
+            raise ValueError(f"{kind.__name__} has n_jobs={jobs!r}; use at most {MAX_JOBS}")
         rule = RULES.get(kind.__name__)
-        if rule is not None and rule[0] in vars(part) and not rule[1](part):
-            raise ValueError(f"the attributes of {kind.__name__} do not fit together")
+        if rule is not None and rule[0] in vars(value) and not rule[1](value):
+            raise ValueError(f"the attributes of {kind.__name__} are inconsistent")
 
 
 def training_rows(model: Any) -> list[str]:
     """Return the attributes of a model that contain training rows, such as "SVC.support_vectors_".
 
-    Exact kernel machines contain all rows, landmarks and support vectors some of them, also where
-    values were standardised first. Statistics, trees and linear models contain none.
+    Exact kernel machines contain all rows; landmarks and support vectors are some of the rows, even
+    if they are standardized. Statistics, trees and linear models contain none.
     """
     names = set()
-    for part in _parts(model):
-        kind = type(part).__name__
-        attributes: dict[str, Any] = getattr(part, "__dict__", {})
+    for value in _objects(model):
+        kind = type(value).__name__
+        attributes: dict[str, Any] = getattr(value, "__dict__", {})
         # Landmarks of random Fourier features are frequencies. Those of a ShiftWatch are random
         # points, except in files of format 3, which have the attribute ``_root``.
         random = type(attributes.get("kernel")).__name__ == "FourierMap"
         if random or (kind == "ShiftWatch" and "_root" not in attributes):
             continue
-        for name in ROWS | ({"components_"} if kind == "Nystroem" else set()):
-            if math.prod(np.shape(attributes.get(name, 0))) > 1:  # of tensors, too
+        for name in ROW_ATTRIBUTES | ({"components_"} if kind == "Nystroem" else set()):
+            if math.prod(np.shape(attributes.get(name, 0))) > 1:  # also for tensors
                 names.add(f"{kind}.{name}")
     return sorted(names)
 
@@ -72,18 +72,18 @@ def training_rows(model: Any) -> list[str]:
 def training_targets(model: Any) -> list[str]:
     """Return the attributes of a model that contain targets of training rows and predictions.
 
-    They hold no features; see :class:`~domainwise.scoring.predictions.HeldOut`.
+    They contain no features; see :class:`~domainwise.scoring.predictions.HeldOut`.
     """
     return sorted(
-        f"{type(part).__name__}.{name}"
-        for part in _parts(model)
-        for name, value in getattr(part, "__dict__", {}).items()
+        f"{type(owner).__name__}.{name}"
+        for owner in _objects(model)
+        for name, value in getattr(owner, "__dict__", {}).items()
         if type(value).__name__ == "HeldOut"
     )
 
 
-def _parts(model: Any) -> Iterator[Any]:
-    """All arrays and objects with attributes in a model, each once."""
+def _objects(model: Any) -> Iterator[Any]:
+    """Yield all arrays and objects with attributes in a model once."""
     pending, seen = [model], set()
     while pending:
         value = pending.pop()
@@ -104,7 +104,7 @@ def _parts(model: Any) -> Iterator[Any]:
 
 
 def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
-    """Raise ValueError if a Tree is invalid, because scikit-learn builds it without a check."""
+    """Raise ValueError if a Tree is invalid; scikit-learn does not check it."""
     nodes = state["nodes"]
     inner = nodes["left_child"] != -1
     if not (
@@ -122,17 +122,17 @@ def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs
 def _nodes_are_valid(
     nodes: Array, inner: Array, names: tuple[str, str, str], n_features: int
 ) -> bool:
-    """Whether children come after their parents, so that every walk ends, and features exist."""
+    """Whether features exist, and children come after their parents, so that every path ends."""
     left, right, feature = (nodes[name][inner].astype(np.int64) for name in names)
-    place = np.flatnonzero(inner)
-    in_tree = (np.minimum(left, right) > place) & (np.maximum(left, right) < len(nodes))
+    parent = np.flatnonzero(inner)
+    in_tree = (np.minimum(left, right) > parent) & (np.maximum(left, right) < len(nodes))
     return len(nodes) > 0 and bool((in_tree & (feature >= 0) & (feature < n_features)).all())
 
 
 def _is_array(
     value: Any, shape: tuple[int, ...], dtype: str = "float64", below: int | None = None
 ) -> bool:
-    """Whether a value is an array of this shape and dtype: finite, or indices < ``below``."""
+    """Whether a value is a finite array of this shape and dtype; integers are 0 to ``below``."""
     if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
         return False
     if value.dtype.kind == "f":
@@ -152,7 +152,7 @@ def _machine(machine: Any) -> bool:
         n_classes = len(machine.classes_)
         counted = _is_array(counts, (n_classes,), "int32")
         counted = counted and int(counts.sum(dtype=object)) == n_support
-    else:  # libsvm describes a regression by two classes; the second count is unused
+    else:  # libsvm represents a regression by two classes and does not use the second count
         n_classes = 2
         counted = counts.shape == (2,) and counts[0] == n_support
     pairs = n_classes * (n_classes - 1) // 2
@@ -181,7 +181,8 @@ def _boosting(model: Any) -> bool:
         inner = tree.nodes["is_leaf"] == 0
         if np.any(tree.nodes["is_categorical"][inner]):
             raise ValueError(
-                "trees that split categories cannot be saved or loaded: encode them as numbers"
+                "trees with splits by category cannot be saved or loaded. Encode categories as "
+                "numbers"
             )
         finite = np.isfinite(tree.nodes["value"]).all()
         names = ("left", "right", "feature_idx")
@@ -266,6 +267,6 @@ RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
         "n_outputs_",
         lambda dummy: _is_array(dummy.constant_, (1, dummy.n_outputs_)),
     ),
-    # A cache folder would hold pickles.
+    # A cache folder would contain pickles.
     "Pipeline": ("steps", lambda pipeline: pipeline.memory is None),
 }
