@@ -25,6 +25,6 @@ def refuse_tensors_and_dask(estimator: Any, X: Any, advice: str) -> None:
     """Raise TypeError for tensors and Dask collections, which would be copied to memory."""
     if is_tensor(X) or is_dask(X):
         raise TypeError(
-            f"{type(estimator).__name__} takes NumPy arrays and data frames, got "
-            f"{type(X).__module__}.{type(X).__name__}; {advice}"
+            f"{type(estimator).__name__} takes NumPy arrays and data frames; got "
+            f"{type(X).__module__}.{type(X).__name__}. {advice}."
         )

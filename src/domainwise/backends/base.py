@@ -65,12 +65,12 @@ class Backend:
         if is_dask(labels):
             raise TypeError(
                 f"{name} is a Dask collection but X is not. Pass X as a Dask collection, or pass "
-                f"{name}.compute()"
+                f"{name}.compute()."
             )
         if is_tensor(labels) and labels.device.type != "cpu":
             raise ValueError(
                 f"{name} is on {labels.device}, but X is not a tensor on that device. Pass "
-                f"{name}.cpu()"
+                f"{name}.cpu()."
             )
         return labels
 
@@ -79,7 +79,7 @@ class Backend:
         if is_tensor(coefficients):
             raise TypeError(
                 f"X is not a tensor, but this model is on {coefficients.device}. Pass a tensor on "
-                'that device, or call to("numpy") on the model first'
+                'that device, or call to("numpy") on the model first.'
             )
 
     # Fits
@@ -167,7 +167,7 @@ class LabelRules:
             if (finite != np.round(finite)).any():
                 raise ValueError(
                     f"{name} has continuous values, but in the first rows it has integers, which "
-                    f'are labels. Set {argument}="rbf" for continuous values'
+                    f'are labels. Set {argument}="rbf" for continuous values.'
                 )
         return "delta"
 
@@ -192,5 +192,5 @@ def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -
         if kind != before:
             raise ValueError(
                 f"{name} has {kind} in this batch, but {before} in earlier batches. Pass the same "
-                "kind in every batch"
+                "kind in every batch."
             )

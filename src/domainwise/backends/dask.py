@@ -81,7 +81,8 @@ class DaskBackend(Backend):
     def check_precomputed(K: Any) -> bool:
         """Raise ValueError: precomputed kernel matrices are not supported on Dask."""
         raise ValueError(
-            'kernel="precomputed" takes a matrix in memory; got a Dask collection. Pass X.compute()'
+            'kernel="precomputed" takes a matrix in memory; got a Dask collection. Pass '
+            "X.compute()."
         )
 
     def resolve_kernel(  # type: ignore[override]
@@ -96,7 +97,7 @@ class DaskBackend(Backend):
             else:
                 rows = fetch(X[evenly_spaced(len(X), MEDIAN_ROWS)])
                 if not np.isfinite(rows).all():
-                    raise ValueError("Input X contains NaN or infinity.")
+                    raise ValueError("Input X contains NaN or infinity. Remove these rows.")
                 gamma = make_kernel(kernel, rows, gamma=gamma, **arguments).gamma
         resolved = make_kernel(kernel, row, gamma=gamma, **arguments)
         if resolved.name not in ("rbf", "linear"):
@@ -159,7 +160,7 @@ def refuse_gathering(model: Any, X: Any) -> None:
     if output != "default":
         raise ValueError(
             f'set_output(transform="{output}") would load {partitions.describe(X)} into memory. '
-            'Use "default", which returns a Dask collection'
+            'Use "default", which returns a Dask collection.'
         )
 
 

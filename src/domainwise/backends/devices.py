@@ -61,18 +61,18 @@ def to_device(values: Any, device: Any) -> Any:
 
     torch_device = torch.device(device)
     if torch_device.type not in ("cpu", "cuda"):
-        raise ValueError(f"to({str(device)!r}): the type of the device must be cpu or cuda")
+        raise ValueError(f"to({str(device)!r}): the device must be of type cpu or cuda.")
     if torch_device.type == "cuda":
         if not torch.cuda.is_available():
             raise RuntimeError(
                 f"to({str(device)!r}): CUDA is not available (torch {torch.__version__}). "
-                'Use to("cpu")'
+                'Use to("cpu").'
             )
         index = torch.cuda.current_device() if torch_device.index is None else torch_device.index
         if index >= torch.cuda.device_count():
             raise RuntimeError(
                 f"to({str(device)!r}): this machine has {torch.cuda.device_count()} CUDA devices, "
-                "numbered from 0. Use one of these numbers"
+                "numbered from 0. Use one of these numbers."
             )
         torch_device = torch.device("cuda", index)
     return torch.as_tensor(values).to(torch_device)
@@ -100,7 +100,7 @@ def from_portable(state: dict[str, Any]) -> dict[str, Any]:
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             warn_caller(
                 f"the model was saved on {device}, which is not available. Its tensors are now on "
-                "the CPU"
+                "the CPU."
             )
             device = torch.device("cpu")
         state[name] = torch.from_numpy(np.array(packed["array"])).to(device)

@@ -16,7 +16,7 @@ from domainwise.arrays import Array, is_dask
 from domainwise.gram.dask.graphs import Deferred, Task, calls, constant, run, task, tree, unwrap
 from domainwise.gram.sums import NystromSums
 
-REMEDY = "Rechunk or repartition one of them, so that their partitions contain the same rows"
+REMEDY = "Rechunk or repartition one of them, so that their partitions contain the same rows."
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Layout:
                 if len(values) != len(X):
                     raise ValueError(
                         f"{name} has {len(values)} entries but X has {len(X)} rows. Pass one label "
-                        "per row"
+                        "per row."
                     )
             labels.append(values)
         return X, labels[0], labels[1]
@@ -65,7 +65,8 @@ class Layout:
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have {self.n_features} features; got shape {X.shape}")
         if not np.isfinite(X).all() and not (missing and not np.isinf(X).any()):
-            raise ValueError(f"Input X contains {'' if missing else 'NaN or '}infinity.")
+            kind = "infinity" if missing else "NaN or infinity"
+            raise ValueError(f"Input X contains {kind}. Remove these rows.")
         return X
 
 
@@ -137,13 +138,13 @@ def label_column(X: Any, labels: Any, name: str) -> Any:
     if not is_frame(X):
         raise TypeError(
             f"{name}={labels!r} names a column, but X is {describe(X)}. Pass {name} as a Dask "
-            "array, or X as a Dask data frame"
+            "array, or X as a Dask data frame."
         )
     missing = [column for column in names if column not in X.columns]
     if missing:
         raise ValueError(
             f"{name}={labels!r}: X has no column {missing[0]!r}. Its columns are "
-            f"{_first(X.columns)}"
+            f"{_first(X.columns)}."
         )
     return labels
 
@@ -152,13 +153,13 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
     """Return the layout of the partitions of X, and X without rows."""
     if is_frame(X):
         if X.ndim != 2:
-            raise TypeError(f"X is {describe(X)}. Pass a data frame, X.to_frame(), or an array")
+            raise TypeError(f"X is {describe(X)}. Pass a data frame, X.to_frame(), or an array.")
         labels = {*_as_list(target), *_as_list(domain)}
         features = [column for column in X.columns if column not in labels]
         if not features:
             raise ValueError(
                 f"X has no features: all of its columns ({_first(X.columns)}) are labels. Add "
-                "columns with features"
+                "feature columns."
             )
         empty = X._meta[features]
         kinds = [_numeric_dtype(empty[column].dtype) for column in features]
@@ -166,24 +167,24 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
         if not_numeric:
             raise ValueError(
                 f"features must be numeric, but X has the columns {_first(not_numeric)}. Drop or "
-                "encode them"
+                "encode them."
             )
         dtype = np.dtype(np.float32 if set(kinds) == {np.dtype(np.float32)} else np.float64)
         return Layout(tuple(features), len(features), dtype, target, domain), empty
     if not hasattr(X, "chunks"):
-        raise TypeError(f"X is {describe(X)}. Pass a Dask array or a Dask data frame")
+        raise TypeError(f"X is {describe(X)}. Pass a Dask array or a Dask data frame.")
     if X.ndim != 2:
         raise ValueError(
             f"Expected a 2D Dask array as X, got {X.ndim} dimension(s). Reshape your data with "
-            "X.reshape(-1, 1) for one feature"
+            "X.reshape(-1, 1) for one feature."
         )
     if np.isnan(X.shape[1]):
         raise ValueError(
             "the number of features of X is unknown. Call X.compute_chunk_sizes(), or set the "
-            "chunks where X is created"
+            "chunks where X is created."
         )
     if X.dtype.kind not in "biuf":
-        raise ValueError(f"X must be numeric; got a Dask array of {X.dtype}. Encode X")
+        raise ValueError(f"X must be numeric; got a Dask array of {X.dtype}. Encode X as numbers.")
     dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
     return Layout(None, int(X.shape[1]), dtype), np.empty((0, int(X.shape[1])), dtype=dtype)
 
@@ -194,10 +195,10 @@ def check_aligned(X: Any, labels: Any, name: str) -> None:
         or_column = ", or as the name of a column of X" if is_frame(X) else ""
         raise TypeError(
             f"X is {describe(X)} but {name} is {describe(labels)}. Pass {name} as a Dask "
-            f"collection with the partitions of X{or_column}"
+            f"collection with the partitions of X{or_column}."
         )
     if not is_frame(labels) and not hasattr(labels, "chunks"):
-        raise TypeError(f"{name} is {describe(labels)}. Pass a Dask array, series or data frame")
+        raise TypeError(f"{name} is {describe(labels)}. Pass a Dask array, series or data frame.")
     n_labels, n_rows = n_partitions(labels), n_partitions(X)
     if n_labels != n_rows:
         raise ValueError(f"{name} has {n_labels} partitions but X has {n_rows}. {REMEDY}")
@@ -295,7 +296,7 @@ def sum_partitions(estimator: Any, partitions: Partitions) -> NystromSums:
     if len(classes) == 1 and None not in classes:  # None is the class of a continuous target
         raise ValueError(
             f"y has only one class ({classes.pop()!r}) in all {len(partitions)} partitions. Add "
-            "rows of another class"
+            "rows of another class."
         )
     return total
 

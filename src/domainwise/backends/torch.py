@@ -65,12 +65,12 @@ class TorchBackend(Backend):
             raise ValueError(
                 f"Expected a 2D tensor as X, got {X.ndim} dimension(s): shape {tuple(X.shape)}. "
                 "Reshape your data with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for "
-                "one row"
+                "one row."
             )
         if X.dtype not in FLOATS:
             raise TypeError(
                 f"X is a tensor of {X.dtype}. Convert it with X.to(torch.float32) or "
-                "X.to(torch.float64)"
+                "X.to(torch.float64)."
             )
         n, p = X.shape
         if n < ensure_min_samples or not p:
@@ -81,7 +81,7 @@ class TorchBackend(Backend):
             )
         # aminmax returns NaN if any value is NaN, and needs no mask of the size of X.
         if not all(bool(extreme.isfinite()) for extreme in X.aminmax()):
-            raise ValueError("Input X contains NaN or infinity.")
+            raise ValueError("Input X contains NaN or infinity. Remove these rows.")
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         return X.contiguous()
 
@@ -114,12 +114,12 @@ class TorchBackend(Backend):
         if not isinstance(coefficients, torch.Tensor):
             raise TypeError(
                 "X is a tensor, but this model was fitted on arrays. Call to(X.device) on the "
-                "model first"
+                "model first."
             )
         if coefficients.device != rows.device:
             raise ValueError(
                 f"X is on {rows.device}, but this model is on {coefficients.device}. Move one of "
-                "them with to(device)"
+                "them with to(device)."
             )
 
     @staticmethod
@@ -177,7 +177,7 @@ def _label_array(labels: Any, name: str, X: Tensor) -> Any:
     labels = check_tensor(labels, name)
     if labels.device != X.device:
         raise ValueError(
-            f"{name} is on {labels.device}, but X is on {X.device}. Pass {name}.to(X.device)"
+            f"{name} is on {labels.device}, but X is on {X.device}. Pass {name}.to(X.device)."
         )
     return labels
 
@@ -190,11 +190,11 @@ def _codes_on_device(labels: Labels, X: Tensor) -> Labels:
 def check_tensor(X: Tensor, name: str) -> Tensor:
     """Raise an error for unsupported tensors; return X detached from its gradient."""
     if X.layout != torch.strided:
-        raise TypeError(f"{name} is a sparse tensor ({X.layout}). Pass {name}.to_dense()")
+        raise TypeError(f"{name} is a sparse tensor ({X.layout}). Pass {name}.to_dense().")
     if X.device.type not in ("cpu", "cuda"):
         raise ValueError(
             f"{name} is on {X.device}, but only CPU and CUDA devices are supported. Pass "
-            f"{name}.cpu() or {name}.cuda()"
+            f"{name}.cpu() or {name}.cuda()."
         )
     if X.dtype.is_complex:
         raise ValueError(f"Complex data not supported: {name} is {X.dtype}")
@@ -211,7 +211,7 @@ def _encode_integers(labels: Any, n: int, kernel: Any, name: str) -> Labels | No
             return None
     if len(labels) != n:
         raise ValueError(
-            f"{name} has {len(labels)} entries but X has {n} rows. Pass one label per row"
+            f"{name} has {len(labels)} entries but X has {n} rows. Pass one label per row."
         )
     names, codes = labels.unique(sorted=True, return_inverse=True)
     return Labels(codes=codes, names=to_host(names))

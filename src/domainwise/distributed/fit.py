@@ -85,7 +85,7 @@ def fit_parquet(
         raise TypeError(
             f"fit_parquet does not support {type(estimator).__name__}. Pass an exact or fast "
             "projection, such as FastDCM, InvariantFeatures, InvariantRidgeClassifierCV or "
-            "InvariantRidgeCV"
+            "InvariantRidgeCV."
         )
     from domainwise.backends.dask import DaskBackend
     from domainwise.distributed.parquet import open_parquet
@@ -113,7 +113,7 @@ def fit_parquet(
             problem = f"{name!r} is listed twice"
     if problem:
         raise ValueError(
-            f"features={features!r}: {problem}. List every feature once, without target and domain"
+            f"features={features!r}: {problem}. List every feature once, without target and domain."
         )
     with nullcontext() if client is None else _as_current(client):
         frame, partitions = open_parquet(path, labels, feature_names)
@@ -130,12 +130,12 @@ def _as_current(client: Any) -> AbstractContextManager[Any]:
     if not isinstance(client, Client):
         raise TypeError(
             f"client must be a distributed.Client; got {type(client).__name__}. Connect with "
-            "Client(address) first"
+            "Client(address) first."
         )
     if client.asynchronous:
-        raise TypeError("client is asynchronous. Pass Client(address, asynchronous=False)")
+        raise TypeError("client is asynchronous. Pass Client(address, asynchronous=False).")
     if client.status != "running":
-        raise ValueError(f"client is {client.status}. Connect a new client with Client(address)")
+        raise ValueError(f"client is {client.status}. Connect a new client with Client(address).")
     return client.as_current()
 
 

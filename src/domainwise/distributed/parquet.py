@@ -81,7 +81,7 @@ def open_parquet(
             if not _is_number(kind := footer.schema.field(name).type):
                 raise ValueError(
                     f"{footer.path}: features must be numeric, but {name!r} has type {kind}. It is "
-                    f"numeric in {footers[0].path}. Use the same types in all files"
+                    f"numeric in {footers[0].path}. Use the same types in all files."
                 )
     meta = arrow_frame(schema.empty_table(), columns, footers[0].keys)
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
@@ -108,7 +108,7 @@ def read_footers(path: Any) -> list[Footer]:
     if len(paths) == 1 and files.isdir(root):
         paths = [p for p in files.find(root) if is_data_file(p)]
     if not paths:
-        raise FileNotFoundError(f"no Parquet files were found in {path}. Check the path")
+        raise FileNotFoundError(f"no Parquet files were found in {path}. Check the path.")
 
     def footer(p: str) -> Footer:
         try:
@@ -137,7 +137,7 @@ def cut_pieces(
         present = {*footer.schema.names, *footer.keys}
         if missing := [name for name in columns if name not in present]:
             listed = ", ".join(sorted(present))
-            raise ValueError(f"{footer.path} has no column {missing[0]!r}. Its columns: {listed}")
+            raise ValueError(f"{footer.path} has no column {missing[0]!r}. Its columns: {listed}.")
         start, groups = len(pieces), tuple[int, ...]()
         for g in range(footer.content.num_row_groups):
             n, groups = footer.content.row_group(g).num_rows, (g,)
@@ -149,7 +149,7 @@ def cut_pieces(
     if not pieces:
         raise ValueError(
             f"none of the {len(footers)} Parquet files has rows; the first is {footers[0].path}. "
-            "Check the path"
+            "Check the path."
         )
     return pieces
 

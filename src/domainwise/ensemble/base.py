@@ -567,7 +567,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return clone(self).set_params(members=members, context=False, cv=2)
 
     def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-        refuse_tensors_and_dask(self, X, "convert it to an array first")
+        refuse_tensors_and_dask(self, X, "Convert it to an array first")
         y = y if y is None or isinstance(y, str) else label_array(y, "y")
         if getattr(getattr(y, "dtype", None), "kind", "") == "f":
             refuse_too_large(y, "y")

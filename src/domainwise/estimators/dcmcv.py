@@ -141,7 +141,7 @@ class DCMSearch(driver.Searched, Projection):
         refuse_tensors_and_dask(
             self,
             X,
-            f"search on a sample of rows in memory and pass best_params_ to {name}, or use "
+            f"Search on a sample of rows in memory and pass best_params_ to {name}, or use "
             "InvariantRidgeClassifierCV or InvariantRidgeCV",
         )
         X = validate_rows(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)

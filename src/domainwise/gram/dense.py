@@ -73,8 +73,8 @@ class DenseGram(RowsGram):
             if shift == 0 and rank < self.n_samples - 1:
                 warn_caller(
                     f"ridge=0: the kernel matrix has numerical rank {rank} of "
-                    f"{self.n_samples - 1}, and projections of new rows depend on the tolerance of "
-                    "the rank. Pass a positive ridge"
+                    f"{self.n_samples - 1}, and projections of new rows depend on how the rank is "
+                    "determined. Pass a positive ridge."
                 )
         KX = self.uncentred_product(X)
         scale, info["residual"] = column_norms(V), largest_residual(V - KX - shift * X, V)
@@ -283,7 +283,7 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
         warn_caller(
             "the kernel is not positive semi-definite (its centred matrix has eigenvalues from "
             f"{d[0]:.1e} to {d[-1]:.1e}). Projections of new rows differ in scale from those of "
-            "the training rows. Choose another kernel, or a larger ridge"
+            "the training rows. Choose another kernel, or a larger ridge."
         )
     keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
     shifted = xp.where(keep, d, 0.0) + shift

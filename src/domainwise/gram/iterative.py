@@ -217,7 +217,7 @@ class IterativeGram(RowsGram):
         """Solve with all shifts together, so that they share each product with K."""
         if min(shifts, default=1.0) <= 0:
             raise ValueError(
-                'ridge=0 needs the whole Gram matrix. Use solver="dense" or solver="auto"'
+                'ridge=0 needs the whole Gram matrix. Use solver="dense" or solver="auto".'
             )
         if not shifts:
             return []

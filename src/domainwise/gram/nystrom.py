@@ -88,12 +88,12 @@ class NystromMap:
         if scale <= 0 or not np.isfinite(triangle).all():
             raise ValueError(
                 "the diagonal of the kernel matrix is not positive and finite. If it contains "
-                "distances or a negated kernel, pass a kernel instead"
+                "distances or a negated kernel, pass a kernel instead."
             )
         # A function that is known to be indefinite (not sound) is positive definite on the pivots.
         residual = W[dropped, dropped] - np.square(factor[rank:, :rank]).sum(axis=1)
         if kernel.sound and residual.min(initial=0.0) < -1e-6 * scale:
-            raise ValueError("the kernel is not positive semi-definite. Choose another kernel")
+            raise ValueError("the kernel is not positive semi-definite. Choose another kernel.")
         sizes = np.diagonal(triangle) ** 2
         margin = float(sizes.min() / sizes.max()) * min(ridge, 1.0) * (eps_double / eps)
         direct = margin > DIRECT_ROUNDING / rounding
@@ -243,18 +243,19 @@ def _user_points(points: Any, values: Array, kernel: Kernel) -> Array:
     if isinstance(points, tuple):
         if len(points) != 2 or not points[0] < points[1] or values.shape[1] != 1:
             raise ValueError(
-                f"target_landmarks={points!r} must be an array or the range (low, high) of one y"
+                f"target_landmarks={points!r} must be an array, or a range (low, high) of one "
+                "target."
             )
         if kernel.name != "rbf":
             raise ValueError(
-                f"target_landmarks={points!r} needs an RBF target kernel. Pass an array of points"
+                f"target_landmarks={points!r} needs an RBF target kernel. Pass an array of points."
             )
         step = GRID_STEP / np.sqrt(2.0 * kernel.gamma)
         n_points = int(np.ceil((points[1] - points[0]) / step)) + 1
         if n_points > MAX_GRID:
             raise ValueError(
                 f"target_landmarks={points!r} needs {n_points} points with this target_gamma; at "
-                f"most {MAX_GRID} are allowed. Pass a smaller target_gamma, or an array of points"
+                f"most {MAX_GRID} are allowed. Pass a smaller target_gamma, or an array of points."
             )
         return np.linspace(points[0], points[1], n_points)[:, None]
     landmarks = np.asarray(points, dtype=np.float64)
@@ -265,7 +266,7 @@ def _user_points(points: Any, values: Array, kernel: Kernel) -> Array:
             f"{landmarks.shape}"
         )
     if not np.isfinite(landmarks).all():
-        raise ValueError("target_landmarks contain NaN or infinite values. Pass finite values")
+        raise ValueError("target_landmarks contain NaN or infinite values. Pass finite values.")
     return landmarks
 
 

@@ -363,7 +363,7 @@ def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Arra
 
 def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
     """Check X, or X and y. Tensors and Dask collections raise an error; copying could be slow."""
-    refuse_tensors_and_dask(estimator, X, "use InvariantFeatures, which supports them")
+    refuse_tensors_and_dask(estimator, X, "Use InvariantFeatures, which supports them")
     if y is not None and not isinstance(y, str):
         # scikit-learn would convert NaN among strings to a class "nan", and nullable integers to
         # floats.

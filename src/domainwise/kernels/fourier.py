@@ -58,8 +58,8 @@ class FourierMap:
             raise ValueError(f"orthogonal=True needs the RBF kernel; got kernel={self.kernel!r}")
         if self.kernel not in FOURIER_KERNELS:
             raise ValueError(
-                f"kernel={self.kernel!r} has no random Fourier features: choose one of "
-                f'{", ".join(FOURIER_KERNELS)}, or feature_map="nystroem"'
+                f"kernel={self.kernel!r} has no random Fourier features. Use one of the kernels "
+                f'{", ".join(FOURIER_KERNELS)}, or feature_map="nystroem".'
             )
         if not (isinstance(self.gamma, Real) and self.gamma > 0 and isfinite(self.gamma)):
             raise ValueError(f"gamma must be a positive number; got {self.gamma!r}")

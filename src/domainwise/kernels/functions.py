@@ -258,7 +258,7 @@ class Kernel:
                 raise ValueError(
                     f"degree={self.degree} must be an integer, because gamma x'y + coef0 is "
                     "negative for some rows of X. Choose an integer degree, or scale X to features "
-                    "that are not negative"
+                    "that are not negative."
                 )
             return base ** float(self.degree)
         d = int(self.degree)
@@ -283,14 +283,14 @@ class Kernel:
         if is_tensor(X) and K.device != X.device:
             raise ValueError(
                 f"the callable kernel returned values on {K.device} for rows on {X.device}. Return "
-                "them on the device of the rows"
+                "them on the device of the rows."
             )
         if not is_tensor(X) and K.dtype.kind not in "biuf":
-            raise ValueError(f"the callable kernel returned {K.dtype} values. Return real numbers")
+            raise ValueError(f"the callable kernel returned {K.dtype} values. Return real numbers.")
         if not bool(xp.isfinite(K).all()):
             raise ValueError(
                 "the callable kernel returned NaN or infinite values. Return finite values for all "
-                "rows of X, or scale X"
+                "rows of X, or scale X."
             )
         return cast(K, X.dtype)
 
@@ -313,7 +313,7 @@ def check_finite(values: Any, dtype: Any) -> Any:
     if not bool(namespace(values).isfinite(values).all()):
         raise ValueError(
             f"the kernel overflows {np.dtype(dtype).name} for features of this size. Scale X, or "
-            "choose a smaller gamma or degree"
+            "choose a smaller gamma or degree."
         )
     return values
 
@@ -334,7 +334,7 @@ def make_kernel(
     if params:
         raise ValueError(
             f"kernel_params={kernel_params!r} needs a callable kernel; got kernel={kernel!r}. Pass "
-            "gamma, degree and coef0 instead"
+            "gamma, degree and coef0 instead."
         )
     resolved = resolve_gamma(gamma, kernel, X)
     scaled = Kernel(kernel, gamma=resolved, degree=degree, coef0=float(coef0)).centred_on(X)
@@ -351,7 +351,7 @@ def make_kernel(
         raise ValueError(
             f"the {'polynomial' if power else 'linear'} kernel overflows {precision_name(X)}: its "
             f"values reach 1e{exponent:.0f}, and the limit is {limit:.0e}. Scale X"
-            f"{', or choose a smaller gamma or degree' * power}"
+            f"{', or choose a smaller gamma or degree' * power}."
         )
     return scaled
 
@@ -384,13 +384,13 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     if kernel == "rbf" and largest > 0 and not MIN_MAGNITUDE < largest < MAX_MAGNITUDE:
         raise ValueError(
             f"gamma={gamma!r} cannot be computed: features have values up to {largest:.0e}, so "
-            "that squared distances overflow or underflow. Scale X, or pass gamma as a number"
+            "that squared distances overflow or underflow. Scale X, or pass gamma as a number."
         )
     median = median_distance(rows, l1=kernel == "laplacian")
     if median is None:
         raise ValueError(
             f"gamma={gamma!r} cannot be computed: the {len(rows)} rows that it depends on are "
-            "identical. Pass gamma as a number"
+            "identical. Pass gamma as a number."
         )
     return 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
 

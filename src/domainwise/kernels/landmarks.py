@@ -36,7 +36,7 @@ def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: b
         if among_rows and n_landmarks > n_rows:
             raise ValueError(
                 f"n_landmarks={n_landmarks} is more than the number of rows, {n_rows}. Pass a "
-                "smaller number, a fraction of the rows, or an array of landmarks"
+                "smaller number, a fraction of the rows, or an array of landmarks."
             )
         return int(n_landmarks)
     return max(1, int(np.ceil(float(n_landmarks) * n_rows)))
@@ -50,7 +50,7 @@ def check_landmarks(landmarks: Array, X: Array) -> Array:
         )
     landmarks = landmarks.astype(X.dtype)
     if not np.isfinite(landmarks).all():
-        raise ValueError("landmarks contain NaN or infinite values. Pass finite values")
+        raise ValueError("landmarks contain NaN or infinite values. Pass finite values.")
     return landmarks
 
 

@@ -164,7 +164,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         self : object
         """
-        refuse_tensors_and_dask(self, X, "convert it to an array first")
+        refuse_tensors_and_dask(self, X, "Convert it to an array first")
         rows = validate_rows(self, X, skip_check_array=hasattr(X, "iloc"), **_ANY_ROWS)
         if not len(rows):
             raise ValueError("X has 0 rows, but at least 1 is required. Pass the source rows.")

@@ -166,10 +166,12 @@ def _checked(rows: Any, cut: slice) -> Array:
     if len(X) != cut.stop - cut.start:
         raise ValueError(
             f"the chunk of rows {cut.start} to {cut.stop} of X has {len(X)} rows. Call "
-            "X.compute_chunk_sizes() where X is created"
+            "X.compute_chunk_sizes() where X is created."
         )
     if not np.isfinite(X).all():
-        raise ValueError(f"rows {cut.start} to {cut.stop}: Input X contains NaN or infinity.")
+        raise ValueError(
+            f"rows {cut.start} to {cut.stop}: Input X contains NaN or infinity. Remove these rows."
+        )
     return X
 
 
