@@ -50,10 +50,8 @@ def test_ten_labels_correct_most_of_a_wrong_level():
         rows, (X_site, y_site) = held_out_site(X, y, domain, code)
         model = fit_adapter(LinearRegression(), rows)
         site = model.adapt(X_site[:10], y_site[:10])
-        rest = (X_site[10:], y_site[10:])
-        errors.append(
-            [np.sqrt(np.mean((m.predict(rest[0]) - rest[1]) ** 2)) for m in (model, site)]
-        )
+        X_test, y_test = X_site[10:], y_site[10:]
+        errors.append([np.sqrt(np.mean((m.predict(X_test) - y_test) ** 2)) for m in (model, site)])
         assert (model.predict(X) == model.estimator_.predict(X)).all()  # it is unchanged
         assert site.n_site_labels_ == 10
     before, after = np.mean(errors, axis=0)
@@ -81,16 +79,18 @@ def test_ten_labels_follow_the_class_shares_of_a_site():
 def test_labels_in_two_calls_give_identical_models(estimator):
     rows, (X, y) = held_out_site(*sites())
     model = fit_adapter(estimator, rows)
-    whole, parts = model.adapt(X[:25], y[:25]), model.adapt(X[7:25], y[7:25]).adapt(X[:7], y[:7])
-    assert (whole.predict(X) == parts.predict(X)).all()
-    assert (whole.predict_interval(X) == parts.predict_interval(X)).all()
+    in_one_call = model.adapt(X[:25], y[:25])
+    in_two_calls = model.adapt(X[7:25], y[7:25]).adapt(X[:7], y[:7])
+    assert (in_one_call.predict(X) == in_two_calls.predict(X)).all()
+    assert (in_one_call.predict_interval(X) == in_two_calls.predict_interval(X)).all()
 
 
 def test_labels_in_two_calls_give_identical_classifiers():
     rows, (X, y) = held_out_site(*class_sites())
     model = fit_adapter(LogisticRegression(), rows)
-    whole, parts = model.adapt(X[:25], y[:25]), model.adapt(X[7:25], y[7:25]).adapt(X[:7], y[:7])
-    assert (whole.predict_proba(X) == parts.predict_proba(X)).all()
+    in_one_call = model.adapt(X[:25], y[:25])
+    in_two_calls = model.adapt(X[7:25], y[7:25]).adapt(X[:7], y[:7])
+    assert (in_one_call.predict_proba(X) == in_two_calls.predict_proba(X)).all()
 
 
 def test_intervals_cover_and_get_narrower_with_labels():

@@ -68,8 +68,8 @@ def test_level_and_slope_are_the_maximum_of_the_posterior():
 
     def negative_log_posterior(theta):
         level, slope = theta
-        rest = y - outputs[:, 0] - level - slope * (outputs[:, 0] - 0.7)
-        return rest @ rest / 1.6 + level**2 / 3.0 + slope**2 / 0.4
+        residuals = y - outputs[:, 0] - level - slope * (outputs[:, 0] - 0.7)
+        return residuals @ residuals / 1.6 + level**2 / 3.0 + slope**2 / 0.4
 
     best = minimize(negative_log_posterior, np.zeros(2), tol=1e-14).x
     assert prior.corrections(outputs[None], y[None])[0] == pytest.approx(best, abs=1e-6)
@@ -90,9 +90,9 @@ def test_biases_are_the_maximum_of_the_posterior(balanced):
         return -log_softmax(logs + bias, axis=1)[np.arange(9), y].sum() + bias @ bias / 0.72
 
     best = minimize(negative_log_posterior, np.zeros(3), tol=1e-14).x
-    found = prior.corrections(probabilities[None], y[None])[0]
-    assert found == pytest.approx(best, abs=1e-5)
-    assert found.sum() == pytest.approx(0.0, abs=1e-12)
+    biases = prior.corrections(probabilities[None], y[None])[0]
+    assert biases == pytest.approx(best, abs=1e-5)
+    assert biases.sum() == pytest.approx(0.0, abs=1e-12)
 
 
 def test_the_scale_grows_with_differences_between_domains():
@@ -146,11 +146,11 @@ def test_the_order_of_labels_does_not_change_a_bit():
     outputs, y = rng.dirichlet(np.ones(3), size=30), rng.integers(3, size=30)
     prior = ClassPrior(0.5, np.full(3, 1 / 3), False, NO_SPREAD)
     order = rng.permutation(30)
-    whole = SiteLabels.sorted(outputs, y)
-    parts = SiteLabels.sorted(outputs[order[:11]], y[order[:11]]).joined(
+    in_one_call = SiteLabels.sorted(outputs, y)
+    in_two_calls = SiteLabels.sorted(outputs[order[:11]], y[order[:11]]).joined(
         SiteLabels.sorted(outputs[order[11:]], y[order[11:]])
     )
-    assert (whole.correction(prior) == parts.correction(prior)).all()
+    assert (in_one_call.correction(prior) == in_two_calls.correction(prior)).all()
 
 
 def test_with_one_domain_the_default_scale_is_used():

@@ -71,9 +71,10 @@ def test_without_labels_predictions_are_identical(fitted):
 
 def test_labels_in_two_calls_give_identical_models(fitted):
     model, X, y = fitted
-    whole, parts = model.adapt(X[:20], y[:20]), model.adapt(X[6:20], y[6:20]).adapt(X[:6], y[:6])
+    in_one_call = model.adapt(X[:20], y[:20])
+    in_two_calls = model.adapt(X[6:20], y[6:20]).adapt(X[:6], y[:6])
     method = "predict_proba" if y.dtype.kind == "U" else "predict"
-    assert (getattr(whole, method)(X) == getattr(parts, method)(X)).all()
+    assert (getattr(in_one_call, method)(X) == getattr(in_two_calls, method)(X)).all()
 
 
 def test_label_gain_and_expected_range_are_known_before_adapting(fitted):
@@ -116,13 +117,15 @@ def test_context_is_adapted_with_unlabelled_rows_of_the_site():
     model = DomainEnsembleRegressor(["linear", "extra_trees"]).fit(
         X[~new], y[~new], sample_domain=domain[~new]
     )
-    batch, given = X[new], np.zeros(new.sum())
+    batch, one_domain = X[new], np.zeros(new.sum())
     with pytest.warns(UserWarning, match="X_site is missing"):
-        alone = model.adapt(batch[:10], y[new][:10])
-    assert (alone.predict(batch, sample_domain=given) == alone.predict(batch)).all()
+        without_context = model.adapt(batch[:10], y[new][:10])
+    assert (
+        without_context.predict(batch, sample_domain=one_domain) == without_context.predict(batch)
+    ).all()
     site = model.adapt(batch[:10], y[new][:10], X_site=batch)
-    together = site.predict(batch, sample_domain=given)
-    before = model.predict(batch, sample_domain=given)
+    together = site.predict(batch, sample_domain=one_domain)
+    before = model.predict(batch, sample_domain=one_domain)
     assert np.mean((together - y[new]) ** 2) < np.mean((before - y[new]) ** 2)
     assert site.corrections_["context"] != pytest.approx(site.corrections_["plain"])
 

@@ -121,11 +121,11 @@ Y, D = np.arange(12) // 3 % 2, np.arange(12) % 3
 @pytest.mark.parametrize("name", CONSTRAINTS)
 def test_a_constraint_names_refused_arguments_and_accepts_the_documented_values(name):
     kind = OF_A_KIND.get(name, "")
-    refused, taken = OF_A_NAME.get(name, ([], []))
+    refused, accepted = OF_A_NAME.get(name, ([], []))
     for value in [*REFUSED.get(kind, []), *refused]:
         with pytest.raises(ValueError, match=f"'{name}' parameter of fit must be .* Got"):
             check_arguments("fit", **{name: value})
-    for value in [*TAKEN.get(kind, []), *taken]:
+    for value in [*TAKEN.get(kind, []), *accepted]:
         check_arguments("fit", **{name: value})
     assert kind or refused, "what this argument may be is not tested"
 
@@ -144,7 +144,7 @@ def test_constraints_of_single_estimators_override_the_shared_ones():
 @pytest.mark.parametrize("name", ["n_test_domains", "n_repeats", "max_splits", "random_state"])
 def test_a_splitter_names_invalid_arguments(name):
     splitter = selection.LeaveDomainsOut(**{name: "2"})
-    for use in (splitter.get_n_splits, lambda *given: next(splitter.split(*given))):
+    for use in (splitter.get_n_splits, lambda *arguments: next(splitter.split(*arguments))):
         with pytest.raises(ValueError, match=f"'{name}' parameter of LeaveDomainsOut"):
             use(X, Y, D)
 
@@ -217,7 +217,7 @@ FUNCTIONS = [
 @pytest.mark.parametrize(
     "function, name, values",
     FUNCTIONS,
-    ids=[f"{place}-{name}" for place, (_, name, _) in enumerate(FUNCTIONS)],
+    ids=[f"{index}-{name}" for index, (_, name, _) in enumerate(FUNCTIONS)],
 )
 def test_functions_name_invalid_arguments(function, name, values):
     for value in values:

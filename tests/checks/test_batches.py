@@ -35,9 +35,9 @@ def model_of(kind):
 
 def test_every_class_with_partial_fit_is_listed_here():
     names = [getattr(module, name) for module in (dw, selection) for name in module.__all__]
-    classes = {each for each in names if isinstance(each, type) and hasattr(each, "get_params")}
-    takers = {each for each in classes if callable(getattr(each, "partial_fit", None))}
-    assert takers == set(IN_BATCHES)
+    classes = {cls for cls in names if isinstance(cls, type) and hasattr(cls, "get_params")}
+    with_partial_fit = {cls for cls in classes if callable(getattr(cls, "partial_fit", None))}
+    assert with_partial_fit == set(IN_BATCHES)
 
 
 @pytest.mark.parametrize("kind", IN_BATCHES, ids=lambda kind: kind.__name__)

@@ -148,10 +148,10 @@ def test_large_integers_are_not_rounded(check, way):
 @pytest.mark.parametrize("container", [list, objects])
 def test_numbers_that_fit_no_type_are_refused(values, container):
     for use in (
-        lambda given: dw.DCM(domain_kernel="delta").fit(X, OTHER, sample_domain=given),
-        lambda given: dw.FastDCM(domain_kernel="delta").fit(X, OTHER, sample_domain=given),
-        lambda given: list(LeaveDomainsOut().split(X, groups=given)),
-        lambda given: metrics.mmd(X, given),
+        lambda labels: dw.DCM(domain_kernel="delta").fit(X, OTHER, sample_domain=labels),
+        lambda labels: dw.FastDCM(domain_kernel="delta").fit(X, OTHER, sample_domain=labels),
+        lambda labels: list(LeaveDomainsOut().split(X, groups=labels)),
+        lambda labels: metrics.mmd(X, labels),
     ):
         with pytest.raises(ValueError, match="whole numbers of more than"):
             use(container(values * 12))
@@ -202,8 +202,8 @@ def test_labels_in_tensors_are_accepted(cls):
     rows = torch.tensor(X)
     names = [5, 2**53, 2**53 + 1]
     labels = torch.tensor([names[row % 3] for row in ROWS])
-    found = cls().fit(rows, torch.tensor(OTHER), sample_domain=labels)
-    assert found.domains_.tolist() == names
+    model = cls().fit(rows, torch.tensor(OTHER), sample_domain=labels)
+    assert model.domains_.tolist() == names
     missing = torch.tensor([0.0, 1.0, float("nan")] * 8)
     with pytest.raises(ValueError, match="NaN"):
         cls().fit(rows, torch.tensor(OTHER), sample_domain=missing)

@@ -197,13 +197,15 @@ def test_arrays_and_frames_agree(name, data):
 
 
 def test_parkinsons_has_the_published_ranges_and_targets(data):
-    both = datasets.load_parkinsons("both")
-    assert both.feature_names[0] == "Jitter(%)"
-    assert both.feature_names[-1] == "PPE"
-    np.testing.assert_allclose(both.target.min(axis=0), [5.0377, 7.0], atol=0.01)
-    np.testing.assert_allclose(both.target.max(axis=0), [39.511, 54.992], atol=0.01)
-    np.testing.assert_array_equal(datasets.load_parkinsons().target, both.target[:, 0])
-    np.testing.assert_array_equal(datasets.load_parkinsons("total_UPDRS").target, both.target[:, 1])
+    parkinsons = datasets.load_parkinsons("both")
+    assert parkinsons.feature_names[0] == "Jitter(%)"
+    assert parkinsons.feature_names[-1] == "PPE"
+    np.testing.assert_allclose(parkinsons.target.min(axis=0), [5.0377, 7.0], atol=0.01)
+    np.testing.assert_allclose(parkinsons.target.max(axis=0), [39.511, 54.992], atol=0.01)
+    np.testing.assert_array_equal(datasets.load_parkinsons().target, parkinsons.target[:, 0])
+    np.testing.assert_array_equal(
+        datasets.load_parkinsons("total_UPDRS").target, parkinsons.target[:, 1]
+    )
 
 
 def test_landmine_has_full_precision_and_904_mines(data):
@@ -224,10 +226,10 @@ def test_oilwells_default_has_no_gaps_and_all_seven_wells(data):
     assert wells.feature_names == [
         f"{s}_{q}" for s in ("P-TPT", "T-TPT") for q in ("mean", "std", "slope", "range")
     ]
-    kept = datasets.load_oilwells(missing="keep")
-    assert kept.data.shape == (2306, 8)
-    assert np.isnan(kept.data).any(axis=1).sum() == 10
-    assert kept.target.mean() == pytest.approx(0.651, abs=1e-3)
+    oilwells = datasets.load_oilwells(missing="keep")
+    assert oilwells.data.shape == (2306, 8)
+    assert np.isnan(oilwells.data).any(axis=1).sum() == 10
+    assert oilwells.target.mean() == pytest.approx(0.651, abs=1e-3)
 
 
 def test_oilwells_accepts_other_events_and_sensors(data):
@@ -240,11 +242,11 @@ def test_oilwells_accepts_other_events_and_sensors(data):
 
 
 def test_facies_keeps_or_drops_the_missing_log(data):
-    kept = datasets.load_facies()
-    pe = kept.feature_names.index("PE")
-    empty = np.isnan(kept.data[:, pe])
-    assert set(kept.sample_domain[empty]) == {"ALEXANDER D", "KIMZEY A"}
-    assert not np.isnan(np.delete(kept.data, pe, axis=1)).any()
+    facies = datasets.load_facies()
+    pe = facies.feature_names.index("PE")
+    empty = np.isnan(facies.data[:, pe])
+    assert set(facies.sample_domain[empty]) == {"ALEXANDER D", "KIMZEY A"}
+    assert not np.isnan(np.delete(facies.data, pe, axis=1)).any()
     assert datasets.load_facies(missing="drop_columns").data.shape == (4069, 6)
     rows = datasets.load_facies(missing="drop_rows")
     assert rows.data.shape == (3164, 7)
@@ -268,7 +270,7 @@ def test_cytof_counts_can_be_transformed(data):
 
 
 @pytest.mark.parametrize(
-    ("name", "least", "most", "average"),
+    ("name", "smallest", "largest", "average"),
     [
         ("adult", 149, 450, 0.214),
         ("shoppers", 184, 600, 0.154),
@@ -277,10 +279,10 @@ def test_cytof_counts_can_be_transformed(data):
         ("kc_house", 50, 80, 13.048),
     ],
 )
-def test_other_tables_have_the_described_counts_and_targets(name, least, most, average, data):
+def test_other_tables_have_the_described_counts_and_targets(name, smallest, largest, average, data):
     bunch = load(name)
     sizes = np.unique(bunch.sample_domain, return_counts=True)[1]
-    assert (sizes.min(), sizes.max()) == (least, most)
+    assert (sizes.min(), sizes.max()) == (smallest, largest)
     assert bunch.target.mean() == pytest.approx(average, abs=1e-3)
     assert np.isfinite(bunch.data).all()
 

@@ -63,11 +63,13 @@ def feeds(X):
     }
 
 
-def run(graph, given):
+def run(graph, feeds_by_name):
     session = runtime.InferenceSession(
         graph.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    return dict(zip([o.name for o in session.get_outputs()], session.run(None, given), strict=True))
+    return dict(
+        zip([o.name for o in session.get_outputs()], session.run(None, feeds_by_name), strict=True)
+    )
 
 
 CASES = [
@@ -92,18 +94,18 @@ def test_a_table_model_of_every_method_agrees_with_its_graph(
         model = fit_table(table, method)
     X = model.schema.prepare(awkward(frame))
     graph = to_onnx(model)
-    found = run(graph, feeds(X))
+    outputs = run(graph, feeds(X))
     expected = model.pipeline.predict(X)
     if target == "numbers":
-        np.testing.assert_allclose(found["prediction_"][:, 0], expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(outputs["prediction_"][:, 0], expected, rtol=1e-5, atol=1e-5)
         return
-    np.testing.assert_array_equal(found["prediction_"], expected)
+    np.testing.assert_array_equal(outputs["prediction_"], expected)
     probable = hasattr(model.pipeline, "predict_proba")
     values = model.pipeline.predict_proba(X) if probable else model.pipeline.decision_function(X)
-    second = found["probabilities" if probable else "decisions"]
+    second = outputs["probabilities" if probable else "decisions"]
     np.testing.assert_allclose(second.reshape(values.shape), values, atol=1e-5)
-    told = {prop.key: prop.value for prop in graph.metadata_props}
-    assert json.loads(told["classes"]) == model.pipeline.classes_.tolist()
+    metadata = {prop.key: prop.value for prop in graph.metadata_props}
+    assert json.loads(metadata["classes"]) == model.pipeline.classes_.tolist()
 
 
 @pytest.mark.parametrize("predictor", ["logistic", "svm"])
@@ -111,8 +113,8 @@ def test_other_predictors_after_a_projection_agree(predictor):
     frame = make_frame("words")
     model = fit_table(check_table(frame, target="y", domain="site"), "coir", predictor=predictor)
     X = model.schema.prepare(awkward(frame))
-    found = run(to_onnx(model), feeds(X))
-    np.testing.assert_array_equal(found["prediction_"], model.pipeline.predict(X))
+    outputs = run(to_onnx(model), feeds(X))
+    np.testing.assert_array_equal(outputs["prediction_"], model.pipeline.predict(X))
 
 
 def test_a_regression_with_a_scaled_target_agrees():
@@ -120,5 +122,5 @@ def test_a_regression_with_a_scaled_target_agrees():
     table = check_table(frame, target="y", domain="site")
     model = fit_table(table, "coir", predictor="svm")
     X = model.schema.prepare(awkward(frame))
-    found = run(to_onnx(model), feeds(X))["prediction_"][:, 0]
-    np.testing.assert_allclose(found, model.pipeline.predict(X), rtol=1e-5)
+    outputs = run(to_onnx(model), feeds(X))["prediction_"][:, 0]
+    np.testing.assert_allclose(outputs, model.pipeline.predict(X), rtol=1e-5)

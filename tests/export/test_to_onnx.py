@@ -56,27 +56,29 @@ NUMBERS = 100 * X[:, 0] + 1e4
 NEW = np.vstack([X[:20], X[:20] + 0.3, np.zeros((1, X.shape[1])), 1e3 * X[:5]])
 
 
-def run(model, given=NEW):
-    given = given if isinstance(given, dict) else {"X": given}
+def run(model, rows=NEW):
+    rows = rows if isinstance(rows, dict) else {"X": rows}
     session = runtime.InferenceSession(
         to_onnx(model).SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    return session.run(None, given)
+    return session.run(None, rows)
 
 
-def assert_same(model, given=NEW, tolerance=1e-9):
+def assert_same(model, rows=NEW, tolerance=1e-9):
     """The graph says what the model does, to digits that float32 does not have."""
-    found = run(model, given)
+    outputs = run(model, rows)
     if hasattr(model, "predict"):
-        expected = model.predict(given)
+        expected = model.predict(rows)
         if hasattr(model, "classes_"):
-            np.testing.assert_array_equal(found[0], expected)
+            np.testing.assert_array_equal(outputs[0], expected)
             probable = hasattr(model, "predict_proba")
-            expected = (model.predict_proba if probable else model.decision_function)(given)
+            expected = (model.predict_proba if probable else model.decision_function)(rows)
     else:
-        expected = model.transform(given)
+        expected = model.transform(rows)
     scale = max(1.0, np.abs(expected).max())
-    np.testing.assert_allclose(found[-1].reshape(expected.shape), expected, atol=tolerance * scale)
+    np.testing.assert_allclose(
+        outputs[-1].reshape(expected.shape), expected, atol=tolerance * scale
+    )
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "cosine", "laplacian"])
@@ -225,7 +227,7 @@ TREES = [
 ]
 
 
-@pytest.mark.parametrize(("model", "y"), TREES, ids=lambda part: type(part).__name__)
+@pytest.mark.parametrize(("model", "y"), TREES, ids=lambda value: type(value).__name__)
 def test_trees_agree_with_missing_values_and_on_their_thresholds(model, y):
     gaps = X.copy()
     gaps[::4, 0] = np.nan
@@ -252,17 +254,17 @@ def test_text_columns_are_imputed_and_unknown_values_are_ignored():
     text = make_pipeline(
         SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")
     )
-    parts = [("n", SimpleImputer(), ["gap", "x"]), ("t", text, ["Größe"])]
-    model = make_pipeline(ColumnTransformer(parts), SVR())
+    transformers = [("n", SimpleImputer(), ["gap", "x"]), ("t", text, ["Größe"])]
+    model = make_pipeline(ColumnTransformer(transformers), SVR())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Skipping features")
         model.fit(frame, NUMBERS)
         frame.loc[:2, "Größe"] = ["new", np.nan, "b"]
         frame.loc[3, "x"] = np.nan
         expected = model.predict(frame)
-    given = {name: frame[[name]].to_numpy() for name in ("x", "gap")}
-    given["Größe"] = frame[["Größe"]].fillna("").to_numpy(dtype=object)
-    np.testing.assert_allclose(run(model, given)[0][:, 0], expected, rtol=1e-9)
+    columns = {name: frame[[name]].to_numpy() for name in ("x", "gap")}
+    columns["Größe"] = frame[["Größe"]].fillna("").to_numpy(dtype=object)
+    np.testing.assert_allclose(run(model, columns)[0][:, 0], expected, rtol=1e-9)
 
 
 def test_a_placeholder_for_missing_numbers_is_imputed():

@@ -86,8 +86,8 @@ def check(model, K, X, values, vectors):
     dual = vectors - vectors.mean(axis=0)
     scale = (K @ vectors).std(axis=0)
     expected = (cross - row_means) @ dual / scale
-    found = model.transform(new)
-    error = np.minimum(np.abs(found - expected).max(0), np.abs(found + expected).max(0))
+    projected = model.transform(new)
+    error = np.minimum(np.abs(projected - expected).max(0), np.abs(projected + expected).max(0))
     assert (error <= 1e-5 * np.abs(expected).max(0)).all(), error
 
 
@@ -135,16 +135,16 @@ def test_sca_equals_the_code_of_hu_et_al_with_other_parameters(beta, delta, epsi
     X, y, d = make("unequal")
     K, n = kernel_of(X), len(X)
     values, vectors = dense.hu_sca(K, y, d, 4, beta=beta, delta=delta, epsilon=epsilon)
-    whole = beta * n + 1 - beta
+    total = beta * n + 1 - beta
     model = SCA(
         4,
         kernel="precomputed",
-        between=beta * n / whole,
+        between=beta * n / total,
         domain_weight=delta,
         within_weight=n,
         ridge=epsilon / n,
     ).fit(K, y, sample_domain=d)
-    np.testing.assert_allclose(model.eigenvalues_ * whole, values, rtol=1e-8)
+    np.testing.assert_allclose(model.eigenvalues_ * total, values, rtol=1e-8)
     same_up_to_sign(model.embedding_, K @ vectors, 1e-6)
 
 
@@ -205,8 +205,8 @@ def test_without_a_ridge_the_problem_is_restricted_to_the_range_of_the_kernel():
         none.eigenvalues_, tiny.fit(X, y, sample_domain=d).eigenvalues_, rtol=1e-7
     )
     plain = MDA(ridge=0, gamma=GAMMA, within_weight=0).fit(X, y, sample_domain=d)
-    near = MDA(ridge=1e-13, gamma=GAMMA, within_weight=0).fit(X, y, sample_domain=d)
-    np.testing.assert_allclose(plain.eigenvalues_, near.eigenvalues_, rtol=1e-7)
+    with_tiny_ridge = MDA(ridge=1e-13, gamma=GAMMA, within_weight=0).fit(X, y, sample_domain=d)
+    np.testing.assert_allclose(plain.eigenvalues_, with_tiny_ridge.eigenvalues_, rtol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -278,18 +278,18 @@ def test_iterative_and_dense_solvers_agree(model, store, monkeypatch):
 )
 def test_inverses_in_single_precision_do_not_change_the_components(model, rows):
     rng = np.random.default_rng(0)
-    few = rng.normal(size=(500, 4))
+    distinct_rows = rng.normal(size=(500, 4))
     which = rng.integers(0, 500, 840)  # rows that are there more than once
     y, d = rng.integers(0, 3, 840), rng.integers(0, 5, 840)
     d[0], d[(d == 1) & (y == 2)] = 5, 2  # a domain of one row, and one without a class
-    X = (few[which] + 0.5 * np.eye(4)[y]).astype(rows)
+    X = (distinct_rows[which] + 0.5 * np.eye(4)[y]).astype(rows)
     model.set_params(gamma=GAMMA, tol=1e-6)
     exact = quiet(model.set_params(solver="dense"), X, y, d)
     expected, embedding = exact.eigenvalues_, exact.embedding_
-    found = quiet(model.set_params(solver="exact"), X, y, d)
-    np.testing.assert_allclose(found.eigenvalues_, expected, rtol=1e-9)
+    fitted = quiet(model.set_params(solver="exact"), X, y, d)
+    np.testing.assert_allclose(fitted.eigenvalues_, expected, rtol=1e-9)
     atol = 1e-8 if rows == np.float64 else 1e-5
-    np.testing.assert_allclose(found.embedding_, embedding, atol=atol)
+    np.testing.assert_allclose(fitted.embedding_, embedding, atol=atol)
 
 
 @pytest.mark.parametrize("model", [SCA(3), MDA(), MIDA(3, domain_weight=0.01)], ids=repr)
@@ -339,8 +339,10 @@ def test_the_default_is_ten_components():
     X, y, d = make("unequal")
     for model in (SCA(), MIDA(domain_weight=0.01)):
         assert model.fit(X, y, sample_domain=d).embedding_.shape[1] == 10
-        few = np.concatenate([np.flatnonzero(y == c)[:2] for c in range(3)])
-        assert model.fit(X[few], y[few], sample_domain=d[few]).embedding_.shape[1] <= 5
+        few_rows = np.concatenate([np.flatnonzero(y == c)[:2] for c in range(3)])
+        assert (
+            model.fit(X[few_rows], y[few_rows], sample_domain=d[few_rows]).embedding_.shape[1] <= 5
+        )
 
 
 @pytest.mark.parametrize("model", [SCA(), MDA(), FastSCA(), FastMDA()], ids=repr)
@@ -370,10 +372,10 @@ def test_mida_refuses_a_weight_that_leaves_no_direction():
 def test_batches_give_the_result_of_all_rows(model):
     X, y, d = make("missing")
     model.set_params(landmarks=X[:20], gamma=GAMMA)
-    whole = quiet(model, X, y, d).transform(X)
+    expected = quiet(model, X, y, d).transform(X)
     del model._sums
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         for rows in np.array_split(np.arange(len(X)), 3):
             model.partial_fit(X[rows], y[rows], sample_domain=d[rows])
-    np.testing.assert_allclose(model.transform(X), whole, atol=1e-7)
+    np.testing.assert_allclose(model.transform(X), expected, atol=1e-7)

@@ -59,7 +59,9 @@ def test_features_are_standardised_by_the_middle_of_the_domains(rows):
     display = ShiftDisplay.from_features(X, domain, new=["C"])
     old = [X[domain == name] for name in "ABD"]
     for j in range(3):
-        quartiles = np.array([np.nanquantile(part[:, j], [0.25, 0.5, 0.75]) for part in old])
+        quartiles = np.array(
+            [np.nanquantile(rows_of_domain[:, j], [0.25, 0.5, 0.75]) for rows_of_domain in old]
+        )
         scale = np.median(quartiles[:2, 2] - quartiles[:2, 0]) / 1.349  # one row has no spread
         middle = np.median(quartiles[:, 1])
         expected = (np.quantile(X[domain == "C"][:, j], [0.25, 0.5, 0.75]) - middle) / scale
@@ -78,8 +80,10 @@ def test_a_domain_in_another_unit_is_far_from_zero_and_hardly_changes_the_others
     display = ShiftDisplay.from_features(X, domain)
     assert abs(display.ends[1, 1, 2]) > 8
     assert display.ax_.get_xscale() == "symlog"
-    others = [0, 2, 3]
-    np.testing.assert_allclose(display.ends[:, others, 2], before[:, others, 2], atol=1.0)
+    other_domains = [0, 2, 3]
+    np.testing.assert_allclose(
+        display.ends[:, other_domains, 2], before[:, other_domains, 2], atol=1.0
+    )
 
 
 def test_columns_without_values_or_variation_are_drawn(rows):
@@ -96,8 +100,8 @@ def test_columns_that_are_not_numeric_are_omitted(rows):
     X, y, domain = rows
     frame = pandas.DataFrame(X, columns=["$a$", "b", "c"]).assign(text=y)
     assert ShiftDisplay.from_features(frame, domain).features == ["$a$", "b", "c"]
-    whole = pandas.DataFrame({"a": pandas.array([1, None, *range(149)], dtype="Int64")})
-    assert np.isfinite(ShiftDisplay.from_features(whole, domain).ends[1]).all()
+    integers = pandas.DataFrame({"a": pandas.array([1, None, *range(149)], dtype="Int64")})
+    assert np.isfinite(ShiftDisplay.from_features(integers, domain).ends[1]).all()
 
 
 def test_means_and_deviations_of_new_rows_are_drawn_with_those_of_the_sources(rows):
@@ -105,8 +109,8 @@ def test_means_and_deviations_of_new_rows_are_drawn_with_those_of_the_sources(ro
     model = make_pipeline(ShiftWatch(), LogisticRegression()).fit(X, y)
     watch = ShiftWatch().fit(X, sample_domain=domain)
     new = X[:30] + np.array([0.0, 2.0, 0.0])
-    for each, n in ((watch, 3), (model, 1)):  # the fourth domain has few rows
-        display = ShiftDisplay.from_estimator(each, new)
+    for estimator, n in ((watch, 3), (model, 1)):  # the fourth domain has few rows
+        display = ShiftDisplay.from_estimator(estimator, new)
         assert len(display.domains) == n + 1
         z = (new - X.mean(axis=0)) / X.std(axis=0)
         expected = [z.mean(axis=0) - z.std(axis=0), z.mean(axis=0), z.mean(axis=0) + z.std(axis=0)]
@@ -117,9 +121,9 @@ def test_means_and_deviations_of_new_rows_are_drawn_with_those_of_the_sources(ro
 
 def test_predictions_are_drawn_like_columns_with_their_names(rows):
     X, _, domain = rows
-    told = {"one": X[:, 0], "two": np.exp(X[:, 1])}
-    display = ShiftDisplay.from_predictions(told, domain, new=["C"])
-    same = ShiftDisplay.from_features(np.column_stack([*told.values()]), domain, new=["C"])
+    predictions = {"one": X[:, 0], "two": np.exp(X[:, 1])}
+    display = ShiftDisplay.from_predictions(predictions, domain, new=["C"])
+    same = ShiftDisplay.from_features(np.column_stack([*predictions.values()]), domain, new=["C"])
     np.testing.assert_array_equal(display.ends, same.ends)
     assert (display.features, display.new) == (["one", "two"], ["C"])
     assert ShiftDisplay.from_predictions(X[:, 0], domain).features == ["prediction"]

@@ -65,10 +65,12 @@ def planted(X, column, change, seed=1, n=60):
 )
 def test_an_error_in_a_column_is_reported_for_this_column(fitted, column, change, kinds):
     X, watch = fitted
-    found = [f for f in check_shift(watch, planted(X, column, change)) if f.column is not None]
-    assert len(found) == 1
-    assert found[0].column == f"x{column}"
-    assert found[0].kind in kinds
+    column_findings = [
+        f for f in check_shift(watch, planted(X, column, change)) if f.column is not None
+    ]
+    assert len(column_findings) == 1
+    assert column_findings[0].column == f"x{column}"
+    assert column_findings[0].kind in kinds
 
 
 def test_a_sign_that_does_not_change_ranges_is_detected_by_the_distance():
@@ -131,10 +133,10 @@ def test_domains_are_checked_one_by_one(fitted):
     X, watch = fitted
     rows = np.vstack([X[:100], planted(X, 0, lambda c: 1.8 * c + 32)])
     where = ["known"] * 100 + ["new"] * 60
-    found = check_shift(watch, rows, sample_domain=where)
-    assert {f.domain for f in found} == {"new"}
-    assert str(found[0]).startswith("new: 'x0' is ")
-    assert json.loads(json.dumps(found[0].as_dict()))["domain"] == "new"
+    shift_findings = check_shift(watch, rows, sample_domain=where)
+    assert {f.domain for f in shift_findings} == {"new"}
+    assert str(shift_findings[0]).startswith("new: 'x0' is ")
+    assert json.loads(json.dumps(shift_findings[0].as_dict()))["domain"] == "new"
 
 
 def test_distances_are_those_of_kernel_means_in_the_span_of_the_landmarks():
@@ -156,11 +158,13 @@ def test_distances_are_those_of_kernel_means_in_the_span_of_the_landmarks():
     squared = ((means[0] - means[1]) ** 2).sum()
     assert squared == pytest.approx(projected, rel=1e-8)
     # Random landmarks lose little of it.
-    whole = kernel(a, a).mean() + kernel(b, b).mean() - 2 * kernel(a, b).mean()
-    assert 0.9 * whole < squared < whole
+    expected = kernel(a, a).mean() + kernel(b, b).mean() - 2 * kernel(a, b).mean()
+    assert 0.9 * expected < squared < expected
     # Fewer features are those of the first landmarks.
-    few = np.linalg.solve(K[:7, :7], difference[:7])
-    assert ((means[0] - means[1])[:7] ** 2).sum() == pytest.approx(difference[:7] @ few, rel=1e-8)
+    coefficients = np.linalg.solve(K[:7, :7], difference[:7])
+    assert ((means[0] - means[1])[:7] ** 2).sum() == pytest.approx(
+        difference[:7] @ coefficients, rel=1e-8
+    )
 
 
 def test_blocks_of_a_table_give_the_findings_of_the_whole_table(fitted):
@@ -168,8 +172,10 @@ def test_blocks_of_a_table_give_the_findings_of_the_whole_table(fitted):
     rows = planted(X, 0, lambda c: 1.8 * c + 32, n=90)
     where = np.array(["u", "v", "w"])[np.arange(90) % 3]
     blocks = [watch.summarize(rows[i : i + 17], where[i : i + 17]) for i in range(0, 90, 17)]
-    together, whole = watching.joined_views(blocks), watch.summarize(rows, where)
-    assert [str(f) for f in findings(watch, together)] == [str(f) for f in findings(watch, whole)]
+    together, all_rows = watching.joined_views(blocks), watch.summarize(rows, where)
+    assert [str(f) for f in findings(watch, together)] == [
+        str(f) for f in findings(watch, all_rows)
+    ]
 
 
 def test_rows_of_very_many_domains_are_pooled(fitted, monkeypatch):
@@ -244,10 +250,10 @@ class TestPrivacy:
 
         def slopes(flat):
             z, kernel = values_at(flat)
-            ones, places = np.tile(np.eye(n_columns), n), z.ravel()
+            ones, values = np.tile(np.eye(n_columns), n), z.ravel()
             steps = -2 * watch.gamma_ * kernel[:, :, None] * (z[:, None] - L)
             features = np.einsum("ilj,lk->kij", steps, root).reshape(r, -1)
-            return np.vstack([ones, 2 * ones * places, features])
+            return np.vstack([ones, 2 * ones * values, features])
 
         for seed in range(2):
             start = np.random.default_rng(10 + seed).normal(size=n * n_columns)
@@ -314,13 +320,13 @@ class TestFrames:
         watch = ShiftWatch().fit(self.frame())
         new = self.frame(40, seed=1)
         new.loc[3:5, "soil"] = ["peat", "chalk", None]
-        (found,) = check_shift(watch, new)
-        assert (found.kind, found.column, found.numbers) == (
+        (finding,) = check_shift(watch, new)
+        assert (finding.kind, finding.column, finding.numbers) == (
             "category",
             "soil",
             {"rows": 2, "of": 40},
         )
-        assert "does not know: 'chalk', 'peat'" in str(found)
+        assert "does not know: 'chalk', 'peat'" in str(finding)
 
     def test_columns_may_have_another_order_but_must_not_be_absent(self):
         watch = ShiftWatch().fit(self.frame())
@@ -343,9 +349,9 @@ class TestFrames:
         model.save(tmp_path / "m.skops")
         new = frame.assign(temperature=1.8 * frame["temperature"] + 32, soil="peat")
         again = TableModel.load(tmp_path / "m.skops")
-        found = check_shift(model, new)
-        assert {f.domain for f in found} == {0, 1, 2}
-        assert {f.kind for f in found} == {"range", "category", "distance"}
-        assert check_shift(again, new) == found
+        reported = check_shift(model, new)
+        assert {f.domain for f in reported} == {0, 1, 2}
+        assert {f.kind for f in reported} == {"range", "category", "distance"}
+        assert check_shift(again, new) == reported
         pipeline = domainwise.load(tmp_path / "m.skops")
-        assert check_shift(pipeline, new, sample_domain=new["site"]) == found
+        assert check_shift(pipeline, new, sample_domain=new["site"]) == reported
