@@ -25,7 +25,7 @@ from domainwise.federated.first_round import n_numbers, statistics_of
 from domainwise.federated.plan import TEXTS, Plan
 from domainwise.gram.sums import CellRows, CellSums, NystromSums, check_cell_memory, sum_cells
 from domainwise.kernels.functions import Kernel
-from domainwise.ridge.search import sharing_distances
+from domainwise.ridge.search import group_by_distances
 from domainwise.shift.watch import CLIP
 
 #: Rows that are preprocessed at a time.
@@ -115,7 +115,7 @@ def moments(
                 dense = np.hstack([plan.target_map.features(dense), dense])
         labels = CellRows(rows.classes[block], cell[block], range(n_classes), cells, dense)
         Z = np.ascontiguousarray(plan.prepare.transform(X.iloc[block]))
-        by_kernel = [sum_cells(maps, Z, labels).maps for maps in sharing_distances(plan.maps)]
+        by_kernel = [sum_cells(maps, Z, labels).maps for maps in group_by_distances(plan.maps)]
         sums = CellSums([*chain.from_iterable(by_kernel)])
         total = sums if total is None else total.merge(sums)
     counts = np.bincount(cell, minlength=len(cells)).reshape(n_classes, n_domains)

@@ -1,6 +1,6 @@
-"""The searches of InvariantRidgeCV and its classifier: over rows in memory, and over sums of rows.
+"""The searches of InvariantRidgeCV and InvariantRidgeClassifierCV, over rows or over their sums.
 
-Each is a kind of search (:mod:`domainwise.search.driver`) that scores all penalties of a kernel on
+Both are kinds of search (:mod:`domainwise.search.driver`) that score all penalties of a kernel on
 all splits in one pass.
 """
 
@@ -52,21 +52,19 @@ from domainwise.splits.folds import (
     split_rows,
 )
 
-#: Largest number of rows for which splits are made, and checked, row by row.
-FEW_ROWS = 1500
-ADVICE = (
-    "choose fewer n_landmarks, kernels or gammas, or a cv that holds out domains in fewer groups"
-)
+#: Maximum number of rows for which splits of rows are made and checked.
+MAX_CHECKED_ROWS = 1500
+ADVICE = "use fewer n_landmarks, kernels or gammas, or a cv that holds out fewer groups of domains"
 
 
 def kernel_of(nystrom: NystromMap) -> tuple[str, float]:
-    """Name and gamma of a map's kernel."""
+    """Return the name and gamma of the kernel of a map."""
     kernel = nystrom.kernel
     return kernel.kernel if isinstance(kernel, FourierMap) else kernel.name, kernel.gamma
 
 
-def sharing_distances(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
-    """Group maps: neighbouring Laplacian kernels share distances, any other is a group."""
+def group_by_distances(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
+    """Group adjacent Laplacian kernels, which share distances; all other maps are single."""
 
     def key(nystrom: NystromMap) -> Any:
         return "laplacian" if nystrom.kernel.name == "laplacian" else id(nystrom)
@@ -75,10 +73,10 @@ def sharing_distances(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
 
 
 class RidgeSearch:
-    """A kind of search over kernels, each with a feature map, and penalties."""
+    """A kind of search over penalties and kernels, each of which has a feature map."""
 
     one_pass = True
-    splits: Sequence[Any]  #: of rows, or of parts of the rows
+    splits: Sequence[Any]  #: of rows, or of sets of rows
 
     def __init__(self, estimator: Any, maps: list[NystromMap], penalties: Penalties) -> None:
         self.maps, self.penalties, self.cv = maps, penalties, estimator.cv
@@ -87,7 +85,7 @@ class RidgeSearch:
             self.scorer = candidate_scorer(estimator.scoring, estimator._rule())
 
     def candidates(self, data: Data) -> list[Candidate]:
-        """All kernels with all penalties."""
+        """Return all combinations of kernels and penalties."""
         return [
             {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
             for name, gamma in map(kernel_of, self.maps)
@@ -95,7 +93,7 @@ class RidgeSearch:
         ]
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """List indices of candidates whose maps are summed together."""
+        """Return the indices of candidates whose maps are summed together."""
         n, batches, first = len(candidates) // len(self.maps), [], 0
         for maps in self.groups():
             batches.append(list(range(first, first + n * len(maps))))
@@ -103,37 +101,37 @@ class RidgeSearch:
         return batches
 
     def groups(self) -> list[list[NystromMap]]:
-        """Groups of maps that are summed together."""
-        return sharing_distances(self.maps)
+        """Return groups of maps that are summed together."""
+        return group_by_distances(self.maps)
 
     def outcomes(
         self, data: Data, splits: Sequence[Any], batch: Sequence[Candidate], score: Any
     ) -> Outcomes:
-        """Scores of candidates, and the problems of their maps, which the final fit reuses."""
-        kernels = {(point["kernel"], point["gamma"]) for point in batch}
+        """Return scores of candidates, and the problems of their maps for the final fit."""
+        kernels = {(candidate["kernel"], candidate["gamma"]) for candidate in batch}
         scores, problems = self.scores([m for m in self.maps if kernel_of(m) in kernels])
         return Outcomes(np.vstack(scores), problems)  # type: ignore[arg-type]
 
     @abstractmethod
     def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
-        """Scores of each map's candidates on all splits, and its problem for all rows."""
+        """Return the scores of each map's candidates on all splits, and its problem on all rows."""
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Expansion]:
-        """Average the chosen candidates; ``data`` holds problems of the search, not rows."""
+        """Average the chosen candidates; ``data`` contains the problems of the search, not rows."""
         return averaged(self.maps, data.X, chosen)
 
 
 def averaged(
     maps: Sequence[NystromMap], problems: Sequence[RidgeProblem], members: Sequence[Candidate]
 ) -> list[Expansion]:
-    """Average members: return one function for each of their kernels."""
+    """Average members, and return a function for each of their kernels."""
     expansions, share = [], 1.0 / len(members)
     for nystrom, problem in zip(maps, problems, strict=True):
         same = [m for m in members if (m["kernel"], m["gamma"]) == kernel_of(nystrom)]
         if same:
-            kinds = [([(m["domain_weight"], m["conditional"])], [m["alpha"]]) for m in same]
-            with single_blas_thread():  # more threads gain little here
-                mean = share * sum(problem.solutions(*kind) for kind in kinds)
+            penalties = [([(m["domain_weight"], m["conditional"])], [m["alpha"]]) for m in same]
+            with single_blas_thread():  # more threads hardly reduce the time
+                mean = share * sum(problem.solutions(*penalty) for penalty in penalties)
             intercept = share * len(same) * problem.target - problem.mean @ mean
             expansions.append(Expansion.of_features(nystrom, mean, intercept))
     return expansions
@@ -143,9 +141,9 @@ def averaged(
 
 
 class RowSearch(RidgeSearch):
-    """Search over rows in memory: one pass for each kernel gives the moments of all cells.
+    """Search over rows in memory; one pass per kernel computes the moments of all cells.
 
-    ``predicted`` are indices of rows whose held-out values are stored for all candidates.
+    ``predicted`` contains the indices of rows whose held-out values are stored for all candidates.
     """
 
     def __init__(
@@ -160,39 +158,39 @@ class RowSearch(RidgeSearch):
         self.rows, self.predicted = rows, predicted
         self.descriptors = descriptors_of(estimator, rows.domain, penalties)
         n_domains, domains = rows.domain.n_categories, rows.codes()[1]
-        # With few rows, splits that cannot be scored are removed; with sums by domain, none are.
-        few = len(rows.X) <= FEW_ROWS
-        if leaves_domains_out(self.cv) and n_domains > 1 and not few:
+        # With few rows, splits that cannot be scored are removed.
+        check_splits = len(rows.X) <= MAX_CHECKED_ROWS
+        if leaves_domains_out(self.cv) and n_domains > 1 and not check_splits:
             parts, splits = split_domains(self.cv, n_domains)
             passes: list[Any] = [(to_device_of(parts, domains)[domains], splits)]
         else:
             codes = None if rows.domain.codes is None else to_host(rows.domain.codes)
-            classes = rows.target.codes is not None
-            row_splits, _ = domain_folds(rows.y, codes, classification=classes, cv=self.cv)
+            classification = rows.target.codes is not None
+            row_splits, _ = domain_folds(rows.y, codes, classification=classification, cv=self.cv)
             passes = [
                 (to_device_of(part_of, domains), splits)
                 for part_of, splits in split_rows(row_splits, len(rows.X))
             ]
         self.splits = [split for _, splits in passes for split in splits]
-        # Classes are summed separately if their weights differ, in training or in the score.
-        self.apart = self.scorer is None or _classes_differ(self.penalties, self.descriptors)
+        # Classes are summed separately if they have different weights, in training or in the score.
+        self.by_class = self.scorer is None or _classes_differ(self.penalties, self.descriptors)
         self.passes = [
-            (cells_of(rows, part, self.apart, self.descriptors), part, splits)
+            (cells_of(rows, part, self.by_class, self.descriptors), part, splits)
             for part, splits in passes
         ]
 
     def groups(self) -> list[list[NystromMap]]:
-        """Maps that are summed together, as many as memory allows."""
+        """Return groups of maps that are summed together, as far as memory allows."""
         n_cells = max(len(cells.cell_keys) for cells, _, _ in self.passes)
         width, advice = self.passes[0][0].width, ADVICE
-        if self.apart and self.scorer is None and self.penalties.class_weight is None:
-            advice += ", or a scoring such as balanced_accuracy, for which classes go together"
+        if self.by_class and self.scorer is None and self.penalties.class_weight is None:
+            advice += ", or a scoring such as 'balanced_accuracy', which needs no sums by class"
 
         def check(maps: list[NystromMap]) -> None:
             sizes = [nystrom.n_features + width for nystrom in maps]
             check_cell_memory(n_cells, sizes, self.rows.X, advice)
 
-        groups = sharing_distances(self.maps)
+        groups = group_by_distances(self.maps)
         try:
             for maps in groups:
                 check(maps)
@@ -212,19 +210,19 @@ class RowSearch(RidgeSearch):
         for cell_rows, part_of, splits in self.passes:
             sums = backend.sum_cells(maps, rows.X, cell_rows)
             for k, (nystrom, cells) in enumerate(zip(maps, sums.maps, strict=True)):
-                columns = columns_of(nystrom, rows.target, self.apart, self.descriptors)
-                score = self._predicting(nystrom, columns, part_of, splits, values[k], first)
+                columns = columns_of(nystrom, rows.target, self.by_class, self.descriptors)
+                score = self._split_score(nystrom, columns, part_of, splits, values[k], first)
                 scores[k].append(score_cells(cells, columns, splits, self.penalties, score))
                 problems[k] = all_rows(cells, columns, self.penalties)
             first += len(splits)
         for k, by_split in enumerate(values):
             if by_split:
-                blocks, places = zip(*(by_split[i] for i in sorted(by_split)), strict=True)
-                held_out = by_row(blocks, places, len(self.predicted))
+                blocks, indices = zip(*(by_split[i] for i in sorted(by_split)), strict=True)
+                held_out = by_row(blocks, indices, len(self.predicted))
                 problems[k] = replace(problems[k], held_out=held_out)
         return [np.hstack(columns) for columns in scores], problems
 
-    def _predicting(
+    def _split_score(
         self,
         nystrom: NystromMap,
         columns: Columns,
@@ -234,19 +232,19 @@ class RowSearch(RidgeSearch):
         first: int,
     ) -> SplitScore:
         """Return a function that scores a split and adds its held-out values to ``values``."""
-        parts, y, of_moments = to_host(part_of), self.rows.y, error_score(columns)
+        parts, y, score_errors = to_host(part_of), self.rows.y, error_score(columns)
 
         def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
-            tested = np.isin(parts, splits[split][1])
-            rows = np.flatnonzero(tested) if self.scorer else self.predicted[tested[self.predicted]]
+            is_test = np.isin(parts, splits[split][1])
+            indices = self.predicted[is_test[self.predicted]]
+            rows = np.flatnonzero(is_test) if self.scorer else indices
             held_out = to_host(
                 expansion(nystrom, problem, solutions)(self.rows.X[to_device_of(rows, part_of)])
             )
-            known = np.isin(rows, self.predicted)
-            places = np.searchsorted(self.predicted, rows[known])
-            values[first + split] = held_out[known], places
+            is_stored = np.isin(rows, self.predicted)
+            values[first + split] = held_out[is_stored], np.searchsorted(self.predicted, indices)
             if self.scorer is None:
-                return of_moments(split, problem, solutions, test)
+                return score_errors(split, problem, solutions, test)
             return self.scorer(
                 np.hsplit(held_out, solutions.shape[1] // len(problem.target)), y[rows]
             )
@@ -254,22 +252,22 @@ class RowSearch(RidgeSearch):
         return score
 
     def held_out(self, members: Sequence[Candidate], problems: Sequence[RidgeProblem]) -> Array:
-        """Mean held-out values of the members for the rows ``predicted``.
+        """Return the mean held-out values of the members for the rows ``predicted``.
 
-        Rows that no split holds out have NaN.
+        Values are NaN for rows that no split holds out.
         """
-        points = list(product(self.penalties.kinds, self.penalties.alphas))
+        penalties = list(product(self.penalties.kinds, self.penalties.alphas))
         values = {kernel_of(m): p.held_out for m, p in zip(self.maps, problems, strict=True)}
-        chosen = []
+        member_values = []
         for m in members:
-            blocks = np.hsplit(values[m["kernel"], m["gamma"]], len(points))
-            point = ((m["domain_weight"], m["conditional"]), m["alpha"])
-            chosen.append(blocks[points.index(point)])
-        return np.asarray(np.mean(chosen, axis=0))
+            blocks = np.hsplit(values[m["kernel"], m["gamma"]], len(penalties))
+            penalty = ((m["domain_weight"], m["conditional"]), m["alpha"])
+            member_values.append(blocks[penalties.index(penalty)])
+        return np.asarray(np.mean(member_values, axis=0))
 
 
 def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Array | None:
-    """Features of continuous descriptors of domains; None for labels."""
+    """Return features of continuous descriptors of domains; None for labels."""
     if domain.values is None:
         return None
     label_map = LabelMap.choose(
@@ -285,40 +283,40 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
 def solution_values(
     nystrom: NystromMap, problem: RidgeProblem, solutions: Any, X: Any
 ) -> list[Array]:
-    """Values of many solutions on the rows X, one block for each solution."""
+    """Return the values of many solutions for the rows X, as a block per solution."""
     values = to_host(expansion(nystrom, problem, solutions)(X))
     return np.hsplit(values, solutions.shape[1] // len(problem.target))
 
 
 def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Expansion:
-    """Many solutions as one function, which returns their values in adjacent columns."""
+    """Return a function that computes the values of many solutions in adjacent columns."""
     tiled = problem.target.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, len(problem.target))
     intercept = tiled.reshape(-1) - problem.mean @ solutions
     return Expansion.of_features(nystrom, solutions, intercept)
 
 
 def _classes_differ(penalties: Penalties, descriptors: Array | None) -> bool:
-    """Whether a problem needs the moments of each class separately."""
-    inside = descriptors is not None and True in penalties.conditionals
-    return penalties.class_weight is not None or inside
+    """Whether a problem requires the moments of each class separately."""
+    conditional = descriptors is not None and True in penalties.conditionals
+    return penalties.class_weight is not None or conditional
 
 
-def cells_of(rows: Rows, part_of: Any, apart: bool, descriptors: Array | None) -> CellRows:
-    """Cells by part, and by class if ``apart``."""
+def cells_of(rows: Rows, part_of: Any, by_class: bool, descriptors: Array | None) -> CellRows:
+    """Return the cells of rows by part, and also by class if ``by_class``."""
     classes, domains = rows.codes()
-    apart = apart and rows.target.codes is not None
+    by_class = by_class and rows.target.codes is not None
     columns = [] if descriptors is None else [descriptors]
-    columns += [] if apart else [rows.Y]
+    columns += [] if by_class else [rows.Y]
     dense = np.hstack(columns) if columns else None
     sizes = rows.target.n_categories, rows.domain.n_categories
-    return CellRows.of_parts(part_of, classes, domains, sizes, dense, apart)
+    return CellRows.of_parts(part_of, classes, domains, sizes, dense, by_class)
 
 
 def columns_of(
-    nystrom: NystromMap, target: Labels, apart: bool, descriptors: Array | None
+    nystrom: NystromMap, target: Labels, by_class: bool, descriptors: Array | None
 ) -> Columns:
-    """Columns of the moments of the cells of :func:`cells_of`."""
-    by_class = apart and target.codes is not None
+    """Return the columns of the moments of cells of :func:`cells_of`."""
+    by_class = by_class and target.codes is not None
     codes = dict(enumerate(class_codes(target.n_categories))) if by_class else None
     width = 0 if descriptors is None else descriptors.shape[1]
     return Columns(nystrom.n_features, width, codes)
@@ -327,15 +325,15 @@ def columns_of(
 def held_out_values(
     nystrom: NystromMap, penalties: Penalties, rows: Rows, splits: Sequence[Split]
 ) -> list[list[Array]]:
-    """Values of all solutions on the test rows of each split; domains must be labels.
+    """Return the values of all solutions for the test rows of each split; domains must be labels.
 
-    Rows are summed once, by parts that no split divides.
+    Rows are summed once, by sets of rows that no split divides.
     """
-    apart = _classes_differ(penalties, None)
-    columns = columns_of(nystrom, rows.target, apart, None)
+    by_class = _classes_differ(penalties, None)
+    columns = columns_of(nystrom, rows.target, by_class, None)
     values: list[list[Array]] = []
     for part_of, parts in split_rows(splits, len(rows.X)):
-        cells = cells_of(rows, part_of, apart, None)
+        cells = cells_of(rows, part_of, by_class, None)
         sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cells).maps[0]
         for train, _ in cells_by_split(sums, parts):
             problem = penalties.problem(train, columns)
@@ -348,20 +346,20 @@ def held_out_values(
 def problem_of(
     estimator: Any, nystrom: NystromMap, rows: Rows, penalties: Penalties
 ) -> RidgeProblem:
-    """Make the problem of all rows, which are summed in batches."""
+    """Make the problem of all rows."""
     descriptors = descriptors_of(estimator, rows.domain, penalties)
-    apart = _classes_differ(penalties, descriptors)
-    cells = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), apart, descriptors)
+    by_class = _classes_differ(penalties, descriptors)
+    cells = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), by_class, descriptors)
     sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cells)
-    columns = columns_of(nystrom, rows.target, apart, descriptors)
+    columns = columns_of(nystrom, rows.target, by_class, descriptors)
     return all_rows(sums.maps[0], columns, penalties)
 
 
-# Sums of rows that are not stored, or that are in partitions.
+# Sums of rows that are not stored or are in partitions.
 
 
 def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> CellSums:
-    """Sums over a batch by domain and class; keys are pairs of their labels."""
+    """Sum a batch by domain and class; keys are pairs of labels."""
     classes, domains = rows.codes()
     dense: Any = rows.Y if rows.target.codes is None else None
     labels = [None] if rows.target.names is None else rows.target.names.tolist()
@@ -372,14 +370,14 @@ def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> Cel
     cell_rows = CellRows(cells, cells, keys, groups, dense)
     widths = [nystrom.n_features + cell_rows.width for nystrom in maps]
     check_cell_memory(len(keys), widths, rows.X, ADVICE)
-    sums = [backend.sum_cells(group, rows.X, cell_rows) for group in sharing_distances(maps)]
-    return CellSums([cells for each in sums for cells in each.maps])
+    sums = [backend.sum_cells(group, rows.X, cell_rows) for group in group_by_distances(maps)]
+    return CellSums([cells for group_sums in sums for cells in group_sums.maps])
 
 
 class SumSearch(RidgeSearch):
-    """Search over sums by domain and class; scores of predictions need another pass over rows.
+    """Search over sums by domain and class; scores of predictions require another pass over rows.
 
-    ``partitions`` hold the rows, or are None if these are not stored.
+    ``partitions`` contain the rows; None if rows are not stored.
     """
 
     def __init__(
@@ -399,33 +397,33 @@ class SumSearch(RidgeSearch):
         self.splits = self.parts
 
     def groups(self) -> list[list[NystromMap]]:
-        """One group of all maps: the rows in partitions are read once for all of them."""
+        """Return all maps as one group, so that the rows in partitions are read once."""
         return [self.maps]
 
     def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
-        """Scores of each map's candidates, and its problem for all rows."""
+        """Return the scores of each map's candidates, and its problem on all rows."""
         classes, scoring = self.classes, self.estimator.scoring
         codes = None if classes is None else dict(enumerate(class_codes(len(classes))))
-        again = needs_predictions(scoring, classes is not None)
+        needs_rows = needs_predictions(scoring, classes is not None)
         functions: list[dict[int, Expansion]] = []
         scores, problems = [], []
         for nystrom, by_domain in zip(maps, self.sums.maps, strict=True):
             cells, columns = self._cells(by_domain), Columns(nystrom.n_features, 0, codes)
             functions.append({})
             score = error_score(columns, scoring)
-            if again:
-                score = _collecting(functions[-1], nystrom)
+            if needs_rows:
+                score = _collect_functions(functions[-1], nystrom)
             scores.append(score_cells(cells, columns, self.parts, self.penalties, score))
             problems.append(all_rows(cells, columns, self.penalties))
-        if again:
+        if needs_rows:
             from domainwise.ridge.partition_scores import held_out_scores
 
-            tested = [self.domains[np.isin(self.part_of, test)] for _, test in self.parts]
-            scores = held_out_scores(self, functions, len(scores[0]), tested)
+            held_out = [self.domains[np.isin(self.part_of, test)] for _, test in self.parts]
+            scores = held_out_scores(self, functions, len(scores[0]), held_out)
         return scores, problems
 
     def _cells(self, by_domain: Cells) -> Cells:
-        """Merge the cells of domains to cells by part and class code."""
+        """Merge the cells of domains into cells by part and class code."""
         labels = [None] if self.classes is None else self.classes.tolist()
         cells: Cells = {}
         for (d, domain), (c, label) in product(enumerate(self.domains.tolist()), enumerate(labels)):
@@ -435,8 +433,8 @@ class SumSearch(RidgeSearch):
         return cells
 
 
-def _collecting(functions: dict[int, Expansion], nystrom: NystromMap) -> SplitScore:
-    """Return a score that only collects the candidates of each split, for a pass over rows."""
+def _collect_functions(functions: dict[int, Expansion], nystrom: NystromMap) -> SplitScore:
+    """Return a score that only collects the functions of each split, for a pass over rows."""
 
     def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
         functions[split] = expansion(nystrom, problem, solutions)
