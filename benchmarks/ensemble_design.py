@@ -75,8 +75,8 @@ VARIANTS: dict[str, tuple[type, dict[str, Any]]] = {
     "histograms, 8 leaves": (Histograms, {"sizes": 2 * ((8,),)}),
     "histograms, 4 to 31 leaves": (Histograms, {"sizes": 2 * ((4, 8, 16, 31),)}),
     "histograms, 255 bins": (Histograms, histograms(max_bins=255)),
-    "histograms, 400 rounds": (Histograms, {"most_rounds": 400}),
-    "histograms, rate 0.05": (Histograms, {"most_rounds": 240} | histograms(learning_rate=0.05)),
+    "histograms, 400 rounds": (Histograms, {"max_rounds": 400}),
+    "histograms, rate 0.05": (Histograms, {"max_rounds": 240} | histograms(learning_rate=0.05)),
     "histograms, 5 rows in a leaf": (Histograms, histograms(min_samples_leaf=5)),
     "histograms, no penalty": (Histograms, histograms(l2_regularization=0.0)),
     "histograms, penalty 10": (Histograms, histograms(l2_regularization=10.0)),
@@ -93,7 +93,7 @@ VARIANTS: dict[str, tuple[type, dict[str, Any]]] = {
     "penalty 10": (MEMBER_TYPES["boosting"], {"settings": {"l2_regularization": 10.0}}),
     "rate 0.05": (
         MEMBER_TYPES["boosting"],
-        {"most_rounds": 240, "settings": {"learning_rate": 0.05}},
+        {"max_rounds": 240, "settings": {"learning_rate": 0.05}},
     ),
 }
 for _name, (_kind, _attributes) in VARIANTS.items():

@@ -77,7 +77,7 @@ def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "MEMBER_GAMMAS", (1.0,))
     monkeypatch.setattr(members, "TREES", 8)
     monkeypatch.setattr(members, "COMPARED_TREES", 8)
-    monkeypatch.setattr(members.MEMBER_TYPES["boosting"], "most_rounds", 20)
+    monkeypatch.setattr(members.MEMBER_TYPES["boosting"], "max_rounds", 20)
 
 
 @pytest.fixture

@@ -106,14 +106,14 @@ DEFECTS = [
     ),
     Defect(
         "parts of a batch follow the order of its rows",
-        "order = drawing_order(keys, division) if place == 0 else order",
+        "order = random_order(keys, division) if index == 0 else order",
         "order = np.arange(len(keys))",
         ("ensemble/test_batches.py",),
     ),
     Defect(
         "context counts in a batch of one row",
-        "more = np.clip(n_rows, 1.0, self.size) - 1.0",
-        "more = np.clip(n_rows, 1.0, self.size)",
+        "other_rows = np.clip(n_rows, 1.0, self.size) - 1.0",
+        "other_rows = np.clip(n_rows, 1.0, self.size)",
         ("ensemble/test_batches.py",),
     ),
     Defect(

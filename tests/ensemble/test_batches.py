@@ -11,14 +11,14 @@ from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.checks import ClassShareWarning, ContextWarning
 from domainwise.ensemble import batches
 from domainwise.ensemble.batches import (
-    BEYOND,
-    MOST_PARTS,
+    MAX_PARTS,
+    OUTLIER_RATE,
     Batch,
     SourceRange,
-    Thinned,
+    SourceSamples,
     Trust,
-    drawing_order,
     part_count,
+    random_order,
     row_keys,
 )
 from domainwise.ensemble.moments import Moments
@@ -101,7 +101,7 @@ def test_context_costs_at_most_seven_predictions_row_by_row(n):
     alone, Counting.rows = Counting.rows, 0
     model.predict_proba(new, sample_domain=np.zeros(n))
     assert alone == n
-    times = 1 if n == 1 else 2 if n < 30 else 1 + MOST_PARTS
+    times = 1 if n == 1 else 2 if n < 30 else 1 + MAX_PARTS
     assert Counting.rows == times * n <= 7 * alone
 
 
@@ -111,7 +111,7 @@ def test_batches_are_divided_into_parts_as_large_as_source_domains(n, parts):
     Z = np.random.default_rng(0).normal(size=(n, 2))
     keys = row_keys(Z, 0)
     batch = Batch.of(Z, keys, 20)
-    assert batch.n_parts == (1 if parts == 1 else MOST_PARTS)
+    assert batch.n_parts == (1 if parts == 1 else MAX_PARTS)
     for part in batch.parts:
         assert abs(len(part.keys) - n / parts) < 1
     division = [k for part in batch.parts[:parts] for k in part.keys]
@@ -139,7 +139,7 @@ def test_statistics_around_a_row_are_those_of_the_part_that_it_joins():
                 np.testing.assert_allclose(
                     around.squares[i, j], ((values - mean) ** 2).sum(), atol=1e-12
                 )
-    assert inside == 10 * MOST_PARTS
+    assert inside == 10 * MAX_PARTS
 
 
 def test_large_batches_are_predicted_as_the_mean_over_parts():
@@ -150,13 +150,13 @@ def test_large_batches_are_predicted_as_the_mean_over_parts():
     whole = outputs(model, X, np.zeros(64))
     model._trust, trust = None, model._trust  # no parts, and full trust
     expected = np.zeros(64)
-    for number in range(MOST_PARTS):
+    for number in range(MAX_PARTS):
         division, place = divmod(number, 3)
-        part = np.array_split(drawing_order(keys, division), 3)[place]
+        part = np.array_split(random_order(keys, division), 3)[place]
         for i in range(64):
             rows = part if i in part else np.append(part[:-1], i)
             together = outputs(model, X[rows], np.zeros(len(rows)))
-            expected[i] += together[list(rows).index(i)] / MOST_PARTS
+            expected[i] += together[list(rows).index(i)] / MAX_PARTS
     assert trust.size == 20
     np.testing.assert_allclose(whole, expected, rtol=1e-9)
 
@@ -169,9 +169,9 @@ def test_keys_are_those_of_content():
     assert not np.isin(row_keys(X, 1), keys).any()
     zeros = np.array([[0.0, np.nan], [-0.0, -np.nan]])
     assert row_keys(zeros, 0)[0] == row_keys(zeros, 0)[1]
-    share = np.bincount(drawing_order(np.zeros(1000, dtype=np.uint64)) // 500, minlength=2)
+    share = np.bincount(random_order(np.zeros(1000, dtype=np.uint64)) // 500, minlength=2)
     assert share.sum() == 1000  # copies are drawn like other rows
-    assert abs(np.corrcoef(np.argsort(drawing_order(keys)), X[:, 0])[0, 1]) < 0.15
+    assert abs(np.corrcoef(np.argsort(random_order(keys)), X[:, 0])[0, 1]) < 0.15
 
 
 def test_trust_grows_from_nothing_to_all():
@@ -208,7 +208,7 @@ def test_trust_is_chosen_by_the_squared_error_of_thinned_domains(noise):
 def test_thin_batches_are_rows_of_one_held_out_domain():
     X, _, _, domain = table(8, 40)
     learnt = np.arange(0, len(X), 2)
-    thinned = Thinned(X, domain, learnt, np.arange(len(learnt)), np.arange(8), 40)
+    thinned = SourceSamples(X, domain, learnt, np.arange(len(learnt)), np.arange(8), 40)
     halves = list(thinned.halves(0))
     assert sorted(np.concatenate([held for held, _ in halves]).tolist()) == list(range(8))
     for held, thin in halves:
@@ -284,7 +284,7 @@ def test_the_limit_is_the_upper_end_of_what_source_domains_reach(known_noise):
     sources = [X[codes == d] for d in range(9)]
     farthest = [by_loops(sources[:d] + sources[d + 1 :], sources[d], range(3)) for d in range(9)]
     logs = np.log(farthest)
-    reach = student.ppf(1 - BEYOND, 8) * logs.std(ddof=1) * np.sqrt(1 + 1 / 9)
+    reach = student.ppf(1 - OUTLIER_RATE, 8) * logs.std(ddof=1) * np.sqrt(1 + 1 / 9)
     assert known.sizes.tolist() == [2, 4, 8, 12]
     assert known.limits[-1] == pytest.approx(np.exp(logs.mean() + reach))
 

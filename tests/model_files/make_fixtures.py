@@ -163,7 +163,7 @@ def use_few_trees():
         ("domainwise.models.registry", {"TREES": 3}),
     ):
         vars(import_module(module)).update(counts)
-    MEMBER_TYPES["boosting"].most_rounds = 20
+    MEMBER_TYPES["boosting"].max_rounds = 20
 
 
 def fitted(model, y):

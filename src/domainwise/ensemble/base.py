@@ -33,7 +33,7 @@ from domainwise.ensemble.batches import (
     Batch,
     Outlier,
     SourceRange,
-    Thinned,
+    SourceSamples,
     Trust,
     moments_around,
     part_count,
@@ -178,14 +178,14 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if classification:  # class weights are by code
             target = Labels(target.codes, np.arange(target.n_categories))
         settings = {"class_weight": self._code_weights(), "seed": self._seed}
-        everything = {
-            kind: MemberData(values, y, target=target, domain=domain, **settings)
-            for kind, values in features.items()
+        all_data = {
+            in_context: MemberData(values, y, target=target, domain=domain, **settings)
+            for in_context, values in features.items()
         }
         y, domain, target = y[rows], domain.take(rows), target.take(rows)
         data = {
-            kind: MemberData(values[rows], y, target=target, domain=domain, **settings)
-            for kind, values in features.items()
+            in_context: MemberData(values[rows], y, target=target, domain=domain, **settings)
+            for in_context, values in features.items()
         }
         cv = self.cv
         if cv is None and domain.n_categories > 1:
@@ -211,15 +211,15 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 self.dropped_.append(name)
                 continue
             plain = self.members_.get(member.name)
-            around = () if plain is None else plain.parameters
+            selected = () if plain is None else plain.parameters
             self.members_[name], predicted[name] = member.search(
-                replace(data[in_context], around=around),
+                replace(data[in_context], plain_candidates=selected),
                 fewer_splits if member.expensive else splits,
                 scores[in_context],
                 name,
                 in_context=in_context,
                 n_jobs=self.n_jobs,
-                everything=everything[in_context] if learn_from is None else None,
+                all_data=all_data[in_context] if learn_from is None else None,
             )
             seconds[name] = time.monotonic() - member_start
             if self.verbose:
@@ -233,8 +233,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if self.uses_context:
             kinds = {CONTEXT_PREFIX + kind.name: kind for kind in types}
             size = self.context_batch_size_
-            thinned = Thinned(Z, codes, rows, with_context, context_domains, size)
-            self._trust = self._learn_trust(data[True], thinned, predicted, kinds)
+            samples = SourceSamples(Z, codes, rows, with_context, context_domains, size)
+            self._trust = self._learn_trust(data[True], samples, predicted, kinds)
 
     def _member_types(self) -> list[MemberType]:
         """Return a member type for each name or estimator in ``members``."""
@@ -339,7 +339,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     def _learn_trust(
         self,
         data: MemberData,
-        thinned: Thinned,
+        samples: SourceSamples,
         predicted: dict[str, Array],
         kinds: dict[str, MemberType],
     ) -> Trust:
@@ -354,13 +354,13 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         plain = np.tensordot(list(self.weights_.values()), [predicted[n] for n in self.weights_], 1)
         context = np.tensordot(list(weights.values()), [predicted[n] for n in weights], 1)
         results = []
-        for held_out, batches in thinned.halves(self._seed):
-            train = data.evenly(np.flatnonzero(~np.isin(data.domain.codes, held_out)), TRUST_ROWS)
+        for held_out, batches in samples.halves(self._seed):
+            train = data.sample(np.flatnonzero(~np.isin(data.domain.codes, held_out)), TRUST_ROWS)
             one_domain = len(np.unique(data.domain.codes[train])) < 2
             if one_domain or (data.n_classes and len(np.unique(data.y[train])) < 2):
                 continue
             rows = np.concatenate([batch.rows for batch in batches])
-            Z = thinned.Z[thinned.learnt[rows]]
+            Z = samples.Z[samples.training_rows[rows]]
             moments = Moments.stacked([batch.moments for batch in batches])
             group = np.repeat(np.arange(len(batches)), [len(batch.rows) for batch in batches])
             in_batches = self._in_context(
@@ -374,12 +374,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             sizes = np.repeat([batch.n_rows for batch in batches], np.bincount(group))
             results.append((rows, sizes, context[rows] + change))
         if not results:
-            return Trust(thinned.size)
+            return Trust(samples.size)
         rows, sizes, mixed = (np.concatenate(values) for values in zip(*results, strict=True))
         domains = np.unique([sizes, data.domain.codes[rows]], axis=1, return_inverse=True)[1]
         y = np.eye(data.n_classes)[data.y[rows]] if data.n_classes else data.y[rows][:, None]
         row_weights = equal_weights(domains.ravel(), *([data.y[rows]] if data.n_classes else []))
-        return Trust.fitted(thinned.size, sizes, plain[rows], mixed, y, row_weights)
+        return Trust.fitted(samples.size, sizes, plain[rows], mixed, y, row_weights)
 
     def _members(self, features: Array, *, in_context: bool) -> dict[str, Array]:
         """Return the predictions of all members with or without context."""

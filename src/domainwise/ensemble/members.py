@@ -1,9 +1,9 @@
-"""Members of an ensemble: the candidates of each type, and the fitted result of its search.
+"""Types of members of an ensemble, and fitted members.
 
 A type of member is a kind of search (:mod:`domainwise.search.driver`). One of its arguments is the
-*path*: among candidates that differ only in this argument, the best is selected. The ``n_average``
-best of the selected candidates are averaged, because scores on few domains are noisy. A new type is
-a class here that is listed in ``MEMBER_TYPES``; its grid is in ``search/grids.py``.
+*path*: among candidates that differ only in this argument, the best one is selected. The
+``n_average`` best of the selected candidates are averaged, because scores on few domains are noisy.
+To add a type, write a class and add it to ``MEMBER_TYPES``; grids are in ``search/grids.py``.
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ from domainwise.search.driver import (
 from domainwise.search.scores import Score, decision_outputs, log_probabilities, outputs
 from domainwise.splits.folds import Split, draw_rows
 
-#: Trees in the final forest, and while candidates are compared.
+#: Number of trees in the final forest, and during the search.
 TREES, COMPARED_TREES = 100, 30
-#: With more rows, trees have no small leaves: these gain little and make files large.
+#: With more rows, small leaves are not tried, because they gain little and make files large.
 MANY_ROWS = 1500
-#: With more features, trees try only a few of them at each split.
+#: With more features, trees consider only a few of them at each split.
 MANY_FEATURES = 50
 
 
 @dataclass(frozen=True)
 class MemberData(Data):
-    """Rows scaled by the source domains; targets are class codes, or have unit variance."""
+    """Standardized rows; targets are class codes, or have unit variance."""
 
     target: Any = None
     domain: Any = None
-    #: Candidates chosen by the same type without context; with context it searches near these.
-    around: Sequence[Candidate] = ()
+    #: Candidates that the same type has selected without context; restrict its search with context.
+    plain_candidates: Sequence[Candidate] = ()
 
     @property
     def n_classes(self) -> int:
         """Number of classes; 0 for a continuous target."""
         return int(self.target.n_categories)
 
-    def evenly(self, rows: Array, max_rows: int | None) -> Array:
-        """Draw at most ``max_rows`` of these rows, evenly from their domains; None takes all."""
+    def sample(self, rows: Array, max_rows: int | None) -> Array:
+        """Sample at most ``max_rows`` of these rows, evenly from their domains; None for all."""
         if max_rows is None:
             return rows
         max_rows = max(max_rows, 2 * self.domain.n_categories)
@@ -84,12 +84,12 @@ class Member:
     """A fitted member."""
 
     name: str
-    in_context: bool  #: whether it predicts rows in context
-    parameters: list[Candidate]  #: the chosen candidates, the best first
-    estimators: list[Any]  #: their outputs are averaged
+    in_context: bool  #: whether it uses context
+    parameters: list[Candidate]  #: the selected candidates, the best first
+    estimators: list[Any]  #: fitted estimators, whose outputs are averaged
     n_classes: int  #: 0 for a continuous target
-    clip: float | None  #: standard deviations at which large values level off
-    curve: Curve | None  #: from outputs to probabilities
+    clip: float | None  #: limit that large values approach, in standard deviations
+    curve: Curve | None  #: calibration curve from outputs to probabilities
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"estimators": [packed(model) for model in self.estimators]}
@@ -98,8 +98,8 @@ class Member:
         vars(self).update(state, estimators=[unpacked(model) for model in state["estimators"]])
 
     def predict(self, X: Array) -> Array:
-        """Probabilities of the classes, or one column of values, for rows scaled as in training."""
-        X = soft_clipped(X, self.clip)
+        """Return class probabilities, or a column of values, for standardized rows."""
+        X = soft_clip(X, self.clip)
         values = [outputs(model, X, self.n_classes) for model in self.estimators]
         for output in values:
             check_outputs(output, len(X), self.name)
@@ -108,20 +108,20 @@ class Member:
 
 
 class MemberType:
-    """A type of member: a kind of search, with an estimator for each candidate."""
+    """A type of member, which is a kind of search."""
 
     name: str
     path: ClassVar[str] = ""
     #: Arguments that the candidates of a batch share; None puts each candidate in its own batch.
     shared: ClassVar[tuple[str, ...] | None] = None
     n_average: ClassVar[int] = 1
-    #: Largest number of rows that it is fitted to; None sets no limit for the final fit.
-    most_rows: ClassVar[int | None] = 20_000
-    #: Whether fits are so slow that larger groups of domains are held out together.
+    #: Maximum number of rows to which it is fitted; None for no limit in the final fit.
+    max_rows: ClassVar[int | None] = 20_000
+    #: Whether fits are so slow that domains are held out in fewer groups.
     expensive = False
-    #: Whether it also learns from rows in context.
+    #: Whether it is also fitted with context.
     in_context = True
-    #: Standard deviations at which large values level off; None leaves them unchanged.
+    #: Limit that large values approach, in standard deviations; None for no limit.
     clip: ClassVar[float | None] = None
     one_pass = False
 
@@ -134,36 +134,36 @@ class MemberType:
         *,
         in_context: bool,
         n_jobs: int | None,
-        everything: Any = None,
+        all_data: Any = None,
     ) -> tuple[Member, Array]:
-        """Choose candidates on held-out domains and fit them to all rows.
+        """Select candidates on held-out domains and fit them to all rows.
 
         Also returns the predictions for held-out domains. If ``data`` is a sample of the rows,
-        ``everything`` has all of them.
+        ``all_data`` contains all of them.
         """
-        data, everything = (
-            rows if rows is None else replace(rows, X=soft_clipped(rows.X, self.clip))
-            for rows in (data, everything)
+        data, all_data = (
+            rows if rows is None else replace(rows, X=soft_clip(rows.X, self.clip))
+            for rows in (data, all_data)
         )
         rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
-        # A score that the user chose may not be defined on the few domains of a first round.
+        # The scoring of a user may not be defined on the few domains of a first round.
         race = Race() if score.scoring is None else None
         with threadpool_limits(1):
             result = search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
             assert result.held_out is not None
             mean = result.held_out.mean(axis=0, dtype=np.float64)
             curve = score.curve(mean) if score.n_classes else None
-            estimators = self.fit(data if everything is None else everything, result.chosen)
-        fitted = (score.n_classes, self.clip, curve)
-        member = Member(name, in_context, result.chosen, estimators, *fitted)
+            estimators = self.fit(data if all_data is None else all_data, result.chosen)
+        settings = (score.n_classes, self.clip, curve)
+        member = Member(name, in_context, result.chosen, estimators, *settings)
         return member, np.asarray(mean if curve is None else curve.probabilities(mean))
 
     def candidates(self, data: Any) -> list[Candidate]:
-        """List the candidates to compare."""
+        """Return the candidates to compare."""
         return [{}]
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """List indices of candidates that share work."""
+        """Return the indices of candidates that share computations."""
         if self.shared is None:
             return [[i] for i in range(len(candidates))]
         return batches_by(candidates, self.shared)
@@ -171,8 +171,8 @@ class MemberType:
     def outcomes(
         self, data: Any, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
-        """Outputs of candidates for the test rows of these splits."""
-        with one_thread():  # the same sums, and the same bits, whatever n_jobs is
+        """Return the outputs of candidates for the test rows of splits."""
+        with one_thread():  # results do not depend on n_jobs, not even their last bits
             by_split = [self.outputs(data, *split, batch, score) for split in splits]
         return Outcomes(list(zip(*by_split, strict=True)))
 
@@ -184,68 +184,68 @@ class MemberType:
         batch: Sequence[Candidate],
         score: Score,
     ) -> list[Any]:
-        """Outputs of a batch for the test rows of a split."""
-        rows = data.evenly(train, self.most_rows)
+        """Return the outputs of a batch for the test rows of a split."""
+        rows = data.sample(train, self.max_rows)
         models = [self.fitted(data, candidate, rows) for candidate in batch]
         return [score.outcome(model, data.X[test], data.y[test]) for model in models]
 
     def fit(self, data: Any, chosen: Sequence[Candidate]) -> list[Any]:
-        """Fit the estimators whose outputs are averaged to all rows."""
-        rows = data.evenly(np.arange(len(data.X)), self.most_rows)
+        """Fit the chosen candidates to all rows."""
+        rows = data.sample(np.arange(len(data.X)), self.max_rows)
         return [self.fitted(data, candidate, rows) for candidate in chosen]
 
     def refit_predict(self, data: Any, member: Member, train: Array, X: Array) -> Array:
-        """Fit the best candidate of a member to the rows ``train`` only, and predict ``X``."""
-        data = replace(data, X=soft_clipped(data.X, self.clip)).take(train)
+        """Fit the best candidate of a member to the rows ``train``, and predict ``X``."""
+        data = replace(data, X=soft_clip(data.X, self.clip)).take(train)
         with threadpool_limits(1), one_thread():
             models = self.fit(data, member.parameters[:1])
         return replace(member, estimators=models).predict(X)
 
     @abstractmethod
     def estimator(self, data: Any, candidate: Candidate) -> Any:
-        """Make an estimator with the arguments of a candidate; class weights are set later."""
+        """Return an unfitted estimator of a candidate, without class weights."""
 
     def weighted(self, data: Any, candidate: Candidate) -> Any:
-        """Make an estimator with a candidate's arguments, and class weights if it takes them."""
+        """Return an unfitted estimator of a candidate, with class weights if it has them."""
         model = self.estimator(data, candidate)
         if data.class_weight is not None and "class_weight" in model.get_params():
             model.set_params(class_weight=data.class_weight)
         return model
 
     def fitted(self, data: Any, candidate: Candidate, rows: Array) -> Any:
-        """Fit the estimator of a candidate to these rows, with domains if it takes them."""
+        """Return the estimator of a candidate, fitted to these rows."""
         model, y = self.weighted(data, candidate), data.y[rows]
-        options: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         if has_fit_parameter(model, "sample_domain"):
-            options["sample_domain"] = data.domain.codes[rows]
+            arguments["sample_domain"] = data.domain.codes[rows]
         unweighted = data.class_weight is not None and "class_weight" not in model.get_params()
         if unweighted and has_fit_parameter(model, "sample_weight"):
-            options["sample_weight"] = compute_sample_weight(data.class_weight, y)
-        return model.fit(data.X[rows], y, **options)
+            arguments["sample_weight"] = compute_sample_weight(data.class_weight, y)
+        return model.fit(data.X[rows], y, **arguments)
 
 
 def check_outputs(values: Array, n_rows: int, name: str) -> None:
-    """Refuse outputs of a member that cannot be averaged."""
+    """Raise ValueError if the outputs of a member cannot be averaged."""
     if len(values) != n_rows:
         raise ValueError(
-            f"member {name!r} returned {len(values)} predictions for {n_rows} rows; it must "
-            "return one per row"
+            f"member {name!r} returned {len(values)} predictions for {n_rows} rows. Make it return "
+            "one prediction per row"
         )
     not_finite = ~np.isfinite(values).all(axis=1)
     if not_finite.any():
         raise ValueError(
             f"member {name!r} returned NaN or infinite values for {not_finite.sum()} of {n_rows} "
-            "rows; make it return numbers for all rows, or leave it out of members"
+            "rows. Make it return finite numbers, or remove it from members"
         )
 
 
-def soft_clipped(X: Array, clip: float | None) -> Array:
-    """Let large values level off at ``clip``; small values hardly change."""
+def soft_clip(X: Array, clip: float | None) -> Array:
+    """Clip large values smoothly to ``clip``; small values hardly change."""
     return X if clip is None else clip * np.tanh(X / clip)
 
 
 def gammas(kernel: str, X: Array) -> list[float]:
-    """Values of gamma around the median heuristic, or around 1 if all rows are the same."""
+    """Return values of gamma around the median heuristic, or around 1 if all rows are equal."""
     try:
         median = resolve_gamma("median", kernel, X)
     except ValueError:
@@ -254,7 +254,7 @@ def gammas(kernel: str, X: Array) -> list[float]:
 
 
 class _Linear(MemberType):
-    """Logistic regression, or ridge regression."""
+    """Logistic regression or ridge regression."""
 
     name, path, in_context = "linear", "C", False
 
@@ -268,10 +268,10 @@ class _Linear(MemberType):
 
 
 class _ExtraTrees(MemberType):
-    """Extremely randomised trees."""
+    """Extremely randomized trees."""
 
-    name, path, expensive, most_rows = "extra_trees", "min_samples_leaf", True, 5000
-    #: Thresholds are drawn between the extremes: with long tails, few of them fall among the rows.
+    name, path, expensive, max_rows = "extra_trees", "min_samples_leaf", True, 5000
+    #: Thresholds are drawn between the extremes; with long tails, few of them would be useful.
     clip = 3.0
 
     def candidates(self, data: Any) -> list[Candidate]:
@@ -280,16 +280,16 @@ class _ExtraTrees(MemberType):
         leaves = grids.TREE_LEAVES[-1:] if len(data.X) > MANY_ROWS else grids.TREE_LEAVES
         features = features[:1] if many_features else features
         candidates = grid(max_features=features, min_samples_leaf=leaves)
-        return near(candidates, data.around, ("max_features", "min_samples_leaf"))
+        return restrict(candidates, data.plain_candidates, ("max_features", "min_samples_leaf"))
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         if data.n_classes > 2:
-            small = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
-            return super().outputs(data, train, test, small, score)
-        # For two classes, the share of the second one is a mean, and splits by its variance are the
-        # splits by Gini impurity. Trees that are fitted one by one take half as long as
-        # scikit-learn's forests.
-        rows = data.evenly(train, self.most_rows)
+            smaller = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
+            return super().outputs(data, train, test, smaller, score)
+        # For two classes, the share of the second class is a mean, and splitting by its variance is
+        # the same as splitting by Gini impurity. Fitting single trees takes half as long as fitting
+        # a forest of scikit-learn.
+        rows = data.sample(train, self.max_rows)
         X, X_test = (data.X[selected].astype(np.float32) for selected in (rows, test))
         y, weight = data.y[rows].astype(np.float64)[:, None], None
         if data.class_weight is not None:
@@ -312,29 +312,29 @@ class _ExtraTrees(MemberType):
         return round_leaves(super().fitted(data, candidate, rows))
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
-        trees = ensemble.ExtraTreesClassifier if data.n_classes else ensemble.ExtraTreesRegressor
-        options = {"n_estimators": TREES, "random_state": data.seed}
-        return trees(**{**options, **candidate})
+        forest = ensemble.ExtraTreesClassifier if data.n_classes else ensemble.ExtraTreesRegressor
+        settings = {"n_estimators": TREES, "random_state": data.seed}
+        return forest(**{**settings, **candidate})
 
 
 class _Boosting(MemberType):
-    """Gradient boosting, with the number of rounds that predicts held-out domains best."""
+    """Gradient boosting, with the best number of rounds on held-out domains."""
 
-    name, path, most_rows, expensive = "boosting", "max_iter", None, True
+    name, path, max_rows, expensive = "boosting", "max_iter", None, True
     shared: ClassVar[tuple[str, ...]] = ("max_depth",)
-    #: Sizes of trees, with few rows and with many.
+    #: Sizes of trees with few rows, and with many rows.
     sizes: ClassVar[tuple[tuple[int, ...], tuple[int, ...]]] = grids.BOOSTING_DEPTHS
-    most_rounds: ClassVar[int] = 120
+    max_rounds: ClassVar[int] = 120
     settings: ClassVar[Candidate] = {}
 
     def candidates(self, data: Any) -> list[Candidate]:
-        stages = [max(2, self.most_rounds // divisor) for divisor in (8, 4, 2, 1)]
+        stages = [max(2, self.max_rounds // divisor) for divisor in (8, 4, 2, 1)]
         sizes = self.sizes[len(data.X) > MANY_ROWS]
         candidates = grid(**{self.shared[0]: sizes, self.path: stages})
-        return near(candidates, data.around, self.shared)
+        return restrict(candidates, data.plain_candidates, self.shared)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        model = self.fitted(data, batch[-1], data.evenly(train, self.most_rows))
+        model = self.fitted(data, batch[-1], data.sample(train, self.max_rows))
         stages = list(model.staged(data.X[test], {candidate[self.path] for candidate in batch}))
         if data.n_classes:
             stages = [decision_outputs(v, model.classes_, data.n_classes) for v in stages]
@@ -347,10 +347,10 @@ class _Boosting(MemberType):
 
 @dataclass(frozen=True)
 class _Rounds:
-    """A boosted model of another package that predicts with its first rounds only."""
+    """A boosting model of another package that predicts with its first rounds only."""
 
     model: Any
-    stop: dict[str, int]  #: number of rounds, by the package's name for this argument
+    stop: dict[str, int]  #: argument of predict that sets the number of rounds
 
     @property
     def classes_(self) -> Array:
@@ -364,7 +364,7 @@ class _Rounds:
 
 
 class _OtherBoosting(_Boosting):
-    """Gradient boosting of a package that the extra ``boosting`` installs."""
+    """Gradient boosting of a package in the extra ``boosting``."""
 
     stop: ClassVar[str]  #: argument of predict that sets the number of rounds
 
@@ -373,12 +373,12 @@ class _OtherBoosting(_Boosting):
             import_module(self.name)
         except ImportError as error:
             raise ImportError(
-                f"members holds {self.name!r}, which needs a package that cannot be imported "
+                f"members contains {self.name!r}, which needs a package that cannot be imported "
                 f'({error}): pip install "domainwise[boosting]"'
             ) from error
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        model = self.fitted(data, batch[-1], data.evenly(train, self.most_rows))
+        model = self.fitted(data, batch[-1], data.sample(train, self.max_rows))
         stages = (_Rounds(model, {self.stop: candidate[self.path]}) for candidate in batch)
         return [score.outcome(stage, data.X[test], data.y[test]) for stage in stages]
 
@@ -394,8 +394,8 @@ class _LightGBM(_OtherBoosting):
         import lightgbm
 
         boosting = lightgbm.LGBMClassifier if data.n_classes else lightgbm.LGBMRegressor
-        options = {"n_jobs": 1, "verbose": -1, "random_state": data.seed, "deterministic": True}
-        return boosting(**{**options, **self.settings, **candidate})
+        fixed = {"n_jobs": 1, "verbose": -1, "random_state": data.seed, "deterministic": True}
+        return boosting(**{**fixed, **self.settings, **candidate})
 
 
 class _CatBoost(_OtherBoosting):
@@ -409,16 +409,16 @@ class _CatBoost(_OtherBoosting):
         import catboost
 
         boosting = catboost.CatBoostClassifier if data.n_classes else catboost.CatBoostRegressor
-        options: Candidate = {"thread_count": 1, "verbose": 0, "allow_writing_files": False}
-        return boosting(**options, random_seed=data.seed, **self.settings, **candidate)
+        fixed: Candidate = {"thread_count": 1, "verbose": 0, "allow_writing_files": False}
+        return boosting(**fixed, random_seed=data.seed, **self.settings, **candidate)
 
 
 class _InvariantSVM(MemberType):
     """Support vector machines with the invariant kernel."""
 
-    name, path, n_average, most_rows, in_context = "invariant_svm", "C", 3, 1000, False
+    name, path, n_average, max_rows, in_context = "invariant_svm", "C", 3, 1000, False
     clip, shared, expensive = 6.0, ("gamma",), True
-    #: Largest number of rows that candidates are fitted to while they are compared.
+    #: Maximum number of rows to which candidates are fitted during the search.
     COMPARED_ROWS = 400
 
     def candidates(self, data: Any) -> list[Candidate]:
@@ -427,7 +427,7 @@ class _InvariantSVM(MemberType):
         return grid(gamma=gammas("rbf", data.X), domain_weight=weights, C=costs)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        rows = data.evenly(train, self.COMPARED_ROWS)
+        rows = data.sample(train, self.COMPARED_ROWS)
         y, domain = data.y[rows], data.domain.codes[rows]
         machines = [self.weighted(data, candidate) for candidate in batch]
         path = KernelPath.evaluate(machines[0], data.X[rows], data.X[test])
@@ -439,14 +439,14 @@ class _InvariantSVM(MemberType):
 
 
 class _InvariantRidge(MemberType):
-    """Kernel ridge regression with the invariant kernel, from moments of all rows."""
+    """Kernel ridge regression with the invariant kernel, fitted from moments of all rows."""
 
-    name, path, n_average, clip, most_rows = "invariant_ridge", "alpha", 10, 6.0, None
+    name, path, n_average, clip, max_rows = "invariant_ridge", "alpha", 10, 6.0, None
     shared, one_pass = ("kernel", "gamma"), True
-    #: Landmarks while candidates are compared, and of the final average, which has more.
+    #: Number of landmarks during the search, and of the final model.
     COMPARED_LANDMARKS, LANDMARKS = 200, 400
-    #: Number of chosen candidates whose kernels are also tried with context.
-    TRIED_IN_CONTEXT = 3
+    #: Number of the best candidates without context whose kernels are also tried with context.
+    CONTEXT_KERNELS = 3
 
     def candidates(self, data: Any) -> list[Candidate]:
         penalties = [(0.0, False)]
@@ -459,13 +459,14 @@ class _InvariantRidge(MemberType):
             for gamma in gammas(name, data.X)
             for (w, c), alpha in product(penalties, grids.RIDGE_MEMBER_ALPHAS)
         ]
-        return near(candidates, data.around[: self.TRIED_IN_CONTEXT], ("kernel", "gamma"))
+        best = data.plain_candidates[: self.CONTEXT_KERNELS]
+        return restrict(candidates, best, ("kernel", "gamma"))
 
     def outcomes(
         self, data: Any, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
-        """Outputs of candidates with one kernel for the test rows of all splits."""
-        landmarks = data.X[data.evenly(np.arange(len(data.X)), self.COMPARED_LANDMARKS)]
+        """Return the outputs of candidates with one kernel for the test rows of all splits."""
+        landmarks = data.X[data.sample(np.arange(len(data.X)), self.COMPARED_LANDMARKS)]
         rows = Rows(data.X, data.target, data.domain)
         with one_thread():
             values = self.estimator(data, {}).candidate_values(rows, batch, splits, landmarks)
@@ -484,45 +485,46 @@ class _InvariantRidge(MemberType):
 
 
 class UserMember(MemberType):
-    """A member for an estimator that the user passed."""
+    """The type of a member that the user passed as an estimator."""
 
     def __init__(self, name: str, template: Any) -> None:
         self.name, self.template = name, template
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        """Outputs of the estimator, after a check."""
+        """Return the outputs of the estimator, after a check."""
         values = super().outputs(data, train, test, batch, score)
         for output in values:
             check_outputs(output, len(test), self.name)
         return values
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
-        """Copy the estimator."""
+        """Return a copy of the estimator."""
         return clone(self.template)
 
 
 def grid(**values: Sequence[Any]) -> list[Candidate]:
-    """All combinations of values; those of the last argument vary fastest."""
-    return [dict(zip(values, point, strict=True)) for point in product(*values.values())]
+    """Return all combinations of values; those of the last argument vary fastest."""
+    return [dict(zip(values, choice, strict=True)) for choice in product(*values.values())]
 
 
-def near(
+def restrict(
     candidates: list[Candidate], chosen: Sequence[Candidate], names: Sequence[str]
 ) -> list[Candidate]:
-    """Candidates with the same values of these arguments as a chosen one; all if none are chosen.
+    """Return the candidates that have the same values of these arguments as a chosen one.
 
-    Gamma depends on the columns, so the closest value counts as the same.
+    If ``chosen`` is empty, all are returned. Gamma depends on the columns, so that the closest
+    value is used.
     """
 
-    def distance(other: Candidate, candidate: Candidate) -> float:
+    def distance(reference: Candidate, candidate: Candidate) -> float:
         return sum(
-            abs(float(np.log(candidate[name] / other[name])))
+            abs(float(np.log(candidate[name] / reference[name])))
             if name == "gamma"
-            else 1e3 * (candidate[name] != other[name])
+            else 1e3 * (candidate[name] != reference[name])
             for name in names
         )
 
-    closest = [min(candidates, key=partial(distance, other)) for other in chosen]
+    closest = [min(candidates, key=partial(distance, reference)) for reference in chosen]
     values = [{name: candidate[name] for name in names} for candidate in closest]
     return [c for c in candidates if not chosen or {name: c[name] for name in names} in values]
 
@@ -539,5 +541,5 @@ MEMBER_TYPES: dict[str, type[MemberType]] = {
         _CatBoost,
     )
 }
-#: The types of members="auto": those that need no other package.
+#: The types of members="auto", which need no other package.
 AUTO = tuple(name for name, kind in MEMBER_TYPES.items() if not issubclass(kind, _OtherBoosting))

@@ -1,10 +1,10 @@
 """Gradient boosting with symmetric trees.
 
-All nodes of a level share one split, and all classes share one tree, so that a tree has few
-parameters for its number of leaves. On small tables this generalizes to unseen domains better than
-trees that grow leaf by leaf (``benchmarks/ENSEMBLE_DESIGN.md``). Splits are chosen among binned
-values on at most ``SEARCHED_ROWS`` rows and ``SEARCHED_FEATURES`` features, drawn anew for each
-tree; leaves use all rows.
+All nodes of a level have the same split, and all classes share a tree, so that a tree has few
+parameters for its number of leaves. On small tables, such trees generalize better to unseen domains
+than trees that grow leaf by leaf (``benchmarks/ENSEMBLE_DESIGN.md``). Splits are chosen among bins
+of values, on at most ``SEARCHED_ROWS`` rows and ``SEARCHED_FEATURES`` features that are drawn for
+each tree. The values of leaves are computed from all rows.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from domainwise.arrays import Array
 
-#: Rows on which the splits of a tree are chosen, at most.
+#: Maximum number of rows on which the splits of a tree are chosen.
 SEARCHED_ROWS = 2000
-#: Features among which the splits of a tree are chosen, at most.
+#: Maximum number of features among which the splits of a tree are chosen.
 SEARCHED_FEATURES = 24
 
 
@@ -33,16 +33,16 @@ class SymmetricBoosting(BaseEstimator, ABC):
     max_iter : int
         Number of trees.
     max_depth : int
-        Levels of a tree, which has ``2**max_depth`` leaves.
+        Number of levels of a tree, which has ``2**max_depth`` leaves.
     learning_rate : float
         Factor by which the values of each tree are multiplied.
     l2_regularization : float
-        Weight of the penalty on the values of leaves, in rows of average weight.
+        Weight of the penalty on the values of leaves, as a number of rows of average weight.
     max_bins : int
-        Number of bins of each feature, which hold about the same number of rows.
+        Number of bins of each feature, which contain about the same number of rows.
     random_state : int
-        Seed of the rows, row weights and features that are drawn for the splits of each tree: an
-        average of different trees is better.
+        Seed of the rows, row weights and features that are drawn for the splits of each tree, so
+        that trees differ.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
         self.random_state = random_state
 
     def _fit(self, X: Array, target: Array, sample_weight: Array | None, start: Array) -> None:
-        """Fit trees one after the other, each to the gradients of the loss of those before it.
+        """Fit trees one after the other, each to the gradients of the loss.
 
         ``target`` has a column for each output, and ``start`` is the initial prediction.
         """
@@ -79,7 +79,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
         shape = (self.max_iter, self.max_depth)
         self.start_ = start
         self.features_ = np.zeros(shape, dtype=np.intp)
-        self.thresholds_ = np.full(shape, np.inf)  # where no feature has two values
+        self.thresholds_ = np.full(shape, np.inf)  # remain if all features are constant
         self.leaves_ = np.zeros((self.max_iter, 2**self.max_depth, len(start)))
         for i in range(self.max_iter if counts.any() else 0):
             gradient, curvature = self._derivatives(values, target)
@@ -90,15 +90,15 @@ class SymmetricBoosting(BaseEstimator, ABC):
             columns = np.sort(rng.permutation(np.flatnonzero(counts))[:SEARCHED_FEATURES])
             sums = np.column_stack([gradient[rows], weight[rows]])
             sums *= rng.exponential(size=(len(sums), 1))
-            # Cells of a table of columns and bins, and what every row adds to each of its cells.
+            # Cells are pairs of a column and a bin; a row adds the same values to all its cells.
             cells = codes[columns][:, rows] + self.max_bins * np.arange(len(columns))[:, None]
-            added = [np.tile(part, len(columns)) for part in sums.T]
+            added = [np.tile(column, len(columns)) for column in sums.T]
             leaf = np.zeros(len(X), dtype=np.intp)
             for level in range(self.max_depth):
                 gains = self._gains(cells, leaf[rows], added, 2**level)
                 gains[np.arange(gains.shape[1]) >= counts[columns][:, None]] = -np.inf
-                place, cut = np.unravel_index(int(gains.argmax()), gains.shape)
-                feature = columns[place]
+                index, cut = np.unravel_index(int(gains.argmax()), gains.shape)
+                feature = columns[index]
                 self.features_[i, level] = feature
                 self.thresholds_[i, level] = borders[feature][cut]
                 leaf = 2 * leaf + (codes[feature] > cut)
@@ -112,15 +112,15 @@ class SymmetricBoosting(BaseEstimator, ABC):
             values += self.leaves_[i][leaf]
 
     def _gains(self, cells: Array, leaf: Array, added: list[Array], n_leaves: int) -> Array:
-        """Gain of every cut of every feature, summed over the leaves that it divides."""
+        """Return the gain of every cut of every feature, summed over the leaves that it divides."""
         size = len(cells) * self.max_bins
-        places = (cells + size * leaf).ravel()
-        parts = [np.bincount(places, part, n_leaves * size) for part in added]
-        table = np.stack(parts).reshape(len(added), n_leaves, -1, self.max_bins)
+        indices = (cells + size * leaf).ravel()
+        sums = [np.bincount(indices, values, n_leaves * size) for values in added]
+        table = np.stack(sums).reshape(len(added), n_leaves, -1, self.max_bins)
         low = table.cumsum(axis=-1)
         high = (low[..., -1:] - low)[..., :-1]
         low = low[..., :-1]
-        # Where weights are 0, so are gradients: this avoids 0 / 0.
+        # If weights are 0, gradients are 0 as well; a positive penalty avoids 0 / 0.
         penalty = max(self.l2_regularization, 1e-12)
         gain = (low[:-1] ** 2).sum(axis=0) / (low[-1] + penalty)
         gain += (high[:-1] ** 2).sum(axis=0) / (np.maximum(high[-1], 0.0) + penalty)
@@ -142,34 +142,34 @@ class SymmetricBoosting(BaseEstimator, ABC):
 
     @abstractmethod
     def _derivatives(self, values: Array, target: Array) -> tuple[Array, Array]:
-        """Negative gradient and curvature of the loss of each row and output."""
+        """Return the negative gradient and the curvature of the loss of each row and output."""
 
 
 class SymmetricBoostingClassifier(ClassifierMixin, SymmetricBoosting):
-    """Boosting of the log loss; several classes share the splits of their trees."""
+    """Boosting of the log loss; all classes share the splits of a tree."""
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to classes."""
         self.classes_, codes = np.unique(y, return_inverse=True)
-        several = len(self.classes_) > 2
-        target = np.eye(len(self.classes_))[codes] if several else codes[:, None].astype(float)
+        multiclass = len(self.classes_) > 2
+        target = np.eye(len(self.classes_))[codes] if multiclass else codes[:, None].astype(float)
         self._fit(np.asarray(X), target, sample_weight, np.zeros(target.shape[1]))
         return self
 
     def decision_function(self, X: Array) -> Array:
-        """Log-odds of the second of two classes, or values of all classes."""
+        """Return the log-odds of the second of two classes, or the values of all classes."""
         values = self._outputs(X)
         return values[:, 0] if len(self.classes_) == 2 else values
 
     def predict_proba(self, X: Array) -> Array:
-        """Probabilities of the classes."""
+        """Return the probability of each class."""
         values = self._outputs(X)
         if len(self.classes_) == 2:
             values = np.column_stack([-values, values]) / 2
         return np.asarray(softmax(values, axis=1))
 
     def predict(self, X: Array) -> Array:
-        """The likeliest class of each row."""
+        """Return the most probable class of each row."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
     def _derivatives(self, values: Array, target: Array) -> tuple[Array, Array]:
@@ -187,7 +187,7 @@ class SymmetricBoostingRegressor(RegressorMixin, SymmetricBoosting):
         return self
 
     def predict(self, X: Array) -> Array:
-        """Predicted value of each row."""
+        """Return the predicted value of each row."""
         return self._outputs(X)[:, 0]
 
     def _derivatives(self, values: Array, target: Array) -> tuple[Array, Array]:
@@ -195,12 +195,12 @@ class SymmetricBoostingRegressor(RegressorMixin, SymmetricBoosting):
 
 
 def bin_borders(column: Array, max_bins: int) -> Array:
-    """Midpoints of neighbouring values that divide a column into bins of similar counts."""
+    """Return the borders of bins with similar counts, at midpoints between adjacent values."""
     values, counts = np.unique(column, return_counts=True)
-    middle = (values[1:] + values[:-1]) / 2
-    if len(middle) < max_bins:
-        return np.asarray(middle)
-    wanted = np.arange(1, max_bins) / max_bins * len(column)
-    # Borders below which there are about as many rows as wanted.
-    places = np.searchsorted(np.cumsum(counts)[:-1], wanted)
-    return np.asarray(middle[np.unique(np.minimum(places, len(middle) - 1))])
+    midpoints = (values[1:] + values[:-1]) / 2
+    if len(midpoints) < max_bins:
+        return np.asarray(midpoints)
+    ranks = np.arange(1, max_bins) / max_bins * len(column)
+    # Choose the midpoints with about these numbers of rows below them.
+    indices = np.searchsorted(np.cumsum(counts)[:-1], ranks)
+    return np.asarray(midpoints[np.unique(np.minimum(indices, len(midpoints) - 1))])

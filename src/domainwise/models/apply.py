@@ -19,7 +19,7 @@ import numpy as np
 from sklearn import config_context
 
 from domainwise.arrays import Array
-from domainwise.ensemble.batches import drawn_numbers, row_keys
+from domainwise.ensemble.batches import random_numbers, row_keys
 from domainwise.ensemble.context import DomainContext, DomainStatistics
 from domainwise.ensemble.moments import Moments
 from domainwise.jobs.store import replacing_folder
@@ -89,7 +89,7 @@ def summarise_domains(model: Any, X: Any, domains: Array) -> Summaries:
         n_rows = len(rows)
         if isinstance(owner, DomainContext):
             rows = rows[:0]
-        drawn = drawn_numbers(row_keys(rows, 0))
+        drawn = random_numbers(row_keys(rows, 0))
         order = np.argsort(drawn, kind="stable")[:DOMAIN_SAMPLE_ROWS]
         summaries[name] = DomainSummary(n_rows, of_domain, drawn[order], rows[order])
     return summaries
