@@ -137,7 +137,7 @@ DEFECTS = [
     ),
     Defect(
         "the digest of a model file is not checked",
-        'if header["sha256"] != digest(parts, header["info"]):',
+        'if header["sha256"] != digest(members, header["info"]):',
         "if False:",
         ("model_files/test_persistence.py",),
     ),
@@ -155,7 +155,7 @@ DEFECTS = [
     ),
     Defect(
         "a site may send statistics of fewer rows than the plan allows",
-        "if (counts[counts > 0] < least).any()",
+        "if (counts[counts > 0] < min_rows).any()",
         "if (counts[counts > 0] < 1).any()",
         ("federated",),
     ),
