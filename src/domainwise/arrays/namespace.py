@@ -149,6 +149,11 @@ def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:
     return namespace(X).cdist(X, Y, p=2.0, compute_mode=exact).square_()
 
 
+def evenly_spaced(n: int, max_count: int) -> Array:
+    """Return at most ``max_count`` of the indices 0 ... n - 1, evenly spaced."""
+    return np.linspace(0, n - 1, min(n, max_count)).astype(int)
+
+
 def median_distance(X: Any, *, l1: bool) -> float | None:
     """Median of the non-zero L1 or Euclidean distances between rows; None if all are zero."""
     if is_tensor(X):

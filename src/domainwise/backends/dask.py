@@ -14,9 +14,9 @@ from sklearn import get_config
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array, is_dask
+from domainwise.arrays.namespace import evenly_spaced
 from domainwise.backends import partitions
 from domainwise.backends.base import Backend
-from domainwise.backends.partitions import evenly_spaced
 from domainwise.checks.kernels import FUNCTION_ROWS, VALID_KERNELS, check_kernel
 from domainwise.gram.dask.graphs import call, constant, fetch, run, task
 from domainwise.gram.dask.operator import DaskGram, cross_tasks, in_blocks, row_blocks

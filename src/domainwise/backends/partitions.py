@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array, is_dask
+from domainwise.arrays.namespace import evenly_spaced
 from domainwise.gram.dask.graphs import Deferred, Task, calls, constant, run, task, tree, unwrap
 from domainwise.gram.sums import NystromSums
 
@@ -365,8 +366,3 @@ def sample_partition(
         chosen = evenly_spaced(len(X), quota)
         y, domain = (None if labels is None else labels[chosen] for labels in (y, domain))
         return len(X), X[chosen], y, domain
-
-
-def evenly_spaced(n: int, max_count: int) -> Array:
-    """Return at most ``max_count`` of the indices 0 ... n - 1, evenly spaced."""
-    return np.linspace(0, n - 1, min(n, max_count)).astype(int)

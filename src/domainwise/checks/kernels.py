@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.arrays.namespace import namespace, precision_name, to_host
+from domainwise.arrays.namespace import evenly_spaced, namespace, precision_name, to_host
 from domainwise.checks import NotAKernelWarning, warn_caller
 from domainwise.kernels.functions import Kernel
 
@@ -33,7 +33,7 @@ def check_precomputed(K: Any) -> bool:
             f'kernel="precomputed" requires a square matrix in fit; got shape {tuple(K.shape)}. '
             "Pass the kernel values between all training rows."
         )
-    rows = np.linspace(0, len(K) - 1, min(len(K), MATRIX_ROWS)).astype(int)
+    rows = evenly_spaced(len(K), MATRIX_ROWS)
     sample = to_host(K[rows][:, rows]).astype(np.float64)
     return not _warn(sample, ROUNDING[precision_name(K)], 'the values of kernel="precomputed"')
 
@@ -42,7 +42,7 @@ def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
     """Warn if a function is not a kernel; one that is not symmetric is symmetrised."""
     if kernel.name in VALID_KERNELS or len(rows) < 2:
         return kernel
-    sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), FUNCTION_ROWS)).astype(int)]
+    sample = rows[evenly_spaced(len(rows), FUNCTION_ROWS)]
     prepared = kernel.prepare(sample)
     K = to_host(kernel.block(prepared.left, prepared.right)).astype(np.float64)
     name = getattr(kernel.function, "__name__", kernel.name)

@@ -17,6 +17,7 @@ from scipy.linalg.lapack import dpstrf
 from scipy.spatial.distance import pdist
 
 from domainwise.arrays import Array, Frame
+from domainwise.arrays.namespace import evenly_spaced
 from domainwise.ensemble.moments import Moments
 from domainwise.federated import disclosure
 from domainwise.federated.disclosure import DisclosureError, SiteRows, choose_sizes, site_rows
@@ -179,7 +180,7 @@ def _block_means(values: Array, min_rows: int) -> Array:
 @default_output
 def _distances(X: Any, schema: Any) -> Array:
     """Return quantiles of distances between sampled rows, scaled with the site's statistics."""
-    sample = X.iloc[np.linspace(0, len(X) - 1, min(len(X), DISTANCE_ROWS)).astype(int)]
+    sample = X.iloc[evenly_spaced(len(X), DISTANCE_ROWS)]
     Z, quantiles = make_preprocessor(schema).fit_transform(sample), []
     for metric in METRICS.values():
         distances = pdist(Z, metric)

@@ -17,7 +17,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import cast, namespace, to_device_of
+from domainwise.arrays.namespace import cast, evenly_spaced, namespace, to_device_of
 from domainwise.gram.tiles import cross_product
 from domainwise.kernels.fourier import Basis, FourierMap
 from domainwise.kernels.functions import Kernel, check_finite
@@ -216,8 +216,7 @@ class LabelMap:
         if points is not None:
             candidates = _user_points(points, values, resolved)
         else:
-            spaced = np.linspace(0, len(values) - 1, min(len(values), MAX_CANDIDATES)).astype(int)
-            candidates = values[spaced]
+            candidates = values[evenly_spaced(len(values), MAX_CANDIDATES)]
         column, diagonal = kernel_columns(resolved, candidates)
         rounding = len(candidates) * np.finfo(float).eps * float(diagonal.max())
         factor, pivots = pivoted_cholesky(

@@ -25,6 +25,7 @@ from domainwise.arrays.namespace import (
     as_type_of,
     cast,
     cross_distances,
+    evenly_spaced,
     median_distance,
     namespace,
     precision_name,
@@ -378,8 +379,7 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
         return 1.0 / (p * variance) if variance > 0 else 1.0
     if kernel not in ("rbf", "laplacian"):
         return 1.0 / p
-    rows = X if n <= MEDIAN_ROWS else X[np.linspace(0, n - 1, MEDIAN_ROWS).astype(int)]
-    rows = cast(rows, xp.float64)
+    rows = cast(X if n <= MEDIAN_ROWS else X[evenly_spaced(n, MEDIAN_ROWS)], xp.float64)
     largest = float(abs(rows).max())
     if kernel == "rbf" and largest > 0 and not MIN_MAGNITUDE < largest < MAX_MAGNITUDE:
         raise ValueError(

@@ -33,6 +33,7 @@ from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
+from domainwise.arrays.namespace import evenly_spaced
 from domainwise.datasets import make_synthetic
 from domainwise.datasets.loaders import verified_path
 from domainwise.estimators import COIR, DCM, DICA
@@ -40,7 +41,7 @@ from domainwise.jobs.runner import Job, Progress, Row, longest_first, run_jobs
 from domainwise.jobs.store import ResultsError, ResultStore
 from domainwise.paper.methods import METHODS, build_pipeline, delta_kernel
 from domainwise.paper.protocols import Case, Table, find_case
-from domainwise.paper.trials import Trial, derive_seed, evenly_spaced, make_split, plan_trials
+from domainwise.paper.trials import Trial, derive_seed, make_split, plan_trials
 from domainwise.reference import algorithm1
 from domainwise.scoring.predictions import fit_with_domains
 from domainwise.scoring.statistics import summarise

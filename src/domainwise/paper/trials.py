@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from domainwise import datasets
 from domainwise.arrays import Array
+from domainwise.arrays.namespace import evenly_spaced
 from domainwise.jobs.runner import Row
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.metrics import invariance_report
@@ -108,11 +109,6 @@ def rows_of_domain(
         for label, class_count in zip(classes, class_counts, strict=True)
     ]
     return np.sort(np.concatenate(samples))
-
-
-def evenly_spaced(n_rows: int, max_rows: int) -> Array:
-    """Return the indices of at most ``max_rows`` evenly spaced rows."""
-    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, max_rows)).astype(int))
 
 
 @lru_cache(maxsize=4)

@@ -20,6 +20,7 @@ from sklearn.model_selection import (
 from sklearn.utils import check_random_state
 
 from domainwise.arrays import Array, ArrayLike, MaybeArray, Seed
+from domainwise.arrays.namespace import evenly_spaced
 from domainwise.checks import RowFoldsWarning, warn_caller
 from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import check_sample_domain, count_rows
@@ -329,6 +330,4 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
 def spaced_rows(codes: Array, max_rows: int) -> Array:
     """Return indices of evenly spaced rows of each domain, at most ``max_rows`` of each."""
     domains = (np.flatnonzero(codes == code) for code in np.unique(codes))
-    return np.concatenate(
-        [d[np.linspace(0, len(d) - 1, min(len(d), max_rows)).astype(int)] for d in domains]
-    )
+    return np.concatenate([d[evenly_spaced(len(d), max_rows)] for d in domains])
