@@ -135,15 +135,25 @@ class _Table:
         return pairs
 
     def fault(
-        self, kind: str, severity: int, columns: list[str], domains: Any, *texts: str, **more: Any
+        self,
+        kind: str,
+        severity: int,
+        columns: list[str],
+        domains: Any,
+        message: str,
+        action: str,
+        *,
+        rows: int | None = None,
+        leak: bool = False,
     ) -> Fault:
-        """Make a fault in some domains, or in all if there are none, from a message and an action.
+        """Make a fault in some domains, or in all domains if the list is empty.
 
-        It concerns all rows of these domains, unless the number of ``rows`` is given.
+        It concerns all rows of these domains, unless the number of ``rows`` is passed.
         """
-        n = sum(self.sizes[d] for d in domains) if len(domains) else len(self.codes)
-        rows, names = int(more.pop("rows", n)), [self.names[d] for d in domains]
-        return Fault(kind, columns, names, rows, severity, *texts, **more)
+        if rows is None:
+            rows = sum(self.sizes[d] for d in domains) if len(domains) else len(self.codes)
+        names = [self.names[d] for d in domains]
+        return Fault(kind, columns, names, int(rows), severity, message, action, leak)
 
 
 def describe_differences(problem: Problem) -> dict[str, Any]:
