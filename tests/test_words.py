@@ -184,6 +184,8 @@ PHRASES = {
     ),
     r"\bin a process of its own": ("ran in a process of its own", "in a separate process"),
     r"what (each|it|they|\w+s) (is|are) worth on": ("what each is worth on", "importance on"),
+    r"(has to|have to|must) hold (?!out)": ("X must hold numbers", "must contain numbers"),
+    r"prices? of (telling|setting)": ("price of telling domains apart", "weight of the penalty"),
 }
 
 
