@@ -170,7 +170,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         context_domains = self._domains_for_context(target, domain)
         features = self._features(X, domain if len(context_domains) else None)
         self._source_range = self._trust = None
-        self.context_batch_size_ = int(np.median(np.bincount(domain.codes)))
+        size = self.context_batch_size_ = int(np.median(np.bincount(domain.codes)))
         if len(context_domains):
             arguments = (domain.codes, domain.n_categories, self.domain_context_.relative_features_)
             self._source_range = SourceRange.of_sources(Z, *arguments, self._seed)
@@ -206,8 +206,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             member_start = time.monotonic()
             # With context there are twice as many features, which takes about twice as long.
             expected = member_start - start + 2 * seconds.get(member.name, 0.0)
-            too_long = self.time_budget is not None and expected > self.time_budget
-            if predicted and too_long:
+            if predicted and self.time_budget is not None and expected > self.time_budget:
                 self.dropped_.append(name)
                 continue
             plain = self.members_.get(member.name)
@@ -232,14 +231,13 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self._weight_members(predicted, scores[False], scores[True], context_domains)
         if self.uses_context:
             kinds = {CONTEXT_PREFIX + kind.name: kind for kind in types}
-            size = self.context_batch_size_
             samples = SourceSamples(Z, codes, rows, with_context, context_domains, size)
             self._trust = self._learn_trust(data[True], samples, predicted, kinds)
 
     def _member_types(self) -> list[MemberType]:
         """Return a member type for each name or estimator in ``members``."""
-        members: list[Any] = list(AUTO if isinstance(self.members, str) else self.members)
         types: list[MemberType] = []
+        members: Any = AUTO if isinstance(self.members, str) else self.members
         for member in members:
             if isinstance(member, str) and member in MEMBER_TYPES:
                 types.append(MEMBER_TYPES[member]())
@@ -363,9 +361,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             Z = samples.Z[samples.training_rows[rows]]
             moments = Moments.stacked([batch.moments for batch in batches])
             group = np.repeat(np.arange(len(batches)), [len(batch.rows) for batch in batches])
-            in_batches = self._in_context(
-                Z, np.clip(np.nan_to_num(Z), *self._reach), group, moments
-            )
+            clipped = np.clip(np.nan_to_num(Z), *self._reach)
+            in_batches = self._in_context(Z, clipped, group, moments)
             stacked, n = np.concatenate([in_batches, data.X[rows]]), len(rows)
             change = np.zeros((n, plain.shape[1]))
             for member in members:
@@ -395,22 +392,21 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         domain = domain_labels(sample_domain, X)
         if sample_domain is None or not self.uses_context:
             return mix(self._members(self._features(X)[False], in_context=False), self.weights_)
-        plain, mixed, outliers, rows = self._in_batches(X, domain)
-        without_context = self._without_context(plain[rows], mixed[rows], domain, outliers)
-        if without_context:
-            self._warn_without_context(without_context, domain)
-            is_plain = np.isin(np.asarray(domain.codes), list(without_context))
-            mixed[rows[is_plain]] = plain[rows[is_plain]]
-        return np.asarray(mixed[rows])
+        plain, mixed, unusual = self._in_batches(X, domain)
+        if unusual:
+            self._warn_without_context(unusual, domain)
+            is_unusual = np.isin(np.asarray(domain.codes), list(unusual))
+            mixed[is_unusual] = plain[is_unusual]
+        return mixed
 
     def _in_batches(
         self, X: Array, domain: Labels
-    ) -> tuple[Array, Array, dict[int, Outlier | None], Array]:
-        """Predict the distinct rows of X without context, and in the context of their batches.
+    ) -> tuple[Array, Array, dict[int, Outlier | None]]:
+        """Predict rows without context, and in the context of their batches.
 
-        Returns both predictions, the outlying statistic of each batch (or None) by domain code, and
-        the index of each row of X among the distinct rows. These are sorted by domain and content,
-        so that results do not depend on the order of rows.
+        Returns both predictions, and the codes of unusual domains, for which context should not be
+        used, with their outlying statistics. Distinct rows are sorted by domain and content and
+        predicted once, so that results do not depend on the order of rows.
         """
         refuse_too_large(X, "X")
         codes, keys = np.asarray(domain.codes), row_keys(X, self._seed)
@@ -434,12 +430,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 trust[code] = 1.0 if self._trust is None else self._trust(batch.n_rows)
         trusted = np.flatnonzero(trust[codes] > 0.0)
         mixed = plain.copy()
-        if not len(trusted):
-            return plain, mixed, outliers, index
         plain_sum = mix(members, self.context_weights_)[trusted]
         context_sum = np.zeros(plain_sum.shape)
-        n_parts = np.array([batches[code].n_parts for code in codes[trusted].tolist()])
-        for number in range(int(n_parts.max())):
+        n_parts = np.array([batches[code].n_parts for code in codes[trusted].tolist()], dtype=int)
+        for number in range(n_parts.max(initial=0)):
             selected = np.flatnonzero(n_parts > number)
             rows = trusted[selected]
             moments = moments_around(batches, number, Z[rows], keys[rows], codes[rows])
@@ -451,7 +445,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         mixed[trusted] = np.where(
             share < 1.0, share * with_context + (1.0 - share) * plain[trusted], with_context
         )
-        return plain, mixed, outliers, index
+        plain, mixed = plain[index], mixed[index]
+        return plain, mixed, self._without_context(plain, mixed, domain, outliers)
 
     def _batches(self, Z: Array, keys: Array, domain: Labels) -> dict[int, Batch]:
         """Return batches by domain code, without batches of a single row."""
@@ -521,20 +516,18 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 outside |= source_shares.excludes(shares, np.bincount(domain.codes))
         return {c: unusual.get(c) for c in sorted({*np.flatnonzero(outside).tolist(), *unusual})}
 
-    def _warn_without_context(
-        self, without_context: dict[int, Outlier | None], domain: Labels
-    ) -> None:
-        """Warn about domains that are predicted without context."""
+    def _warn_without_context(self, unusual: dict[int, Outlier | None], domain: Labels) -> None:
+        """Warn about unusual domains, which are predicted without context."""
         names = np.asarray(domain.names)
         features = getattr(self, "feature_names_in_", None)
         reasons = []
-        for code, outlier in list(without_context.items())[:5]:
+        for code, outlier in list(unusual.items())[:5]:
             reason = "the shares of predicted classes are outside the range of the source domains"
             if outlier is not None:
                 column = outlier.feature if features is None else features[outlier.feature]
                 reason = outlier.in_words(column)
             reasons.append(f"{names[code]} ({reason})")
-        more = " ..." if len(without_context) > 5 else ""
+        more = " ..." if len(unusual) > 5 else ""
         warn_caller(
             f"Context was not used for these domains: {', '.join(reasons)}{more}. Their rows were "
             "predicted one by one. Pass all rows of a domain together, check the units of its "
@@ -549,9 +542,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         domain = domain_labels(sample_domain, rows)
         if not self.uses_context:
             return []
-        plain, mixed, outliers, index = self._in_batches(rows, domain)
-        without_context = self._without_context(plain[index], mixed[index], domain, outliers)
-        return np.asarray(domain.names)[list(without_context)].tolist()
+        return np.asarray(domain.names)[list(self._in_batches(rows, domain)[2])].tolist()
 
     def with_statistics(self, statistics: DomainStatistics) -> Self:
         """Return a copy that uses these statistics of domains instead of statistics of X."""
@@ -600,14 +591,10 @@ def _check_learn_from(learn_from: Any, n: int) -> Array:
     """Check row indices, or a boolean mask of rows, and return row indices."""
     rows = np.asarray(learn_from)
     rows = np.flatnonzero(rows) if rows.dtype == bool and len(rows) == n else rows
-    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
+    are_indices = rows.ndim == 1 and rows.dtype.kind in "iu" and len(np.unique(rows)) == len(rows)
+    if not are_indices or not len(rows) or rows.min() < 0 or rows.max() >= n:
         raise ValueError(
-            f"learn_from must be an array of row indices or a boolean mask of {n} rows; got an "
-            f"array of shape {rows.shape} and dtype {rows.dtype}"
-        )
-    if rows.min() < 0 or rows.max() >= n or len(np.unique(rows)) < len(rows):
-        raise ValueError(
-            f"learn_from must contain row indices from 0 to {n - 1}, each only once; got indices "
-            f"from {rows.min()} to {rows.max()}"
+            f"learn_from must be a boolean mask of {n} rows, or contain row indices from 0 to "
+            f"{n - 1}, each only once; got {learn_from!r}"
         )
     return rows
