@@ -128,11 +128,11 @@ def test_without_pandas_the_error_names_the_extra(tiny, monkeypatch):
 
     def refuse(name, *args, **kwargs):
         if name == "pandas":
-            raise ImportError("no pandas")
+            raise ModuleNotFoundError("No module named 'pandas'", name="pandas")
         return real_import(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(ImportError, match=r'pip install "domainwise\[data\]"'):
+    with pytest.raises(ImportError, match=r'needs pandas: pip install "domainwise\[data\]"'):
         datasets.load_landmine()
 
 

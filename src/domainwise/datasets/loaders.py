@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils import Bunch
 
+from domainwise.checks import needs_extra
 from domainwise.checks.arguments import POSITIVE, check_arguments
 
 __all__ = [
@@ -147,16 +148,13 @@ def read_table(name: str, as_frame: bool) -> Any:
     """Read the file of a data set into a pandas frame, after checking it and ``as_frame``."""
     check_arguments(f"load_{name}", as_frame=as_frame)
     path = verified_path(name)
-    try:
+    with needs_extra(f"reading {path.name}", "data"):
         import pandas as pd
 
         if path.suffix == ".parquet":
+            import pyarrow  # noqa: F401
+
             return pd.read_parquet(path)
-    except ImportError as error:
-        needed = "pandas and pyarrow" if path.suffix == ".parquet" else "pandas"
-        raise ImportError(
-            f'reading {path.name} needs {needed}: pip install "domainwise[data]"'
-        ) from error
     # pandas 3.1 reads every digit by default and deprecates the argument.
     version = tuple(map(int, pd.__version__.split(".")[:2]))
     exact = {"float_precision": "round_trip"} if version < (3, 1) else {}
