@@ -250,7 +250,7 @@ def _evaluated(
 
 
 def _columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-    """Separate the target and the domains from X where they are names of its columns."""
+    """Separate the target and the domains from X if they are names of its columns."""
     check_is_table(X)
     arguments = {"y": y, "sample_domain": sample_domain}
     names = {argument: name for argument, name in arguments.items() if np.isscalar(name)}

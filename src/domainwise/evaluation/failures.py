@@ -66,7 +66,7 @@ def by_domain(records: Sequence[Record], order: Sequence[Any]) -> DomainPredicti
 
 
 def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Section:
-    """The most frequently confused classes, and the domains on which this is most frequent."""
+    """Shares of correct rows, and the most frequent errors."""
     names = [str(name) for name in classes]
     tables = {
         domain: confusion_matrix(rows["target"], rows["prediction"], labels=classes)

@@ -2,8 +2,8 @@
 
 ``FOLDER/jobs/results.jsonl`` has a line for each finished job, with its arguments and selected
 parameters. The predictions of a job are in a Parquet file in the same folder, which is written
-first, so that a line means that the job is complete. The line contains the SHA-256 of this file,
-and ``FOLDER/evaluation.json`` its own, so that changed files are detected.
+first, so that a job with a line is complete. The line contains the SHA-256 of this file, and
+``FOLDER/evaluation.json`` contains its own, so that changed files are detected.
 
 A folder may come from somebody else. All content is checked against the forms below, and nothing
 in it is imported or called.

@@ -1,4 +1,4 @@
-"""Score the predictions of all jobs and gather them into an evaluation."""
+"""Scores the predictions of all jobs, and summarizes them as an evaluation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def scorable_methods(
     """Methods whose predictions at least one of the measures can score."""
     problems = [problem.measured_by(measure) for measure in measures]
     scorable = [method for method in methods if any(can_score(method, p) for p in problems)]
-    if problem.measure.is_custom:  # a caller's scorer does not pass domains
+    if problem.measure.is_custom:  # a custom scorer does not pass domains
         return [replace(method, context=False) for method in scorable]
     return scorable
 
@@ -208,7 +208,7 @@ def drawn_rows_note(problem: Problem) -> str:
 
 
 def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[str]:
-    """Sentences about the evaluation that a reader should know."""
+    """Sentences about special conditions of the evaluation."""
     measure, label, positive = evaluation.measure, evaluation.measure.label, problem.positive
     single = [str(name) for name in problem.domains[problem.unscored]]
     scores = {str(name): score for name, score in evaluation.best.scores.items()}

@@ -54,7 +54,7 @@ class Problem:
     seed: int  #: seed of all random choices
     #: Fields of :class:`Setting` that the caller has set.
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    parent: Problem | None = None  #: the problem that rows were drawn from; None if it has all
+    parent: Problem | None = None  #: that rows were drawn from; None if this one has all rows
     inner_scoring: Any = None  #: selects parameters; None is a smooth score
     reader: Any = None  #: converts a raw data frame to X; None for arrays
     notes: tuple[str, ...] = ()  #: how columns were read
