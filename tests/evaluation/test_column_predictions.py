@@ -37,11 +37,11 @@ def test_a_column_of_predictions_changes_nothing(column, plain):
 
     def answers(model):
         name = "C" if kind == "Classifier" else "alpha"
-        found = dw.evaluate(X, y, domain, methods=[("mine", model, {name: [0.1, 1.0]})])
+        evaluation = dw.evaluate(X, y, domain, methods=[("mine", model, {name: [0.1, 1.0]})])
         return [
             domain_cross_validate(model, X, y, domain).scores,
-            np.asarray(found.predictions_["prediction"]),
-            found.fit("mine").predict(X).ravel(),
+            np.asarray(evaluation.predictions_["prediction"]),
+            evaluation.fit("mine").predict(X).ravel(),
             ensemble([("mine", model)], random_state=0).fit(X, y, sample_domain=domain).predict(X),
             getattr(DomainConformal(model).fit(X, y, sample_domain=domain), ask)(X, coverage=0.5),
         ]

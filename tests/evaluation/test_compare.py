@@ -35,7 +35,7 @@ def folders(tmp_path_factory):
     base = tmp_path_factory.mktemp("compare")
     X, value, domain = table()
     y = np.where(value > 0, "ill", "well")
-    found = {
+    evaluations = {
         "whole": run(base / "whole", X, y, domain),
         "less": run(base / "less", X[:, 1:], y, domain, scoring=["accuracy", "balanced_accuracy"]),
         "numbers": run(base / "numbers", X, value, domain, scoring=None),
@@ -43,11 +43,11 @@ def folders(tmp_path_factory):
         "some": run(base / "some", *(part[:100] for part in (X, y, domain))),
         "auc": run(base / "auc", X, y, domain, scoring="roc_auc"),
     }
-    return base, found
+    return base, evaluations
 
 
-def predictions(found, key="linear"):
-    frame = found.predictions_
+def predictions(evaluations, key="linear"):
+    frame = evaluations.predictions_
     return frame[frame["method"] == key].sort_values("row")
 
 
@@ -60,9 +60,9 @@ def predictions(found, key="linear"):
     ],
 )
 def test_differences_are_those_of_the_scores_on_each_domain(folders, names, score):
-    base, found = folders
+    base, evaluations = folders
     compared = compare_evaluations(base / names[0], base / names[1], "linear")
-    a, b = (predictions(found[name]) for name in names)
+    a, b = (predictions(evaluations[name]) for name in names)
     expected = {}
     rng = np.random.default_rng(5)
     (pair,) = compared.pairs
@@ -77,7 +77,7 @@ def test_differences_are_those_of_the_scores_on_each_domain(folders, names, scor
         draws = []
         for _ in range(300):
             at = rng.integers(len(mine), size=len(mine))
-            drawn = (score(*(values[at] for values in told)) for told in (plain[1], plain[0]))
+            drawn = (score(*(values[at] for values in content)) for content in (plain[1], plain[0]))
             draws.append(next(drawn) - next(drawn))
         wide = np.ptp(draws)
         ends = np.quantile(draws, [0.025, 0.975])
@@ -112,19 +112,19 @@ def test_an_evaluation_does_not_differ_from_itself(folders):
 
 
 def test_another_measure_of_the_same_folder_is_found(folders):
-    base, found = folders
+    base, evaluations = folders
     compared = compare_evaluations(base / "whole", base / "less")
     assert compared.measure.name == "balanced_accuracy"
     assert compared.margin == 0.01
-    best = found["less"].others[0].best
+    best = evaluations["less"].others[0].best
     assert compared.pairs[0].method.endswith(best.label)
     assert compared.pairs[0].mean["second"] == pytest.approx(best.mean)
 
 
 def test_the_margin_of_an_error_is_a_part_of_it(folders):
-    base, found = folders
+    base, evaluations = folders
     compared = compare_evaluations(base / "numbers", base / "fewer")
-    assert compared.margin == pytest.approx(0.02 * -found["numbers"].baseline.mean)
+    assert compared.margin == pytest.approx(0.02 * -evaluations["numbers"].baseline.mean)
 
 
 def test_other_rows_folds_and_domains_are_noted(folders):
@@ -178,9 +178,9 @@ def test_the_command_prints_tables_json_and_a_page(folders, tmp_path):
     assert "<svg" in text
     assert "less compared with whole" in text
     result = CliRunner().invoke(app, [*arguments, "--json"])
-    told = json.loads(result.output)
-    assert told["folders"] == ["whole", "less"]
-    assert len(told["pairs"][0]["per_domain"]) == 7
+    content = json.loads(result.output)
+    assert content["folders"] == ["whole", "less"]
+    assert len(content["pairs"][0]["per_domain"]) == 7
     again = CliRunner().invoke(app, [*arguments, "-o", str(page)])
     assert again.exit_code == 2
     assert "--force" in again.output

@@ -43,39 +43,44 @@ def test_figures_of_a_number_are_those_of_a_plain_loop():
     codes = np.repeat([0, 1, 2], [30, 40, 50])
     x = rng.normal(size=120) + 0.6 * codes
     x[rng.random(120) < 0.1] = np.nan
-    found = describe_column("x", x, codes, 3)
+    description = describe_column("x", x, codes, 3)
     there = np.isfinite(x)
     medians = [np.nanmedian(x[codes == d]) for d in range(3)]
     inside = 1.4826 * np.median([abs(x[i] - medians[codes[i]]) for i in np.flatnonzero(there)])
     distances = [abs(medians[d] - np.nanmedian(x[codes != d])) / inside for d in range(3)]
     areas = [roc_auc_score(codes[there] == d, x[there]) for d in range(3)]
     tells = [max(area, 1 - area) for area in areas]
-    assert found["missing"] == pytest.approx([np.isnan(x[codes == d]).mean() for d in range(3)])
-    assert found["distance"] == pytest.approx(max(distances))
-    assert found["distance_at"] == int(np.argmax(distances))
-    assert found["tells"] == pytest.approx(max(tells))
-    assert found["tells_at"] == int(np.argmax(tells))
+    assert description["missing"] == pytest.approx(
+        [np.isnan(x[codes == d]).mean() for d in range(3)]
+    )
+    assert description["distance"] == pytest.approx(max(distances))
+    assert description["distance_at"] == int(np.argmax(distances))
+    assert description["tells"] == pytest.approx(max(tells))
+    assert description["tells_at"] == int(np.argmax(tells))
     quantiles = np.nanquantile(x[codes == 1], (0.1, 0.25, 0.5, 0.75, 0.9))
-    np.testing.assert_allclose(found["quantiles"][1], quantiles)
+    np.testing.assert_allclose(description["quantiles"][1], quantiles)
 
 
 def test_figures_of_text_are_those_of_its_shares():
     codes = np.repeat([0, 1], [50, 50])
     x = np.array(["a"] * 40 + ["b"] * 10 + ["a"] * 10 + ["b"] * 40, dtype=object)
-    found = describe_column("x", x, codes, 2)
-    assert found["distance"] == pytest.approx(0.6)
+    description = describe_column("x", x, codes, 2)
+    assert description["distance"] == pytest.approx(0.6)
     # The best order asks for "a" first; ties count half.
-    assert found["tells"] == pytest.approx(roc_auc_score(codes == 0, x == "a"))
-    assert dict(zip(found["categories"], found["shares"][0], strict=True)) == {"a": 0.8, "b": 0.2}
+    assert description["tells"] == pytest.approx(roc_auc_score(codes == 0, x == "a"))
+    assert dict(zip(description["categories"], description["shares"][0], strict=True)) == {
+        "a": 0.8,
+        "b": 0.2,
+    }
 
 
 def test_a_column_that_only_one_domain_lacks_tells_it():
     codes = np.repeat([0, 1, 2], 30)
     x = np.random.default_rng(0).normal(size=90)
     x[codes == 2] = np.nan
-    found = describe_column("x", x, codes, 3)
-    assert (found["tells"], found["tells_at"]) == (1.0, 2)
-    assert found["quantiles"][2] is None
+    description = describe_column("x", x, codes, 3)
+    assert (description["tells"], description["tells_at"]) == (1.0, 2)
+    assert description["quantiles"][2] is None
     nothing = describe_column("x", np.full(90, np.nan), codes, 3)
     assert (nothing["tells"], nothing["distance"]) == (0.5, 0.0)
     same = describe_column("x", np.ones(90), codes, 3)
@@ -91,8 +96,8 @@ def test_domains_with_few_values_are_not_identified_by_chance():
 
 def test_rows_and_classes_of_domains_are_counted():
     frame, y, site = table()
-    found = described(frame, y, site)["domains"]
-    for domain in found:
+    domains = described(frame, y, site)["domains"]
+    for domain in domains:
         mine = y[site == domain["name"]]
         assert domain["rows"] == N
         assert domain["classes"] == [np.sum(mine == "no"), np.sum(mine == "yes")]
@@ -106,9 +111,9 @@ def test_of_many_columns_those_that_tell_domains_are_kept():
     codes = np.repeat(np.arange(4), 20)
     X = rng.normal(size=(80, MAX_COLUMNS + 10))
     X[:, -1] += 5 * (codes == 2)
-    found = described(X, rng.integers(2, size=80), codes)
-    assert found["columns"][0]["name"] == f"x{MAX_COLUMNS + 9}"
-    assert (len(found["columns"]), found["others"]) == (MAX_COLUMNS, 10)
+    description = described(X, rng.integers(2, size=80), codes)
+    assert description["columns"][0]["name"] == f"x{MAX_COLUMNS + 9}"
+    assert (len(description["columns"]), description["others"]) == (MAX_COLUMNS, 10)
 
 
 def test_the_importance_of_a_column_is_the_loss_when_it_is_shuffled():
@@ -117,7 +122,7 @@ def test_the_importance_of_a_column_is_the_loss_when_it_is_shuffled():
     X = rng.normal(size=(1200, 3))
     y = (X[:, 0] + 0.3 * X[:, 1] + 0.2 * rng.normal(size=1200) > 0).astype(int)
     frame = pandas.DataFrame(X, columns=["much", "little", "none"])
-    found = evaluate(frame, y, domain, methods=["linear"], scoring="accuracy", progress=False)
+    evaluation = evaluate(frame, y, domain, methods=["linear"], scoring="accuracy", progress=False)
     lost = {name: [] for name in frame}
     for name in np.unique(domain):
         train, rows = domain != name, np.flatnonzero(domain == name)
@@ -128,10 +133,10 @@ def test_the_importance_of_a_column_is_the_loss_when_it_is_shuffled():
                 other[:, j] = rng.permutation(other[:, j])
                 lost[column].append(model.score(X[rows], y[rows]) - model.score(other, y[rows]))
     expected = {name: np.mean(values) for name, values in lost.items()}
-    assert found.best.importance == pytest.approx(expected, abs=0.03)
+    assert evaluation.best.importance == pytest.approx(expected, abs=0.03)
     array = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
     assert list(array.best.importance.values()) == pytest.approx(
-        list(found.best.importance.values()), abs=0.03
+        list(evaluation.best.importance.values()), abs=0.03
     )
     assert set(array.best.importance) == {"x0", "x1", "x2"}
 
@@ -144,9 +149,9 @@ def test_a_stored_folder_gives_the_same_page_without_the_rows(tmp_path):
     frame, y, site = table()
     frame.loc[site == "site C", "temperature"] *= 1000
     options = dict(methods=["constant", "linear"], progress=False, out=tmp_path / "kept")
-    found = evaluate(frame, y, site, **options)
+    evaluation = evaluate(frame, y, site, **options)
     again, _ = read_evaluation(tmp_path / "kept")
     pages = [one.report(tmp_path / name).read_text("utf-8") for one, name in
-             ((found, "one.html"), (again, "two.html"))]  # fmt: skip
+             ((evaluation, "one.html"), (again, "two.html"))]  # fmt: skip
     assert "may be in another unit" in pages[0]
     assert pages[0] == pages[1]

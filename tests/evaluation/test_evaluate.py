@@ -42,7 +42,7 @@ def prepared(X, train, test):
 
 def by_hand(X, y, domain, make, parameters, score):
     """Nested leave-one-domain-out, written out; domains with one class are for training."""
-    found = {}
+    scores = {}
     for name in np.unique(domain):
         if len(np.unique(y[domain == name])) < 2:
             continue
@@ -57,13 +57,13 @@ def by_hand(X, y, domain, make, parameters, score):
                 inner.append(score(y[train][~rows], model.predict(A[~rows])))
             means.append(np.mean(inner))
         best = make(parameters[int(np.argmax(means))]).fit(A, y[train])
-        found[str(name)] = score(y[test], best.predict(B))
-    return found
+        scores[str(name)] = score(y[test], best.predict(B))
+    return scores
 
 
 def test_scores_of_classes_are_those_of_a_loop_written_by_hand():
     X, y, domain = problem()
-    found = evaluate(X, y, domain, methods=QUICK, scoring="accuracy", inner_scoring="accuracy")
+    evaluation = evaluate(X, y, domain, methods=QUICK, scoring="accuracy", inner_scoring="accuracy")
     expected = by_hand(
         X,
         y,
@@ -72,9 +72,9 @@ def test_scores_of_classes_are_those_of_a_loop_written_by_hand():
         [1 / alpha for alpha in ALPHAS[::-1]],
         accuracy_score,
     )
-    result = found.find("linear")
+    result = evaluation.find("linear")
     assert result.known == pytest.approx(expected)
-    assert [name for name in found.domains if name not in expected] == ["site 0", "site 4"]
+    assert [name for name in evaluation.domains if name not in expected] == ["site 0", "site 4"]
     assert result.mean == pytest.approx(np.mean(list(expected.values())))
     assert result.worst == min(expected.values()) == expected[result.worst_domain]
     assert result.spread == pytest.approx(np.std(list(expected.values()), ddof=1))
@@ -82,7 +82,7 @@ def test_scores_of_classes_are_those_of_a_loop_written_by_hand():
 
 def test_errors_of_numbers_are_those_of_a_loop_written_by_hand_and_shown_as_errors():
     X, y, domain = problem(regression=True)
-    found = evaluate(X, y, domain, methods=QUICK)
+    evaluation = evaluate(X, y, domain, methods=QUICK)
     expected = by_hand(
         X,
         y,
@@ -91,11 +91,11 @@ def test_errors_of_numbers_are_those_of_a_loop_written_by_hand_and_shown_as_erro
         ALPHAS,
         lambda *pair: -root_mean_squared_error(*pair),
     )
-    assert found.scores["linear"] == pytest.approx(expected)
-    row = found.table().set_index("method").loc["ridge"]
+    assert evaluation.scores["linear"] == pytest.approx(expected)
+    row = evaluation.table().set_index("method").loc["ridge"]
     assert row["mean"] == pytest.approx(-np.mean(list(expected.values())))
     assert row["worst"] == pytest.approx(-min(expected.values()))
-    assert found.best.key == "linear"
+    assert evaluation.best.key == "linear"
 
 
 def test_parameters_do_not_depend_on_the_domain_that_is_left_out(one_width):
@@ -172,17 +172,17 @@ def test_every_method_runs_on_classes_and_on_numbers(regression, narrow_grids, f
     narrow_grids()
     X, y, domain = problem(3, 12, regression=regression)
     names = {key for key, method in METHODS.items() if not (regression and method.classes_only)}
-    found = evaluate(X, y, domain, methods="all")
-    assert {result.key for result in found.results} == names | {"ensemble+context"}
-    assert not found.left_out
-    assert all(np.isfinite(result.mean) for result in found.results)
+    evaluation = evaluate(X, y, domain, methods="all")
+    assert {result.key for result in evaluation.results} == names | {"ensemble+context"}
+    assert not evaluation.left_out
+    assert all(np.isfinite(result.mean) for result in evaluation.results)
 
 
 def test_more_than_ten_domains_are_left_out_in_groups_and_scored_one_by_one():
     X, y, domain = problem(12, 8)
-    found = evaluate(X, y, domain, methods=QUICK)
-    assert len(found.domains) == 12
-    assert len(found.find("linear").parameters) == 10  # two groups of two
+    evaluation = evaluate(X, y, domain, methods=QUICK)
+    assert len(evaluation.domains) == 12
+    assert len(evaluation.find("linear").parameters) == 10  # two groups of two
 
 
 def test_results_do_not_depend_on_the_number_of_workers():
@@ -200,10 +200,10 @@ def test_categories_and_missing_values_are_prepared_on_the_sources(one_width):
     frame["kind"] = np.where(X[:, 1] > 0, "high", "low")
     frame.loc[::9, "kind"] = None
     frame.loc[domain == "site 3", "kind"] = "only here"
-    found = evaluate(frame, np.where(y == 1, "yes", "no"), domain, methods=["linear", "dcm"])
-    assert not found.left_out
-    assert found.facts["columns"] == 4
-    assert found.facts["classes"] == ["no", "yes"]
+    evaluation = evaluate(frame, np.where(y == 1, "yes", "no"), domain, methods=["linear", "dcm"])
+    assert not evaluation.left_out
+    assert evaluation.facts["columns"] == 4
+    assert evaluation.facts["classes"] == ["no", "yes"]
 
 
 def test_rare_classes_get_balanced_accuracy_and_common_ones_accuracy():
@@ -223,19 +223,19 @@ def test_a_domain_where_the_measure_is_undefined_is_left_out_of_the_means():
     X, _, domain = problem()
     y = np.tile([0, 1], len(X) // 2)
     y[domain == "site 2"] = 0
-    found = evaluate(X, y, domain, methods=QUICK, scoring="roc_auc")
-    result = found.find("linear")
+    evaluation = evaluate(X, y, domain, methods=QUICK, scoring="roc_auc")
+    result = evaluation.find("linear")
     assert np.isnan(result.scores["site 2"])
     assert result.mean == pytest.approx(np.nanmean(list(result.scores.values())))
-    assert any("only one class" in note and "site 2." in note for note in found.notes)
-    assert json.loads(found.to_json())["methods"][0]["per_domain"][2]["score"] is None
+    assert any("only one class" in note and "site 2." in note for note in evaluation.notes)
+    assert json.loads(evaluation.to_json())["methods"][0]["per_domain"][2]["score"] is None
 
 
 def test_machines_without_probabilities_are_left_out_with_the_reason():
     X, y, domain = problem(3, 12)
-    found = evaluate(X, y, domain, methods=["svm", "linear"], scoring="neg_log_loss")
-    assert [result.key for result in found.results] == ["linear"]
-    assert "probabilities" in found.left_out["svm"]
+    evaluation = evaluate(X, y, domain, methods=["svm", "linear"], scoring="neg_log_loss")
+    assert [result.key for result in evaluation.results] == ["linear"]
+    assert "probabilities" in evaluation.left_out["svm"]
 
 
 def test_rows_are_drawn_evenly_and_small_domains_stay_whole():
@@ -262,9 +262,9 @@ def test_class_means_are_discriminant_analysis_with_equal_priors():
 def test_within_is_the_mean_of_folds_inside_the_domain():
     X, _, domain = problem(3, 60)
     y = np.tile([0, 0, 1], 60)
-    found = evaluate(X, y, domain, methods=["constant"])
+    evaluation = evaluate(X, y, domain, methods=["constant"])
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
-    for name, value in found.find("constant").within.items():
+    for name, value in evaluation.find("constant").within.items():
         mine = y[domain == name]
         scores = [
             np.mean(mine[test] == np.bincount(mine[train]).argmax())
@@ -334,8 +334,8 @@ def test_numbers_in_columns_of_objects_are_numbers_and_sparse_rows_are_named():
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame(rng.standard_normal((60, 2)), columns=["a", "b"]).astype(object)
     y, domain = rng.integers(0, 2, 60), np.arange(60) % 3
-    found = evaluate(frame, y, domain, methods=["constant"], progress=False)
-    assert found.facts["columns"] == 2
+    evaluation = evaluate(frame, y, domain, methods=["constant"], progress=False)
+    assert evaluation.facts["columns"] == 2
     with pytest.raises(TypeError, match="sparse"):
         evaluate(csr_array(frame.to_numpy(float)), y, domain)
 

@@ -62,9 +62,9 @@ def column(sections, name):
     return {d: sections["columns"][name].get(d, "–") for d in sections["columns"]["rows"]}
 
 
-def predictions(found):
-    frame = found.predictions_
-    return frame[frame["method"] == found.best.key]
+def predictions(evaluation):
+    frame = evaluation.predictions_
+    return frame[frame["method"] == evaluation.best.key]
 
 
 def test_words_and_columns_about_classes_are_those_of_the_predictions(binary):
@@ -97,9 +97,9 @@ def test_words_and_columns_about_classes_are_those_of_the_predictions(binary):
 
 @pytest.mark.parametrize("asked", [0.5, 0.8])
 def test_coverage_is_counted_where_neither_model_nor_threshold_saw_the_domain(binary, asked):
-    told = by_domain(binary.records[binary.best.key], binary.domains)
+    predicted = by_domain(binary.records[binary.best.key], binary.domains)
     classes = np.array(binary.facts["classes"])
-    found = covered(told, classes, asked)
+    coverage = covered(predicted, classes, asked)
     frame = predictions(binary)
     names = [f"probability_{c}" for c in classes]
     for domain in binary.domains:
@@ -118,7 +118,7 @@ def test_coverage_is_counted_where_neither_model_nor_threshold_saw_the_domain(bi
         part = frame[frame["domain"] == domain]
         sets = 1 - part[names].to_numpy() <= reach
         true = [sets[i, list(classes).index(t)] for i, t in enumerate(part["target"])]
-        share, size = found[domain]
+        share, size = coverage[domain]
         assert share == pytest.approx(np.mean(true))
         assert size == pytest.approx(sets.sum(axis=1).mean())
 
@@ -156,9 +156,9 @@ def test_three_classes_are_ranked_each_against_the_rest(three):
 
 @pytest.mark.parametrize("name", ["binary", "numbers"])
 def test_a_folder_gives_the_same_answers_as_the_evaluation(name, folder, request):
-    found = request.getfixturevalue(name)
+    evaluation = request.getfixturevalue(name)
     again, _ = read_evaluation(folder / name)
-    first, second = failure_sections(found), failure_sections(again)
+    first, second = failure_sections(evaluation), failure_sections(again)
     texts = [[part.sentences for part in page["sections"]] for page in (first, second)]
     assert texts[0] == texts[1]
     assert first["columns"] == second["columns"]
@@ -182,9 +182,9 @@ def test_a_page_without_predictions_says_why_errors_are_not_shown(
     import shutil
 
     def said(out):
-        found, _ = read_evaluation(out)
-        assert failure_sections(found) is None
-        page = found.report(tmp_path / "page.html").read_text("utf-8")
+        evaluation, _ = read_evaluation(out)
+        assert failure_sections(evaluation) is None
+        page = evaluation.report(tmp_path / "page.html").read_text("utf-8")
         section = page[page.index('id="failures"') :]
         return re.search(r'<p class="said">(.*?)</p>', section).group(1)
 
@@ -209,7 +209,7 @@ def test_of_six_domains_each_is_in_colour_and_has_a_panel(binary):
 def test_of_forty_domains_the_worst_few_are_named_in_pictures():
     rng = np.random.default_rng(0)
     codes, p = np.repeat(np.arange(40), 20), rng.uniform(size=800)
-    told = {
+    predicted = {
         d: {
             "target": (rng.uniform(size=20) < p[codes == d]).astype(int),
             "prediction": (p[codes == d] > 0.5).astype(int),
@@ -220,7 +220,9 @@ def test_of_forty_domains_the_worst_few_are_named_in_pictures():
     }
     from domainwise.evaluation import failures
 
-    parts = [f("m", told, np.array([0, 1])) for f in (failures.confusion, failures.calibration)]
+    parts = [
+        f("m", predicted, np.array([0, 1])) for f in (failures.confusion, failures.calibration)
+    ]
     assert "the other 35" in parts[0].pictures[0].svg
     assert "5 worst of 40 domains" in parts[0].pictures[0].caption
     assert "35 others" in parts[1].pictures[0].svg
@@ -231,7 +233,7 @@ def test_a_method_without_probabilities_is_ranked_by_its_decisions():
 
     rng = np.random.default_rng(0)
     values = rng.normal(size=(3, 30))
-    told = {
+    predicted = {
         d: {
             "target": (values[d] + rng.normal(size=30) > 0).astype(int),
             "prediction": (values[d] > 0).astype(int),
@@ -241,7 +243,7 @@ def test_a_method_without_probabilities_is_ranked_by_its_decisions():
         for d in range(3)
     }
     classes = np.array([0, 1])
-    area = roc_auc_score(told[0]["target"], values[0])
-    assert failures.ranking("m", told, classes).columns["AUC"][0] == f"{area:.2f}"
-    part = failures.calibration("m", told, classes)
+    area = roc_auc_score(predicted[0]["target"], values[0])
+    assert failures.ranking("m", predicted, classes).columns["AUC"][0] == f"{area:.2f}"
+    part = failures.calibration("m", predicted, classes)
     assert (part.sentences, part.pictures) == (["m predicts no probabilities."], [])

@@ -30,9 +30,9 @@ def table(seed=0, n=N):
 
 
 def faults(columns, y, site, classification=True, least=2):
-    found = find_faults(list(columns.items()), y, classification, site, SITES)
-    assert found == sorted(found, key=lambda fault: -fault.severity)
-    return [fault for fault in found if fault.severity >= least]
+    detected = find_faults(list(columns.items()), y, classification, site, SITES)
+    assert detected == sorted(detected, key=lambda fault: -fault.severity)
+    return [fault for fault in detected if fault.severity >= least]
 
 
 def only(columns, y, site, **options):
@@ -145,8 +145,8 @@ def test_leaks_of_many_small_domains_are_seen_in_all_rows_together():
     rng = np.random.default_rng(0)
     site, y = np.repeat(np.arange(60), 8), rng.integers(2, size=480)
     columns = {"x": rng.normal(size=480), "leak": y + 0.05 * rng.normal(size=480)}
-    found = find_faults(list(columns.items()), y, True, site, [str(d) for d in range(60)])
-    assert leaking_columns([asdict(fault) for fault in found]) == ["leak"]
+    detected = find_faults(list(columns.items()), y, True, site, [str(d) for d in range(60)])
+    assert leaking_columns([asdict(fault) for fault in detected]) == ["leak"]
 
 
 # Cells --------------------------------------------------------------------------------------------
@@ -290,8 +290,8 @@ def test_sites_whose_levels_differ_by_nature_raise_no_alarm():
 
 
 def remark(columns, y, site, names=SITES):
-    found = find_faults(list(columns.items()), y, True, site, names)
-    (fault,) = [fault for fault in found if fault.severity < 3]
+    detected = find_faults(list(columns.items()), y, True, site, names)
+    (fault,) = [fault for fault in detected if fault.severity < 3]
     return fault
 
 
@@ -314,8 +314,8 @@ def test_copied_columns_are_remarks():
         [{"east": "e", "west": "w", "south": "s"}[v] for v in columns["ward"]]
     )
     columns["wing"] = columns["wing"].astype(object)
-    found = faults(columns, y, site, least=1)
-    (fault,) = found
+    detected = faults(columns, y, site, least=1)
+    (fault,) = detected
     assert (fault.kind, fault.columns) == ("copied column", ["weight", "pounds", "ward", "wing"])
     assert fault.message.startswith("pounds repeats weight and wing repeats ward:")
     assert "--drop pounds,wing" in fault.action

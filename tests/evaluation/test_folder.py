@@ -29,17 +29,17 @@ def table(seed=0, n=20):
 
 
 def run(out=None, **change):
-    given = dict(methods=METHODS, scoring="accuracy", progress=False, out=out) | change
-    X, y, domain = given.pop("table", table())
-    return evaluate(X, y, domain, **given)
+    arguments = dict(methods=METHODS, scoring="accuracy", progress=False, out=out) | change
+    X, y, domain = arguments.pop("table", table())
+    return evaluate(X, y, domain, **arguments)
 
 
-def numbers(found):
+def numbers(evaluation):
     """All that must not depend on interruptions."""
-    told = found.to_dict()
-    for method in told["methods"]:
+    content = evaluation.to_dict()
+    for method in content["methods"]:
         del method["seconds"]
-    return told
+    return content
 
 
 def forked(work):
@@ -90,12 +90,12 @@ def test_only_what_is_missing_is_done_again(tmp_path, undisturbed):
     # The second job is finished but for its line, which is cut off in the middle.
     results.write_text("".join(lines[: jobs[1]]) + lines[jobs[1]][:40], "utf-8")
     done = []
-    found = run(tmp_path, progress=lambda cost, rows: done.extend(rows))
+    evaluation = run(tmp_path, progress=lambda cost, rows: done.extend(rows))
     assert sum(row["part"] == "outside" for row in done) == 3 * len(METHODS) - 1
     assert {row["method"] for row in done if row["part"] == "inside"} == {
-        result.key for result in found.described
+        result.key for result in evaluation.described
     }
-    assert numbers(found) == undisturbed
+    assert numbers(evaluation) == undisturbed
     done.clear()
     assert numbers(run(tmp_path, progress=lambda cost, rows: done.extend(rows))) == undisturbed
     assert not done
@@ -117,8 +117,8 @@ def test_another_table_or_question_is_refused_unless_forced(tmp_path, change, wo
     with pytest.raises(ValueError, match=words):
         run(tmp_path, **({"methods": METHODS[:2]} | change))
     assert (tmp_path / "jobs" / "results.jsonl").read_bytes() == before
-    found = run(tmp_path, methods=["constant"], table=table(seed=1), force=True)
-    assert [result.key for result in found.results] == ["constant"]
+    evaluation = run(tmp_path, methods=["constant"], table=table(seed=1), force=True)
+    assert [result.key for result in evaluation.results] == ["constant"]
 
 
 def test_of_two_processes_in_a_folder_one_is_kept_out(tmp_path):
@@ -155,12 +155,12 @@ def test_another_metric_needs_no_fits_and_reports_the_metric_of_the_search(tmp_p
 
 
 def test_scores_are_those_of_the_predictions_kept_in_parquet(tmp_path):
-    found = run(tmp_path, scoring=["accuracy", "roc_auc"])
-    kept = pandas.concat(map(pandas.read_parquet, (tmp_path / "jobs").glob("*.parquet")))
-    outside = kept[kept["fold"] < 0]
+    evaluation = run(tmp_path, scoring=["accuracy", "roc_auc"])
+    predictions = pandas.concat(map(pandas.read_parquet, (tmp_path / "jobs").glob("*.parquet")))
+    outside = predictions[predictions["fold"] < 0]
     for (method, domain), rows in outside.groupby(["method", "domain"]):
         right = np.mean(rows["prediction"] == rows["target"])
-        assert found.scores[method][domain] == pytest.approx(right, abs=1e-12)
+        assert evaluation.scores[method][domain] == pytest.approx(right, abs=1e-12)
     assert len(outside) == 60 * len(METHODS)
 
 
@@ -220,17 +220,19 @@ def test_a_result_of_another_form_is_refused_in_words(tmp_path, change, words):
 def test_the_scores_do_not_depend_on_the_configured_output_of_transformers(output, undisturbed):
     pytest.importorskip(output)
     with config_context(transform_output=output):
-        found = run()
-        found.fit("kpca").predict(table()[0])
-    assert found.to_dict()["methods"][0]["per_domain"] == undisturbed["methods"][0]["per_domain"]
+        evaluation = run()
+        evaluation.fit("kpca").predict(table()[0])
+    assert (
+        evaluation.to_dict()["methods"][0]["per_domain"] == undisturbed["methods"][0]["per_domain"]
+    )
 
 
 def test_what_was_found_can_be_read_again(tmp_path):
-    found = run(tmp_path, scoring=["accuracy", "roc_auc"])
+    evaluation = run(tmp_path, scoring=["accuracy", "roc_auc"])
     again, stored = read_evaluation(tmp_path)
-    assert str(again) == str(found)
-    assert again.scores == found.scores
-    assert again.others[0].scores == found.others[0].scores
-    assert again.label_gain == found.label_gain
+    assert str(again) == str(evaluation)
+    assert again.scores == evaluation.scores
+    assert again.others[0].scores == evaluation.others[0].scores
+    assert again.label_gain == evaluation.label_gain
     assert again.others[0].label_gain == []  # not that of the main score
-    assert stored["best"] == found.best_
+    assert stored["best"] == evaluation.best_

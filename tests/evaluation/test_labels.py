@@ -100,8 +100,8 @@ def test_without_what_it_needs_the_section_is_absent(case, levels, shares, tmp_p
     if case == "small domains":
         evaluation = run(*sites(n=9))
     elif case == "no predictions":
-        kept = calibrate_sets(levels.records[levels.best_], None)
-        evaluation = replace(levels, records={}, calibration=kept)
+        calibration = calibrate_sets(levels.records[levels.best_], None)
+        evaluation = replace(levels, records={}, calibration=calibration)
     elif case == "no probabilities":
         records = [{**r, "probabilities": None} for r in shares.records[shares.best_]]
         evaluation = replace(shares, records={shares.best_: records})

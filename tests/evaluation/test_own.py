@@ -29,29 +29,29 @@ def test_a_tuned_model_of_the_callers_scores_as_the_method_it_equals():
     grid = {"C": [1 / alpha for alpha in ALPHAS[::-1]]}
     mine = ("mine", LogisticRegression(max_iter=1000), grid)
     options = dict(scoring="accuracy", progress=False)
-    found = evaluate(X, y, domain, methods=["linear", mine], **options)
-    assert found.find("mine").known == found.find("linear").known
-    np.testing.assert_equal(found.find("mine").within, found.find("linear").within)
-    assert found.find("mine").parameters == found.find("linear").parameters
-    assert found.find("mine").candidates == len(ALPHAS)
+    evaluation = evaluate(X, y, domain, methods=["linear", mine], **options)
+    assert evaluation.find("mine").known == evaluation.find("linear").known
+    np.testing.assert_equal(evaluation.find("mine").within, evaluation.find("linear").within)
+    assert evaluation.find("mine").parameters == evaluation.find("linear").parameters
+    assert evaluation.find("mine").candidates == len(ALPHAS)
 
 
 def test_a_model_without_a_grid_is_fitted_as_it_is_and_never_tuned():
     X, y, domain = problem()
     own = [("plain", SVC(C=3.0)), ("piped", make_pipeline(StandardScaler(), SVC(C=3.0)))]
-    found = evaluate(X, y, domain, methods=own, scoring="accuracy", progress=False)
-    assert found.find("plain").candidates == 1
-    assert found.find("plain").parameters == [{}] * 4
-    for name, score in found.find("plain").known.items():
+    evaluation = evaluate(X, y, domain, methods=own, scoring="accuracy", progress=False)
+    assert evaluation.find("plain").candidates == 1
+    assert evaluation.find("plain").parameters == [{}] * 4
+    for name, score in evaluation.find("plain").known.items():
         train = domain != name
         mean, spread = X[train].mean(axis=0), X[train].std(axis=0)
         model = SVC(C=3.0).fit((X[train] - mean) / spread, y[train])
         assert score == model.score((X[~train] - mean) / spread, y[~train])
-    assert found.find("piped").known == found.find("plain").known  # standardised twice
+    assert evaluation.find("piped").known == evaluation.find("plain").known  # standardised twice
 
 
 class Spy(ClassifierMixin, BaseEstimator):
-    """Writes down what it is given."""
+    """Records its arguments."""
 
     seen: ClassVar = []
 
@@ -79,12 +79,12 @@ def test_classes_and_domains_come_as_they_are_called():
 def test_domains_reach_estimators_of_this_package_inside_a_pipeline():
     X, y, domain = problem()
     model = make_pipeline(StandardScaler(), InvariantSVC())
-    found = evaluate(X, y, domain, methods=[("invariant kernel", model)], progress=False)
+    evaluation = evaluate(X, y, domain, methods=[("invariant kernel", model)], progress=False)
     without = evaluate(
         X, y, domain, methods=[("no weight", model.set_params(invariantsvc__domain_weight=0))],
         progress=False,
     )  # fmt: skip
-    assert found.scores["invariant kernel"] != without.scores["no weight"]
+    assert evaluation.scores["invariant kernel"] != without.scores["no weight"]
 
 
 def test_raw_rows_are_for_the_callers_own_alone():
@@ -96,12 +96,14 @@ def test_raw_rows_are_for_the_callers_own_alone():
         (StandardScaler(), ["a", "b", "c"]), (OneHotEncoder(), ["kind"])
     )
     mine = ("mine", make_pipeline(columns, LogisticRegression(max_iter=1000)))
-    found = evaluate(frame, y, domain, methods=["constant", mine], prepare=False, progress=False)
+    evaluation = evaluate(
+        frame, y, domain, methods=["constant", mine], prepare=False, progress=False
+    )
     prepared = evaluate(
         frame, y, domain, methods=[("mine", LogisticRegression(max_iter=1000))], progress=False
     )
-    assert found.scores["mine"] == pytest.approx(prepared.scores["mine"])
-    assert not found.left_out
+    assert evaluation.scores["mine"] == pytest.approx(prepared.scores["mine"])
+    assert not evaluation.left_out
 
 
 @pytest.mark.parametrize(
@@ -125,9 +127,9 @@ def test_objects_that_are_not_methods_are_refused(method, words):
 def test_a_failure_of_the_callers_model_is_reported_and_other_methods_continue():
     X, y, domain = problem()
     bad = ("bad", SVC(kernel="precomputed"))
-    found = evaluate(X, y, domain, methods=["linear", bad], progress=False)
-    assert "failed" in found.left_out["bad"]
-    assert [result.key for result in found.results] == ["linear"]
+    evaluation = evaluate(X, y, domain, methods=["linear", bad], progress=False)
+    assert "failed" in evaluation.left_out["bad"]
+    assert [result.key for result in evaluation.results] == ["linear"]
 
 
 class Centred(ClassifierMixin, BaseEstimator):
@@ -152,21 +154,23 @@ def test_domains_of_left_out_rows_reach_predict_only_in_a_row_that_is_marked_so(
     centre = np.array([shift[domain == name].mean() for name in np.unique(domain)])
     y = np.where(shift > centre.repeat(16), "yes", "no")
     X = np.column_stack([shift, X[:, 1]])
-    found = evaluate(X, y, domain, methods=["constant", ("mine", Centred())], progress=False)
-    alone, together = found.find("mine"), found.find("mine+context")
+    evaluation = evaluate(X, y, domain, methods=["constant", ("mine", Centred())], progress=False)
+    alone, together = evaluation.find("mine"), evaluation.find("mine+context")
     assert (alone.context, together.context) == (False, True)
     assert together.mean == 1.0
     assert alone.mean < 0.7
-    assert found.best_ == "mine+context"
-    assert [m["context"] for m in found.to_dict()["methods"]] == [True, False, False]
-    assert found.recommended_ == "mine"  # row by row
-    assert "rows of a new site together, use mine with context: accuracy 1.000" in found.verdict()
+    assert evaluation.best_ == "mine+context"
+    assert [m["context"] for m in evaluation.to_dict()["methods"]] == [True, False, False]
+    assert evaluation.recommended_ == "mine"  # row by row
+    assert (
+        "rows of a new site together, use mine with context: accuracy 1.000" in evaluation.verdict()
+    )
     words = (
         "without labels (a median of 16 rows), and assume that these rows are typical of the domain"
     )
-    assert any(words in note for note in found.notes)
-    assert "+context" in found.table()["method"].iloc[0]
-    model = found.fit()
+    assert any(words in note for note in evaluation.notes)
+    assert "+context" in evaluation.table()["method"].iloc[0]
+    model = evaluation.fit()
     assert (model.predict(X) == y).mean() < 0.7
     with config_context(enable_metadata_routing=True):
         assert (model.predict(X, sample_domain=domain) == y).all()
@@ -183,8 +187,8 @@ class Mixed(Centred):
 
 def test_weights_of_members_are_shown_as_what_was_chosen():
     X, y, domain = problem()
-    found = evaluate(X, y, domain, methods=["constant", ("mine", Mixed())], progress=False)
-    alone, together = found.find("mine"), found.find("mine+context")
+    evaluation = evaluate(X, y, domain, methods=["constant", ("mine", Mixed())], progress=False)
+    alone, together = evaluation.find("mine"), evaluation.find("mine+context")
     assert set(map(str, alone.parameters)) == {
         "{'weight of trees': 0.25, 'weight of linear': 0.75}"
     }
@@ -192,7 +196,7 @@ def test_weights_of_members_are_shown_as_what_was_chosen():
 
 
 class Whole(Centred):
-    """Is told of rows that it does not learn from."""
+    """Gets rows that it does not learn from."""
 
     seen: ClassVar = []
 

@@ -15,7 +15,7 @@ from domainwise import evaluate
 
 
 @pytest.fixture(scope="module")
-def found():
+def evaluation():
     rng = np.random.default_rng(0)
     domain = np.repeat(["<b>ayr</b>", "bath", "cork", "deal"], 14)
     X = rng.normal(size=(56, 3))
@@ -24,19 +24,19 @@ def found():
 
 
 @pytest.fixture(scope="module")
-def page(found, tmp_path_factory):
-    return found.report(tmp_path_factory.mktemp("page") / "report.html").read_text("utf-8")
+def page(evaluation, tmp_path_factory):
+    return evaluation.report(tmp_path_factory.mktemp("page") / "report.html").read_text("utf-8")
 
 
-def test_every_method_that_can_be_compared_is_drawn(found, tmp_path):
+def test_every_method_that_can_be_compared_is_drawn(evaluation, tmp_path):
     from dataclasses import replace
 
     from domainwise.models.registry import METHODS
 
     keys = [*METHODS, "ensemble+context", "a caller's own"]
-    results = [replace(found.results[0], key=key, label=key) for key in keys]
-    records = dict.fromkeys(keys, next(iter(found.records.values())))
-    page = replace(found, results=results, records=records).report(tmp_path / "report.html")
+    results = [replace(evaluation.results[0], key=key, label=key) for key in keys]
+    records = dict.fromkeys(keys, next(iter(evaluation.records.values())))
+    page = replace(evaluation, results=results, records=records).report(tmp_path / "report.html")
     assert "ensemble+context" in page.read_text("utf-8")
 
 
@@ -88,9 +88,9 @@ def test_markup_in_names_of_columns_classes_domains_and_files_is_text(tmp_path, 
     frame.loc[domain == HOSTILE[0], HOSTILE[1]] += 1000.0
     y = np.where(X[:, 1] + rng.normal(size=80) > 0, HOSTILE[0], HOSTILE[1])
     y = X[:, 1] if regression else y
-    found = evaluate(frame, y, domain, methods=["constant", "linear", "kpca"], progress=False)
-    assert {fault["kind"] for fault in found.differences["faults"]} >= {"missing", "level"}
-    page = found.report(tmp_path / "report.html", title=HOSTILE[1]).read_text("utf-8")
+    evaluation = evaluate(frame, y, domain, methods=["constant", "linear", "kpca"], progress=False)
+    assert {fault["kind"] for fault in evaluation.differences["faults"]} >= {"missing", "level"}
+    page = evaluation.report(tmp_path / "report.html", title=HOSTILE[1]).read_text("utf-8")
     tags = Tags()
     tags.feed(page)
     assert not tags.handlers
@@ -106,37 +106,37 @@ def test_ids_are_unique(page):
     assert len(parser.ids) == len(set(parser.ids))
 
 
-def test_the_first_screen_is_the_answer_and_the_worst_domain_is_singled_out(found, page):
+def test_the_first_screen_is_the_answer_and_the_worst_domain_is_singled_out(evaluation, page):
     from markupsafe import escape
 
     text = page.split('<div class="answer">')[1].split("<nav")[0].replace("\u00a0", " ")
-    answer = found.answer
+    answer = evaluation.answer
     for part in (answer.take, answer.reason[1:], answer.expect[1:], answer.certain, answer.watch):
         assert str(escape(part)) in text
     assert ">model = evaluation.fit()</code>" in text
     assert text.count("<svg") == 1
-    assert str(escape(f"worst: {found.worst_domain}, ")) in text
+    assert str(escape(f"worst: {evaluation.worst_domain}, ")) in text
     worst = page.split('<tr class="worst">')[1:]
     assert len(worst) == 3  # with all methods, with intervals, and of how it fails
-    assert all(str(escape(str(found.worst_domain))) in row[:200] for row in worst)
+    assert all(str(escape(str(evaluation.worst_domain))) in row[:200] for row in worst)
 
 
-def test_sections_are_closed_and_have_links_and_columns_of_dashes_are_not_shown(found, page):
+def test_sections_are_closed_and_have_links_and_columns_of_dashes_are_not_shown(evaluation, page):
     links = re.findall(r'<a href="#([a-z-]+)">', page.split("<nav")[1].split("</nav>")[0])
     assert links == ["methods", "failures", "differences", "columns", "settings"]
     assert all(f'id="{name}"' in page for name in links)
     assert "<details open" not in page
     section = page.split('<section id="methods">')[1]
     heads = re.findall(r'<th scope="col">(.*?)</th>', section.split("</thead>")[0])
-    assert found.best.p_value is None  # four domains
+    assert evaluation.best.p_value is None  # four domains
     assert not {"p", "adjusted p"} & set(heads)
     assert {"mean", "worst"} <= set(heads)
 
 
-def test_columns_are_in_the_order_of_their_importance(found, page):
+def test_columns_are_in_the_order_of_their_importance(evaluation, page):
     section = page.split('id="columns"')[1].split("</details>")[0]
     names = re.findall(r'<th scope="row">(.*?)</th>', section)
-    importance = found.recommended.importance
+    importance = evaluation.recommended.importance
     assert names == sorted(importance, key=lambda name: -importance[name])
 
 
@@ -147,27 +147,27 @@ def test_every_picture_has_words(page):
     assert all(re.search(r'role="img" aria-label="[^"]{20,}"', picture) for picture in pictures)
 
 
-def test_the_figure_of_scores_has_a_row_for_each_domain(found):
-    axes = found.plot().axes[0]
+def test_the_figure_of_scores_has_a_row_for_each_domain(evaluation):
+    axes = evaluation.plot().axes[0]
     assert len(axes.get_yticks()) == 4
 
 
-def test_tables_have_a_row_for_each_method_and_domain(found):
+def test_tables_have_a_row_for_each_method_and_domain(evaluation):
     pytest.importorskip("pandas")
-    assert list(found.table()["method"]) == [result.label for result in found.results]
-    per_domain = found.per_domain()
+    assert list(evaluation.table()["method"]) == [result.label for result in evaluation.results]
+    per_domain = evaluation.per_domain()
     assert len(per_domain) == 8
     assert per_domain["worst"].sum() == 2
 
 
-def test_the_picture_of_shift_shows_medians_in_deviations_inside_domains(found):
+def test_the_picture_of_shift_shows_medians_in_deviations_inside_domains(evaluation):
     from domainwise.evaluation.page import shift_picture
 
-    picture = shift_picture(found)
+    picture = shift_picture(evaluation)
     assert "x0" in picture.svg
     assert "&lt;b&gt;ayr&lt;/b&gt;" in picture.svg or "3 other domains" in picture.svg
-    column = found.differences["columns"][0]
+    column = evaluation.differences["columns"][0]
     assert column["kind"] == "number"
-    found.differences["columns"], kept = [], found.differences["columns"]
-    assert shift_picture(found) is None
-    found.differences["columns"] = kept
+    evaluation.differences["columns"], columns = [], evaluation.differences["columns"]
+    assert shift_picture(evaluation) is None
+    evaluation.differences["columns"] = columns

@@ -49,11 +49,13 @@ def test_methods_that_are_named_are_run_however_long_they_take(monkeypatch):
 
 def test_scores_are_of_all_rows_of_held_out_domains_and_models_of_those_that_were_drawn():
     X, y, domain = table()
-    found = evaluate(X, y, domain, methods=["linear"], max_rows=80, progress=False)
-    records = found.records["linear"]
+    evaluation = evaluate(X, y, domain, methods=["linear"], max_rows=80, progress=False)
+    records = evaluation.records["linear"]
     assert [len(record["row"]) for record in records] == [500] * 4
-    assert found.facts["rows"] == 80
-    assert any("80 of 2,000 rows" in note and "scored on 2,000" in note for note in found.notes)
+    assert evaluation.facts["rows"] == 80
+    assert any(
+        "80 of 2,000 rows" in note and "scored on 2,000" in note for note in evaluation.notes
+    )
     drawn = problem().drawn(80)
     few = replace(drawn, parent=replace(drawn.parent, max_scored=400))
     (_, test), *_ = outer_splits(few, None)
@@ -73,9 +75,9 @@ def test_a_quick_evaluation_states_the_number_of_rows_in_one_note():
 @pytest.mark.parametrize("quick", [False, True])
 def test_two_domains_are_held_out_one_at_a_time(quick):
     X, y, domain = table(2, 40)
-    found = evaluate(X, y, domain, methods=["constant", "linear"], quick=quick, progress=False)
-    assert len(found.domains) == 2
-    assert any("folds of rows" in note for note in found.notes)
+    evaluation = evaluate(X, y, domain, methods=["constant", "linear"], quick=quick, progress=False)
+    assert len(evaluation.domains) == 2
+    assert any("folds of rows" in note for note in evaluation.notes)
 
 
 def test_workers_are_as_many_as_memory_allows_and_one_for_little_work(monkeypatch):

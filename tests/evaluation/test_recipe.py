@@ -33,25 +33,25 @@ OPTIONS = dict(methods=["constant", "linear", "svm"], max_rows=60, inner_scoring
 
 
 @pytest.fixture(scope="module")
-def found():
+def evaluation():
     return evaluate(make_frame(), "ill", "hospital", **OPTIONS)
 
 
-def test_column_names_are_as_good_as_columns(found):
+def test_column_names_are_as_good_as_columns(evaluation):
     frame = make_frame()
     rows = frame[["age", "dose", "sex"]]
     same = evaluate(rows, frame["ill"], frame["hospital"], **OPTIONS)
-    assert same.scores == found.scores
-    assert found.facts["columns"] == 3
+    assert same.scores == evaluation.scores
+    assert evaluation.facts["columns"] == 3
 
 
-def test_the_best_is_fitted_to_all_rows_unless_another_is_named(found, tmp_path):
+def test_the_best_is_fitted_to_all_rows_unless_another_is_named(evaluation, tmp_path):
     frame = make_frame()
     rows = frame[["age", "dose", "sex"]]
-    model = found.fit()
-    assert found.best_ in ("linear", "svm")
+    model = evaluation.fit()
+    assert evaluation.best_ in ("linear", "svm")
     assert model.predict(rows).shape == (96,)
-    linear = found.fit("Logistic")
+    linear = evaluation.fit("Logistic")
     assert isinstance(linear[-1].estimator_, LogisticRegression)
     # All 96 rows, not the 60 that were drawn: the same search by hand.
     from sklearn.model_selection import GridSearchCV
@@ -69,24 +69,24 @@ def test_the_best_is_fitted_to_all_rows_unless_another_is_named(found, tmp_path)
     again = domainwise.load(tmp_path / "m.skops")
     np.testing.assert_array_equal(again.predict(rows), linear.predict(rows))
     with pytest.raises(ValueError, match="'dcm' was not evaluated; use one of"):
-        found.fit("dcm")
+        evaluation.fit("dcm")
 
 
-def test_predictions_for_left_out_domains_are_kept_and_give_the_scores(found):
+def test_predictions_for_left_out_domains_are_kept_and_give_the_scores(evaluation):
     frame = make_frame()
-    kept = found.predictions_
-    assert set(kept["method"]) == {"constant", "linear", "svm"}
-    assert len(kept) == 3 * len(frame)  # all rows are scored, also those that were not drawn
-    for (method, domain), part in kept.groupby(["method", "domain"]):
+    predictions = evaluation.predictions_
+    assert set(predictions["method"]) == {"constant", "linear", "svm"}
+    assert len(predictions) == 3 * len(frame)  # all rows are scored, also those that were not drawn
+    for (method, domain), part in predictions.groupby(["method", "domain"]):
         assert (frame["hospital"].to_numpy()[part["row"]] == domain).all()
         assert (frame["ill"].to_numpy()[part["row"]] == part["target"]).all()
         score = accuracy_score(part["target"], part["prediction"])
-        assert score == pytest.approx(found.scores[method][domain])
-    linear = kept[kept["method"] == "linear"]
+        assert score == pytest.approx(evaluation.scores[method][domain])
+    linear = predictions[predictions["method"] == "linear"]
     np.testing.assert_allclose(linear["probability_no"] + linear["probability_yes"], 1)
     chosen = np.where(linear["probability_yes"] > 0.5, "yes", "no")
     assert (chosen == linear["prediction"]).all()
-    svm = kept[kept["method"] == "svm"]
+    svm = predictions[predictions["method"] == "svm"]
     assert ((svm["decision_yes"] > 0) == (svm["prediction"] == "yes")).all()
     numbers = evaluate(make_frame(regression=True), "ill", "hospital", methods=["linear"])
     assert list(numbers.predictions_) == ["method", "row", "domain", "target", "prediction"]
@@ -111,8 +111,8 @@ def test_the_positive_class_is_the_one_named(positive, scoring, monkeypatch):
     for by_name, by_code in zip([named, *named.others], [expected, *expected.others], strict=True):
         scores[by_name.measure.name] = by_name.scores["linear"]
         assert by_name.scores["linear"] == pytest.approx(by_code.scores["linear"])
-    kept = named.predictions_
-    last = kept[kept["domain"] == "D"]
+    predictions = named.predictions_
+    last = predictions[predictions["domain"] == "D"]
     truth = last["target"] == (positive or "yes")
     score = f1_score(truth, last["prediction"] == (positive or "yes"))
     assert scores["f1"]["D"] == pytest.approx(score)
@@ -141,16 +141,18 @@ def test_a_scorer_of_the_callers_gets_the_estimator_and_classes_as_they_are():
     ],
 )
 def test_each_wrong_argument_has_its_own_error(change, error, words):
-    given = dict(X=make_frame(), y="ill", sample_domain="hospital", methods=["constant"]) | change
+    arguments = (
+        dict(X=make_frame(), y="ill", sample_domain="hospital", methods=["constant"]) | change
+    )
     with pytest.raises(error, match=words):
-        evaluate(**given)
+        evaluate(**arguments)
 
 
-def test_a_notebook_shows_a_table_and_the_verdict(found):
-    page = found._repr_html_()
+def test_a_notebook_shows_a_table_and_the_verdict(evaluation):
+    page = evaluation._repr_html_()
     assert page.count("<tr>") == 4
     assert "logistic" in page
-    assert found.verdict().split(";")[0] in page.replace("&#x27;", "'")
+    assert evaluation.verdict().split(";")[0] in page.replace("&#x27;", "'")
     loud = evaluate(
         make_frame(), "ill", "hospital", methods=[("<b>", LogisticRegression())], progress=False
     )
@@ -173,14 +175,14 @@ def test_a_data_frame_is_read_as_a_file_is(tmp_path):
             "hospital": np.repeat(list("abcd"), 30),
         }
     )
-    found = evaluate(frame, "ill", "hospital", methods=["linear"], progress=False)
+    evaluation = evaluate(frame, "ill", "hospital", methods=["linear"], progress=False)
     frame.to_csv(tmp_path / "rows.csv", sep=";", index=False)
     table = load_table(tmp_path / "rows.csv", target="ill", domain="hospital")
     read = evaluate(table.X, table.y, table.sample_domain, methods=["linear"], progress=False)
-    assert found.scores == read.scores
+    assert evaluation.scores == read.scores
     for words in ("decimal commas", "percentages", "times", "are constant", "are empty"):
-        assert any(words in note for note in found.notes)
-    model = found.fit("linear")
+        assert any(words in note for note in evaluation.notes)
+    model = evaluation.fit("linear")
     np.testing.assert_array_equal(model.predict(frame), read.fit("linear").predict(table.X))
     domainwise.save(model, tmp_path / "model.skops")
     again = domainwise.load(tmp_path / "model.skops")

@@ -43,9 +43,9 @@ def table(sizes=(40, 40, 40, 40), seed=0, gap=1.0):
 def record(n=30, seed=0, numbers=False):
     rng = np.random.default_rng(seed)
     target = rng.normal(size=n) if numbers else NAMES[rng.integers(3, size=n)]
-    told = target + rng.normal(size=n) if numbers else NAMES[rng.integers(3, size=n)]
+    predicted = target + rng.normal(size=n) if numbers else NAMES[rng.integers(3, size=n)]
     empty = {"probabilities": None, "decisions": None}
-    return {"row": np.arange(n), "target": target, "prediction": told, **empty}
+    return {"row": np.arange(n), "target": target, "prediction": predicted, **empty}
 
 
 @pytest.mark.parametrize(
@@ -58,24 +58,24 @@ def record(n=30, seed=0, numbers=False):
         ("neg_mean_squared_error", lambda y, p: -np.mean((y - p) ** 2)),
     ],
 )
-def test_quick_scores_of_draws_are_those_of_the_drawn_rows(name, score):
-    given = record(numbers=name.startswith("neg_"))
+def test_weighted_scores_of_draws_are_those_of_the_drawn_rows(name, score):
+    site = record(numbers=name.startswith("neg_"))
     counts = np.random.default_rng(0).multinomial(30, np.full(30, 1 / 30), size=20)
-    scores = weighted_scores(name, given, counts.astype(float), NAMES)
-    for drawn, found in zip(counts, scores, strict=True):
+    scores = weighted_scores(name, site, counts.astype(float), NAMES)
+    for drawn, actual in zip(counts, scores, strict=True):
         rows = np.repeat(np.arange(30), drawn)
-        expected = score(given["target"][rows], given["prediction"][rows])
-        assert found == pytest.approx(expected, abs=1e-12)
+        expected = score(site["target"][rows], site["prediction"][rows])
+        assert actual == pytest.approx(expected, abs=1e-12)
 
 
 def test_draws_of_another_measure_ask_its_scorer():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=200)
     decisions = y + rng.normal(size=200)
-    given = {"row": np.arange(200), "target": y, "prediction": (decisions > 0.5).astype(int),
+    site = {"row": np.arange(200), "target": y, "prediction": (decisions > 0.5).astype(int),
              "probabilities": None, "decisions": decisions}  # fmt: skip
     measure = choose_measure("roc_auc", y, True)
-    draws = resampled(measure, np.array([0, 1]), [given], 0)
+    draws = resampled(measure, np.array([0, 1]), [site], 0)
     rows = np.random.default_rng([0, 200]).integers(200, size=(100, 200))
     expected = [roc_auc_score(y[at], decisions[at]) for at in rows]
     np.testing.assert_allclose(draws[:100], expected)
@@ -84,10 +84,10 @@ def test_draws_of_another_measure_ask_its_scorer():
 def test_the_best_method_and_the_baseline_have_intervals_for_every_metric():
     X, y, domain = table((20, 20, 20))
     methods = ["linear", ("one", LogisticRegression()), ("two", LogisticRegression(C=1e-4))]
-    found = evaluate(X, y, domain, methods=methods, scoring="roc_auc", progress=False)
-    wide = {r.key: [high > low for low, high in r.ends.values()] for r in found.results}
-    assert all(all(wide[r.key]) for r in (found.best, found.baseline))
-    assert all(np.isfinite(result.generalization_gap) for result in found.described)
+    evaluation = evaluate(X, y, domain, methods=methods, scoring="roc_auc", progress=False)
+    wide = {r.key: [high > low for low, high in r.ends.values()] for r in evaluation.results}
+    assert all(all(wide[r.key]) for r in (evaluation.best, evaluation.baseline))
+    assert all(np.isfinite(result.generalization_gap) for result in evaluation.described)
 
 
 def test_rows_of_a_domain_that_is_left_out_twice_are_drawn_once_for_both_models():
@@ -95,7 +95,7 @@ def test_rows_of_a_domain_that_is_left_out_twice_are_drawn_once_for_both_models(
     one, two = record(seed=1), record(seed=1)
     two["prediction"] = record(seed=2)["prediction"]
     both = resampled(measure, NAMES, [one, two], 3)
-    each = [resampled(measure, NAMES, [given], 3) for given in (one, two)]
+    each = [resampled(measure, NAMES, [site], 3) for site in (one, two)]
     np.testing.assert_allclose(both, np.mean(each, axis=0))
 
 
@@ -111,94 +111,102 @@ def test_pieces_of_a_domain_are_scored_together():
 
 def test_intervals_are_those_of_domains_and_rows_drawn_by_hand():
     X, y, domain = table(gap=2.0)
-    found = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
-    hits = [r["target"] == r["prediction"] for r in found.records["linear"]]
+    evaluation = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
+    hits = [r["target"] == r["prediction"] for r in evaluation.records["linear"]]
     rng = np.random.default_rng(7)
     means = [np.mean([hits[d].mean() for d in rng.integers(4, size=4)]) for _ in range(4000)]
-    low, high = widened(found.best.mean, np.array(means), 4, 1.0)
-    assert found.expect(found.best) == pytest.approx((found.best.mean, low, high), abs=0.02)
-    assert found.to_dict()["methods"][0]["around"]["mean"] == pytest.approx((low, high), abs=0.02)
-    for name, hit in zip(found.domains, hits, strict=True):
+    low, high = widened(evaluation.best.mean, np.array(means), 4, 1.0)
+    assert evaluation.expect(evaluation.best) == pytest.approx(
+        (evaluation.best.mean, low, high), abs=0.02
+    )
+    assert evaluation.to_dict()["methods"][0]["around"]["mean"] == pytest.approx(
+        (low, high), abs=0.02
+    )
+    for name, hit in zip(evaluation.domains, hits, strict=True):
         alone = [hit[rng.integers(len(hit), size=len(hit))].mean() for _ in range(4000)]
-        assert found.best.ends[name] == pytest.approx(np.quantile(alone, (0.025, 0.975)), abs=0.03)
+        assert evaluation.best.ends[name] == pytest.approx(
+            np.quantile(alone, (0.025, 0.975)), abs=0.03
+        )
 
 
 def test_the_gap_is_the_mean_of_seen_minus_unseen_scores():
     X, y, domain = table()
     other = domain == "site 3"  # where the first column means the contrary
     rows = np.column_stack([X[:, 0] * np.where(other, -1, 1), X[:, 0] * other])
-    found = evaluate(rows, y, domain, methods=["linear"], scoring="accuracy", progress=False)
-    gaps = np.array([found.best.seen[d] - found.best.known[d] for d in found.domains])
-    assert found.best.generalization_gap == pytest.approx(gaps.mean())
+    evaluation = evaluate(rows, y, domain, methods=["linear"], scoring="accuracy", progress=False)
+    gaps = np.array(
+        [evaluation.best.seen[d] - evaluation.best.known[d] for d in evaluation.domains]
+    )
+    assert evaluation.best.generalization_gap == pytest.approx(gaps.mean())
     assert gaps.mean() > 0.1
 
 
 def test_a_domain_without_a_mistake_has_the_exact_interval_of_its_share():
     X, y, domain = table((30, 30, 30))
     X[:, 0] = 100.0 * (2 * y - 1)
-    found = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
-    for name in found.domains:
-        assert found.best.ends[name] == pytest.approx((0.025 ** (1 / 30), 1.0))
-    assert [row[3].text for row in domains_table(found).rows] == ["1.000"] * 3
-    assert [row[4].text for row in domains_table(found).rows] == ["0.884 to 1.000"] * 3
+    evaluation = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
+    for name in evaluation.domains:
+        assert evaluation.best.ends[name] == pytest.approx((0.025 ** (1 / 30), 1.0))
+    assert [row[3].text for row in domains_table(evaluation).rows] == ["1.000"] * 3
+    assert [row[4].text for row in domains_table(evaluation).rows] == ["0.884 to 1.000"] * 3
 
 
 def test_a_class_without_a_mistake_does_not_make_a_domain_sure():
     target = np.repeat(["a", "b"], [11, 89])
-    told = np.where(np.arange(100) < 60, target, "a")  # all of a, and 49 of 89
-    given = {"row": np.arange(100), "target": target, "prediction": told,
+    predicted = np.where(np.arange(100) < 60, target, "a")  # all of a, and 49 of 89
+    site = {"row": np.arange(100), "target": target, "prediction": predicted,
              "probabilities": None, "decisions": None}  # fmt: skip
     measure = choose_measure("balanced_accuracy", target, True)
-    draws = resampled(measure, NAMES[:2], [given], 0)
-    low, high = domain_interval(measure, [given], draws)
+    draws = resampled(measure, NAMES[:2], [site], 0)
+    low, high = domain_interval(measure, [site], draws)
     few, many = (binomtest(*of).proportion_ci(0.95, "exact") for of in ((11, 11), (49, 89)))
     score = (1 + 49 / 89) / 2
     assert low == pytest.approx(score - np.hypot(1 - few.low, 49 / 89 - many.low) / 2)
     assert high == pytest.approx(score + (many.high - 49 / 89) / 2)
-    twice = domain_interval(measure, [given, given], draws)  # left out twice: the same rows
+    twice = domain_interval(measure, [site, site], draws)  # left out twice: the same rows
     assert twice == pytest.approx((low, high))
     assert low < np.quantile(draws, 0.025)
-    target[0], told[0] = "b", "b"
-    given["prediction"][1] = "b"
-    assert domain_interval(measure, [given], draws) == tuple(np.quantile(draws, (0.025, 0.975)))
+    target[0], predicted[0] = "b", "b"
+    site["prediction"][1] = "b"
+    assert domain_interval(measure, [site], draws) == tuple(np.quantile(draws, (0.025, 0.975)))
 
 
 def test_scores_that_some_draws_do_not_have_are_left_out_without_a_warning():
     rng = np.random.default_rng(0)
     y = np.r_[1, np.zeros(19, dtype=int)]  # a third of all draws has no event
-    given = {"row": np.arange(20), "target": y, "prediction": y, "probabilities": None,
+    site = {"row": np.arange(20), "target": y, "prediction": y, "probabilities": None,
              "decisions": y + rng.normal(size=20)}  # fmt: skip
     measure = choose_measure("roc_auc", y, True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draws = resampled(measure, np.array([0, 1]), [given], 0)
+        draws = resampled(measure, np.array([0, 1]), [site], 0)
     assert np.isfinite(draws).all()
 
 
 def test_the_score_on_seen_domains_is_that_of_random_folds_written_by_hand():
     X, y, domain = table()
     X[domain == "site 3"] += 4.0
-    found = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
+    evaluation = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
     codes = np.unique(domain, return_inverse=True)[1]
     folds = StratifiedKFold(4, shuffle=True, random_state=0).split(X, 2 * codes + y)
     right = np.zeros(len(y))
-    for (train, test), chosen in zip(folds, found.best.parameters, strict=True):
+    for (train, test), chosen in zip(folds, evaluation.best.parameters, strict=True):
         scale = StandardScaler().fit(X[train])
         model = LogisticRegression(C=chosen["C"], max_iter=1000)
         model.fit(scale.transform(X[train]), y[train])
         right[test] = model.predict(scale.transform(X[test])) == y[test]
-    expected = {name: right[domain == name].mean() for name in found.domains}
-    assert found.best.seen == pytest.approx(expected)
-    assert found.best.generalization_gap == pytest.approx(
-        np.mean(list(expected.values())) - found.best.mean
+    expected = {name: right[domain == name].mean() for name in evaluation.domains}
+    assert evaluation.best.seen == pytest.approx(expected)
+    assert evaluation.best.generalization_gap == pytest.approx(
+        np.mean(list(expected.values())) - evaluation.best.mean
     )
 
 
 def test_a_constant_prediction_has_no_generalization_gap():
     X, _, domain = table()
     y = np.tile([0, 0, 1], 54)[:160]
-    found = evaluate(X, y, domain, methods=["constant"], scoring="accuracy", progress=False)
-    assert found.best.generalization_gap == pytest.approx(0.0)
+    evaluation = evaluate(X, y, domain, methods=["constant"], scoring="accuracy", progress=False)
+    assert evaluation.best.generalization_gap == pytest.approx(0.0)
 
 
 def test_intervals_of_a_mean_have_about_their_nominal_coverage():
@@ -234,14 +242,14 @@ def test_folds_inside_a_domain_are_for_those_with_enough_rows():
 def test_draws_of_many_rows_vary_as_those_of_all_rows(name, monkeypatch):
     rng = np.random.default_rng(0)
     target = rng.choice(3, 4000, p=[0.6, 0.3, 0.1])
-    told = np.where(rng.random(4000) < 0.7, target, rng.integers(3, size=4000))
-    given = {"row": np.arange(4000), "target": target, "prediction": told,
+    predicted = np.where(rng.random(4000) < 0.7, target, rng.integers(3, size=4000))
+    site = {"row": np.arange(4000), "target": target, "prediction": predicted,
              "probabilities": None, "decisions": None}  # fmt: skip
     if name.startswith("neg"):
-        given |= {"target": 1.0 * target, "prediction": target + rng.exponential(size=4000)}
-    measure = choose_measure(name, given["target"], not name.startswith("neg"))
-    few = resampled(measure, np.arange(3), [given], 0)
+        site |= {"target": 1.0 * target, "prediction": target + rng.exponential(size=4000)}
+    measure = choose_measure(name, site["target"], not name.startswith("neg"))
+    few = resampled(measure, np.arange(3), [site], 0)
     monkeypatch.setattr(results, "MANY_ROWS", 5000)
-    every = resampled(measure, np.arange(3), [given], 0)
+    every = resampled(measure, np.arange(3), [site], 0)
     assert few.mean() == pytest.approx(every.mean(), abs=4 * every.std() / 20)
     assert few.std() == pytest.approx(every.std(), rel=0.2)

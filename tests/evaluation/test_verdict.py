@@ -15,7 +15,7 @@ from domainwise.scoring.statistics import expected_range, in_words
 CLASSES = np.array([0, 0, 1, 1])
 
 
-def evaluation(scores, *, scoring="accuracy", seen=None):
+def make_evaluation(scores, *, scoring="accuracy", seen=None):
     """An evaluation with these scores: {key: [one score per domain]}."""
     kinds = {"constant": "baseline", "svm": "baseline"}
     classification = not scoring.startswith("neg_")
@@ -35,19 +35,19 @@ SVM = [0.70, 0.71, 0.72, 0.73, 0.74, 0.75, 0.76, 0.77]
 
 
 def test_the_best_method_is_recommended_with_its_lead_and_whether_that_is_chance():
-    found = evaluation({"svm": SVM, "dcm": [score + 0.05 for score in SVM]})
-    assert found.recommended.key == "dcm"
-    assert found.best.p_value == pytest.approx(2 / 2**8)
-    assert found.answer.take == "DCM"
-    assert found.answer.reason == (
+    evaluation = make_evaluation({"svm": SVM, "dcm": [score + 0.05 for score in SVM]})
+    assert evaluation.recommended.key == "dcm"
+    assert evaluation.best.p_value == pytest.approx(2 / 2**8)
+    assert evaluation.answer.take == "DCM"
+    assert evaluation.answer.reason == (
         "best on average over eight held-out domains, 0.050 better than SVM; this is statistically "
         "significant (p = 0.008)."
     )
-    assert found.verdict().startswith("Use DCM: best on average")
+    assert evaluation.verdict().startswith("Use DCM: best on average")
     mixed = [score + (0.07 if i % 2 else -0.04) for i, score in enumerate(SVM)]
-    reason = evaluation({"svm": SVM, "dcm": mixed}).answer.reason
+    reason = make_evaluation({"svm": SVM, "dcm": mixed}).answer.reason
     assert "; this may be due to chance (p = " in reason
-    few = evaluation({"svm": SVM[:5], "dcm": [score + 0.05 for score in SVM[:5]]})
+    few = make_evaluation({"svm": SVM[:5], "dcm": [score + 0.05 for score in SVM[:5]]})
     assert few.best.p_value is None
     assert few.answer.reason.endswith("; with five domains, this may be due to chance.")
 
@@ -58,34 +58,36 @@ def test_many_methods_make_a_small_p_value_a_matter_of_chance():
         key: [a + b + shift for a, b in zip(SVM, gain, strict=True)]
         for key, shift in (("dcm", 0.0), ("coir", -0.02), ("dica", -0.02), ("kpca", -0.02))
     }
-    found = evaluation({"svm": SVM, **ours})
-    assert found.best.p_value < 0.05 <= found.best.p_adjusted
-    found.results = [result for result in found.results if result.key in ("svm", "dcm")]
-    chance = f"this may be due to chance (p = {found.best.p_adjusted:.3f})"
-    assert chance in found.answer.reason
+    evaluation = make_evaluation({"svm": SVM, **ours})
+    assert evaluation.best.p_value < 0.05 <= evaluation.best.p_adjusted
+    evaluation.results = [result for result in evaluation.results if result.key in ("svm", "dcm")]
+    chance = f"this may be due to chance (p = {evaluation.best.p_adjusted:.3f})"
+    assert chance in evaluation.answer.reason
 
 
 def test_of_methods_that_are_alike_the_simplest_is_recommended():
     better = [score + 0.009 for score in SVM]
-    found = evaluation({"svm": SVM, "ensemble": better, "dcm": [score - 0.02 for score in SVM]})
-    assert (found.best.key, found.recommended.key, found.rival.key) == (
+    evaluation = make_evaluation(
+        {"svm": SVM, "ensemble": better, "dcm": [score - 0.02 for score in SVM]}
+    )
+    assert (evaluation.best.key, evaluation.recommended.key, evaluation.rival.key) == (
         "ensemble",
         "svm",
         "ensemble",
     )
-    assert found.answer.reason == (
+    assert evaluation.answer.reason == (
         "as good as ENSEMBLE on average over eight held-out domains (accuracy 0.735 and 0.744), "
         "and simpler and faster."
     )
-    same = evaluation({"svm": better, "ensemble": SVM}).answer
+    same = make_evaluation({"svm": better, "ensemble": SVM}).answer
     assert same.reason.startswith("as good as ENSEMBLE on average over eight held-out domains (acc")
-    clearly = evaluation({"svm": SVM, "ensemble": [score + 0.011 for score in SVM]})
+    clearly = make_evaluation({"svm": SVM, "ensemble": [score + 0.011 for score in SVM]})
     assert clearly.recommended.key == "ensemble"
     # The same mean with a far worse domain is not as good.
     uneven = [0.60, 0.81, *SVM[2:]]
-    assert evaluation({"svm": uneven, "ensemble": better}).recommended.key == "ensemble"
+    assert make_evaluation({"svm": uneven, "ensemble": better}).recommended.key == "ensemble"
     errors = [-10.0 * score for score in SVM]
-    close = evaluation(
+    close = make_evaluation(
         {"svm": errors, "ensemble": [0.985 * error for error in errors]},
         scoring="neg_root_mean_squared_error",
     )
@@ -94,83 +96,89 @@ def test_of_methods_that_are_alike_the_simplest_is_recommended():
 
 
 def test_a_method_that_needs_whole_domains_is_offered_beside_the_recommended_one():
-    found = evaluation({"ensemble": SVM, "ensemble+context": [score + 0.05 for score in SVM]})
-    found.results = [replace(r, context=r.key.endswith("context")) for r in found.results]
-    assert (found.best.key, found.recommended.key) == ("ensemble+context", "ensemble")
-    assert found.answer.context == (
+    evaluation = make_evaluation(
+        {"ensemble": SVM, "ensemble+context": [score + 0.05 for score in SVM]}
+    )
+    evaluation.results = [replace(r, context=r.key.endswith("context")) for r in evaluation.results]
+    assert (evaluation.best.key, evaluation.recommended.key) == ("ensemble+context", "ensemble")
+    assert evaluation.answer.context == (
         "If you predict all rows of a new site together, use ENSEMBLE with context: accuracy 0.785 "
         "on average instead of 0.735."
     )
     scores = {"context": 0.785, "plain": 0.735, "error": 0.01, "domains": 8}
     batches = {"whole": scores, "first half": {**scores, "context": 0.76}}
-    found.results[0] = replace(found.results[0], batches=batches)
-    assert found.answer.context.endswith("0.735. With only some of the rows: first half 0.760.")
+    evaluation.results[0] = replace(evaluation.results[0], batches=batches)
+    assert evaluation.answer.context.endswith(
+        "0.735. With only some of the rows: first half 0.760."
+    )
     batches["first half"] = {**scores, "context": 0.70}
-    assert found.answer.context.endswith(
+    assert evaluation.answer.context.endswith(
         "instead of 0.735. Do not do this with only some of the rows (first half: 0.700 instead "
         "of 0.735)."
     )
-    found.results[0] = replace(found.results[0], scores=dict(found.results[1].scores))
-    assert found.answer.context == ""
+    evaluation.results[0] = replace(
+        evaluation.results[0], scores=dict(evaluation.results[1].scores)
+    )
+    assert evaluation.answer.context == ""
 
 
 def test_a_constant_that_is_as_good_is_reported():
-    answer = evaluation({"constant": SVM, "dcm": [score - 0.05 for score in SVM]}).answer
+    answer = make_evaluation({"constant": SVM, "dcm": [score - 0.05 for score in SVM]}).answer
     assert answer.take == ""
     assert answer.reason.startswith("No method is better than a constant prediction")
     assert answer.command == ""
 
 
 def test_the_range_is_that_of_students_t_over_domains():
-    found = evaluation({"svm": SVM})
+    evaluation = make_evaluation({"svm": SVM})
     reach = stats.t.ppf(0.95, 7) * np.std(SVM, ddof=1) * np.sqrt(1 + 1 / 8)
-    assert found.next_site == pytest.approx((0.735 - reach, 0.735 + reach))
-    low, high = found.next_site
-    assert found.answer.expect == (
+    assert evaluation.next_site == pytest.approx((0.735 - reach, 0.735 + reach))
+    low, high = evaluation.next_site
+    assert evaluation.answer.expect == (
         f"accuracy between {low:.3f} and {high:.3f} at the next site (90 % range), 0.735 on "
         "average."
     )
-    assert found.to_dict()["answer"]["range"] == pytest.approx([low, high])
+    assert evaluation.to_dict()["answer"]["range"] == pytest.approx([low, high])
 
 
 def test_the_range_uses_scores_of_the_method_that_the_other_domains_choose():
     up = [0.99, *[score + 0.005 for score in SVM[1:]]]  # its lead is that of one domain
-    found = evaluation({"svm": SVM, "ensemble": up})
-    assert found.recommended.key == "ensemble"
-    assert found.choose("site 0").key == "svm"
+    evaluation = make_evaluation({"svm": SVM, "ensemble": up})
+    assert evaluation.recommended.key == "ensemble"
+    assert evaluation.choose("site 0").key == "svm"
     scores = [SVM[0], *up[1:]]
-    assert found.next_site == pytest.approx(expected_range(scores, "accuracy"))
-    assert found.next_site != pytest.approx(found.range_of(found.recommended))
+    assert evaluation.next_site == pytest.approx(expected_range(scores, "accuracy"))
+    assert evaluation.next_site != pytest.approx(evaluation.range_of(evaluation.recommended))
 
 
 @pytest.mark.parametrize(("n", "chance"), [(2, "one third"), (3, "one half")])
 def test_two_or_three_domains_have_no_range_but_a_probability(n, chance):
-    found = evaluation({"svm": SVM[:n]})
-    assert found.next_site is None
-    assert found.answer.expect == (
+    evaluation = make_evaluation({"svm": SVM[:n]})
+    assert evaluation.next_site is None
+    assert evaluation.answer.expect == (
         f"accuracy {np.mean(SVM[:n]):.3f} on average. A 90 % range cannot be computed from "
         f"{in_words(n)} domains: the score at the next site is between 0.700 and {SVM[n - 1]:.3f} "
         f"with a probability of {chance}."
     )
-    assert found.answer.certainty == "low"
+    assert evaluation.answer.certainty == "low"
 
 
 def test_certainty_is_low_with_few_domains_medium_where_they_differ_and_else_high():
-    few = evaluation({"constant": [0.5] * 5, "svm": SVM[:5]}).answer
+    few = make_evaluation({"constant": [0.5] * 5, "svm": SVM[:5]}).answer
     assert few.certainty == "low"
     expected = "Five domains are not enough to predict the score at the next site reliably."
     assert few.certain == expected
-    clear = evaluation({"constant": [0.5] * 8, "svm": SVM}).answer
+    clear = make_evaluation({"constant": [0.5] * 8, "svm": SVM}).answer
     assert (clear.certainty, clear.certain[-8:]) == ("high", "remains.")
     assert "more than half of the gain over a constant prediction (0.500)" in clear.certain
-    apart = evaluation({"constant": [0.5] * 8, "svm": [0.5, 0.55, *[0.9] * 6]}).answer
+    apart = make_evaluation({"constant": [0.5] * 8, "svm": [0.5, 0.55, *[0.9] * 6]}).answer
     assert (apart.certainty, apart.certain[:15]) == ("medium", "Domains differ:")
     assert "may be no better than a constant" in apart.certain
-    half = evaluation({"constant": [0.5] * 8, "svm": [0.63, 0.63, *[0.8] * 6]}).answer
+    half = make_evaluation({"constant": [0.5] * 8, "svm": [0.63, 0.63, *[0.8] * 6]}).answer
     assert half.certainty == "medium"
     assert "more than half of the gain" in half.certain
     errors = [-1.0] * 4 + [-1.2] * 4
-    clear = evaluation(
+    clear = make_evaluation(
         {"constant": [-5.0] * 8, "svm": errors}, scoring="neg_root_mean_squared_error"
     )
     assert clear.answer.certainty == "high"
@@ -178,54 +186,64 @@ def test_certainty_is_low_with_few_domains_medium_where_they_differ_and_else_hig
 
 
 def test_a_domain_of_few_rows_counts_less_in_the_recommendation():
-    found = evaluation({"svm": [0.7] * 7 + [1.0], "dcm": [0.72] * 7 + [0.66]})
-    assert found.recommended.key == found.best.key == "svm"
+    evaluation = make_evaluation({"svm": [0.7] * 7 + [1.0], "dcm": [0.72] * 7 + [0.66]})
+    assert evaluation.recommended.key == evaluation.best.key == "svm"
     rows = {f"site {i}": 300 for i in range(7)} | {"site 7": 3}
     ends = dict.fromkeys(rows, (0.7 - 1.96 * 0.026, 0.7 + 1.96 * 0.026))
-    results = [replace(result, ends=ends) for result in found.results]
-    found.weights = domain_weights(results, rows)
-    assert found.weights["site 0"] == 1.0
-    assert found.weights["site 7"] < 0.15
-    assert (found.best.key, found.recommended.key) == ("svm", "dcm")
-    assert "with less weight for domains with few rows" in found.answer.reason
+    results = [replace(result, ends=ends) for result in evaluation.results]
+    evaluation.weights = domain_weights(results, rows)
+    assert evaluation.weights["site 0"] == 1.0
+    assert evaluation.weights["site 7"] < 0.15
+    assert (evaluation.best.key, evaluation.recommended.key) == ("svm", "dcm")
+    assert "with less weight for domains with few rows" in evaluation.answer.reason
     # The weighted mean is that of scores which are shrunk towards it by their standard error.
-    scores = np.array(list(found.recommended.scores.values()))
-    share = np.array([found.weights[name] for name in rows])
-    mean = found.weighted_mean(found.recommended)
+    scores = np.array(list(evaluation.recommended.scores.values()))
+    share = np.array([evaluation.weights[name] for name in rows])
+    mean = evaluation.weighted_mean(evaluation.recommended)
     assert np.mean(mean + share * (scores - mean)) == pytest.approx(mean)
 
 
 def test_the_answer_fits_twelve_lines_of_a_terminal():
-    found = evaluation({"constant": [0.5] * 8, "svm": SVM, "dcm": [s + 0.05 for s in SVM]})
+    evaluation = make_evaluation(
+        {"constant": [0.5] * 8, "svm": SVM, "dcm": [s + 0.05 for s in SVM]}
+    )
     fault = {"message": "A long sentence about a column. " * 5, "effect": "", "action": "Do it."}
-    found.differences = {"faults": [{**fault, "severity": 2, "columns": ["a"], "leak": False}] * 7}
-    found.next_step = "To fit it: domainwise fit --from folder -o model.skops"
-    longest = replace(found.answer, reason="a " * 200, expect="b " * 200, certain="c " * 200)
+    evaluation.differences = {
+        "faults": [{**fault, "severity": 2, "columns": ["a"], "leak": False}] * 7
+    }
+    evaluation.next_step = "To fit it: domainwise fit --from folder -o model.skops"
+    longest = replace(evaluation.answer, reason="a " * 200, expect="b " * 200, certain="c " * 200)
     assert len(longest.lines()) == 12
-    lines = found.answer.lines()
+    lines = evaluation.answer.lines()
     assert len(lines) <= 12
     assert max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
     for part in ("Recommended DCM:", "Expect accuracy", "Confidence", "4 more problems on the page",
                  "Next domainwise fit --from folder -o model.skops"):  # fmt: skip
         assert part in text
-    assert len(found.answer.faults) == 5
-    found.differences["faults"][0] = {**fault, "severity": 3, "columns": ["b"], "leak": True}
-    found.differences["without_leaks"] = {"columns": ["b"], "scores": {"SVM": 0.6, "DCM": 0.55}}
+    assert len(evaluation.answer.faults) == 5
+    evaluation.differences["faults"][0] = {**fault, "severity": 3, "columns": ["b"], "leak": True}
+    evaluation.differences["without_leaks"] = {
+        "columns": ["b"],
+        "scores": {"SVM": 0.6, "DCM": 0.55},
+    }
     assert (
         "Without b, the best score is 0.600 (SVM). A constant prediction scores 0.500."
-        in found.answer.expect
+        in evaluation.answer.expect
     )
-    assert (found.answer.certainty, found.answer.certain) == (
+    assert (evaluation.answer.certainty, evaluation.answer.certain) == (
         "low", "A column may contain the answer (b): the scores may be too good."
     )  # fmt: skip
 
 
 def test_scores_have_as_many_digits_as_differ():
-    found = evaluation({"svm": SVM, "dcm": [score + 0.00004 for score in SVM]})
-    assert (found.show(found.best.mean), found.show(SVM[0])) == ("0.73504", "0.70000")
-    assert evaluation({"svm": SVM, "dcm": SVM}).show(0.7) == "0.700"
-    assert evaluation({"svm": SVM}).show(0.7) == "0.700"
+    evaluation = make_evaluation({"svm": SVM, "dcm": [score + 0.00004 for score in SVM]})
+    assert (evaluation.show(evaluation.best.mean), evaluation.show(SVM[0])) == (
+        "0.73504",
+        "0.70000",
+    )
+    assert make_evaluation({"svm": SVM, "dcm": SVM}).show(0.7) == "0.700"
+    assert make_evaluation({"svm": SVM}).show(0.7) == "0.700"
 
 
 def test_holm_multiplies_by_the_number_of_hypotheses_left():
@@ -235,13 +253,13 @@ def test_holm_multiplies_by_the_number_of_hypotheses_left():
 
 
 def test_small_errors_keep_their_digits():
-    found = evaluation(
+    evaluation = make_evaluation(
         {"svm": [-1e-5 * score for score in SVM]}, scoring="neg_root_mean_squared_error"
     )
-    assert found.measure.format(-3.3081e-5) == "3.31e-05"
-    assert found.measure.format(-0.25) == "0.250"
+    assert evaluation.measure.format(-3.3081e-5) == "3.31e-05"
+    assert evaluation.measure.format(-0.25) == "0.250"
     assert choose_measure("accuracy", np.arange(2), True).format(0.0001) == "0.000"
-    assert "0.000" not in repr(found)
+    assert "0.000" not in repr(evaluation)
 
 
 def test_differences_have_the_decimals_of_the_scores_beside_them():
@@ -251,15 +269,15 @@ def test_differences_have_the_decimals_of_the_scores_beside_them():
     ]  # fmt: skip
     assert [errors.format(-x, like=-1868.3) for x in (1868.3, 12.34)] == ["1868", "12"]
     assert [errors.format(-x, like=-123.46) for x in (123.46, 0.5)] == ["123.5", "0.5"]
-    found = evaluation({"svm": [-s for s in SVM]}, scoring="neg_root_mean_squared_error")
-    assert found.show(-0.0025) == "0.003"
+    evaluation = make_evaluation({"svm": [-s for s in SVM]}, scoring="neg_root_mean_squared_error")
+    assert evaluation.show(-0.0025) == "0.003"
 
 
 def test_methods_that_failed_are_named():
-    found = evaluation({"svm": SVM})
-    found.left_out["dcm"] = "failed: no memory"
-    found.left_out["dica"] = "too many rows"
-    assert found.answer.faults == [
+    evaluation = make_evaluation({"svm": SVM})
+    evaluation.left_out["dcm"] = "failed: no memory"
+    evaluation.left_out["dica"] = "too many rows"
+    assert evaluation.answer.faults == [
         {
             "problem": "Not scored because of an error: dcm.",
             "action": "The notes give the error messages.",
