@@ -384,7 +384,7 @@ def test_a_site_without_a_column_of_domains_is_one_domain_of_its_name(frames):
     merged, files = both_rounds(plan, bare)
     assert [file.content["domains"] for file in files] == [[name] for name in frames]
     assert [name for name, _ in fit(merged, files).info["domains"]] == list(frames)
-    with pytest.raises(TableError, match="Pass the name of the site"):
+    with pytest.raises(TableError, match="Pass the name of the site, for example site='north'"):
         statistics_of(bare["s0"], plan)
     one = frames["s0"].assign(ward=7)
     assert statistics_of(one, plan).site == "7"
@@ -437,7 +437,7 @@ def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
         two = fit(plan, again[:2])  # without s1 one class is left
     assert set(two.info["expected_score"]) == {"s0"}
     other = frames["s1"][~frames["s1"]["sick"]]
-    with pytest.raises(SiteFileError, match="the others have only one class"):
+    with pytest.raises(SiteFileError, match="the other sites have only one class"):
         fit(plan, [again[0], moments_of(other, plan, site="s1")])
 
 

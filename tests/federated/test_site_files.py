@@ -90,7 +90,7 @@ def test_a_file_is_read_as_it_was_written(sites, tmp_path):
         (
             "counts.npy",
             declared((-1, -8)),
-            r"declares the shape \(-1, -8\), but has another number of bytes",
+            r"declares the shape \(-1, -8\), but its size does not match",
         ),
         ("sums0.npy", declared((2**62, 4)), "declares the shape"),
         ("sums0.npy", npy(np.full((2, 1, 6), np.nan)), "NaN or infinite"),
@@ -218,16 +218,16 @@ def times(factor):
         (1, "blocks", at(0, 1e9), "'blocks' of a column must be present and in ascending order"),
         (1, "blocks", at(5, 1e300), "must be at most 1e\\+150"),
         (1, "lengths", at(0, 10**15), "'lengths' must be from 0 to 100"),
-        (1, "lengths", at(0, 0), "'blocks' has shape"),
+        (1, "lengths", at(0, 0), "'blocks' must have shape"),
         (1, "lengths", at(0, -3), "'lengths' must be from 0 to 100"),
         (2, "counts", at((0, 0), -7), "'counts' must be from 0 to 10000000000"),
         (2, "counts", at((0, 0), 2), "'counts' must be 0 or at least 5"),
         (2, "counts", at((0, 0), 10**12), "'counts' must be from 0 to 10000000000"),
         (2, "counts", at((0, 0), 10**9), "all sites together had 120 in the first round"),
         (2, "counts", at(0, 0), "'watch' and 'counts' have different numbers of rows"),
-        (2, "sums0", at((0, 0, 0), 700.0), "'sums0' has means outside the range of a row"),
-        (2, "sums0", times(1e6), "'sums0' has means outside the range of a row"),
-        (2, "sums0", at((0, 0, 0), 1e308), "'sums0' has means outside the range of a row"),
+        (2, "sums0", at((0, 0, 0), 700.0), "'sums0' has means outside the range of this map"),
+        (2, "sums0", times(1e6), "'sums0' has means outside the range of this map"),
+        (2, "sums0", at((0, 0, 0), 1e308), "'sums0' has means outside the range of this map"),
         (2, "second0", times(1e6), "'second0' is larger than possible for any rows"),
         (2, "second0", times(4.0), "'second0' is larger than possible for any rows"),
         (2, "second0", at((0, 0), 1e308), "'second0' is larger than possible for any rows"),
@@ -286,7 +286,9 @@ def test_a_continuous_target_far_from_all_others_is_refused():
         bad = files[0].arrays[name].copy()
         bad[..., -1] *= 1e9
         bad = replace(files[0], arrays={**files[0].arrays, name: bad})
-        words = f"{name!r} (has means outside the range of a row|is (not the second|larger than))"
+        words = (
+            f"{name!r} (has means outside the range of this map|is (not the second|larger than))"
+        )
         with pytest.raises(SiteFileError, match=words):
             fit(merged, [bad, *files[1:]])
 
@@ -297,8 +299,8 @@ def test_other_shapes_names_and_types_are_refused(sites):
         for arrays, words in (
             (rest, f"{name!r} is missing"),
             ({**file.arrays, "extra": np.zeros(1)}, "'extra' is missing or unexpected"),
-            ({**rest, name: file.arrays[name][..., :-1]}, "has shape"),
-            ({**rest, name: file.arrays[name].astype(int)}, "has shape .* of int64"),
+            ({**rest, name: file.arrays[name][..., :-1]}, "must have shape"),
+            ({**rest, name: file.arrays[name].astype(int)}, "must have shape .* of int64"),
         ):
             with pytest.raises(SiteFileError, match=words):
                 used(sites, replace(file, arrays=arrays))
@@ -311,7 +313,7 @@ def test_other_shapes_names_and_types_are_refused(sites):
         (1, {"rows": 2**80}, f"content, rows: int expected, {TOO_LARGE}"),
         (1, {"rows": True}, "content, rows: int expected, got bool"),
         (1, {"rows": None}, "content, rows: int expected, got NoneType"),
-        (1, {"classes": [30]}, "'classes' must be 2 counts, .*, with the sum 'rows', 60"),
+        (1, {"classes": [30]}, "'classes' must be 2 counts .* must sum to 'rows', 60"),
         (1, {"classes": [-(2**63), 5]}, rf"content, classes\[0\]: int expected, {TOO_LARGE}"),
         (1, {"classes": None}, "content, classes: a list expected, got NoneType"),
         (1, {"classes": {"no": 60}}, "content, classes: a list expected, got dict"),
@@ -335,7 +337,7 @@ def test_other_shapes_names_and_types_are_refused(sites):
             "content, checksum: a string of the form .* expected, got NoneType",
         ),
         (1, {"left_out": "7"}, "content, left_out: int expected, got str"),
-        (1, {"left_out": -1}, "'left_out' is -1, not a number of rows"),
+        (1, {"left_out": -1}, "'left_out' must be from 0 to"),
         (1, {"words": [3]}, r"content, words\[0\]: str expected, got int"),
         (1, {"words": ["x" * 3000]}, "at most 2000 characters"),
         (1, {"more": 3}, "the field 'more' is missing or unexpected"),

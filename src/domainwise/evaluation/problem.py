@@ -24,8 +24,8 @@ from domainwise.models.registry import Setting
 from domainwise.scoring.measures import Measure, choose_measure, positive_last
 from domainwise.scoring.predictions import codes_of
 from domainwise.splits.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows, row_folds
+from domainwise.tables import cells
 from domainwise.tables import schema as tables
-from domainwise.tables.cells import decimal_marks, is_numeric
 from domainwise.tables.csv_files import is_unnamed
 from domainwise.tables.errors import ColumnError, TableError, import_pandas, refuse_double_names
 
@@ -333,7 +333,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     if numbered:
         notes.append("the first column has no name; it is taken for row numbers and dropped")
     X = X.drop(columns=numbered).reset_index(drop=True)
-    marks = decimal_marks(X, list(X.columns))
+    marks = cells.decimal_marks(X, list(X.columns))
     try:
         schema, features = tables.feature_schema(X, marks, notes=notes)
     except ColumnError as error:
@@ -344,7 +344,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
         ) from None
     if not schema.features:
         raise ValueError(f"X has no usable column: {'; '.join(notes)}")
-    numeric = all(is_numeric(X[name]) for name in schema.numeric)
+    numeric = all(cells.is_numeric(X[name]) for name in schema.numeric)
     unchanged = numeric and len(schema.features) == len(names)
     reader = None if unchanged else tables.ReadColumns(schema.as_dict())
     return features, tables.make_preprocessor(schema), reader
@@ -357,9 +357,10 @@ def read_target(y: Any, task: str, notes: list[str]) -> Any:
     if not is_text or find_spec("pandas") is None:
         return y
     column = import_pandas().Series(labels.tolist(), dtype=object, name="y")
-    column = tables.target_column(column, decimal_marks({"y": column}, ["y"]).get("y"))
-    if tables.task_of(column, task) == "regression":
+    mark = cells.decimal_marks({"y": column}, ["y"]).get("y")
+    column = cells.target_column(column, mark)
+    if cells.task_of(column, task) == "regression":
         notes.append("the target is text and was read as numbers")
         return tables.target_values(column, "regression", notes)
-    tables.refuse_quantities(column)
+    cells.refuse_quantities(column, mark)
     return y

@@ -29,7 +29,7 @@ import numpy as np
 from domainwise.arrays import Array
 from domainwise.federated.plan import Plan, PlanError
 from domainwise.shift.watch import MAX_SOURCES
-from domainwise.tables.errors import TableError, describe_names, import_pandas
+from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 from domainwise.tables.schema import class_codes, named_frame, require_columns
 
 #: Minimum rows per column of a map (rule 2), and values of a group per number about it (rule 1).
@@ -293,7 +293,8 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     if site is None and (labels is None or len(np.unique(labels)) > 1):
         raise TableError(
             "the site cannot be named after its domain, because the table does not have exactly "
-            "one domain. Pass the name of the site (--site)"
+            "one domain. Pass the name of the site, for example ",
+            Argument("site", "north"),
         )
     site = str(labels[0]) if site is None and labels is not None else str(site)
     labels = np.full(len(y), site) if labels is None else labels
@@ -316,7 +317,7 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     for name in (*schema.numbers, *schema.categorical):
         if 0 < X[name].notna().sum() < min_rows:
             X[name] = X[name].where(X[name].isna())
-            notes.append(f"treated as missing: the values of {name!r}, fewer than {min_rows}")
+            notes.append(f"treated as missing: {name!r}, which has fewer than {min_rows} values")
     if 0 < unlabelled < min_rows:
         notes.append(f"left out: {unlabelled} rows without a target or domain")
     left_out = unlabelled if unlabelled >= min_rows else 0

@@ -83,7 +83,8 @@ class SiteFile:
             The description, line by line.
         """
         first = f"site {self.site!r}, {ROUNDS[self.kind]} round, plan {self.plan[:12]}"
-        return [first, *self.content["words"], *(f"not in the file: {note}" for note in self.notes)]
+        notes = [f"for the site only: {note}" for note in self.notes]
+        return [first, *self.content["words"], *notes]
 
     def digest(self) -> str:
         """SHA-256 of everything in the file.
@@ -162,7 +163,7 @@ def _array(content: bytes, name: str) -> Array:
         raise ValueError(f"{name!r} must be of type int64 or float64, got {dtype}")
     # A product of Python integers does not overflow.
     if min(shape, default=0) < 0 or 8 * math.prod(shape) != len(content) - stream.tell():
-        raise ValueError(f"{name!r} declares the shape {shape}, but has another number of bytes")
+        raise ValueError(f"{name!r} declares the shape {shape}, but its size does not match")
     array = np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape)
     if not np.isfinite(array).all():
         raise ValueError(f"{name!r} contains NaN or infinite values")
@@ -205,7 +206,7 @@ def load_files(
             if max(map(len, [file.site, *file.content["words"]])) > MAX_LENGTH:
                 raise ValueError(f"'site' and 'words' must have at most {MAX_LENGTH} characters")
             if not 0 <= file.content["left_out"] <= MAX_ROWS:
-                raise ValueError(f"'left_out' is {file.content['left_out']}, not a number of rows")
+                raise ValueError(f"'left_out' must be from 0 to {MAX_ROWS}")
             check(plan, file)
         except Exception as error:
             raise SiteFileError(
@@ -230,6 +231,7 @@ def check_arrays(
     for name, shape in shapes.items():
         array = file.arrays[name]
         if array.shape != shape or array.dtype.kind != ("i" if name == counts else "f"):
-            raise ValueError(f"{name!r} has shape {array.shape} of {array.dtype}, not {shape}")
+            got = f"{array.shape} of {array.dtype}"
+            raise ValueError(f"{name!r} must have shape {shape}; got {got}")
         if name == counts and ((array < 0) | (array > max_count)).any():
             raise ValueError(f"{name!r} must be from 0 to {max_count}")

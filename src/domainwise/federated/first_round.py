@@ -30,7 +30,7 @@ from domainwise.federated.files import (
     default_output,
     load_files,
 )
-from domainwise.federated.plan import RIDGE, TEXTS, Plan, PlanError, plain
+from domainwise.federated.plan import RIDGE, TEXTS, Plan, PlanError, to_json
 from domainwise.gram.nystrom import LabelMap
 from domainwise.kernels.functions import Kernel, resolve_gamma
 from domainwise.labels.factors import residual_trace
@@ -205,8 +205,8 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
     is_small = any(count < min_rows for count in classes if count)
     if is_small or len(classes) != n_classes or sum(classes) != n:
         raise ValueError(
-            f"'classes' must be {n_classes} counts, each 0 or at least {min_rows}, with the sum "
-            f"'rows', {n}"
+            f"'classes' must be {n_classes} counts that are 0 or at least {min_rows}, and must sum "
+            f"to 'rows', {n}"
         )
     if len(categories) != n_texts or any(sum(counts.values()) > n for counts in categories):
         raise ValueError(f"'categories' must have {n_texts} columns, of at most {n} rows each")
@@ -246,13 +246,13 @@ def check_units(plan: Plan, sites: list[SiteFile]) -> None:
     counts, means, squares = np.array([file.arrays["numbers"] for file in sites]).swapaxes(0, 1)
     size = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
     for s, file in enumerate(sites if len(sites) > 1 else []):
-        others = np.delete(size, s, axis=0).max(axis=0)
-        is_large = (others > 0) & (size[s] > MAX_UNIT_RATIO * others)
+        elsewhere = np.delete(size, s, axis=0).max(axis=0)
+        is_large = (elsewhere > 0) & (size[s] > MAX_UNIT_RATIO * elsewhere)
         if is_large.any():
             j = int(is_large.argmax())
             raise SiteFileError(
                 f"the file of site {file.site!r} is inconsistent with the other files: values of "
-                f"{names[j]!r} are about {size[s][j]:.1e} there, but at most {others[j]:.1e} at "
+                f"{names[j]!r} are about {size[s][j]:.1e} there, but at most {elsewhere[j]:.1e} at "
                 "other sites. Ask the site to check the unit of this column, or leave its file out"
             )
 
@@ -323,12 +323,12 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
         "watch": _watch(plan, by_site, total, learnt, min(disclosure.WATCH_POINTS, columns)),
     }
     if plan.feature_map != "fourier":
-        centres = replace(plan, merged=plain(merged)).prepared_centres
+        centres = replace(plan, merged=to_json(merged)).prepared_centres
         for entry in merged["maps"]:
             W = Kernel(entry["kernel"], entry["gamma"]).matrix(centres)
             _, order, rank, _ = dpstrf(W, tol=MIN_PIVOT, lower=1)
             entry["chosen"] = order[:rank] - 1
-    return replace(plan, merged=plain(merged))
+    return replace(plan, merged=to_json(merged))
 
 
 def _maps(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:

@@ -82,7 +82,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     n_classes = [np.delete(present, s, axis=0).any(axis=0).sum() for s in range(len(sites))]
     if plan.classes is not None and max(n_classes) < 2:
         raise SiteFileError(
-            "if any site is held out, the others have only one class. Add a site with rows of "
+            "with any site held out, the other sites have only one class. Add a site with rows of "
             "another class"
         )
     moments, method = _Search(plan, sites), find_method(plan.method)

@@ -202,7 +202,7 @@ class Plan:
         if options.get("centres") is not None:
             options = {"feature_map": "centres", **options}
             centres = _centres(table, **options)
-            options["centres"] = {name: plain(centres[name]) for name in centres.columns}
+            options["centres"] = {name: to_json(centres[name]) for name in centres.columns}
             options["n_features"] = len(centres)
         labels: Any = table.classes if classes is None else sorted(np.asarray(classes).tolist())
         return cls(table.schema, None if table.classes is None else tuple(labels), **options)
@@ -217,7 +217,7 @@ class Plan:
         content : dict
             Fields of the plan by name.
         """
-        values = {entry.name: plain(getattr(self, entry.name)) for entry in fields(self)}
+        values = {entry.name: to_json(getattr(self, entry.name)) for entry in fields(self)}
         return {"format": FORMAT, **values, "schema": self.schema.as_dict()}
 
     @cached_property
@@ -416,13 +416,13 @@ def _centres(
     return import_pandas().DataFrame(columns)
 
 
-def plain(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Convert a value for JSON: NaN becomes null, infinity a string."""
     if isinstance(value, Mapping):
-        return {str(name): plain(entry) for name, entry in value.items()}
+        return {str(name): to_json(entry) for name, entry in value.items()}
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
+        return [to_json(entry) for entry in value]
     if value != value:
         return None
     return "inf" if value == float("inf") else value

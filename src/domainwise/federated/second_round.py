@@ -92,8 +92,8 @@ def moments(
     ):
         raise DisclosureError(
             f"the file of the second round was not made: the rows of site {rows.site!r} are not "
-            "those of the first round. The difference between the files would disclose which rows "
-            "were added or removed. Use the table of the first round, or send new rows as a "
+            "those of the first round. The difference between the files would disclose the rows "
+            "that were added or removed. Use the table of the first round, or send new rows as a "
             "separate site. If you may disclose these rows, pass accept_disclosure=True "
             "(--accept-disclosure)"
         )
@@ -254,7 +254,7 @@ def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
     counts = counts[:, :, None]
     slack = ROUNDING * (counts + 1) * np.maximum(np.abs(low), np.abs(high))
     if ((sums < counts * low - slack) | (sums > counts * high + slack)).any():
-        raise ValueError(f"'sums{i}' has means outside the range of a row in this map")
+        raise ValueError(f"'sums{i}' has means outside the range of this map")
     # The variance is largest if all rows are at the bounds: (high - mean)(mean - low).
     n = counts.sum(axis=1)
     means = sums.sum(axis=1) / np.maximum(n, 1)

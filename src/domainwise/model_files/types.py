@@ -241,7 +241,7 @@ def check_numbers(schema: Any) -> None:
     for node in nodes(schema):
         expected = str(node["file"]) if _in_file(node) else None
         if node.get("__id__") != expected:
-            raise ValueError("one object is used in place of another")
+            raise ValueError("the identifier of an object is not that of its array")
 
 
 def _in_file(node: dict[str, Any]) -> bool:

@@ -37,9 +37,7 @@ def check_values(model: Any) -> None:
         from_sklearn = kind.__module__.startswith("sklearn.")
         for name in vars(value):
             if hasattr(kind, name) and (from_sklearn or callable(getattr(kind, name))):
-                raise ValueError(
-                    f"{kind.__name__} has an attribute {name!r}, which hides one of its class"
-                )
+                raise ValueError(f"attribute {name!r} of {kind.__name__} hides one of its class")
         jobs = vars(value).get("n_jobs")
         if jobs is not None and not (isinstance(jobs, int) and abs(jobs) <= MAX_JOBS):
             raise ValueError(f"{kind.__name__} has n_jobs={jobs!r}; use at most {MAX_JOBS}")

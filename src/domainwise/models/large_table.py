@@ -135,7 +135,7 @@ class LargeTable:
         names = [n for n in schema.names if n not in index_columns(schema)] + [*footers[0].keys]
         roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
         features, drop = split_names(features, names), split_names(drop, names)
-        chosen = choose_features(names, features=features, drop=drop, **roles)
+        chosen, _ = choose_features(names, features=features, drop=drop, **roles)
         columns = [*chosen, target, domain]
         pieces = parquet.cut_pieces(footers, columns)
         sampled = np.unique(np.linspace(0, len(pieces) - 1, SAMPLE_PIECES).astype(int))

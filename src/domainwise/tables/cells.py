@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.checks.inputs import LARGEST_NUMBER, too_large
+from domainwise.checks.inputs import LARGEST_NUMBER, is_quantity, too_large
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 
 #: Text of missing cells. Words such as "NA" are missing values only in columns of numbers.
@@ -289,17 +289,17 @@ def _hours(word: str) -> float:
     if not re.fullmatch(TIME, word):
         return float(word) if re.fullmatch(PLAIN, word) else np.nan
     clock = re.sub(r"[^0-9:.]", "", word.split(" ")[0].rstrip("aApPmM.")).split(":")
-    hours = sum(float(part) / 60**i for i, part in enumerate(clock))
+    hours = sum(float(digits) / 60**i for i, digits in enumerate(clock))
     suffix = re.search(r"([aApP])\.?[mM]", word)
     return hours if suffix is None else hours % 12 + 12 * (suffix[1] in "pP")
 
 
 def date_order(column: Any) -> str | None:
     """Return "day" or "month", whichever is first in dates like 1/2/2024; None if ambiguous."""
-    parts = words_of(column).str.extract(r"^([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}").dropna()
-    if not len(parts):
+    numbers = words_of(column).str.extract(r"^([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}").dropna()
+    if not len(numbers):
         return "day"
-    first, second = (parts[i].astype(int).max() > 12 for i in (0, 1))
+    first, second = (numbers[i].astype(int).max() > 12 for i in (0, 1))
     return None if first == second else "day" if first else "month"
 
 
@@ -470,3 +470,45 @@ def problem_of(
 def category_values(column: Any) -> Any:
     """Convert a categorical pandas column to a column with the dtype of its categories."""
     return column.astype(column.cat.categories.dtype) if hasattr(column, "cat") else column
+
+
+def target_column(column: Any, mark: str | None) -> Any:
+    """Convert a text target to numbers if all its cells are numbers or missing.
+
+    Other text is unchanged, and so are codes with leading zeros and whole numbers beyond int64.
+    """
+    column = category_values(column)
+    if not is_text(column):
+        return column
+    numbers = typed_numbers(with_points(column, mark))
+    if is_text(numbers):
+        form, unmatched = form_of(numbers)
+        if form in ("percent", "time") and not unmatched:
+            return numbers_in(numbers, form).rename(column.name)
+        return column
+    if numbers.isna().all():  # only words such as "NA": they are the classes
+        return column
+    if matches(column, r"-?0[0-9].*|[+-]?[0-9]{19,}").any():
+        return column.where(~column.isin(MISSING))
+    return numbers
+
+
+def task_of(target: Any, task: str) -> str:
+    """Return the task, decided from the target if it is "auto"."""
+    if task != "auto":
+        return task
+    if not is_numeric(target) or target.dtype.kind == "b":
+        return "classification"
+    values = target.to_numpy(dtype=np.float64, na_value=np.nan)
+    return "regression" if is_quantity(values) else "classification"
+
+
+def refuse_quantities(target: Any, mark: str | None = None) -> None:
+    """Raise a TableError if cells are not class names, but dates, or numbers mixed with text."""
+    form, unmatched = form_of(with_points(target, mark))
+    if form in ("date", "time", "percent", "nested") or (form == "number" and unmatched):
+        problem = None if form == "date" else problem_of(target, form, unmatched)
+        name = f"the target {str(target.name)!r} "
+        if problem is None:
+            raise TableError(f"{name}contains {FORMS[form]}. Choose another target")
+        raise TableError(name, *problem, ", or choose another target")

@@ -69,4 +69,4 @@ def refuse_double_names(names: Iterable[str], where: str) -> None:
     """Raise a TableError if several columns have the same name."""
     if double := [name for name, count in Counter(names).items() if count > 1]:
         text = f"{where} has more than one column named {describe_names(double)}"
-        raise TableError(f"{text}. Give each column its own name")
+        raise TableError(f"{text}. Give each column a unique name")

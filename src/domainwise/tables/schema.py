@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.arrays import Array
-from domainwise.checks.inputs import MAX_CLASSES, is_quantity
+from domainwise.checks.inputs import MAX_CLASSES
 from domainwise.tables import cells
 from domainwise.tables.csv_files import is_unnamed
 from domainwise.tables.errors import (
@@ -104,7 +104,7 @@ class Schema:
         """
         target, domains = cells.mark_missing(frame[self.target], self.na), None
         mark = cells.decimal_marks({self.target: target}, [self.target], self.decimal)
-        converted = target_column(target, mark.get(self.target))
+        converted = cells.target_column(target, mark.get(self.target))
         labelled = converted.notna().to_numpy()
         if self.domain in frame.columns:
             domain = cells.mark_missing(frame[self.domain], self.na, words=False)
@@ -212,14 +212,13 @@ def load_table(
     """
     table = open_table(path, encoding=encoding)
     roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
-    features, dropped = (cells.split_names(texts, table.names) for texts in (features, drop))
-    chosen = choose_features(table.names, features=features, drop=dropped, **roles)
-    columns = [*chosen, target, domain]
-    (frame,) = table.frames(columns)
+    features, drop = (cells.split_names(texts, table.names) for texts in (features, drop))
+    chosen, notes = choose_features(table.names, features=features, drop=drop, **roles)
+    (frame,) = table.frames([*chosen, target, domain])
     checked = check_table(frame, features=chosen, **roles, **options)
-    unnamed = _unnamed_column_note(table.names, [*columns, *(drop or [])])
-    notes = (*table.notes, *unnamed, *checked.notes)
-    return replace(checked, schema=replace(checked.schema, encoding=encoding), notes=notes)
+    notes = [*table.notes, *notes, *checked.notes]
+    schema = replace(checked.schema, encoding=encoding)
+    return replace(checked, schema=schema, notes=tuple(notes))
 
 
 def check_table(
@@ -258,18 +257,18 @@ def check_table(
     if decimal not in (None, ".", ","):
         raise TableError(Argument("decimal", decimal), " is not supported; use '.' or ','")
     frame = named_frame(frame)
-    names, drop = list(frame.columns), drop or []
-    chosen = choose_features(
-        names, target=target, domain=domain, features=features, drop=drop, where=where
-    )
-    columns = [*chosen, target, domain]
-    notes = _unnamed_column_note(names, [*columns, *drop])
+    names = list(frame.columns)
+    roles: dict[str, Any] = {"target": target, "domain": domain}
+    chosen, notes = choose_features(names, features=features, drop=drop, where=where, **roles)
     na = tuple(str(word) for word in na)
     frame = import_pandas().DataFrame(
-        {name: cells.mark_missing(frame[name], na, words=name != domain) for name in columns}
+        {
+            name: cells.mark_missing(frame[name], na, words=name != domain)
+            for name in (*chosen, target, domain)
+        }
     )
     marks = cells.decimal_marks(frame, [*chosen, target], decimal)
-    frame[target] = target_column(frame[target], marks.get(target))
+    frame[target] = cells.target_column(frame[target], marks.get(target))
     for name, role in ((target, "target"), (domain, "domain")):
         missing = int(frame[name].isna().sum())
         if missing == len(frame):
@@ -283,7 +282,7 @@ def check_table(
         frame, domains = frame[keep], domains[keep]
     if not len(frame):
         raise TableError(f"{where}: no row has both a target and a domain. Choose other columns")
-    task = task_of(frame[target], task)
+    task = cells.task_of(frame[target], task)
     y = target_values(frame[target], task, notes, marks.get(target))
     if several_domains:
         _check_domains(domains, y, task, domain, notes)
@@ -293,7 +292,7 @@ def check_table(
     if not schema.features:
         raise TableError(f"{where} has no feature that can be used: {'; '.join(notes)}")
     mark = decimal or ("," if "," in marks.values() else None)
-    schema = replace(schema, target=target, domain=domain, task=task, decimal=mark)
+    schema = replace(schema, **roles, task=task, decimal=mark)
     notes += _identifier_notes(X, schema, domains)
     types = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
     used = []
@@ -304,11 +303,6 @@ def check_table(
     return Table(X, y, domains, schema, (*notes, f"features used: {'; '.join(used)}"))
 
 
-def _unnamed_column_note(names: Sequence[str], mentioned: Sequence[str]) -> list[str]:
-    left_out = any(is_unnamed(name) and name not in mentioned for name in names)
-    return ["the first column has no name and was left out as row numbers"] * left_out
-
-
 def choose_features(
     names: Sequence[str],
     *,
@@ -317,29 +311,33 @@ def choose_features(
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
     where: str = "the table",
-) -> list[str]:
-    """Return the feature columns: ``features``, or all but target and domain, without ``drop``.
+) -> tuple[list[str], list[str]]:
+    """Return the feature columns, and a note if a column without a name is left out.
+
+    Features are ``features``, or all columns but target and domain, without ``drop``.
 
     >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
-    ['age']
+    (['age'], [])
     """
     refuse_double_names(names, where)
     mentioned = [*(features or ()), *(drop or ())]
     require_columns([target, domain, *mentioned], names, where)
     if target == domain:
-        raise TableError(f"target and domain are the same column, {target!r}. Choose two columns")
+        raise TableError(
+            f"target and domain are the same column, {target!r}. Choose two different ones"
+        )
     if clash := sorted({target, domain}.intersection(mentioned)):
         raise TableError(
             f"{describe_names(clash)} is the target or the domain, so it cannot be a feature or be "
             "dropped. Remove it from the features and the columns to drop"
         )
-    named = [name for name in names if not is_unnamed(name)]
-    candidates = named if features is None else features
+    unnamed = {name for name in names if is_unnamed(name)} - {target, domain, *mentioned}
+    candidates = [name for name in names if not is_unnamed(name)] if features is None else features
     excluded = {target, domain, *(drop or ())}
     chosen = [name for name in dict.fromkeys(candidates) if name not in excluded]
     if not chosen:
         raise TableError(f"{where} has no feature column. Select or drop other columns")
-    return chosen
+    return chosen, ["the first column has no name and was left out as row numbers"] * bool(unnamed)
 
 
 def named_frame(frame: Any) -> Any:
@@ -357,12 +355,11 @@ def require_columns(
     missing = [name for name in dict.fromkeys(required) if name not in names]
     if not missing:
         return
-    first, *others = missing
     by_lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(first.lower(), list(by_lower), n=1)
+    close = difflib.get_close_matches(missing[0].lower(), list(by_lower), n=1)
     hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"it has {describe_names(names)}"
-    also = f" (nor {describe_names(others)})" if others else ""
-    raise TableError(f"{where} has no column {first!r}{also}{reason}; {hint}")
+    plural = "s" * (len(missing) > 1)
+    raise TableError(f"{where} has no column{plural} {describe_names(missing)}{reason}; {hint}")
 
 
 def feature_schema(
@@ -454,37 +451,6 @@ def feature_schema(
     return schema, X
 
 
-def target_column(column: Any, mark: str | None) -> Any:
-    """Convert a text target to numbers if all its cells are numbers or missing.
-
-    Other text is unchanged, and so are codes with leading zeros and whole numbers beyond int64.
-    """
-    column = cells.category_values(column)
-    if not cells.is_text(column):
-        return column
-    numbers = cells.typed_numbers(cells.with_points(column, mark))
-    if cells.is_text(numbers):
-        form, unmatched = cells.form_of(numbers)
-        if form in ("percent", "time") and not unmatched:
-            return cells.numbers_in(numbers, form).rename(column.name)
-        return column
-    if numbers.isna().all():  # only words such as "NA": they are the classes
-        return column
-    if cells.matches(column, r"-?0[0-9].*|[+-]?[0-9]{19,}").any():
-        return column.where(~column.isin(cells.MISSING))
-    return numbers
-
-
-def task_of(target: Any, task: str) -> str:
-    """Return the task, decided from the target if it is "auto"."""
-    if task != "auto":
-        return task
-    if not cells.is_numeric(target) or target.dtype.kind == "b":
-        return "classification"
-    values = target.to_numpy(dtype=np.float64, na_value=np.nan)
-    return "regression" if is_quantity(values) else "classification"
-
-
 def target_values(target: Any, task: str, notes: list[str], mark: str | None = None) -> Array:
     """Return the target as numbers or labels; raise a TableError if it cannot be used."""
     name, remedy = f"the target {str(target.name)!r}", Argument("task", "classification")
@@ -495,7 +461,7 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
         if np.all(y == y[0]):
             raise TableError(f"{name} has only one value, {y[0]:g}. Choose another column")
         return y
-    refuse_quantities(target, mark)
+    cells.refuse_quantities(target, mark)
     if cells.is_numeric(target):
         cells.as_numbers(target, str(target.name))  # raises an error for infinite values
     y = cells.as_labels(target)
@@ -516,16 +482,6 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
     return y
 
 
-def refuse_quantities(target: Any, mark: str | None = None) -> None:
-    """Raise a TableError if cells are not class names, but dates, or numbers mixed with text."""
-    form, unmatched = cells.form_of(cells.with_points(target, mark))
-    if form in ("date", "time", "percent", "nested") or (form == "number" and unmatched):
-        problem = None if form == "date" else cells.problem_of(target, form, unmatched)
-        parts = (*problem, ", or ") if problem else (f"contains {cells.FORMS[form]}. ",)
-        name = f"the target {str(target.name)!r} "
-        raise TableError(name, *parts, f"{'c' if problem else 'C'}hoose another target")
-
-
 def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -> Array:
     """Return the positions of class names in ``classes``, which are those of a model or a plan."""
     codes = {str(label): code for code, label in enumerate(classes)}
@@ -544,7 +500,8 @@ def _domains_to_keep(domains: Array, dropped: Sequence[str], where: str) -> Arra
     dropped = cells.split_names([str(name) for name in dropped], present) or []
     if unknown := [name for name in dropped if name not in present]:
         raise TableError(
-            f"{where} has no domain {describe_names(unknown)}; it has {describe_names(present)}"
+            f"{where} has no domain {describe_names(unknown)}. Its domains are "
+            f"{describe_names(present)}"
         )
     return np.array([str(name) not in dropped for name in domains])
 
