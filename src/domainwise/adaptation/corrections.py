@@ -17,6 +17,7 @@ from scipy.special import log_softmax
 from scipy.stats import chi2
 
 from domainwise.arrays import Array
+from domainwise.arrays.namespace import evenly_spaced
 from domainwise.calibration.quantiles import TOLERANCE, DomainQuantiles, needed_domains
 from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import balanced_accuracy
@@ -341,9 +342,7 @@ def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Ar
     least twice as many rows as labels.
     """
     sites = held_out.domains(2 * LABEL_COUNTS[1])
-    codes = list(sites)
-    if len(codes) > MAX_DOMAINS:
-        codes = [codes[i] for i in np.linspace(0, len(codes) - 1, MAX_DOMAINS).astype(int)]
+    codes = np.array(list(sites), dtype=int)[evenly_spaced(len(sites), MAX_DOMAINS)].tolist()
     priors = priors_without_each(held_out, codes)
     rng = np.random.default_rng(0)
     gains = np.full((2, len(LABEL_COUNTS), len(codes)), np.nan)
