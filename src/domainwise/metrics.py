@@ -151,7 +151,10 @@ def worst_domain_score(
         try:
             score = float(metric(truth[rows], predicted[rows]))
         except ValueError as error:
-            raise ValueError(f"metric cannot be computed {where}: {error}") from error
+            raise ValueError(
+                f"metric cannot be computed {where}: {str(error).rstrip('.')}. Exclude this "
+                "domain, or use another metric."
+            ) from error
         if not np.isfinite(score):
             raise ValueError(
                 f"metric is {score} {where}. Exclude this domain, or use a metric that is defined "

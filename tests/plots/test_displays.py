@@ -354,7 +354,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
         (lambda X, y, d: ShiftDisplay.from_features(y, d), "X must be a 2-D numeric array"),
         (
             lambda X, y, d: ShiftDisplay.from_features(X, d, new=["Z"]),
-            "new contains 'Z'. Use only values among A, B",
+            "new contains 'Z', which is unknown. Use only A, B",
         ),
         (
             lambda X, y, d: ShiftDisplay.from_features(X, d, new=[*"ABCD"]),
@@ -390,7 +390,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
         (lambda X, y, d: DomainScoresDisplay.from_predictions(y, y, d, metric="x"), "metric"),
         (
             lambda X, y, d: DomainScoresDisplay.from_predictions(y, y, d, highlight=["x"]),
-            "highlight contains 'x'. Use only values among predictions",
+            "highlight contains 'x', which is unknown. Use only predictions",
         ),
         (
             lambda X, y, d: DomainScoresDisplay.from_predictions(X[:, 0], X[:, 0] * np.nan, d),

@@ -104,7 +104,8 @@ def read_json(path: Path) -> Any:
         size = path.stat().st_size
         value = None if size > MAX_BYTES else _json(path.read_bytes(), finite=True)
     except OSError as error:
-        raise ResultsError(f"{path} cannot be read: {error.strerror or error}") from error
+        reason = error.strerror or error
+        raise ResultsError(f"{path} cannot be read: {reason}. Check the path") from error
     if value is None:
         reason = "is too large for" if size > MAX_BYTES else "is damaged, or is not"
         raise ResultsError(f"{path} {reason} a JSON file of domainwise. Choose another file")
@@ -156,7 +157,9 @@ class ResultStore:
         try:
             *lines, incomplete = self.path.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise ResultsError(f"{self.path} cannot be read: {error}") from error
+            raise ResultsError(
+                f"{self.path} cannot be read: {error}. Choose another folder"
+            ) from error
         rows = [*map(_json, lines), *([None] if incomplete else [])]
         for number, row in enumerate(rows, 1):
             if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
@@ -317,7 +320,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent} does not exist. Create it to write {path.name}")
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder. Choose the name of a file")
+        raise IsADirectoryError(f"{path} is a folder. Choose a file name")
     temporary, before = _temporary_path(path), _state(path)
     try:
         yield temporary

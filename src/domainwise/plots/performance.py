@@ -380,7 +380,9 @@ class CalibrationByDomainDisplay(style.Display):
         """
         check_arguments("from_predictions", {"n_bins": [COUNT]}, n_bins=n_bins)
         if np.asarray(y_prob).dtype.kind in "US":
-            raise ValueError("y_prob must contain probabilities from 0 to 1; got text")
+            raise ValueError(
+                "y_prob must contain probabilities from 0 to 1; got text. Pass predict_proba(X)."
+            )
         truth = checked_labels(y_true, "y_true")
         p = check_array(y_prob, ensure_2d=False, input_name="y_prob")
         same_length(p, "y_prob", truth, "y_true")

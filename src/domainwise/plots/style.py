@@ -36,7 +36,7 @@ def check_known(values: Sequence[Any], allowed: Collection[Any], name: str) -> N
     """Refuse values of the argument ``name`` that are not allowed."""
     if unknown := [value for value in values if value not in allowed]:
         choices = ", ".join(map(str, allowed))
-        raise ValueError(f"{name} contains {unknown[0]!r}. Use only values among {choices}.")
+        raise ValueError(f"{name} contains {unknown[0]!r}, which is unknown. Use only {choices}.")
 
 
 def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
