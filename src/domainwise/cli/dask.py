@@ -1,4 +1,4 @@
-"""The options ``--dask`` and ``--jobs``, which set where a command computes."""
+"""The options ``--dask`` and ``--jobs``, which control where computations run."""
 
 from __future__ import annotations
 

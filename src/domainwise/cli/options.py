@@ -50,10 +50,7 @@ Dask = Annotated[
 ModelOut = Annotated[Path, "Model file to write (.skops).", "FILE", "-o"]
 Force = Annotated[bool, "Overwrite the output file if it exists."]
 #: Options of every command.
-COMMON_OPTIONS = {
-    "json": "Print JSON instead of text.",
-    "debug": "Show the traceback if an error occurs.",
-}
+COMMON_OPTIONS = {"json": "Print JSON instead of text.", "debug": "Show the traceback of an error."}
 #: Placeholder of an option's value in ``--help``, by type.
 _METAVARS: dict[Any, str] = {
     int: "N", float: "NUMBER", str: "NAME", list[str]: "NAMES", Path: "PATH"
@@ -158,24 +155,21 @@ def command(
 
 def _typer_annotation(parameter: inspect.Parameter) -> Any:
     """Return the annotation with its strings replaced by an option or argument of Typer."""
-    annotated_type, *strings = get_args(parameter.annotation) or [parameter.annotation]
+    base, *strings = get_args(parameter.annotation) or [parameter.annotation]
     if get_origin(parameter.annotation) is not Annotated or not isinstance(strings[0], str):
         return parameter.annotation
     help_text, *strings = strings
     if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
         name = parameter.name.upper()
-        argument = typer.Argument(help=help_text, metavar=name, show_default=False)
-        return Annotated[annotated_type, argument]
+        return Annotated[base, typer.Argument(help=help_text, metavar=name, show_default=False)]
     flags = [text for text in strings if text.startswith("-")]
     metavars = [text for text in strings if text not in flags]
-    value_type = (
-        get_args(annotated_type)[0] if isinstance(annotated_type, UnionType) else annotated_type
-    )
+    value_type = get_args(base)[0] if isinstance(base, UnionType) else base
     has_off_flag = value_type is bool and parameter.default is not False
     if not has_off_flag and not any(flag.startswith("--") for flag in flags):
         flags.insert(0, f"--{parameter.name.replace('_', '-')}")
     metavar = metavars[0] if metavars else _METAVARS.get(value_type)
-    return Annotated[annotated_type, typer.Option(*flags, help=help_text, metavar=metavar)]
+    return Annotated[base, typer.Option(*flags, help=help_text, metavar=metavar)]
 
 
 def _format_part(part: Any) -> str:
