@@ -1,4 +1,4 @@
-"""Disclosure control: which rows a site may send numbers about, and how many numbers.
+"""Disclosure control: about which rows a site may send numbers, and how many.
 
 A group of rows is a site, one of its classes, a domain, or a class within a domain. A number in a
 file is about a group if it depends only on the rows of the group. Three rules apply:
@@ -9,7 +9,7 @@ file is about a group if it depends only on the rows of the group. Three rules a
    the others then reveals nothing.
 3. If second moments are sent, the cube of the number of columns, times the number of maps, is at
    most a quarter of the square of the number of rows. The leverage of a row in the second moment of
-   its group then differs from that of any other row by less than half a standard deviation.
+   its group then differs from that of a row outside it by less than half a standard deviation.
 
 Groups that are too small are merged, or their rows are left out of the file. Notes for the site,
 which are not part of the file, name these groups.
@@ -71,17 +71,14 @@ class Request:
         """Return the request of a plan with these numbers of maps, columns and landmarks."""
         schema = plan.schema
         n_watch = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_points
-        n_classes = len(plan.classes or "-")
-        return cls(len(schema.features), n_classes, n_maps, width, by_class, n_watch)
+        return cls(len(schema.features), plan.n_classes, n_maps, width, by_class, n_watch)
 
     @classmethod
     def of_merged(cls, plan: Plan) -> Request:
         """Return the request of a merged plan."""
-        width, n_points = (
-            max(map(plan.width, plan.maps)),
-            len(plan.first_round("watch")["landmarks"]),
-        )
-        return cls.of_plan(plan, len(plan.maps), width, plan.first_round("by_class"), n_points)
+        width, by_class = max(map(plan.width, plan.maps)), plan.first_round("by_class")
+        n_points = len(plan.first_round("watch")["landmarks"])
+        return cls.of_plan(plan, len(plan.maps), width, by_class, n_points)
 
     @property
     def maps(self) -> str:

@@ -151,7 +151,7 @@ def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
     }
     content = {
         "rows": n,
-        "classes": np.bincount(rows.classes, minlength=len(plan.classes or "-")).tolist(),
+        "classes": np.bincount(rows.classes, minlength=plan.n_classes).tolist(),
         "categories": categories,
         "left_out": rows.left_out,
         "checksum": rows.checksum(),
@@ -198,7 +198,7 @@ def n_numbers(file: SiteFile) -> int:
 def check_statistics(plan: Plan, file: SiteFile) -> None:
     """Raise ValueError for statistics that are impossible for a table of the plan."""
     content, arrays, min_rows = file.content, file.arrays, plan.smallest_cell
-    n, classes, n_classes = content["rows"], content["classes"], len(plan.classes or "-")
+    n, classes, n_classes = content["rows"], content["classes"], plan.n_classes
     categories, n_texts = content["categories"], len(plan.schema.categorical)
     if not min_rows <= n <= MAX_ROWS:
         raise ValueError(f"'rows' is {n}; it must be from {min_rows} to {MAX_ROWS}")

@@ -210,7 +210,7 @@ class Plan:
     # Reading and writing.
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values for JSON.
+        """Return the plan as a dict for JSON.
 
         Returns
         -------
@@ -310,6 +310,11 @@ class Plan:
             "does not contain: rows, except centres that were passed",
         ]
 
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; 1 for a continuous target."""
+        return 1 if self.classes is None else len(self.classes)
+
     # Merged results of the first round.
 
     def first_round(self, name: str) -> Any:
@@ -379,7 +384,7 @@ class Plan:
 
     @property
     def watch(self) -> ShiftWatch:
-        """A ShiftWatch that summarises domains, to compare new rows with them."""
+        """A ShiftWatch that summarizes domains, to compare new rows with them."""
         watch, learnt, schema = self.first_round("watch"), self.learnt, self.schema
         shape = (len(watch["landmarks"]), len(schema.numbers))
         lowest, highest = np.array(watch["ends"], dtype=float)

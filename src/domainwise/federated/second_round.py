@@ -7,6 +7,7 @@ rows are compared. Moments that are impossible for any rows are rejected.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from itertools import chain, product
 from typing import Any
 
@@ -101,13 +102,11 @@ def moments(
     n_classes, n_domains, X = request.n_classes, len(rows.names), rows.X
     cell = rows.classes * n_domains + rows.domains
     cells = [*product(range(n_classes), range(n_domains))]
-    check_cell_memory(
-        n_classes, [plan.width(nystrom) for nystrom in plan.maps], None, MEMORY_ADVICE
-    )
+    check_cell_memory(n_classes, [*map(plan.width, plan.maps)], None, MEMORY_ADVICE)
     if plan.feature_map != "fourier" and not accept_disclosure:
         _check_centres(plan, X)
-    total: CellSums | None = None
-    for start in range(0, len(X), BLOCK_ROWS):
+
+    def block_sums(start: int) -> CellSums:
         block, dense = slice(start, start + BLOCK_ROWS), None
         if plan.classes is None:
             dense = rows.y[block, None]
@@ -116,8 +115,9 @@ def moments(
         labels = CellRows(rows.classes[block], cell[block], range(n_classes), cells, dense)
         Z = np.ascontiguousarray(plan.prepare.transform(X.iloc[block]))
         by_kernel = [sum_cells(maps, Z, labels).maps for maps in group_by_distances(plan.maps)]
-        sums = CellSums([*chain.from_iterable(by_kernel)])
-        total = sums if total is None else total.merge(sums)
+        return CellSums([*chain.from_iterable(by_kernel)])
+
+    total = reduce(CellSums.merge, map(block_sums, range(0, len(X), BLOCK_ROWS)))
     counts = np.bincount(cell, minlength=len(cells)).reshape(n_classes, n_domains)
     totals, freedom = plan.watch.source_totals(X, rows.domains, n_domains)
     if not accept_disclosure:
@@ -125,7 +125,7 @@ def moments(
             hidden = plan.watch.split_totals(totals)[name]
             hidden[:] = hide_small_counts(hidden, counts.sum(axis=0)[:, None], rows.min_rows)
     arrays = {"counts": counts, "watch": totals, "freedom": freedom}
-    for i, of_map in enumerate([] if total is None else total.maps):
+    for i, of_map in enumerate(total.maps):
         width = plan.width(plan.maps[i])
         upper, by_cell = np.triu_indices(width), np.zeros((n_classes, n_domains, width))
         second = np.zeros((n_classes, len(upper[0])))
@@ -198,7 +198,7 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
     domains, arrays, min_rows = file.content["domains"], file.arrays, plan.smallest_cell
     if len(set(domains)) < len(domains):
         raise ValueError("'domains' must be a list of distinct strings")
-    shape = (len(plan.classes or "-"), len(domains))
+    shape = (plan.n_classes, len(domains))
     shapes: dict[str, tuple[int, ...]] = {"counts": shape, "freedom": shape[1:]}
     shapes["watch"] = (len(domains), plan.watch.n_totals)
     n_seconds = shape[0] if plan.first_round("by_class") else 1

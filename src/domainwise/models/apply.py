@@ -44,7 +44,7 @@ class DomainSummary:
 
     n_rows: int
     moments: Moments
-    drawn: Array
+    drawn: Array  #: random numbers of the sampled rows
     rows: Array
 
 
@@ -53,41 +53,42 @@ Summaries = dict[Any, DomainSummary]  #: by domain
 
 def find_context(model: Any) -> tuple[Any, list[Any]]:
     """Return the estimator in a model that uses context, and the steps before it."""
-    owners = list(_owners(model, []))
-    if not owners:
+    users = list(_context_users(model, []))
+    if not users:
         raise ValueError(
             "this model predicts rows one by one, without the context of other rows of their "
             "domain. Predict without context, or fit an ensemble"
         )
-    if len(owners) > 1:
+    if len(users) > 1:
         raise ValueError(
             "several estimators in this model use context. Fit a pipeline with a single "
             "DomainContext"
         )
-    return owners[0]
+    return users[0]
 
 
-def _owners(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
+def _context_users(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield all estimators that use context, with the steps before them."""
     if isinstance(model, DomainContext) or getattr(model, "uses_context", False):
         yield model, before
     for i, (_, step) in enumerate(getattr(model, "steps", ())):
-        yield from _owners(step, [*before, *(earlier for _, earlier in model.steps[:i])])
+        yield from _context_users(step, [*before, *(earlier for _, earlier in model.steps[:i])])
     if hasattr(model, "estimator_"):
-        yield from _owners(model.estimator_, before)
+        yield from _context_users(model.estimator_, before)
 
 
-def summarise_domains(model: Any, X: Any, domains: Array) -> Summaries:
-    """Summarise rows, in the form that the model takes, by domain."""
-    owner, before = find_context(model)
+def summarize_domains(model: Any, X: Any, domains: Array) -> Summaries:
+    """Summarize rows, as the model accepts them, by domain."""
+    estimator, before = find_context(model)
     for step in before:
         X = step.transform(X)
     X = np.asarray(X, dtype=np.float64)
-    moments = getattr(owner, "domain_context_", owner).domain_moments(X, domains)
+    moments = getattr(estimator, "domain_context_", estimator).domain_moments(X, domains)
     summaries = {}
     for name, of_domain in moments.items():
         rows = X[domains == name]
         n_rows = len(rows)
-        if isinstance(owner, DomainContext):
+        if isinstance(estimator, DomainContext):
             rows = rows[:0]
         drawn = random_numbers(row_keys(rows, 0))
         order = np.argsort(drawn, kind="stable")[:DOMAIN_SAMPLE_ROWS]
@@ -117,16 +118,16 @@ def with_summaries(model: Any, summaries: Summaries) -> Any:
 
     The copy shares the fitted attributes. The model itself is not changed.
     """
-    owner, _ = find_context(model)
+    estimator, _ = find_context(model)
     statistics = DomainStatistics({name: summary.moments for name, summary in summaries.items()})
-    if not isinstance(owner, DomainContext) and summaries:
-        batches = {n: owner.batch_of(s.rows, s.n_rows, s.moments) for n, s in summaries.items()}
+    if not isinstance(estimator, DomainContext) and summaries:
+        batches = {n: estimator.batch_of(s.rows, s.n_rows, s.moments) for n, s in summaries.items()}
         statistics = replace(statistics, batches=batches)
         rows = np.concatenate([summary.rows for summary in summaries.values()])
         names = np.repeat(list(summaries), [len(s.rows) for s in summaries.values()])
-        excluded = owner.with_statistics(statistics).domains_without_context(rows, names)
+        excluded = estimator.with_statistics(statistics).domains_without_context(rows, names)
         statistics = replace(statistics, without_context=frozenset(excluded))
-    return _replaced(model, owner, owner.with_statistics(statistics))
+    return _replaced(model, estimator, estimator.with_statistics(statistics))
 
 
 def _replaced(model: Any, old: Any, new: Any) -> Any:
@@ -202,7 +203,7 @@ class Application:
             )
         if self.first_pass:
             in_context = domains is not None
-            summaries = summarise_domains(model.pipeline, X, domains) if in_context else {}
+            summaries = summarize_domains(model.pipeline, X, domains) if in_context else {}
             return Applied(n_rows=len(frame), views=views, summaries=summaries)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
