@@ -188,7 +188,8 @@ class SequentialTask:
     @property
     def __name__(self) -> str:
         """Name of the task on the dashboard."""
-        return getattr(self.function, "__name__", type(self.function).__name__)
+        function = getattr(self.function, "func", self.function)  # of functools.partial
+        return getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
