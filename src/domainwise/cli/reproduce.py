@@ -109,12 +109,35 @@ def report(folder: Annotated[Path, "Results folder written by evaluate or reprod
 
 
 def _publish(folder: Path, *, html: bool) -> None:
-    """Write the tables and the report of ``reproduce``, and print the tables."""
-    from domainwise.paper.report import publish
+    """Write and print the tables and the summary of ``reproduce``."""
+    from domainwise.paper import sentences
+    from domainwise.paper.report import SETTING_TITLES, case_caption, case_table, legend, publish
 
-    published = publish(folder, html=html)
+    published, console = publish(folder, html=html), stdout()
     common.print_json(published.as_json())
-    published.print(stdout())
+    styles = {"within": "[green]", "outside": "[yellow]", "": ""}
+    for view in published.run.tables:
+        console.print(f"\n[bold underline]{view.table.title}[/]")
+        if view.table.stand_in:
+            console.print(f"[magenta]stand-in data:[/] {view.table.stand_in}")
+        for case in view.cases:
+            stand_in = " [magenta](stand-in)[/]" if case.stand_in else ""
+            setting = SETTING_TITLES[case.setting]
+            title = f"[bold]{case.case.title}[/]{stand_in}, {setting[:1].lower()}{setting[1:]}"
+            console.print(f"\n{title}: [dim]{case_caption(case)}[/]")
+            table = case_table(case)
+            rows = [
+                [f"{styles[c.mark]}{'[bold]' if c.bold else ''}{c.text}" for c in row]
+                for row in table.rows
+            ]
+            console.print(common.text_table(table.columns, rows))
+    console.print(f"\n[dim]{legend(published.run)}[/]\n")
+    for describe in (sentences.describe_run, sentences.agreement, sentences.best_methods):
+        for sentence in describe(published.run):
+            console.print(f"• {sentence}", markup=False)
+    console.print(f"\ntables: {escaped(published.markdown)}", soft_wrap=True)
+    if published.html is not None:
+        common.print_page(published.html)
 
 
 @options.command

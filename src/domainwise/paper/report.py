@@ -1,11 +1,11 @@
-"""The report of a results file: printed tables, a Markdown file, an HTML file, and JSON."""
+"""The report of a results file: tables, a Markdown file, an HTML file, and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from domainwise.paper.protocols import PROVENANCE, Metric
 from domainwise.paper.summary import CaseView, CellView, RunSummary, summarise_run
 from domainwise.report.page import TextCell, TextTable, render_page
 from domainwise.scoring.statistics import PAIRED_CAVEAT, p_text
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 MARKDOWN_NAME = "REPRODUCTION.md"
 HTML_NAME = "report.html"
@@ -32,39 +29,6 @@ class Published:
     run: RunSummary
     markdown: Path
     html: Path | None
-
-    def print(self, console: Console) -> None:
-        """Print the table of every case, the summary, and the paths of the files."""
-        from rich.table import Table
-
-        styles = {"within": "green", "outside": "yellow"}
-        for view in self.run.tables:
-            console.print(f"\n[bold underline]{view.table.title}[/]")
-            if view.table.stand_in:
-                console.print(f"[magenta]stand-in data:[/] {view.table.stand_in}")
-            for case in view.cases:
-                stand_in = " [magenta](stand-in)[/]" if case.stand_in else ""
-                setting = SETTING_TITLES[case.setting]
-                caption = f"{stand_in}, {setting[:1].lower()}{setting[1:]}"
-                console.print(
-                    f"\n[bold]{case.case.title}[/]{caption}: [dim]{case_caption(case)}[/]"
-                )
-                layout = case_table(case)
-                grid = Table(box=None, pad_edge=False, header_style="bold")
-                for number, name in enumerate(layout.columns):
-                    grid.add_column(name, justify="right" if number else "left", no_wrap=True)
-                for row in layout.rows:
-                    texts = [f"[{styles[c.mark]}]{c.text}[/]" if c.mark else c.text for c in row]
-                    pairs = zip(row, texts, strict=True)
-                    grid.add_row(*(f"[bold]{text}[/]" if c.bold else text for c, text in pairs))
-                console.print(grid)
-        console.print(f"\n[dim]{legend(self.run)}[/]\n")
-        for describe in (sentences.describe_run, sentences.agreement, sentences.best_methods):
-            for sentence in describe(self.run):
-                console.print(f"• {sentence}", markup=False)
-        console.print(f"\ntables: {self.markdown}", soft_wrap=True)
-        if self.html is not None:
-            console.print(f"report: [bold]{self.html}[/] (open it in a browser)", soft_wrap=True)
 
     def as_json(self) -> dict[str, Any]:
         """Return the contents of the tables as a dict for JSON."""

@@ -201,7 +201,7 @@ class RowSearch(RidgeSearch):
         return groups
 
     def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
-        """Scores of each map's candidates, and its problem for all rows."""
+        """Return the scores of each map's candidates, and its problem on all rows."""
         backend, rows = backend_of(self.rows.X), self.rows
         scores: list[list[Array]] = [[] for _ in maps]
         problems: list[Any] = [None] * len(maps)
