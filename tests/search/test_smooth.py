@@ -59,7 +59,7 @@ def test_the_score_of_classes_is_the_log_loss_of_one_curve_for_all_splits(n_clas
     splits, classes = splits_of(X, domain), np.unique(y)
     score = SmoothScore(y, domain, classes)
     values = [score.outputs(SVC(C=1.0).fit(X[train], y[train]), X[test]) for train, test in splits]
-    scores = score.scores(values, [test for _, test in splits])
+    (scores,) = score.table([values], [test for _, test in splits])
     rows = np.concatenate([test for _, test in splits])
     codes = np.searchsorted(classes, y[rows])
     expected = loss_by_hand(np.concatenate(values), codes, domain[rows])
@@ -72,7 +72,7 @@ def test_the_score_of_numbers_is_the_mean_over_domains_of_the_squared_error():
     splits = splits_of(X, domain)
     score = SmoothScore(y, domain, None)
     values = [score.outputs(Ridge().fit(X[train], y[train]), X[test]) for train, test in splits]
-    scores = score.scores(values, [test for _, test in splits])
+    (scores,) = score.table([values], [test for _, test in splits])
     errors = [
         np.mean((y[test] - v[:, 0]) ** 2) for (_, test), v in zip(splits, values, strict=True)
     ]
@@ -90,7 +90,7 @@ def test_a_search_chooses_what_a_loop_by_the_smooth_score_chooses():
     for C in costs:
         models = [SVC(C=C, gamma=0.3).fit(X[train], y[train]) for train, _ in splits]
         values = [score.outputs(m, X[test]) for m, (_, test) in zip(models, splits, strict=True)]
-        expected.append(score.scores(values, [test for _, test in splits]).mean())
+        expected.append(score.table([values], [test for _, test in splits]).mean())
     search = MethodSearch(SVC(gamma=0.3), {"C": costs}).fit(X, y, sample_domain=domain)
     assert search.best_params_["C"] == costs[int(np.argmax(expected))]
     invariant = InvariantSearchCV(

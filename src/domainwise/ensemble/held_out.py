@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -94,9 +95,15 @@ class HeldOutScore:
             curve = None if self.classes is None else self.curve(values)
             return self.scores(values if curve is None else curve.probabilities(values))
         rows, domains = self.rows, self.domains[self.rows]
-        losses = row_losses(values[rows], self.y[rows], domains, self.n_classes)
+        losses = row_losses(values[rows], self.y[rows], self._row_weights, self.n_classes)
         present = len(np.unique(domains))
         return -present * np.bincount(domains, losses, minlength=self.n_domains)
+
+    @cached_property
+    def _row_weights(self) -> Array:
+        """Equal weights of domains, and of the classes in each."""
+        classes = None if self.classes is None else self.y[self.rows]
+        return equal_weights(self.domains[self.rows], classes)
 
     def curve(self, values: Array) -> Curve:
         """Fit the calibration curve for probabilities, with the class weights of the estimator."""

@@ -32,6 +32,7 @@ from domainwise.kernels.functions import resolve_gamma
 from domainwise.search import driver
 from domainwise.search.driver import Candidate, Data, Outcomes, Rule
 from domainwise.search.grids import DCM_GAMMAS, DCM_RIDGES, DCM_WEIGHTS
+from domainwise.search.heads import quick_head
 from domainwise.search.scores import Outcome, Score, as_score, quiet_scores
 from domainwise.splits.folds import Split, domain_folds
 
@@ -72,10 +73,11 @@ class DCMKind:
         if hasattr(template, "tol"):
             template.set_params(tol=max(template.tol, path.PATH_TOLERANCE))
         values: list[list[Outcome]] = [[] for _ in batch]
+        head = quick_head(self.head)
         for fold, (_, test) in zip(self._folds(template, data, splits), splits, strict=True):
             with quiet_scores():
                 for i, train, Z_test in path.projected_path(fold, batch):
-                    values[i].append(score.outcome(train.fitted(self.head), Z_test, data.y[test]))
+                    values[i].append(score.outcome(train.fitted(head), Z_test, data.y[test]))
         return Outcomes(values)
 
     def _folds(self, template: Any, data: Data, splits: Sequence[Split]) -> Iterator[Any]:

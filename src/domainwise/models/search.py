@@ -100,9 +100,9 @@ class MethodKind:
     ) -> Iterator[tuple[Any, Array]]:
         """Yield fitted candidates with a common kernel, each with the test rows as its input."""
         if self.step:
-            head = self.estimator.steps[-1][1]
+            head = quick_head(self.estimator.steps[-1][1])
             for Z, Z_test in projections(self._searched, batch, rows, X_test):
-                yield quick_head(head).fit(Z, rows.y), Z_test
+                yield copy(head).fit(Z, rows.y), Z_test
             return
         gamma = batch[0].get("gamma", self.estimator.gamma)
         kernel = Kernel("rbf", gamma=gamma).centred_on(rows.X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Self
@@ -50,8 +51,8 @@ class ProjectedRows:
         return np.asarray(self.values.std(axis=0))
 
     def fitted(self, head: Any) -> Any:
-        """Fit a predictor."""
-        return quick_head(head).fit(self.values, self.y)
+        """Fit a copy of a predictor."""
+        return copy(head).fit(self.values, self.y)
 
 
 @dataclass(frozen=True)

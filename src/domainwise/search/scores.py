@@ -132,11 +132,10 @@ def _all_classes(values: Array, unseen: Any, codes: Any, n_classes: int) -> Arra
     return columns
 
 
-def row_losses(values: Array, y: Array, domains: Array, n_classes: int) -> Array:
+def row_losses(values: Array, y: Array, weights: Array, n_classes: int) -> Array:
     """Return the weighted loss of each held-out row; y contains class codes or numbers."""
     if not n_classes:
-        return np.asarray(equal_weights(domains) * (y - values[:, 0]) ** 2)
-    weights = equal_weights(domains, y)
+        return np.asarray(weights * (y - values[:, 0]) ** 2)
     curve, _ = fit_curve(values, y, weights)
     probabilities = curve.probabilities(values)[np.arange(len(y)), y]
     return np.asarray(-weights * np.log(np.maximum(probabilities, 1e-300)))
@@ -153,34 +152,35 @@ class SmoothScore:
     def __call__(self, model: Any, X: Any, y: Array) -> float:
         """Score a model on these rows, with a curve that is fitted to the same rows."""
         score = SmoothScore(np.asarray(y), None, self.classes)
-        return float(score.scores([self.outputs(model, X)], [np.arange(len(y))])[0])
+        return float(score.table([[self.outputs(model, X)]], [np.arange(len(y))])[0, 0])
 
     def outcome(self, model: Any, X: Any, y: Array) -> Array:
         """Return the outputs of a candidate for held-out rows."""
         return self.outputs(model, X)
 
-    def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
-        """Return scores of shape (candidates, splits), with one curve for each candidate."""
-        return np.array([self.scores(values, tests) for values in outcomes])
+    def table(self, outcomes: Sequence[Sequence[Any]], tests: Sequence[Array]) -> Array:
+        """Return scores of shape (candidates, splits); their mean is the score of all rows.
+
+        ``outcomes`` are outputs for the test rows of each split, ``tests`` the indices of these
+        rows. One curve is fitted to the outputs of each candidate.
+        """
+        rows = np.concatenate(tests)
+        domains = np.zeros(len(rows), int) if self.domains is None else self.domains[rows]
+        domains = np.unique(domains, return_inverse=True)[1]
+        sample = draw_rows(domains, max(MAX_ROWS, 2 * (int(domains.max()) + 1)), 0)
+        y, n_classes, codes = self.y[rows[sample]], 0, None
+        if self.classes is not None:
+            y = codes = codes_of(y, self.classes)
+            n_classes = len(self.classes)
+        weights = equal_weights(domains[sample], codes)
+        split = np.repeat(np.arange(len(tests)), [len(test) for test in tests])[sample]
+        losses = [
+            row_losses(np.concatenate(values)[sample], y, weights, n_classes) for values in outcomes
+        ]
+        return np.array([-len(tests) * np.bincount(split, row, len(tests)) for row in losses])
 
     def outputs(self, model: Any, X: Any) -> Array:
         """Return log-probabilities, decision values or numbers, with columns as in ``classes``."""
         if self.classes is None:
             return outputs(model, X, 0)
         return outputs(model, X, len(self.classes), codes_of(model.classes_, self.classes))
-
-    def scores(self, values: Sequence[Any], tests: Sequence[Array]) -> Array:
-        """Return the scores of a candidate on the splits; their mean is the score of all rows.
-
-        ``values`` are outputs for the test rows of each split, ``tests`` the indices of these rows.
-        """
-        rows = np.concatenate(tests)
-        domains = np.zeros(len(rows), int) if self.domains is None else self.domains[rows]
-        domains = np.unique(domains, return_inverse=True)[1]
-        sample = draw_rows(domains, max(MAX_ROWS, 2 * (int(domains.max()) + 1)), 0)
-        y, n_classes = self.y[rows[sample]], 0
-        if self.classes is not None:
-            y, n_classes = codes_of(y, self.classes), len(self.classes)
-        losses = row_losses(np.concatenate(values)[sample], y, domains[sample], n_classes)
-        split = np.repeat(np.arange(len(tests)), [len(test) for test in tests])[sample]
-        return -len(tests) * np.bincount(split, losses, minlength=len(tests))
