@@ -127,7 +127,7 @@ def test_projections_are_chosen_by_outputs_of_their_heads():
         head = LinearDiscriminantAnalysis().fit(projection.transform(X[train]), y[train])
         expected.append(score.outputs(head, projection.transform(X[test])))
     tests = [test for _, test in splits_of(X, domain)]
-    assert score.scores(expected, tests).mean() == pytest.approx(best, rel=1e-3)
+    assert score.table([expected], tests).mean() == pytest.approx(best, rel=1e-3)
 
 
 def test_a_class_that_a_model_has_not_seen_is_the_least_likely_one():
