@@ -313,7 +313,7 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
         random_state=setting.seed,
         pos_label=setting.pos_label,
     )
-    score = partial(compare_methods, inside=False, n_jobs=setting.n_jobs, progress=False)
+    score = partial(compare_methods, details=False, n_jobs=setting.n_jobs, progress=False)
     overrides = {"class_weight": setting.class_weight, "predictor": setting.predictor}
     row_by_row = replace(find_method(method, len(table.y)), context=False)
     constant = score(problem, [METHODS[TRIVIAL]])

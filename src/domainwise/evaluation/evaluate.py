@@ -283,7 +283,7 @@ def compare_methods(
     *,
     cv: Any = None,
     inner_cv: Any = None,
-    inside: bool = True,
+    details: bool = True,
     n_jobs: int | None = None,
     progress: bool | Progress = True,
     more: Sequence[Measure] = (),
@@ -294,8 +294,8 @@ def compare_methods(
 ) -> Evaluation:
     """Run methods on all splits of a problem.
 
-    If ``inside`` is True, domains and columns are described and, unless ``quick`` is True, scores
-    on seen domains are added. With ``partial_results``, an interruption returns an evaluation of
+    With ``details``, domains and columns are described and, unless ``quick`` is True, scores on
+    seen domains are added. With ``partial_results``, an interruption returns an evaluation of
     the finished jobs.
     """
     methods = methods_for(methods, problem.classification)
@@ -312,7 +312,7 @@ def compare_methods(
             "every domain has only one class, so no score within a domain is defined. Use domains "
             "that contain several classes"
         )
-    arguments = {"inner_cv": repr(inner_cv), "inside": inside, "quick": quick}
+    arguments = {"inner_cv": repr(inner_cv), "inside": details, "quick": quick}
     if problem.inner_scoring is not None:
         arguments["inner_scoring"] = repr(problem.inner_scoring)
     with (
@@ -323,7 +323,7 @@ def compare_methods(
         if (name := finished.chosen_by) is not None:
             chosen_by = choose_measure(name, problem.y, problem.classification, problem.positive)
             problem = replace(problem, measure=chosen_by)
-        differences = describe_differences(problem) if inside else {"columns": []}
+        differences = describe_differences(problem) if details else {"columns": []}
         columns = [column["name"] for column in differences["columns"]]
         jobs = [
             MethodJob(problem, method, split, number, inner_cv, columns, quick)
@@ -337,7 +337,7 @@ def compare_methods(
         try:
             with job_progress(progress, jobs, finished.rows, workers, unit) as report:
                 _run(jobs, finished, workers, report)
-                if inside and not quick:
+                if details and not quick:
                     rankings = [scored(by, rows=finished.rows) for by in measures]
                     _run(_seen_jobs(jobs, finished, rankings), finished, workers, report)
         except KeyboardInterrupt:
@@ -430,7 +430,7 @@ def _seen_jobs(
     recommended = {evaluation.recommended_ for evaluation in rankings}
     n_splits = 1 + max(job.number for job in jobs)
     seen = dict(enumerate(seen_splits(jobs[0].problem, n_splits)))
-    settled = {job_key(row): row.get("settled_model") for row in finished.rows}
+    chosen = {job_key(row): row.get("settled_model") for row in finished.rows}
     seen_jobs = []
     for job in jobs:
         variants = job.method.rows(job.problem.classification)
@@ -443,7 +443,7 @@ def _seen_jobs(
                 SeenJob(
                     *fields,
                     seen=seen.get(job.number),
-                    settled=settled[job.rows[0]],
+                    chosen=chosen[job.rows[0]],
                     within=is_fast and is_recommended,
                     in_context=any(context and key in shown for key, _, context in variants),
                 )

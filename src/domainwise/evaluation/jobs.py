@@ -197,7 +197,7 @@ class SeenJob(MethodJob):
     """Predict seen domains by a method, with the parameters that were chosen on a split."""
 
     seen: Split | None = None  #: a random split of all rows
-    settled: Any = None  #: model with the chosen parameters; None chooses them again
+    chosen: Any = None  #: model with the parameters of the split; None chooses them again
     within: bool = True  #: whether to predict folds within the held-out domains
     in_context: bool = True  #: whether to predict ``seen`` with context
     part: ClassVar[str] = ON_SEEN
@@ -205,23 +205,23 @@ class SeenJob(MethodJob):
     @property
     def cost(self) -> float:
         """Relative time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
-        return super().cost * (0.1 if self.settled is not None else 1.1)
+        return super().cost * (0.1 if self.chosen is not None else 1.1)
 
     def _fill(self, rows: list[Row], contexts: list[bool]) -> None:
         """Add predictions for seen domains."""
-        problem, settled = self.problem, self.settled
-        if settled is None:
-            settled = self._fitted()[-1].settled_
-        within = self._within(settled) if self.within else []
+        problem, chosen = self.problem, self.chosen
+        if chosen is None:
+            chosen = self._fitted()[-1].settled_
+        within = self._within(chosen) if self.within else []
         for row in rows:
             row["predictions"] = list(within)
         if self.seen is None:
             return
-        if self.in_context and "context" in settled.get_params(deep=False):
-            settled = clone(settled).set_params(context="auto")
+        if self.in_context and "context" in chosen.get_params(deep=False):
+            chosen = clone(chosen).set_params(context="auto")
         train, test = self.seen
         with suppress(*FAILURES, TypeError):
-            model = self._refitted(settled, train, domains=True)
+            model = self._refitted(chosen, train, domains=True)
             for row, context in zip(rows, contexts, strict=True):
                 if context and not self.in_context:
                     continue
@@ -233,7 +233,7 @@ class SeenJob(MethodJob):
                     data = (of_domain, problem, test[at], problem.y[train])
                     row["predictions"].append(self._record(model, *data, SEEN))
 
-    def _within(self, settled: Any) -> list[Record]:
+    def _within(self, chosen: Any) -> list[Record]:
         """Predictions of folds within the held-out domains.
 
         Folds to which the method cannot be fitted, such as those with too few rows, are skipped.
@@ -244,15 +244,15 @@ class SeenJob(MethodJob):
             rows = held_out[problem.codes[held_out] == code]
             for fold, (train, test) in enumerate(within_splits(problem, rows)):
                 with suppress(*FAILURES, TypeError):
-                    model = self._refitted(settled, rows[train], domains=False)
+                    model = self._refitted(chosen, rows[train], domains=False)
                     at, y_train = rows[test], problem.y[rows[train]]
                     outputs = self._predictions(model, problem, at, context=False).outputs()
                     records.append(self._record(model, outputs, problem, at, y_train, fold))
         return records
 
-    def _refitted(self, settled: Any, train: Array, domains: bool) -> Pipeline:
+    def _refitted(self, chosen: Any, train: Array, domains: bool) -> Pipeline:
         """Fit the model that was chosen on the sources to other rows."""
-        problem, prepare, model = self.problem, self.method.prepare, clone(settled)
+        problem, prepare, model = self.problem, self.method.prepare, clone(chosen)
         n_components = model.get_params().get("project__n_components")
         if n_components is not None and n_components > len(train) - 1:
             model.set_params(project__n_components=len(train) - 1)

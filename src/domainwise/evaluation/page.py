@@ -63,7 +63,6 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         methods_table=methods_table(evaluation),
         methods_picture=methods_picture(evaluation),
         shown=shown_methods(evaluation),
-        order=evaluation.hardest_first,
         top={d: np.nanmax([r.scores[d] for r in evaluation.results]) for d in method.known},
         domains_picture=domains_picture(evaluation),
         domains_table=verdict.domains_table(evaluation).without_empty_columns(),
@@ -76,7 +75,6 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         shift=shift_picture(evaluation) if columns else None,
         names=[domain["name"] for domain in differences.get("domains", ())],
         importance=partial(_importance, evaluation),
-        notes=evaluation.notes,
         selected=_selected,
         warnings=[
             (result.label, text) for result in evaluation.results for text in result.warnings

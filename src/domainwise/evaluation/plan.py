@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -284,12 +285,10 @@ def job_progress(progress: bool | Progress, *arguments: Any) -> Iterator[Progres
         yield progress or None
         return
     console: Any = None
-    try:
+    if find_spec("rich") is not None:
         from rich.console import Console
 
         console = Console(stderr=True)
-    except ImportError:
-        pass
     if console is None or not (console.is_terminal or console.is_jupyter):
         yield JobProgress(*arguments)
         return

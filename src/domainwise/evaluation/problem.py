@@ -331,7 +331,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     refuse_double_names(names, "X")
     numbered = [name for name in names if is_unnamed(name)]
     if numbered:
-        notes.append("the first column has no name; it is taken for row numbers and dropped")
+        notes.append("the first column has no name and was left out as row numbers")
     X = X.drop(columns=numbered).reset_index(drop=True)
     marks = cells.decimal_marks(X, list(X.columns))
     try:

@@ -384,7 +384,7 @@ def finite_mean(values: Iterable[float]) -> float:
 
 
 def percent(share: float) -> str:
-    """A share as text, rounded to whole per cent."""
+    """Format a share as a percentage without decimals."""
     return f"{100 * share:.0f} %"
 
 
@@ -461,12 +461,12 @@ def grouped(records: Sequence[Record]) -> dict[Any, list[Record]]:
 def joined(records: Sequence[Record]) -> Record:
     """Join the predictions of several models for one domain, in the order of the table."""
     order = np.argsort(np.concatenate([record["row"] for record in records]), kind="stable")
-    whole: Record = {}
+    pooled: Record = {}
     for name in ("target", "prediction", "probabilities", "decisions"):
         arrays = [record[name] for record in records]
         missing = any(array is None for array in arrays)
-        whole[name] = None if missing else np.concatenate(arrays)[order]
-    return whole
+        pooled[name] = None if missing else np.concatenate(arrays)[order]
+    return pooled
 
 
 def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Record]) -> float:

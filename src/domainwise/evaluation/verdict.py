@@ -286,8 +286,8 @@ def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
     if not domain:
         return "–"
     if classes is None:
-        whole = all(value == round(value) for value in domain["target"])
-        return " / ".join(f"{v:.4g}" if whole else f"{v:#.4g}" for v in domain["target"])
+        integers = all(value == round(value) for value in domain["target"])
+        return " / ".join(f"{v:.4g}" if integers else f"{v:#.4g}" for v in domain["target"])
     counts = domain["classes"]
     if len(classes) == 2:
         return percent(counts[1] / domain["rows"])
