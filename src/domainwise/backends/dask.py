@@ -47,16 +47,16 @@ class DaskBackend(Backend):
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Any:
         """Check X without loading it into memory; for a fit, return an array with known chunks."""
-        frame = partitions.is_frame(X)
+        is_frame = partitions.is_frame(X)
         if not reset:
-            if frame and X.ndim == 2:
+            if is_frame and X.ndim == 2:
                 names = list(getattr(estimator, "feature_names_in_", X.columns))
                 # Drop labels that are columns of the same data frame.
                 X = X[names] if set(names) <= set(X.columns) else X
             validate_data(estimator, partitions.layout_of(X)[1], reset=False, skip_check_array=True)
             return X
         layout, empty = partitions.layout_of(X)
-        if frame:
+        if is_frame:
             lengths = True if self.known is None else list(self.known.lengths)
             X = X.astype(layout.dtype).to_dask_array(lengths=lengths)
         else:
@@ -72,7 +72,7 @@ class DaskBackend(Backend):
         return X
 
     def labels_in_memory(self, labels: Any, rows: Any, name: str) -> Any:
-        """Compute labels: one label per row fits into memory."""
+        """Return labels as an array: one label per row fits into memory."""
         if labels is not None and not is_dask(labels):
             partitions.check_aligned(rows, labels, name)
         return None if labels is None else fetch(labels)
@@ -116,29 +116,29 @@ class DaskBackend(Backend):
 
     def transform(self, model: Any, X: Any) -> Any:
         """Project partition by partition, lazily."""
-        refuse_gathering(model, X)
+        refuse_output_in_memory(model, X)
         layout, _ = partitions.layout_of(X)
         names = model.get_feature_names_out()
         if is_dask(getattr(model, "X_fit_", None)):
             # The support rows have many blocks; a worker stores a few of them at a time.
             tasks, projection = partitions.tasks_of(X), model.expansion
-            rows = [call(layout.values, part) for part in tasks]
+            rows = [call(layout.values, partition) for partition in tasks]
             sums = cross_tasks(projection.kernel, rows, projection.landmarks, projection.dual)
             shared = constant((projection.intercept, layout.dtype, names), "projection")
             if not partitions.is_frame(X):
                 tasks = [None] * len(sums)
             pairs = zip(tasks, sums, strict=True)
-            parts = [call(_projected, part, total, shared) for part, total in pairs]
-            return collected(parts, X, names, layout.dtype)
+            projected = [call(_projected, *pair, shared) for pair in pairs]
+            return collect(projected, X, names, layout.dtype)
         sample = np.empty((0, len(names)), dtype=layout.dtype)
-        return _mapped(X, layout, model, "transform", sample, names)
+        return _map_partitions(X, layout, model, "transform", sample, names)
 
     def predict(self, model: Any, method: str, X: Any) -> Any:
         """Call a method of a fitted model on every partition, lazily."""
         layout, _ = partitions.layout_of(X)
         sample = getattr(model, method)(np.zeros((1, layout.n_features), dtype=layout.dtype))[:0]
         columns = None if sample.ndim == 1 else list(range(sample.shape[1]))
-        return _mapped(X, layout, model, method, sample, columns)
+        return _map_partitions(X, layout, model, method, sample, columns)
 
     def copy_rows(self, rows: Any) -> Any:
         """Return the rows themselves: a Dask collection does not change."""
@@ -153,7 +153,7 @@ class DaskBackend(Backend):
         model.solver_info_["n_partitions"] = partitions.n_partitions(X)
 
 
-def refuse_gathering(model: Any, X: Any) -> None:
+def refuse_output_in_memory(model: Any, X: Any) -> None:
     """Raise ValueError if ``set_output`` requests an output that is not a Dask collection."""
     output = getattr(model, "_sklearn_output_config", {}).get("transform")
     output = output or get_config()["transform_output"]
@@ -168,30 +168,30 @@ def refuse_gathering(model: Any, X: Any) -> None:
 def _projected(rows: Any, values: Array, shared: tuple[Array, Any, Array]) -> Any:
     intercept, dtype, names = shared
     values = (values + intercept).astype(dtype)
-    return values if rows is None else _labelled(rows, values, names)
+    return values if rows is None else _with_index(rows, values, names)
 
 
-def collected(parts: list[Any], X: Any, columns: Array, dtype: Any) -> Any:
+def collect(tasks: list[Any], X: Any, columns: Array, dtype: Any) -> Any:
     """Return a collection of the type of X whose partitions are the results of tasks."""
     if partitions.is_frame(X):
         import dask.dataframe as dd
 
-        meta = _labelled(X._meta, np.empty((0, len(columns)), dtype), columns)
-        return dd.from_delayed(parts, meta=meta, divisions=X.divisions, verify_meta=False)
+        meta = _with_index(X._meta, np.empty((0, len(columns)), dtype), columns)
+        return dd.from_delayed(tasks, meta=meta, divisions=X.divisions, verify_meta=False)
     blocks = [
-        da.from_delayed(part, (n, len(columns)), dtype=dtype)
-        for part, n in zip(parts, X.chunks[0], strict=True)
+        da.from_delayed(block, (n, len(columns)), dtype=dtype)
+        for block, n in zip(tasks, X.chunks[0], strict=True)
     ]
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
 
 
-def _mapped(
+def _map_partitions(
     X: Any, layout: partitions.Layout, model: Any, method: str, sample: Array, columns: Any
 ) -> Any:
     """Apply a fitted model to every partition; ``sample`` is an empty result of the right type."""
     shared = constant((model, layout, method, sample, columns), "model")
     if partitions.is_frame(X):
-        return X.map_partitions(_values_of, shared, meta=_labelled(X._meta, sample, columns))
+        return X.map_partitions(_values_of, shared, meta=_with_index(X._meta, sample, columns))
     X = X.rechunk({1: -1})
     shape: dict[str, Any] = {"drop_axis": 1}
     if sample.ndim == 2:
@@ -204,12 +204,12 @@ def _values_of(rows: Any, shared: tuple[Any, ...]) -> Any:
     model, layout, method, sample, columns = shared
     X, values = layout.values(rows), sample
     if len(X):
-        projects = method == "transform"
-        values = Backend().transform(model, X) if projects else getattr(model, method)(X)
-    return values if layout.features is None else _labelled(rows, values, columns)
+        project = method == "transform"
+        values = Backend().transform(model, X) if project else getattr(model, method)(X)
+    return values if layout.features is None else _with_index(rows, values, columns)
 
 
-def _labelled(rows: Any, values: Array, columns: Any) -> Any:
+def _with_index(rows: Any, values: Array, columns: Any) -> Any:
     """Return values with the index of ``rows``: a series if ``columns`` is None, else a frame."""
     import pandas as pd
 

@@ -9,7 +9,7 @@ from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
 from domainwise.backends import backend_of, partitions
-from domainwise.backends.dask import collected, refuse_gathering
+from domainwise.backends.dask import collect, refuse_output_in_memory
 from domainwise.checks.inputs import check_sample_domain
 from domainwise.ensemble.moments import Levels, Moments, no_moments, rows_moments
 from domainwise.gram.dask.graphs import call, constant, run, task, tree
@@ -34,7 +34,7 @@ def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> 
 
 def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
     """Return the transformed rows as a Dask collection; compute statistics of domains now."""
-    refuse_gathering(context, X)
+    refuse_output_in_memory(context, X)
     column = partitions.label_column(X, sample_domain, "sample_domain")
     domain = sample_domain if column is None else X[column]
     X = backend_of(X).check_rows(context, X, reset=False)
@@ -50,7 +50,7 @@ def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
         statistics = constant(run([tree(moments, _joined_domains)])[0], "statistics")
     pairs = zip(rows, labels, strict=True)
     tasks = [call(_in_context, *pair, shared, layout, statistics) for pair in pairs]
-    return collected(tasks, X, context.get_feature_names_out(), layout.dtype)
+    return collect(tasks, X, context.get_feature_names_out(), layout.dtype)
 
 
 @task
