@@ -264,11 +264,11 @@ def test_medians_of_all_sites_are_within_a_hundredth_of_the_rank():
     merged = merge(plan, [statistics_of(f, plan, site=str(i)) for i, f in enumerate(frames)])
     every = pandas.concat(frames)
     for j, name in enumerate(("a", "b")):
-        values, median = every[name].dropna(), merged.learnt.medians[j]
+        values, median = every[name].dropna(), merged.preprocessing.medians[j]
         assert (values < median).mean() - 0.01 < 0.5 < (values <= median).mean() + 0.01
-    filled = every["a"].fillna(merged.learnt.medians[0])
-    np.testing.assert_allclose(merged.learnt.mean[0], filled.mean(), rtol=1e-12)
-    np.testing.assert_allclose(merged.learnt.variance[0], filled.var(ddof=0), rtol=1e-12)
+    filled = every["a"].fillna(merged.preprocessing.medians[0])
+    np.testing.assert_allclose(merged.preprocessing.mean[0], filled.mean(), rtol=1e-12)
+    np.testing.assert_allclose(merged.preprocessing.variance[0], filled.var(ddof=0), rtol=1e-12)
 
 
 def test_widths_are_close_to_the_median_rule_on_all_rows(frames):
@@ -375,7 +375,7 @@ def test_ugly_tables_of_sites_are_the_same_rows_as_any(frames):
 
 
 def prepared_most_frequent(plan, frame):
-    return prepared(plan, frame.assign(soil=frame["soil"].fillna(plan.learnt.frequent[0])))
+    return prepared(plan, frame.assign(soil=frame["soil"].fillna(plan.preprocessing.frequent[0])))
 
 
 def test_a_site_without_a_column_of_domains_is_one_domain_of_its_name(frames):

@@ -38,7 +38,7 @@ from domainwise.search.grids import RIDGE_GAMMAS
 from domainwise.shift.watch import CLIP
 from domainwise.tables.schema import make_preprocessor
 from domainwise.tables.statistics import (
-    Learnt,
+    Preprocessing,
     Sketch,
     Statistics,
     joined_sketch,
@@ -303,7 +303,7 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
         Counter(),
         Counter({"": sum(file.content["rows"] for file in sites)}),
     )
-    learnt, target, target_range = total.learnt(plan.schema), None, None
+    params, target, target_range = total.preprocessing(plan.schema), None, None
     if plan.classes is None:
         values = total.sketches[-1][0]
         target_range = [float(values[0]), float(values[-1])]
@@ -314,13 +314,13 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     columns, n_maps, by_class = choose_sizes(plan, counts, n_sent, len(maps), n_targets)
     merged: dict[str, Any] = {
         "sites": {file.site: file.content["checksum"] for file in sites},
-        "learnt": asdict(learnt),
+        "learnt": asdict(params),
         "maps": maps[:n_maps],
         "target": target,
         "target_range": target_range,
         "columns": columns,
         "by_class": by_class,
-        "watch": _watch(plan, by_site, total, learnt, min(disclosure.WATCH_POINTS, columns)),
+        "watch": _watch(plan, by_site, total, params, min(disclosure.WATCH_POINTS, columns)),
     }
     if plan.feature_map != "fourier":
         centres = replace(plan, merged=to_json(merged)).prepared_centres
@@ -366,11 +366,11 @@ def _target(sketch: Sketch) -> dict[str, Any]:
 
 
 def _watch(
-    plan: Plan, by_site: list[list[Sketch]], total: Statistics, learnt: Learnt, n_points: int
+    plan: Plan, by_site: list[list[Sketch]], total: Statistics, params: Preprocessing, n_points: int
 ) -> dict[str, Any]:
     """Return ranges of columns over all sources, and landmarks drawn from blocks by column."""
-    p, rng = len(learnt.mean), np.random.RandomState(plan.seed)
-    scale = np.sqrt(np.where(learnt.variance > 0, learnt.variance, 1.0))
+    p, rng = len(params.mean), np.random.RandomState(plan.seed)
+    scale = np.sqrt(np.where(params.variance > 0, params.variance, 1.0))
     ends, points = np.full((2, p), np.nan), np.zeros((n_points if p else 0, p))
     for j, (values, weights) in enumerate(total.sketches[:p]):
         if not len(values):
@@ -380,7 +380,7 @@ def _watch(
         ends[1, j] = max(b[-1] + TAIL * (b[-1] - float(np.median(b))) for b in blocks)
         shares = (np.cumsum(weights) - weights / 2) / weights.sum()
         drawn = np.interp(rng.uniform(size=n_points), shares, values)
-        points[:, j] = np.clip((drawn - learnt.mean[j]) / scale[j], -CLIP, CLIP)
+        points[:, j] = np.clip((drawn - params.mean[j]) / scale[j], -CLIP, CLIP)
     constant = not np.ptp(points, axis=0).any() if p else True
     gamma = 1.0 if constant else resolve_gamma("median", "rbf", points)
     return {"ends": ends, "landmarks": points, "gamma": gamma}

@@ -21,7 +21,7 @@ from domainwise.federated.files import (
     default_output,
     load_files,
 )
-from domainwise.federated.plan import RIDGE, Plan, build, candidates
+from domainwise.federated.plan import RIDGE, Plan, build, list_candidates
 from domainwise.federated.second_round import check_moments, unpack_sums
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import Cells, CellSums, cells_by_split, joined_cells, merged_cells
@@ -88,7 +88,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     moments, method = _Search(plan, sites), find_method(plan.method)
     try:
         search_candidates = moments.ridge if plan.method == RIDGE else moments.projection
-        model, points, best_scores, best = search_candidates()
+        model, candidates, best_scores, best = search_candidates()
     except ValueError as error:
         names = ", ".join(file.site for file in sites)
         raise SiteFileError(
@@ -100,7 +100,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
         classes is not None, moments.n_rows, class_weight=plan.class_weight, seed=plan.seed
     )
     search = method.make(setting)
-    search.set_fitted(model, best, points)
+    search.set_fitted(model, best, candidates)
     search.expected_score_ = expected = moments.errors(best_scores)
     sources: dict[str, tuple[Array, float]] = {}  # sums and freedom of domains over sites
     for file in sites:
@@ -214,19 +214,19 @@ class _Search:
 
     def projection(self) -> tuple[Any, list[Candidate], Array, Candidate]:
         """Fit a projection and a head after it; candidates are scored by least squares."""
-        plan, points, scores = self.plan, [], []
-        grid = candidates(plan.method, plan.candidates, plan.classes is not None, self.n_rows)
+        plan, candidates, scores = self.plan, [], []
+        grid = list_candidates(plan.method, plan.candidates, plan.classes is not None, self.n_rows)
         for i, nystrom in enumerate(plan.maps):
             kernel = dict(zip(("kernel", "gamma"), kernel_of(nystrom), strict=True))
-            of_map = [{**kernel, **point} for point in grid]
-            points += of_map
+            of_map = [{**kernel, **candidate} for candidate in grid]
+            candidates += of_map
             scores.append(self._scores(nystrom, self.cells(i), of_map))
         table = np.vstack(scores)
-        best = SearchResult.of(points, table).indices[0]
+        best = SearchResult.of(candidates, table).indices[0]
         nystrom = plan.maps[best // len(grid)]
         by_class = ({c: cell} for (_, c), cell in self.cells(best // len(grid)).items())
         cells: Cells = reduce(merged_cells, by_class)
-        project, W = self._projected(nystrom, cells, points[best])
+        project, W = self._projected(nystrom, cells, candidates[best])
         if plan.classes is None:
             head: Any = Ridge()
             problem = self.penalties.problem(cells, self.columns(nystrom))
@@ -237,29 +237,31 @@ class _Search:
             labels = label_array([plan.classes[c] for c in cells], "y")
             head = discriminant(cells, W, labels, plan.class_weight)
         model = Pipeline([("project", project), ("predict", head)])
-        return model, points, table[best], points[best]
+        return model, candidates, table[best], candidates[best]
 
-    def _scores(self, nystrom: NystromMap, cells: Cells, points: list[Candidate]) -> Array:
+    def _scores(self, nystrom: NystromMap, cells: Cells, candidates: list[Candidate]) -> Array:
         """Return the scores of candidates of a map on each site; NaN where undefined."""
         columns = self.columns(nystrom)
-        score, scores = error_score(columns), np.full((len(points), len(self.sites)), np.nan)
+        score, scores = error_score(columns), np.full((len(candidates), len(self.sites)), np.nan)
         for s, (train, test) in enumerate(cells_by_split(cells, self.splits)):
             if self.plan.classes is not None and len(train) < 2:
                 continue
             problem = self.penalties.problem(train, columns)
             equal = {c: 1.0 / (len(test) * cell.n_samples) for c, cell in test.items()}
             held_out = weighted(test, equal, columns)
-            for j, point in enumerate(points):
+            for j, candidate in enumerate(candidates):
                 with warnings.catch_warnings():  # about single splits
                     warnings.simplefilter("ignore", UserWarning)
-                    W = self._projected(nystrom, train, point)[1]
+                    W = self._projected(nystrom, train, candidate)[1]
                 scores[j, s] = score(s, problem, W @ least_squares(problem, W), held_out)[0]
         return scores
 
-    def _projected(self, nystrom: NystromMap, cells: Cells, point: Candidate) -> tuple[Any, Array]:
+    def _projected(
+        self, nystrom: NystromMap, cells: Cells, candidate: Candidate
+    ) -> tuple[Any, Array]:
         """Fit a projection to sums by class; return it and its weights of the map's columns."""
         plan = self.plan
-        project = build(plan.method, True, **point, **self.map, random_state=plan.seed)
+        project = build(plan.method, True, **candidate, **self.map, random_state=plan.seed)
         project.fit_sums(nystrom, joined_cells(cells), self.width, plan.target_map)
         dual, triangle = project.dual_coef_, nystrom.triangle
         return project, dual if triangle is None else triangle.T @ dual

@@ -39,7 +39,7 @@ from domainwise.shift.watch import CLIP, ShiftWatch
 from domainwise.splits.folds import LeaveDomainsOut
 from domainwise.tables.errors import import_pandas
 from domainwise.tables.schema import Schema, check_table, named_frame
-from domainwise.tables.statistics import Learnt
+from domainwise.tables.statistics import Preprocessing
 
 TEXTS = tomllib.loads((files("domainwise.federated") / "texts.toml").read_text(encoding="utf-8"))
 RIDGE = "invariantridge"
@@ -143,7 +143,7 @@ class Plan:
     def __post_init__(self) -> None:
         try:
             check_arguments("Plan", _CONSTRAINTS, **{n: getattr(self, n) for n in _CONSTRAINTS})
-            candidates(self.method, self.candidates, self.classes is not None, 1000)
+            list_candidates(self.method, self.candidates, self.classes is not None, 1000)
         except (TypeError, ValueError) as error:
             raise PlanError(str(error)) from None
         if self.class_weight and self.classes is None:
@@ -266,19 +266,19 @@ class Plan:
                 raise PlanError(f"columns={columns!r} must be from 1 to {MAX_FEATURES}")
             if not isinstance(kernels, list) or not 1 <= len(kernels) <= MAX_MAPS:
                 raise PlanError(f"maps must be a list of 1 to {MAX_MAPS} kernels")
-            sites, learnt, watch = self.first_round("sites"), self.learnt, self.watch
-            names += [*sites, *sites.values(), *chain.from_iterable(learnt.categories)]
-            by_column = [learnt.medians, learnt.mean, learnt.variance]
-            numbers = [*by_column, [learnt.n_rows], self.first_round("target_range") or [0.0]]
+            sites, params, watch = self.first_round("sites"), self.preprocessing, self.watch
+            names += [*sites, *sites.values(), *chain.from_iterable(params.categories)]
+            by_column = [params.medians, params.mean, params.variance]
+            numbers = [*by_column, [params.n_rows], self.first_round("target_range") or [0.0]]
             numbers += [*(m.landmarks for m in self.maps), watch.landmarks_, [watch.gamma_]]
             if not all(np.isfinite(np.asarray(values, dtype=float)).all() for values in numbers):
                 raise PlanError("numbers must not be missing or infinite")
             if np.abs(watch.landmarks_).max(initial=0.0) > CLIP or watch.gamma_ <= 0:
                 raise PlanError(f"watch must have landmarks within {CLIP:g}, and a positive gamma")
-            if (learnt.variance < 0).any() or type(by_class) is not bool:
+            if (params.variance < 0).any() or type(by_class) is not bool:
                 raise PlanError("variances must not be negative, and by_class must be a boolean")
             if {len(values) for values in by_column} != {len(schema.numbers)}:
-                raise PlanError("learnt must have a number for each numeric column of the schema")
+                raise PlanError("'learnt' must have a number for each numeric column of the schema")
             _ = self.target_map, watch.n_totals
         if schema.decimal not in (None, ".", ","):
             raise PlanError(f"decimal={schema.decimal!r} must be a point or a comma")
@@ -327,16 +327,16 @@ class Plan:
         return self.merged[name]
 
     @cached_property
-    def learnt(self) -> Learnt:
+    def preprocessing(self) -> Preprocessing:
         """Medians, scales and categories for preprocessing."""
-        learnt = self.first_round("learnt")
-        arrays = {n: np.array(learnt[n], dtype=float) for n in ("medians", "mean", "variance")}
-        return Learnt(**{**learnt, **arrays})
+        params = self.first_round("learnt")
+        arrays = {n: np.array(params[n], dtype=float) for n in ("medians", "mean", "variance")}
+        return Preprocessing(**{**params, **arrays})
 
     @cached_property
     def prepare(self) -> Any:
         """The fitted transformer from features to numbers."""
-        return self.learnt.preprocessor(self.schema).set_output(transform="default")
+        return self.preprocessing.preprocessor(self.schema).set_output(transform="default")
 
     @cached_property
     def maps(self) -> list[NystromMap]:
@@ -385,16 +385,16 @@ class Plan:
     @property
     def watch(self) -> ShiftWatch:
         """A ShiftWatch that summarizes domains, to compare new rows with them."""
-        watch, learnt, schema = self.first_round("watch"), self.learnt, self.schema
+        watch, params, schema = self.first_round("watch"), self.preprocessing, self.schema
         shape = (len(watch["landmarks"]), len(schema.numbers))
         lowest, highest = np.array(watch["ends"], dtype=float)
-        categories = zip(schema.categorical, learnt.categories, strict=True)
+        categories = zip(schema.categorical, params.categories, strict=True)
         return ShiftWatch.of_summary(
             {**dict.fromkeys(schema.numbers), **dict(categories)},
             lowest_=lowest,
             highest_=highest,
-            mean_=learnt.mean,
-            scale_=np.where(learnt.variance > 0, np.sqrt(learnt.variance), 1.0),
+            mean_=params.mean,
+            scale_=np.where(params.variance > 0, np.sqrt(params.variance), 1.0),
             landmarks_=np.array(watch["landmarks"], dtype=float).reshape(shape),
             gamma_=float(watch["gamma"]),
         )
@@ -440,7 +440,7 @@ def _values(value: Any) -> Any:
     return float("inf") if value == "inf" else value
 
 
-def candidates(
+def list_candidates(
     method: str, lists: Mapping[str, Any], classes: bool, n_rows: int
 ) -> list[dict[str, Any]]:
     """List the candidate arguments of a projection, or the arguments of the ridge search.
@@ -449,20 +449,20 @@ def candidates(
     """
     if method == RIDGE:
         accepted = ["alphas", "domain_weights", "n_average", *["conditionals"][: int(classes)]]
-        points = [dict(lists)]
+        candidates = [dict(lists)]
     else:
         parameters = PROJECTIONS[method]().get_params()
         accepted = [n for n in _NAMES if n in parameters and (classes or n != "conditional")]
         grid = {**_DEFAULTS[method], **lists}
         if isinstance(grid.get("lam"), str):
             grid["lam"] = [factor * n_rows for factor in LAMBDAS]
-        points = list(ParameterGrid(grid))
+        candidates = list(ParameterGrid(grid))
     for name in lists:
         if name not in accepted:
             raise ValueError(f"{method} has no candidates {name!r}. Use {', '.join(accepted)}")
-    for point in points:
-        validate_arguments(build(method, classes, **point))
-    return points
+    for candidate in candidates:
+        validate_arguments(build(method, classes, **candidate))
+    return candidates
 
 
 def build(method: str, classes: bool, **arguments: Any) -> Any:

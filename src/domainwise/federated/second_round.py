@@ -205,7 +205,8 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
     for i, width in enumerate(map(plan.width, plan.maps)):
         shapes |= {f"sums{i}": (*shape, width), f"second{i}": (n_seconds, width * (width + 1) // 2)}
     check_arrays(file, shapes, "counts", MAX_ROWS)
-    counts, n, n_first = arrays["counts"], int(arrays["counts"].sum()), int(plan.learnt.n_rows)
+    counts, n_first = arrays["counts"], int(plan.preprocessing.n_rows)
+    n = int(counts.sum())
     if (counts[counts > 0] < min_rows).any() or not counts.any(axis=0).all():
         raise ValueError(f"'counts' must be 0 or at least {min_rows}, and not all 0 in a domain")
     if n > n_first * (1 if file.site in plan.first_round("sites") else MAX_LATE_RATIO):

@@ -168,7 +168,7 @@ class LargeTable:
         n_rows = sum(statistics.domains.values())
         setting = replace(table_setting(self.table, **options), n_rows=n_rows)
         labels = labels_by_text(statistics.classes), labels_by_text(statistics.domains)
-        prepare = statistics.learnt(schema).preprocessor(schema)
+        prepare = statistics.preprocessing(schema).preprocessor(schema)
         reader = replace(self.reader, prepare=prepare, labels=labels)
         names = reader.names
         layout = Layout(tuple(names), len(names), np.dtype(np.float64), "y", "domain")

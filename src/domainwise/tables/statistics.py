@@ -4,8 +4,8 @@ For rows in memory, :func:`columns_of` lists columns, and :func:`quantiles_by_do
 :func:`describe_column` describe them by domain. Means and variances are computed by
 :class:`~domainwise.ensemble.moments.Moments`.
 
-For rows in chunks, :class:`Statistics` of two chunks can be merged, and :class:`Learnt` contains
-the parameters of preprocessing. Medians come from a sketch; their rank is exact to 1 %.
+For rows in chunks, :class:`Statistics` of two chunks can be merged; they give the parameters of
+:class:`Preprocessing`. Medians come from a sketch; their rank is exact to 1 %.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def quantile(sketch: Sketch, share: float) -> float:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class Preprocessing:
     """Parameters of preprocessing, for numbers (after imputation) and for categories."""
 
     n_rows: int
@@ -273,7 +273,7 @@ class Statistics:
         """Return the median of each numeric column; 0 for a column without values."""
         return np.array([quantile(sketch, 0.5) for sketch in self.sketches])
 
-    def learnt(self, schema: Schema) -> Learnt:
+    def preprocessing(self, schema: Schema) -> Preprocessing:
         """Return the parameters of preprocessing for these rows."""
         names, frequent = [], []
         for column, counts in zip(schema.categorical, self.categories, strict=True):
@@ -291,7 +291,7 @@ class Statistics:
         missing = n - count
         centre = (count * mean + missing * medians) / n
         between = count * (mean - centre) ** 2 + missing * (medians - centre) ** 2
-        return Learnt(n, medians, centre, (squares + between) / n, names, frequent)
+        return Preprocessing(n, medians, centre, (squares + between) / n, names, frequent)
 
 
 def labels_by_text(texts: Iterable[str]) -> dict[str, Any]:
