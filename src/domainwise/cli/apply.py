@@ -42,9 +42,7 @@ def predict(
     context: Annotated[
         bool, "Predict all rows of a domain together. The table must contain complete domains."
     ] = False,
-    one_domain: Annotated[
-        bool, "With --context: treat all rows as rows of a single domain."
-    ] = False,
+    one_domain: Annotated[bool, "With --context: all rows belong to one domain."] = False,
     coverage: Annotated[
         float | None,
         "Add prediction sets that should contain the true value for this fraction of the rows, "

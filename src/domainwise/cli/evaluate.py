@@ -68,9 +68,7 @@ def evaluate(
         "-o",
     ] = None,
     report: Annotated[bool, "Write the HTML report."] = True,
-    quick: Annotated[
-        bool, "Use fewer rows and folds, to get a first result in about half a minute."
-    ] = False,
+    quick: Annotated[bool, "Use few rows and folds, for a result in about half a minute."] = False,
     force: Annotated[bool, "Overwrite other results in the folder."] = False,
 ) -> None:
     """Compare methods on held-out domains.

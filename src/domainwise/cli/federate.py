@@ -35,22 +35,18 @@ def plan(
     context: typer.Context,
     source: Annotated[
         Path,
-        "First round: a table with the columns of all sites. Second round: the plan of the first "
-        "round.",
+        "First round: a table with the columns of all sites. Second round: the first plan.",
     ],
     files: Files = None,
     *,
     out: Annotated[Path, "Plan to write (.json).", "FILE", "-o"],
     target: options.Target = None,
     domain: options.Domain = "site",
-    method: Annotated[
-        str, "Method to fit: invariantridge, fastdcm, fastcoir or fastdica."
-    ] = "invariantridge",
+    method: Annotated[str, "invariantridge, fastdcm, fastcoir or fastdica."] = "invariantridge",
     columns: Annotated[
         int | None,
         typer.Option(
-            help="Number of columns of the feature map. Default: as many as the number of rows "
-            "allows.",
+            help="Number of columns of the feature map. Default: as many as the rows allow.",
             metavar="N",
             min=1,
         ),

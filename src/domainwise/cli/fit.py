@@ -40,13 +40,10 @@ def fit(
     ] = None,
     target: options.Target = None,
     domain: options.Domain = None,
-    method: Annotated[
-        str, 'Method to fit; "auto" is ensemble, or invariantridge for many rows.'
-    ] = "auto",
+    method: Annotated[str, 'Method; "auto" is ensemble, or invariantridge for many rows.'] = "auto",
     estimator: Annotated[
         options.Names,
-        "With --from: your own estimator, as you passed it to evaluate. Repeat the option to add "
-        "several.",
+        "With --from: your own estimator, as passed to evaluate. Repeat the option to add several.",
         "ESTIMATOR",
     ] = None,
     predictor: Annotated[
@@ -63,9 +60,7 @@ def fit(
         "--balanced/--not-balanced",
     ] = None,
     positive: options.Positive = None,
-    check: Annotated[
-        bool, "Score the method and a constant prediction on held-out domains."
-    ] = True,
+    check: Annotated[bool, "Compare with a constant prediction on held-out domains."] = True,
     rows: Annotated[
         bool,
         "Whether the model file may contain rows of the table. With --no-rows, use constant, "

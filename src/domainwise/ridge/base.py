@@ -229,7 +229,9 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         self : object
         """
         if is_dask(X):
-            raise TypeError("partial_fit requires rows in memory; use fit for Dask collections")
+            raise TypeError(
+                "partial_fit does not accept Dask collections. Pass rows in memory, or call fit"
+            )
         self._check_sums_suffice()
         backend, first = backend_of(X), "_sums" not in vars(self)
         state = dict(vars(self))
