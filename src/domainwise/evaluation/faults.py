@@ -16,8 +16,8 @@ import numpy as np
 from domainwise.arrays import Array
 from domainwise.evaluation.leaks import MIN_CLASS_ROWS, MIN_ROWS, Target, find_leaks, spaced
 from domainwise.evaluation.problem import Problem
-from domainwise.evaluation.results import Results
-from domainwise.evaluation.units import find_anomalies
+from domainwise.evaluation.results import Results, listed
+from domainwise.evaluation.units import correlations, find_anomalies
 from domainwise.scoring.statistics import in_words
 from domainwise.tables.errors import import_pandas
 from domainwise.tables.schema import identifier_reason
@@ -121,11 +121,7 @@ class _Table:
         pairs = []
         if numbers:
             X = np.column_stack([self.columns[i].numbers[rows] for i in numbers])
-            present = np.isfinite(X)
-            count = np.maximum(present.sum(axis=0), 1)
-            Z = np.where(present, X - np.where(present, X, 0.0).sum(axis=0) / count, 0.0)
-            Z /= np.maximum(np.sqrt((Z**2).sum(axis=0)), 1e-300)
-            same = np.triu(np.abs(Z.T @ Z) >= COPY_CORRELATION, 1)
+            same = np.triu(np.abs(correlations(X)) >= COPY_CORRELATION, 1)
             pairs = [(numbers[a], numbers[b]) for a, b in np.argwhere(same).tolist()]
         first_with: dict[bytes, int] = {}
         for i, column in enumerate(self.columns):
@@ -212,19 +208,6 @@ def find_faults(
         faults += check(table)
     order = {kind: i for i, kind in enumerate(("unit", "sign", "filler", "missing"))}
     return sorted(faults, key=lambda f: (-f.severity, order.get(f.kind, len(order)), -f.rows))
-
-
-def listed(names: Sequence[str], max_names: int = 4) -> str:
-    """Join names for a sentence.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    >>> listed(["a", "b", "c"], max_names=1)
-    'a and 2 others'
-    """
-    shown, hidden = list(names[:max_names]), len(names[max_names:])
-    shown += [f"{hidden} other{'s' * (hidden > 1)}"] if hidden else []
-    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
 
 def _drop(columns: Sequence[str]) -> str:

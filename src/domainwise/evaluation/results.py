@@ -383,6 +383,19 @@ def finite_mean(values: Iterable[float]) -> float:
     return float(np.mean(finite)) if finite else float("nan")
 
 
+def listed(names: Sequence[str], max_names: int = 4) -> str:
+    """Join names for a sentence.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    >>> listed(["a", "b", "c"], max_names=1)
+    'a and 2 others'
+    """
+    shown, hidden = list(names[:max_names]), len(names[max_names:])
+    shown += [f"{hidden} other{'s' * (hidden > 1)}"] if hidden else []
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+
+
 def percent(share: float) -> str:
     """Format a share as a percentage without decimals."""
     return f"{100 * share:.0f} %"

@@ -271,9 +271,16 @@ def _opposite_signs(
 
 
 def _rank_correlations(X: Array) -> Array:
-    """Rank correlations of columns, missing values at the mean rank; 0 on the diagonal."""
+    """Rank correlations of columns; 0 on the diagonal."""
     present = np.isfinite(X)
     ranks = rankdata(np.where(present, X, np.inf), axis=0)
-    Z = np.where(present, ranks - (present.sum(axis=0) + 1) / 2, 0.0)
-    Z /= np.maximum(np.sqrt((Z**2).sum(axis=0)), 1e-12)
-    return np.asarray(Z.T @ Z * (1 - np.eye(X.shape[1])))
+    return correlations(np.where(present, ranks, np.nan)) * (1 - np.eye(X.shape[1]))
+
+
+def correlations(X: Array) -> Array:
+    """Correlations of columns, with missing values at the mean; 0 for constant columns."""
+    present = np.isfinite(X)
+    means = np.where(present, X, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
+    Z = np.where(present, X - means, 0.0)
+    Z /= np.maximum(np.sqrt((Z**2).sum(axis=0)), 1e-300)
+    return np.asarray(Z.T @ Z)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, percent
+from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, listed, percent
 from domainwise.models.registry import CONTEXT, TRIVIAL
 from domainwise.report.page import TextCell, TextTable
 from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
@@ -206,7 +206,7 @@ def _expect(results: Results) -> str:
         comparison = f" A constant prediction scores {show(constant.mean)}."
     if (without := results.differences.get("without_leaks")) and without["scores"]:
         name = max(without["scores"], key=lambda name: without["scores"][name])
-        columns, score = _some(without["columns"]), show(without["scores"][name])
+        columns, score = listed(without["columns"]), show(without["scores"][name])
         comparison = f" Without {columns}, the best score is {score} ({name}).{comparison}"
     if ends is not None:
         low, high = (show(measure.sign * end) for end in ends)
@@ -232,7 +232,7 @@ def _certainty(results: Results) -> tuple[str, str]:
     faults = results.differences.get("faults", ())
     leaks = [name for fault in faults if fault["leak"] for name in fault["columns"]]
     if leaks:
-        reason = f"A column may contain the answer ({_some(leaks)}): the scores may be too good."
+        reason = f"A column may contain the answer ({listed(leaks)}): the scores may be too good."
         return "low", reason
     if n < MIN_PAIRS or ends is None:
         domains = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
@@ -330,7 +330,7 @@ def difference_sentence(results: Results) -> str:
     if not n:
         return f"No single column identifies a domain well; the best is {described[0]}."
     verb = "identifies a domain on its own" if n == 1 else "identify a domain on their own"
-    return f"{n} of {len(columns) + differences['others']} columns {verb}: {_some(described[:n])}."
+    return f"{n} of {len(columns) + differences['others']} columns {verb}: {listed(described[:n])}."
 
 
 def importance_sentences(results: Results) -> list[str]:
@@ -357,12 +357,7 @@ def importance_sentences(results: Results) -> list[str]:
     if unused:
         verb, them = ("identifies", "it") if len(unused) == 1 else ("identify", "them")
         sentences.append(
-            f"{method.label} hardly uses {_some(unused)}, which {verb} domains: consider dropping "
+            f"{method.label} hardly uses {listed(unused)}, which {verb} domains: consider dropping "
             f"{them}."
         )
     return sentences
-
-
-def _some(names: list[str]) -> str:
-    """The first three names."""
-    return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
