@@ -31,14 +31,8 @@ FORMAT, ABOUT = 2, "about.json"
 ROUNDS = {"statistics": "first", "moments": "second"}
 #: Fields of ``about.json`` and of the content of each round, for :func:`check_form`.
 FORMS: dict[str, dict[str, Any]] = {
-    ABOUT: {
-        "format": int,
-        "kind": set(ROUNDS),
-        "site": str,
-        "plan": str,
-        "content": dict,
-        "digest": str,
-    },
+    ABOUT: {"format": int, "kind": set(ROUNDS), "content": dict}
+    | dict.fromkeys(("site", "plan", "digest"), str),
     "statistics": {
         "rows": int,
         "classes": [int],

@@ -49,8 +49,7 @@ from domainwise.tables.statistics import (
 #: Maximum number of block means that a site sends for a column, and the minimum number of rows in a
 #: block, in multiples of ``smallest_cell``.
 MAX_BLOCKS, BLOCK_CELLS = 100, 2
-#: Probabilities of the quantiles of row distances that a site sends for each kernel, and the number
-#: of rows sampled for them.
+#: Probabilities of the quantiles of row distances that a site sends, and rows sampled for them.
 SHARES, DISTANCE_ROWS = (0.1, 0.25, 0.5, 0.75, 0.9), 1000
 METRICS = {"rbf": "euclidean", "laplacian": "cityblock"}
 #: Maximum absolute value in a column; its square is finite.

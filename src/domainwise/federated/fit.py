@@ -150,8 +150,7 @@ def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
 class _Search:
     """Moments of all sites, and searches that hold out sites.
 
-    A search returns the model, all candidates, the scores of the best one on each site, and the
-    best one.
+    A search returns the model, all candidates, the best one's scores by site, and the best one.
     """
 
     def __init__(self, plan: Plan, sites: list[SiteFile]) -> None:

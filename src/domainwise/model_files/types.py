@@ -147,8 +147,7 @@ def trusted_types() -> list[str]:
     Returns
     -------
     names : list of str
-        Names with modules. They may change with the version: call this function again after an
-        update.
+        Names with modules. They may change with an update of this package.
 
     See Also
     --------

@@ -45,8 +45,7 @@ SPACES = " '’\u00a0\u202f\u2009"
 OTHER_MARK = {".": ",", ",": ".", None: ""}
 #: A text column with more distinct values than this, and than half of its rows, has no categories.
 MAX_CATEGORIES = 50
-#: A text column in which at least half of the cells are numbers, with more distinct numbers than
-#: this, is a numeric column with invalid cells.
+#: Text with more distinct numbers than this, in half of its cells, is numeric with invalid cells.
 MIN_NUMBERS = 20
 
 
@@ -179,10 +178,7 @@ def with_points(column: Any, mark: str | None) -> Any:
 
 
 def typed_numbers(column: Any) -> Any:
-    """Convert a text column if all cells are numbers, or all are booleans, apart from missing ones.
-
-    Any other column is returned unchanged.
-    """
+    """Convert text to numbers or booleans; return it unchanged if a cell cannot be converted."""
     if not is_text(column):
         return column
     pandas, text = import_pandas(), _arrow_text(column)
@@ -439,8 +435,7 @@ def problem_of(
 ) -> MessageParts | None:
     """Describe what is wrong with a feature, and what to do; None if it can be used.
 
-    ``form`` and ``unmatched`` are returned by :func:`form_of`; ``dates`` is whether dates can be
-    used.
+    ``form`` and ``unmatched`` are those of :func:`form_of`; ``dates`` allows dates.
     """
     if form == "nested":
         kind = type(column[column.notna()].iloc[0]).__name__
@@ -448,8 +443,8 @@ def problem_of(
     if form == "date" and not dates:
         advice = "contains dates or times. Convert them to numbers with "
         return advice, Argument("dates", list(DATE_PARTS))
-    series = import_pandas().Series(unmatched, dtype=object)
-    if form == "number" and unmatched and matches(series, EITHER).all():
+    texts = import_pandas().Series(unmatched, dtype=object)
+    if form == "number" and unmatched and matches(texts, EITHER).all():
         advice = (
             f"contains numbers such as {unmatched[0]!r}, in which a comma may be a decimal mark or "
             "separate thousands. Choose with "

@@ -31,12 +31,12 @@ class ColumnError(TableError):
     def __init__(self, problems: Mapping[str, tuple[str | Argument, ...]]) -> None:
         single = len(problems) == 1
         parts: list[str | Argument] = []
-        parts += [] if single else [f"{len(problems)} columns cannot be used:\n"]
         for name, problem in problems.items():
             parts += [f"column {name!r} ", *problem] if single else [f"  {name!r} ", *problem, "\n"]
-        parts += [". To leave it out, pass " if single else "To leave them out, pass "]
-        parts += [Argument("drop", list(problems)), " or ", Argument("auto_drop", True)]
-        super().__init__(*parts)
+        start = "" if single else f"{len(problems)} columns cannot be used:\n"
+        advice = ". To leave it out, pass " if single else "To leave them out, pass "
+        remedy = Argument("drop", list(problems)), " or ", Argument("auto_drop", True)
+        super().__init__(start, *parts, advice, *remedy)
         self.problems = dict(problems)
 
     def __reduce__(self) -> Any:

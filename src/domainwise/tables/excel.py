@@ -19,8 +19,7 @@ from domainwise.tables.errors import TableError, describe_names, import_pandas
 
 #: Maximum unpacked size of a workbook, and of one of its tables of contents, in bytes.
 MAX_UNPACKED, MAX_CONTENTS = 2**30, 2**24
-#: Maximum number of cells that a sheet may span, and the maximum ratio of this number to the number
-#: of cells with a value, for larger sheets.
+#: A sheet may span ``MAX_AREA`` cells, or ``MAX_AREA_PER_CELL`` times its cells with values.
 MAX_AREA, MAX_AREA_PER_CELL = 10_000_000, 20
 #: Number of rows that are searched for the column names.
 HEADER_ROWS = 20
@@ -156,8 +155,7 @@ def _column_number(letters: bytes) -> int:
 def _header_row(rows: Sequence[Sequence[Any]]) -> int:
     """Return the index of the row with the column names.
 
-    Rows above it are titles, which fill at most half of the columns. Column names are distinct
-    texts. If there is no such row, the index is 0.
+    It has distinct texts; rows above it are titles, which fill at most half of the columns.
     """
     width = len(rows[0])
     for number, row in enumerate(rows[:HEADER_ROWS]):

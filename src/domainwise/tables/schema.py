@@ -216,9 +216,8 @@ def load_table(
     chosen, notes = choose_features(table.names, features=features, drop=drop, **roles)
     (frame,) = table.frames([*chosen, target, domain])
     checked = check_table(frame, features=chosen, **roles, **options)
-    notes = [*table.notes, *notes, *checked.notes]
-    schema = replace(checked.schema, encoding=encoding)
-    return replace(checked, schema=schema, notes=tuple(notes))
+    all_notes = (*table.notes, *notes, *checked.notes)
+    return replace(checked, schema=replace(checked.schema, encoding=encoding), notes=all_notes)
 
 
 def check_table(
@@ -248,8 +247,7 @@ def check_table(
     of all columns; words such as "NA" count as missing, except in labels and categories.
     ``where`` names the table in messages; ``several_domains`` requires more than one domain.
 
-    Raises a TableError if the table cannot be used, and one ColumnError about all unusable
-    features.
+    Raises a TableError, or one ColumnError about all features that cannot be used.
     """
     for name, values, allowed in (("task", [task], TASKS), ("dates", dates, cells.DATE_PARTS)):
         if isinstance(values, str) or not set(values) <= set(allowed):
@@ -260,12 +258,9 @@ def check_table(
     names = list(frame.columns)
     roles: dict[str, Any] = {"target": target, "domain": domain}
     chosen, notes = choose_features(names, features=features, drop=drop, where=where, **roles)
-    na = tuple(str(word) for word in na)
+    na, columns = tuple(str(word) for word in na), [*chosen, target, domain]
     frame = import_pandas().DataFrame(
-        {
-            name: cells.mark_missing(frame[name], na, words=name != domain)
-            for name in (*chosen, target, domain)
-        }
+        {name: cells.mark_missing(frame[name], na, words=name != domain) for name in columns}
     )
     marks = cells.decimal_marks(frame, [*chosen, target], decimal)
     frame[target] = cells.target_column(frame[target], marks.get(target))
