@@ -162,12 +162,12 @@ def report(arguments: argparse.Namespace) -> None:
         lines += [
             f"## Statistics of source domains from {'all' if sources == 'large' else 'few'} rows",
             "",
-            "The column *plain* is the score for rows predicted one by one. The other columns "
+            "The column *one by one* is the score for rows predicted one by one. The other columns "
             "show the gain from context ± its standard error over domains, and in brackets the "
             "gain with the earlier version of context. Scores are balanced accuracy, or the "
             "negative RMSE.",
             "",
-            "| set | domains | plain | " + " | ".join(map(str, SIZES)) + " |",
+            "| set | domains | one by one | " + " | ".join(map(str, SIZES)) + " |",
             "|---|---|---|" + "---|" * len(SIZES),
         ]
         for (name, kind), by_size in scores.items():
