@@ -85,9 +85,9 @@ VERBS = {
     *("predict_set", "predict_interval", "decision_function", "to", "split", "get_n_splits"),
     *("plot", "from_estimator", "from_predictions", "report"),
 }
-#: Internal methods and properties without parameters.
-BETWEEN_FOLDERS = {"measured", "n_totals", "settled", "expansion", "base_kernel"}
-BETWEEN_FOLDERS |= {"column_means", "feature_limits"}
+#: Internal methods and properties without parameters, which other folders use.
+BETWEEN_FOLDERS = {"base_kernel", "column_means", "expansion", "feature_limits", "label_rules"}
+BETWEEN_FOLDERS |= {"n_totals", "predicts_most_probable", "settled", "unfitted"}
 #: Parameters that need no description.
 PLAIN = {"self", "cls", "path"}
 
