@@ -125,7 +125,7 @@ def fit(
         replacing(out) as unfinished,
         dask_client(dask) as client,
         common.spinner(activity) as update,
-        folds_on(client, lambda done: update(f"{activity}: {done} tasks done")),
+        folds_on(client, lambda n: update(f"{activity}: {n} tasks finished")),
     ):
         if large is None:
             model = fit_table(table, **arguments, rows=rows, n_jobs=n_jobs)
@@ -203,9 +203,9 @@ class Recipe:
         from domainwise.evaluation.evaluation import describe_grid
         from domainwise.models.registry import CONTEXT, METHODS
 
-        own = {method.key: method for method in own_methods(estimators)}
+        own_by_key = {method.key: method for method in own_methods(estimators)}
         base_key = key.removesuffix(CONTEXT)
-        method = own.get(key) or own.get(base_key) or METHODS.get(base_key)
+        method = own_by_key.get(key) or own_by_key.get(base_key) or METHODS.get(base_key)
         if method is None:
             evaluated = ", ".join(self.stored.get("estimators", ())) or base_key
             raise ValueError(

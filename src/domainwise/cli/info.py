@@ -76,7 +76,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     schema, classes, check = info["schema"], info["classes"], info["check"]
     numeric, categorical, dates = (schema.get(k, []) for k in ("numeric", "categorical", "dates"))
     method = " → ".join(name for name in (info["method"], info["predictor"]) if name)
-    chosen = ", ".join(
+    parameters = ", ".join(
         f"{name.replace('_', ' ')} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in info["chosen"].items()
         if value is not False  # not informative
@@ -97,7 +97,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         if (size := info["context"].get("batch_size")) is not None:
             context += f"; its score was measured with {size:,} rows per domain"
     facts = [
-        ("method", f"{method} ({chosen})" if chosen else method),
+        ("method", f"{method} ({parameters})" if parameters else method),
         ("class weights", f"{weights}: all classes have the same weight" if weights else None),
         ("components", info["n_components"]),
         ("target", f"{schema['target']} ({kind})"),

@@ -317,8 +317,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         context_held_out = None
         if context:
             weights, context_mix, held_out_members = context_score.mixed(context)
-            both = {"plain": held_out, "context": held_out_members}
-            shares, _, context_held_out = context_score.mixed(both, PRIOR)
+            mixes = {"plain": held_out, "context": held_out_members}
+            shares, _, context_held_out = context_score.mixed(mixes, PRIOR)
             combined = shares["plain"] * mix + shares["context"] * context_mix
             self.context_weights_ = {
                 **{name: shares["plain"] * weight for name, weight in self.weights_.items()},
@@ -507,8 +507,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         unusual = {code: outlier for code, outlier in outliers.items() if outlier is not None}
         if statistics is not None and statistics.without_context is not None:
             names = np.asarray(domain.names).tolist()
-            listed = {c for c, name in enumerate(names) if name in statistics.without_context}
-            return {code: unusual.get(code) for code in sorted(listed | set(unusual))}
+            excluded = {c for c, name in enumerate(names) if name in statistics.without_context}
+            return {code: unusual.get(code) for code in sorted(excluded | set(unusual))}
         outside = np.zeros(domain.n_categories, dtype=bool)
         for predicted, source_shares in ((mixed, self._shares), (plain, self._plain_shares)):
             if source_shares is not None:

@@ -311,7 +311,7 @@ class SourceRange:
         statistics, counts = _statistics(Moments.of_rows(Z, codes, n_domains))
         noise = _noise(Z, samples)
         is_other = ~np.eye(n_domains, dtype=bool)
-        others = [_summary(statistics[:, m], counts[m], noise[:, m]) for m in is_other]
+        other_summaries = [_summary(statistics[:, m], counts[m], noise[:, m]) for m in is_other]
         sizes, limits = [], []
         for size in (*SIZES, None):
             larger = [d for d in range(n_domains) if size is None or len(rows[d]) > size]
@@ -325,7 +325,7 @@ class SourceRange:
             moments = Moments.of_rows(Z[np.concatenate(drawn)], group, len(domains))
             batches, count = _statistics(moments)
             mean, between, within = (
-                np.stack([others[d][i] for d in domains], axis=1) for i in range(3)
+                np.stack([other_summaries[d][i] for d in domains], axis=1) for i in range(3)
             )
             distance = _distances(batches, count, mean, between, within, n_domains - 1)
             logs = np.log(np.maximum(np.abs(distance).max(axis=(0, 2)), 1e-3))

@@ -109,8 +109,8 @@ class ReferenceFastDCM(ReferenceDCM):
 
 def delta_kernel(a: Array, b: Array) -> Array:
     """Return 1 where labels are equal and 0 elsewhere."""
-    same: Array = (np.asarray(a)[:, None] == np.asarray(b)).astype(np.float64)
-    return same
+    kernel: Array = (np.asarray(a)[:, None] == np.asarray(b)).astype(np.float64)
+    return kernel
 
 
 # Methods by name ----------------------------------------------------------------------------------

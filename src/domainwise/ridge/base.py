@@ -272,7 +272,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
                 return self
             return self.fit_partitions(partitions)
 
-    def fit_partitions(self, parts: Any) -> Self:
+    def fit_partitions(self, partitions: Any) -> Self:
         """Fit to partitions in one pass, or in two if the score requires predictions of rows."""
         from domainwise.backends.partitions import sum_partitions
 
@@ -280,9 +280,9 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         state = dict(vars(self))
         try:
             self._reset()
-            sums: Any = sum_partitions(self, parts)
+            sums: Any = sum_partitions(self, partitions)
             self._sums = sums
-            self._search_sums(parts)
+            self._search_sums(partitions)
         except BaseException:
             self.__dict__ = state
             raise

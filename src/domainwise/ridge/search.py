@@ -245,9 +245,8 @@ class RowSearch(RidgeSearch):
             values[first + split] = held_out[is_stored], np.searchsorted(self.predicted, indices)
             if self.scorer is None:
                 return score_errors(split, problem, solutions, test)
-            return self.scorer(
-                np.hsplit(held_out, solutions.shape[1] // len(problem.target)), y[rows]
-            )
+            n_candidates = solutions.shape[1] // len(problem.target)
+            return self.scorer(np.hsplit(held_out, n_candidates), y[rows])
 
         return score
 
@@ -278,14 +277,6 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
         name="the domain kernel",
     )
     return label_map.features(domain.values)
-
-
-def solution_values(
-    nystrom: NystromMap, problem: RidgeProblem, solutions: Any, X: Any
-) -> list[Array]:
-    """Return the values of many solutions for the rows X, as a block per solution."""
-    values = to_host(expansion(nystrom, problem, solutions)(X))
-    return np.hsplit(values, solutions.shape[1] // len(problem.target))
 
 
 def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Expansion:
@@ -338,8 +329,9 @@ def held_out_values(
         for train, _ in cells_by_split(sums, parts):
             problem = penalties.problem(train, columns)
             solutions = problem.solutions(penalties.kinds, penalties.alphas)
-            held_out = rows.X[splits[len(values)][1]]
-            values.append(solution_values(nystrom, problem, solutions, held_out))
+            X_test = rows.X[splits[len(values)][1]]
+            held_out = to_host(expansion(nystrom, problem, solutions)(X_test))
+            values.append(np.hsplit(held_out, len(penalties.kinds) * len(penalties.alphas)))
     return values
 
 
