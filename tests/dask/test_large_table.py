@@ -64,6 +64,19 @@ def test_an_index_that_pandas_has_written_is_not_a_feature(folder):
     assert LargeTable.open(folder, **COLUMNS).table.schema.numeric == ("age", "dose", "blood")
 
 
+def test_missing_values_of_the_target_and_the_domain_are_missing_in_every_piece(folder):
+    for path in folder.iterdir():
+        frame = pandas.read_parquet(path)
+        frame.loc[frame.index[::50], "ill"] = "?"
+        frame.loc[frame.index[1::50], "site"] = "?"
+        frame.to_parquet(path, row_group_size=200)
+    large = LargeTable.open(folder, **COLUMNS, na=["?"])
+    pieces = [large.reader.rows(piece) for piece in large.pieces]
+    assert {label for _, y, _, _ in pieces for label in y} == {"n", "y"}
+    assert {name for _, _, domains, _ in pieces for name in domains} == set("ABCDE")
+    assert sum(left_out for _, _, _, left_out in pieces) == 4 + 30 + 30
+
+
 def test_what_is_learnt_of_columns_is_that_of_the_whole_table(folder, client):
     here = fit_table(load_table(folder, drop=["blood"], **COLUMNS), "invariantridge")
     there = LargeTable.open(folder, drop=["blood"], **COLUMNS).fit(client)

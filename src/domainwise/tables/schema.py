@@ -418,6 +418,7 @@ def feature_schema(
             problems[name] = problem
     if problems and not auto_drop:
         raise ColumnError(problems)
+    age = f" (age on {latest})" if "age" in dates else ""
     for listed, text in (
         (names["empty"], "left out because they are empty"),
         (names["constant"], "left out because they are constant"),
@@ -425,7 +426,7 @@ def feature_schema(
         (names["rewritten"], "with decimal commas or thousands separators"),
         (names["percent"], "read as percentages (12% is 0.12)"),
         (names["time"], "read as times, in hours"),
-        (names["date"], f"of dates, read as {', '.join(dates)} (before {latest})"),
+        (names["date"], f"of dates, read as {', '.join(dates)}{age}"),
     ):
         notes += [f"columns {text}: {', '.join(listed)}"] if listed else []
     numbers, categories, days = (
@@ -442,8 +443,7 @@ def feature_schema(
     )
     for name in days:
         numbers |= cells.date_numbers(days[name], name, dates, latest)
-    X = import_pandas().DataFrame(numbers | categories, index=range(len(frame)))
-    return schema, X
+    return schema, import_pandas().DataFrame(numbers | categories, index=range(len(frame)))
 
 
 def target_values(target: Any, task: str, notes: list[str], mark: str | None = None) -> Array:
