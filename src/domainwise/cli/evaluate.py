@@ -155,7 +155,7 @@ def evaluate(
         except Exception as error:
             raise options.PartialFailure(
                 f"the report could not be written ({type(error).__name__}: {error}). The results "
-                f"in {folder} are complete; run `domainwise report {folder}` to try again"
+                f"in {folder} are complete; run `domainwise report {folder}` to try again."
             ) from error
     if stopped := result.facts.get("stopped"):
         stderr().print(f"[yellow]{escaped(stopped)}[/yellow]", soft_wrap=True)
@@ -230,7 +230,7 @@ def own_methods(names: list[str] | None) -> list[Method]:
         except (ImportError, AttributeError, TypeError) as error:
             raise ValueError(
                 f"--estimator {text} cannot be imported or created: {error}. Check its spelling, "
-                "and that the factory works without arguments"
+                "and that the factory works without arguments."
             ) from error
         finally:
             sys.path.remove(str(Path.cwd()))

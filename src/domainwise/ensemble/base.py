@@ -155,7 +155,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if self.context is True and domain.n_categories < 2:
             raise ValueError(
                 f"context=True requires at least two domains, but sample_domain contains "
-                f"{domain.n_categories}. Pass rows of several domains, or use context=False"
+                f"{domain.n_categories}. Pass rows of several domains, or use context=False."
             )
         self._seed = fixed_seed(self.random_state)
         self.domains_ = domain.names
@@ -226,7 +226,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if self.dropped_:
             warn_caller(
                 f"time_budget={self.time_budget} s was exceeded, so these members were not fitted: "
-                f"{', '.join(self.dropped_)}. Increase time_budget to fit them"
+                f"{', '.join(self.dropped_)}. Increase time_budget to fit them."
             )
         self._weight_members(predicted, scores[False], scores[True], context_domains)
         if self.uses_context:
@@ -247,7 +247,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             else:
                 raise ValueError(
                     f"members contains {member!r}. Choose from {', '.join(MEMBER_TYPES)}, or pass "
-                    "pairs (name, estimator)"
+                    "pairs (name, estimator)."
                 )
         names = [member.name for member in types]
         if not names or len(set(names)) < len(names):
@@ -264,7 +264,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if has_tags and estimator.__sklearn_tags__().estimator_type == wrong:
             raise ValueError(
                 f"members contains {name!r}, a {type(estimator).__name__}, which is a {wrong}. "
-                f"Pass a {right} to {type(self).__name__}"
+                f"Pass a {right} to {type(self).__name__}."
             )
 
     def _features(self, X: Array, domain: Labels | None = None) -> dict[bool, Array]:
@@ -531,7 +531,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         warn_caller(
             f"Context was not used for these domains: {', '.join(reasons)}{more}. Their rows were "
             "predicted one by one. Pass all rows of a domain together, check the units of its "
-            "columns, or omit sample_domain",
+            "columns, or omit sample_domain.",
             ContextWarning,
         )
 

@@ -227,7 +227,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
                 f"context=True is ignored, because only {len(usable)} of {domain.n_categories} "
                 "source domains contain two classes with at least five rows each; in the others, "
                 "the domain determines the class. Use context='auto' or False to silence this "
-                "warning"
+                "warning."
             )
         return np.array([], dtype=np.intp)
 

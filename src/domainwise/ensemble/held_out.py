@@ -191,7 +191,7 @@ class HeldOutScore:
         if reason is not None and np.isnan(scores).all():
             raise ValueError(
                 f"scoring={self.scoring!r} is not defined on any held-out domain ({reason}). "
-                "Choose another scoring, or use scoring=None"
+                "Choose another scoring, or use scoring=None."
             ) from reason
         return scores
 

@@ -229,13 +229,13 @@ def check_outputs(values: Array, n_rows: int, name: str) -> None:
     if len(values) != n_rows:
         raise ValueError(
             f"member {name!r} returned {len(values)} predictions for {n_rows} rows. Make it return "
-            "one prediction per row"
+            "one prediction per row."
         )
     not_finite = ~np.isfinite(values).all(axis=1)
     if not_finite.any():
         raise ValueError(
             f"member {name!r} returned NaN or infinite values for {not_finite.sum()} of {n_rows} "
-            "rows. Make it return finite numbers, or remove it from members"
+            "rows. Make it return finite numbers, or remove it from members."
         )
 
 

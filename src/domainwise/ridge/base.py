@@ -230,7 +230,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         """
         if is_dask(X):
             raise TypeError(
-                "partial_fit does not accept Dask collections. Pass rows in memory, or call fit"
+                "partial_fit does not accept Dask collections. Pass rows in memory, or call fit."
             )
         self._check_sums_suffice()
         backend, first = backend_of(X), "_sums" not in vars(self)
@@ -310,14 +310,14 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         if needs_predictions(self.scoring, self.target_kernel == "delta"):
             raise ValueError(
                 f"scoring={self.scoring!r} requires predictions of rows, which partial_fit does "
-                "not store. Use scoring=None (squared error), which is computed from sums"
+                "not store. Use scoring=None (squared error), which is computed from sums."
             )
 
     def _check_cv_holds_out_domains(self, method: str) -> None:
         if not leaves_domains_out(self.cv):
             raise ValueError(
                 f"cv={self.cv!r} splits rows, which {method} does not store. Use cv=None, "
-                "LeaveDomainsOut, LeaveOneGroupOut or LeavePGroupsOut"
+                "LeaveDomainsOut, LeaveOneGroupOut or LeavePGroupsOut."
             )
 
     def _reset(self) -> None:
@@ -472,7 +472,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         if domain.values is not None:
             raise ValueError(
                 "sample_domain contains continuous descriptors, but sums are computed by domain "
-                "label. Pass one domain label per row, or call fit with all rows in memory"
+                "label. Pass one domain label per row, or call fit with all rows in memory."
             )
         self._maps = self._landmark_maps(backend, rows, domain, n_rows or len(rows))
         self._kinds = kinds_of_labels(target, domain)
@@ -503,7 +503,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
             label = f"domain ({domains[0]})" if len(domains) < 2 else f"class ({self.classes_[0]})"
             raise ValueError(
                 f"The data contain only one {label}. Pass rows of at least two domains and, for "
-                "classification, of at least two classes"
+                "classification, of at least two classes."
             )
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, names)

@@ -109,7 +109,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
             if unknown := np.setdiff1d(labels, classes).tolist():
                 raise ValueError(
                     f"y contains {unknown[0]!r}, which is not in classes={classes!r}. Pass all "
-                    "possible classes"
+                    "possible classes."
                 )
         return super().partial_fit(X, y, sample_domain)
 

@@ -126,5 +126,5 @@ def _check_memory(kind: Any, functions: list[dict[int, Expansion]], held_out: li
             f"split ({max(rows)} rows and {n_columns} columns). A worker needs "
             f"{needed / 2**30:.1f} GiB for them, but has {free / 2**30:.1f} GiB per task. Use "
             "fewer alphas or domain_weights, or a scoring that is computed from sums over rows, "
-            "such as None or 'balanced_accuracy'"
+            "such as None or 'balanced_accuracy'."
         )
