@@ -96,7 +96,7 @@ def test_what_is_learnt_of_columns_is_that_of_the_whole_table(folder, client):
     assert there.info["n_rows"] == here.info["n_rows"] == 1496
     assert there.info["domains"] == here.info["domains"]
     assert any(
-        "are approximate; their rank is exact to 1 %" in note for note in there.info["notes"]
+        "are approximate; their rank error is at most 1 %" in note for note in there.info["notes"]
     )
     new = here.schema.prepare(make_frame(300, seed=1))
     agree = there.pipeline.predict(new) == here.pipeline.predict(new)

@@ -35,7 +35,7 @@ from domainwise.tables.statistics import Statistics, labels_by_text, sketched
 
 #: Number of copies of a table that a fit in memory needs, at eight bytes per cell.
 N_COPIES = 4
-#: Number of rows from which column types are inferred, and of pieces with these rows.
+#: Number of rows from which column types are inferred, and number of pieces that contain them.
 SAMPLE_ROWS, SAMPLE_PIECES = 40_000, 20
 #: Maximum rows of a prediction task. A longer row group is read by several tasks.
 TASK_ROWS = 2 * CHUNK_ROWS
@@ -161,9 +161,10 @@ class LargeTable:
             shared = constant(self.reader, "reader")
             tasks = calls(statistics_of, [(shared, piece) for piece in self.pieces])
             (statistics,) = run([tree(tasks, merge_statistics)])
-            return self._fitted(statistics, options)
+            return self._second_pass(statistics, options)
 
-    def _fitted(self, statistics: Statistics, options: dict[str, Any]) -> TableModel:
+    def _second_pass(self, statistics: Statistics, options: dict[str, Any]) -> TableModel:
+        """Fit the model to the preprocessed rows."""
         schema, chosen = self.table.schema, find_method(METHOD, len(self.table.y))
         n_rows = sum(statistics.domains.values())
         setting = replace(table_setting(self.table, **options), n_rows=n_rows)
@@ -186,7 +187,7 @@ class LargeTable:
             f"of {n_rows} rows"
         ]
         if schema.numbers:
-            notes.append("medians of numbers are approximate; their rank is exact to 1 %")
+            notes.append("medians of numbers are approximate; their rank error is at most 1 %")
         if statistics.left_out:
             notes.append(f"{statistics.left_out} rows have no target or domain and are left out")
         of_sample = [note for note in self.table.notes if "rows have no" not in note]

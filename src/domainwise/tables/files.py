@@ -177,7 +177,7 @@ def iter_table(
 #: Default number of rows of a chunk.
 CHUNK_ROWS = 50_000
 #: Extensions of the files that are read from a folder.
-PARQUET_ENDINGS = (".parquet", ".parq", ".pq")
+PARQUET_EXTENSIONS = (".parquet", ".parq", ".pq")
 #: Name of a partition folder whose rows have no value in the partition column.
 MISSING_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
@@ -200,7 +200,7 @@ def is_data_file(path: str) -> bool:
     (True, False)
     """
     name = path.rsplit("/", 1)[-1]
-    return name.endswith(PARQUET_ENDINGS) and not name.startswith(("_", "."))
+    return name.endswith(PARQUET_EXTENSIONS) and not name.startswith(("_", "."))
 
 
 def folder_keys(path: str, root: str) -> dict[str, str | None]:

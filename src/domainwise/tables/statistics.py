@@ -5,7 +5,7 @@ For rows in memory, :func:`columns_of` lists columns, and :func:`quantiles_by_do
 :class:`~domainwise.ensemble.moments.Moments`.
 
 For rows in chunks, :class:`Statistics` of two chunks can be merged; they give the parameters of
-:class:`Preprocessing`. Medians come from a sketch; their rank is exact to 1 %.
+:class:`Preprocessing`. Medians come from a sketch; their rank error is at most 1 %.
 """
 
 from __future__ import annotations
