@@ -50,7 +50,7 @@ unseen = {
 }
 print(f"SVM, random folds: accuracy {seen:.2f}")
 for name, scores in unseen.items():
-    print(f"{name}, held-out hospitals: accuracy {scores.mean:.2f}, worst {scores.worst:.2f}")
+    print(f"{name}, held-out hospitals: mean accuracy {scores.mean:.2f}, worst {scores.worst:.2f}")
 
 # %%
 # Hospital by hospital

@@ -61,7 +61,7 @@ auc = {
     for name, method in methods.items()
 }
 for name, values in auc.items():
-    print(f"{name}: AUC at held-out hospitals {np.mean(values):.2f}, worst {min(values):.2f}")
+    print(f"{name}: mean AUC at held-out hospitals {np.mean(values):.2f}, worst {min(values):.2f}")
 
 # %%
 # What each component looks like

@@ -96,8 +96,8 @@ X_new, signal_new, batch_new = draw(rng, 30)
 for title, model in models.items():
     mean, deviation = model.predict(X_new, return_std=True)
     rmse = np.sqrt(np.mean((signal_new - mean) ** 2))
-    coverage = np.mean(np.abs(signal_new - mean) < 2 * deviation)
-    print(f"{title:17} RMSE {rmse:.2f}, coverage of the band {coverage:.0%} (nominal: 95 %)")
+    coverage = 100 * np.mean(np.abs(signal_new - mean) < 2 * deviation)
+    print(f"{title:17} RMSE {rmse:.2f}, coverage of the band {coverage:.0f} % (nominal: 95 %)")
 
 # %%
 # The process with the invariant kernel does not know the offset of a new batch either, but it does

@@ -52,7 +52,8 @@ with warnings.catch_warnings(record=True) as caught:
 print(caught[0].message)
 by_hospital = DomainConformal(LogisticRegression(), calibration="split")
 by_hospital.fit(X, diagnosis, sample_domain=hospital)
-print(by_hospital.promise_, "from", len(by_hospital.calibration_domains_), "hospitals")
+n_hospitals = len(by_hospital.calibration_domains_)
+print(f"coverage is {by_hospital.promise_}, from {n_hospitals} calibration hospitals")
 
 # %%
 # Two hundred new hospitals
@@ -78,7 +79,7 @@ for axes, (title, model, colour) in zip(
     axes.hist(coverage, bins, color=colour)
     axes.axvline(0.9, color="#374151", linestyle="--", linewidth=1.2)
     size = sets.sum(axis=1).mean()
-    axes.set_title(f"{title}\ncoverage {covered.mean():.0%}, {size:.1f} diagnoses per set")
+    axes.set_title(f"{title}\ncoverage {100 * covered.mean():.0f} %, {size:.1f} diagnoses per set")
     axes.set_xlabel("coverage at a new hospital")
 panels[0].set_ylabel("number of hospitals")
 plt.show()

@@ -31,7 +31,8 @@ heart = load_heart()
 X, y, hospital = heart.data, heart.target, heart.sample_domain
 names = np.unique(hospital)
 for name in names:
-    print(f"{name:12}{np.sum(hospital == name):4d} patients, {y[hospital == name].mean():.0%} ill")
+    ill = y[hospital == name]
+    print(f"{name:12}{len(ill):4d} patients, {100 * ill.mean():.0f} % ill")
 
 # %%
 # A model that can be adapted
@@ -81,7 +82,9 @@ for name, model in models.items():
 # ``label_gain_`` predicts the score from the three source hospitals, before any label is collected.
 # The shaded band is its 95 % interval. Thin lines are single draws of labels.
 
-figure, panels = plt.subplots(1, 4, figsize=(11, 3.6), sharex=True, sharey=True)
+figure, panels = plt.subplots(
+    1, 4, figsize=(11, 3.6), sharex=True, sharey=True, layout="constrained"
+)
 for axes, (name, observed) in zip(panels, losses.items(), strict=True):
     expected = models[name].label_gain_
     axes.fill_between(
@@ -93,7 +96,6 @@ for axes, (name, observed) in zip(panels, losses.items(), strict=True):
     axes.set(title=name, xticks=COUNTS, xlabel="labels", ylim=(0.2, 1.0))
 panels[0].set_ylabel("log loss (smaller is better)")
 panels[0].legend(loc="upper right")
-figure.tight_layout()
 plt.show()
 
 for name, observed in losses.items():
@@ -112,8 +114,8 @@ for name, observed in losses.items():
 
 for name, model in models.items():
     new = hospital == name
-    share = model.predict_proba(X[new])[:, 1].mean()
-    print(f"{name:12} predicted {share:.0%} ill, observed {y[new].mean():.0%}")
+    predicted, observed = model.predict_proba(X[new])[:, 1].mean(), y[new].mean()
+    print(f"{name:12} predicted {100 * predicted:.0f} % ill, observed {100 * observed:.0f} % ill")
 
 # %%
 # Conclusions
