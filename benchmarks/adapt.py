@@ -149,7 +149,7 @@ class Site:
         for k in (0, n_labels):
             labelled, scored = rows[:k], rows[n_labels:]
             labels = SiteLabels.sorted(self.outputs[labelled], self.y[labelled])
-            quantiles = SiteQuantiles.of(self.held_out, prior, labels)
+            quantiles = SiteQuantiles.from_labels(self.held_out, prior, labels)
             corrected = prior.apply(self.outputs[scored], labels.correction(prior))
             if self.n_classes:
                 sets = quantiles.sets(1.0 - corrected, 0.9)

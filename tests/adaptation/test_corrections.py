@@ -49,7 +49,7 @@ def test_prior_variances_are_those_of_the_levels_and_slopes_of_domains():
 
 def test_without_differences_between_domains_predictions_are_not_corrected():
     prior = LinePrior.learn(outputs_with_levels(np.zeros(30), np.zeros(30)))
-    labels = SiteLabels.sorted(np.zeros((5, 1)), np.full(5, 1.0))
+    labels = SiteLabels.from_rows(np.zeros((5, 1)), np.full(5, 1.0))
     assert abs(labels.correction(prior)[0]) < 0.05
 
 
@@ -104,17 +104,17 @@ def test_the_scale_grows_with_differences_between_domains():
 def test_without_labels_outputs_are_identical():
     line, classes = LinePrior.learn(outputs_with_levels([0, 1], [0, 0])), class_outputs()
     prior = ClassPrior.learn(classes)
-    none = SiteLabels.sorted(np.zeros((0, 1)), np.zeros(0))
+    none = SiteLabels.from_rows(np.zeros((0, 1)), np.zeros(0))
     outputs = np.random.default_rng(0).normal(size=(20, 1))
     assert (line.apply(outputs, none.correction(line)) == outputs).all()
-    none = SiteLabels.sorted(np.zeros((0, 3)), np.zeros(0, dtype=int))
+    none = SiteLabels.from_rows(np.zeros((0, 3)), np.zeros(0, dtype=int))
     assert (prior.apply(classes.outputs, none.correction(prior)) == classes.outputs).all()
 
 
 def test_labels_of_one_class_give_bounded_biases():
     prior = ClassPrior(2.0, np.array([0.5, 0.5]), False, NO_SPREAD)
     outputs = np.full((10, 2), 0.5)
-    labels = SiteLabels.sorted(outputs, np.ones(10, dtype=int))
+    labels = SiteLabels.from_rows(outputs, np.ones(10, dtype=int))
     p = prior.apply(np.array([[0.5, 0.5]]), labels.correction(prior))[0, 1]
     assert 0.8 < p < 0.999
 
@@ -124,7 +124,7 @@ def test_many_labels_give_the_correction_of_all_rows_of_the_site():
     rng = np.random.default_rng(0)
     outputs = rng.normal(size=(10_000, 1))
     y = 3.0 + 1.5 * outputs[:, 0] + 0.1 * rng.normal(size=10_000)
-    level, slope = SiteLabels.sorted(outputs, y).correction(prior)
+    level, slope = SiteLabels.from_rows(outputs, y).correction(prior)
     assert (level, slope) == (pytest.approx(3.0, abs=0.02), pytest.approx(0.5, abs=0.02))
 
 
@@ -134,7 +134,7 @@ def test_labels_of_similar_rows_have_less_weight():
     rng = np.random.default_rng(0)
     random, alike = rng.normal(size=(10, 1)), 0.01 * rng.normal(size=(10, 1))
     moved = [
-        SiteLabels.sorted(outputs, outputs[:, 0] + 1.0).correction(prior)[0]
+        SiteLabels.from_rows(outputs, outputs[:, 0] + 1.0).correction(prior)[0]
         for outputs in (random, alike)
     ]
     assert prior.spread.weights(random[None])[0] > 0.95
@@ -146,9 +146,9 @@ def test_the_order_of_labels_does_not_change_a_bit():
     outputs, y = rng.dirichlet(np.ones(3), size=30), rng.integers(3, size=30)
     prior = ClassPrior(0.5, np.full(3, 1 / 3), False, NO_SPREAD)
     order = rng.permutation(30)
-    in_one_call = SiteLabels.sorted(outputs, y)
-    in_two_calls = SiteLabels.sorted(outputs[order[:11]], y[order[:11]]).joined(
-        SiteLabels.sorted(outputs[order[11:]], y[order[11:]])
+    in_one_call = SiteLabels.from_rows(outputs, y)
+    in_two_calls = SiteLabels.from_rows(outputs[order[:11]], y[order[:11]]).joined(
+        SiteLabels.from_rows(outputs[order[11:]], y[order[11:]])
     )
     assert (in_one_call.correction(prior) == in_two_calls.correction(prior)).all()
 

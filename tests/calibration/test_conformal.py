@@ -18,8 +18,8 @@ from domainwise import SiteAdapter
 from domainwise.calibration.quantiles import (
     DomainQuantiles,
     needed_domains,
+    reported_coverage,
     scores_by_class,
-    usual_coverage,
 )
 from domainwise.datasets import make_synthetic
 from domainwise.selection import DomainConformal, LeaveDomainsOut
@@ -91,7 +91,7 @@ def test_a_threshold_is_infinite_exactly_where_domains_are_too_few(n_domains):
 
 def test_nine_domains_are_enough_for_ninety_per_cent_and_eight_are_not():
     assert [needed_domains(c) for c in (0.5, 0.8, 0.9, 0.95, 0.99)] == [1, 4, 9, 19, 99]
-    assert [usual_coverage(k) for k in (0, 1, 3, 4, 8, 9, 50)] == [
+    assert [reported_coverage(k) for k in (0, 1, 3, 4, 8, 9, 50)] == [
         None, 0.5, 0.5, 0.8, 0.8, 0.9, 0.9,
     ]  # fmt: skip
 

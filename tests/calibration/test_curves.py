@@ -74,7 +74,7 @@ def test_a_curve_without_biases_keeps_the_order_of_values():
     rng = np.random.default_rng(0)
     codes = rng.integers(3, size=400)
     values = rng.standard_normal((400, 3)) + np.eye(3)[codes]
-    curve, loss = fit_curve(values, codes, np.ones(400), shifted=False)
+    curve, loss = fit_curve(values, codes, np.ones(400), fit_bias=False)
     slopes = np.linspace(0.5, 3, 2001) * curve.slope
     losses = [-np.mean(log_softmax(s * values, axis=1)[np.arange(400), codes]) for s in slopes]
     assert abs(slopes[np.argmin(losses)] / curve.slope - 1) < 0.02
@@ -83,5 +83,5 @@ def test_a_curve_without_biases_keeps_the_order_of_values():
     # Values that tell less than how frequent classes are.
     noise = rng.standard_normal((400, 3))
     rare = (rng.random(400) < 0.1).astype(int)
-    curve, _ = fit_curve(noise, rare, np.ones(400), shifted=False)
+    curve, _ = fit_curve(noise, rare, np.ones(400), fit_bias=False)
     np.testing.assert_allclose(curve.probabilities(noise)[:, 1], rare.mean(), atol=1e-5)

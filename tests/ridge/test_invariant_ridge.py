@@ -256,7 +256,7 @@ def test_probabilities_come_from_values_of_models_fitted_without_the_domain(n_cl
         without = InvariantRidgeClassifierCV(**one)
         without.fit(X[rest], y[rest], sample_domain=domains[rest])
         values[~rest] = class_columns(without.decision_function(X[~rest]))
-    curve, _ = fit_curve(values, y, np.ones(len(y)), shifted=False)
+    curve, _ = fit_curve(values, y, np.ones(len(y)), fit_bias=False)
     expected = curve.probabilities(class_columns(model.decision_function(X)))
     np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-6)
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)

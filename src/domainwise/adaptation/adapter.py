@@ -1,4 +1,4 @@
-"""Adaptation of models to a new site with a few labels, and SiteAdapter for any estimator."""
+"""SiteAdapter, and the base class of models that can be adapted to a site with a few labels."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ GAIN_DTYPE = np.dtype(
 class Adaptable(ABC):
     """A model that can be adapted to a site with a few labels.
 
-    In ``fit``, a subclass sets ``held_out_`` and calls :meth:`_forget_site`. It computes outputs
-    without correction in :meth:`_outputs`, and predicts from the outputs of :meth:`_corrected`.
-    Outputs are the probabilities of classes, or one column of values of the target.
+    In ``fit``, a subclass sets ``held_out_`` and calls :meth:`_reset_adaptation`. It computes
+    outputs without correction in :meth:`_outputs`, and predicts from the outputs of
+    :meth:`_corrected`. Outputs are the probabilities of classes, or one column of values of the
+    target.
     """
 
     classes_: Array
     held_out_: HeldOut | None
-    site_labels_: dict[str, SiteLabels]  #: this and the next three exist in adapted models only
+    site_labels_: dict[str, SiteLabels]  #: adapted models only, like the next three
     n_site_labels_: int
     corrections_: dict[str, Array]
     site_quantiles_: dict[str, SiteQuantiles]
@@ -58,20 +59,20 @@ class Adaptable(ABC):
         """Whether classes have equal weights in fit."""
         return str(getattr(self, "class_weight", None)) == "balanced"
 
-    def _forget_site(self) -> None:
-        """Remove attributes of an earlier fit."""
+    def _reset_adaptation(self) -> None:
+        """Remove the attributes of an earlier fit or adaptation."""
         site = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_")
         for name in (*site, "priors_", "_label_gains"):
             vars(self).pop(name, None)
 
     def _source_outputs(self) -> dict[str, SourceOutputs]:
-        """Return held-out outputs without context ("plain") and, if any, with "context"."""
+        """Return held-out outputs: "plain" without context and, if available, "context"."""
         held_out = getattr(self, "held_out_", None)
         if held_out is None:
             raise AttributeError(
-                f"this {type(self).__name__} has no held-out predictions, which show how sites "
-                "differ, because it was fitted in batches, from sums, or by an older version. Fit "
-                "it again with fit and all rows in memory."
+                f"this {type(self).__name__} has no held-out predictions, from which adapt learns "
+                "how sites differ, because it was fitted in batches, by federated learning, or by "
+                "an older version of domainwise. Call fit with all rows in memory."
             )
         if not is_classifier(self) and held_out.plain.shape[1] > 1:
             raise AttributeError(
@@ -86,7 +87,7 @@ class Adaptable(ABC):
 
     @cached_property
     def priors_(self) -> dict[str, Prior]:
-        """Priors learned from source domains, for outputs without ("plain") and with "context"."""
+        """Priors learned from source domains, for outputs without ("plain") and with context."""
         outputs = self._source_outputs()
         return {kind: corrections.learn_prior(held_out) for kind, held_out in outputs.items()}
 
@@ -107,7 +108,7 @@ class Adaptable(ABC):
         table = self._label_gains.get(kind, self._label_gains["plain"])[0]
         return np.array([tuple(row) for row in table], dtype=GAIN_DTYPE)
 
-    def _range(self, kind: str) -> tuple[float, float] | None:
+    def _expected_range(self, kind: str) -> tuple[float, float] | None:
         outputs = self._source_outputs()
         scores = self._held_out_scores(outputs.get(kind, outputs["plain"]))[1]
         return expected_range(scores, self.scoring)
@@ -115,12 +116,12 @@ class Adaptable(ABC):
     @property
     def expected_range_(self) -> tuple[float, float] | None:
         """Range that contains the score of one new domain with a probability of 90 %, or None."""
-        return self._range("plain")
+        return self._expected_range("plain")
 
     @property
     def context_expected_range_(self) -> tuple[float, float] | None:
         """Like ``expected_range_``, for rows that are predicted with context."""
-        return self._range("context")
+        return self._expected_range("context")
 
     @property
     def label_gain_(self) -> Array:
@@ -138,7 +139,7 @@ class Adaptable(ABC):
         return self._label_gains["plain"][1]
 
     def adapt(self, X: ArrayLike, y: ArrayLike, *, X_site: MaybeArray = None) -> Self:
-        """Return a copy of the fitted model that is adapted to the site of some labelled rows.
+        """Return a copy of the fitted model, adapted to a new site with labelled rows of this site.
 
         The model itself is not changed. Further labels can be passed to the copy:
         ``model.adapt(A, a).adapt(B, b)`` equals the model adapted to all labels in one call.
@@ -174,7 +175,7 @@ class Adaptable(ABC):
         adapted = copy.copy(self)
         if not len(targets):
             return adapted
-        labels = {"plain": SiteLabels.sorted(self._outputs(X, None), targets)}
+        labels = {"plain": SiteLabels.from_rows(self._outputs(X, None), targets)}
         if "context" in priors and X_site is None:
             warn_caller(
                 "X_site is missing, so the adapted model predicts rows one by one, even if "
@@ -183,9 +184,9 @@ class Adaptable(ABC):
                 ContextWarning,
             )
         elif "context" in priors:
-            labels["context"] = SiteLabels.sorted(self._site_outputs(X, X_site), targets)
+            labels["context"] = SiteLabels.from_rows(self._site_outputs(X, X_site), targets)
         previous = getattr(self, "site_labels_", None)
-        if previous is not None:  # with context only if all labels have it
+        if previous is not None:  # "context" needs such outputs for all labels
             labels = {
                 kind: previous[kind].joined(new) for kind, new in labels.items() if kind in previous
             }
@@ -193,7 +194,8 @@ class Adaptable(ABC):
         adapted.n_site_labels_ = len(labels["plain"])
         adapted.corrections_ = {kind: labels[kind].correction(priors[kind]) for kind in labels}
         adapted.site_quantiles_ = {
-            kind: SiteQuantiles.of(sources[kind], priors[kind], labels[kind]) for kind in labels
+            kind: SiteQuantiles.from_labels(sources[kind], priors[kind], labels[kind])
+            for kind in labels
         }
         return adapted
 
@@ -214,12 +216,12 @@ class Adaptable(ABC):
 
     def _corrected(self, X: Any, sample_domain: Any) -> Array:
         """Return outputs, corrected for the site if the model is adapted."""
-        by_kind = getattr(self, "corrections_", None)
-        if by_kind is None:
+        site_corrections = getattr(self, "corrections_", None)
+        if site_corrections is None:
             return self._outputs(X, sample_domain)
-        kind = "context" if sample_domain is not None and "context" in by_kind else "plain"
+        kind = "context" if sample_domain is not None and "context" in site_corrections else "plain"
         outputs = self._outputs(X, sample_domain if kind == "context" else None)
-        return self.priors_[kind].apply(outputs, by_kind[kind])
+        return self.priors_[kind].apply(outputs, site_corrections[kind])
 
 
 @arguments
@@ -256,13 +258,13 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     domain_scores_ : ndarray of shape (n_domains,)
         Score on each source domain, of the estimator that was fitted without this domain.
     expected_score_ : tuple of float
-        Mean of ``domain_scores_``, and the ends of its approximate 95 % interval.
+        Mean of ``domain_scores_``, and the bounds of its approximate 95 % interval.
     expected_range_ : tuple of float or None
         Range that contains the score of one new domain with a probability of 90 %. None with fewer
         than four domains.
     label_gain_ : structured array
         Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels from a new site: ``score``, and
-        the ends ``low`` and ``high`` of an approximate 95 % interval of its mean over sites.
+        the bounds ``low`` and ``high`` of an approximate 95 % interval of its mean over sites.
     label_gain_domains_ : ndarray of int
         Number of source domains with enough rows for each number of labels.
     n_site_labels_ : int
@@ -326,16 +328,16 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
             for train, test in splits
         )
         self.estimator_ = fit_rows(self.estimator, X, labels, sample_domain)
-        tested = np.concatenate([test for _, test in splits])
-        y_tested, domains = targets[tested], domain.codes[tested]
+        test_rows = np.concatenate([test for _, test in splits])
+        y_test, domains = targets[test_rows], domain.codes[test_rows]
         self.curves_: dict[str, Curve] = {}
         outputs = {kind: np.concatenate([fold[kind] for fold in held_out]) for kind in held_out[0]}
         if classes is not None and not hasattr(self.estimator_, "predict_proba"):
             for kind, values in outputs.items():
-                self.curves_[kind] = fit_curve(values, y_tested, equal_weights(domains))[0]
+                self.curves_[kind] = fit_curve(values, y_test, equal_weights(domains))[0]
                 outputs[kind] = self.curves_[kind].probabilities(values)
-        self._forget_site()
-        self.held_out_ = HeldOut.of(y_tested, domains, outputs["plain"], outputs.get("context"))
+        self._reset_adaptation()
+        self.held_out_ = HeldOut.of(y_test, domains, outputs["plain"], outputs.get("context"))
         sources = self._source_outputs()
         score = corrections.outputs_score(self.scoring, classes)
         self.domain_scores_ = corrections.domain_scores(sources["plain"], score, len(domain.names))
@@ -365,7 +367,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         return outputs if curve is None else curve.probabilities(outputs)
 
     def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
-        """Predict, corrected for the site if the model is adapted.
+        """Return predictions, corrected for the site if the model is adapted.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Correct a model's outputs with a few labels from a new site, and estimate their gain (theory 17).
+"""Corrections of outputs with a few labels from a new site, and the gain in score (theory 17).
 
 The errors of a model at a new site are partly systematic: in level, slope or class shares. How much
 sites differ is learned from *held-out outputs*: outputs for source rows, by a model that was fitted
@@ -25,28 +25,29 @@ from domainwise.scoring.statistics import defined_score, expected_score
 
 #: Probabilities are mixed with this share of the uniform distribution, because trees predict zeros.
 SMOOTHING = 0.01
-#: Weight of the source domains' class shares, in labelled rows.
+#: Pseudo-count of labelled rows that have the class shares of the source domains.
 PRIOR_ROWS = 10.0
 #: Candidates for the prior standard deviation of a class's bias; 0 means no correction.
 BIAS_SCALES = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)
-#: The smallest scale is chosen whose loss is within this many standard errors of the smallest loss.
-TOLERATED_ERRORS = 0.5
+#: Choose the smallest scale whose loss is within this many standard errors of the smallest loss.
+TOLERATED_STANDARD_ERRORS = 0.5
 #: The scale for a single source domain, which does not show how domains differ.
 DEFAULT_SCALE = 0.5
-#: Numbers of labels, and of random draws of them, with which scales are compared.
+#: Number of labels, and number of random draws of these labels, for the comparison of scales.
 COMPARED_LABELS, COMPARED_DRAWS = 10, 8
-#: Statistics use domains with at least this many rows, or all domains if none has so many.
+#: Statistics use domains with at least this many rows, or all domains if all are smaller.
 MIN_ROWS = 5
-#: Labels have full weight unless their outputs vary less than this quantile of random draws.
+#: Labels get less weight if the variance of their outputs is below this quantile of its
+#: distribution for random rows.
 SPREAD_QUANTILE = 0.25
 #: Numbers of labels for which the expected score is computed.
 LABEL_COUNTS = (0, 5, 10, 20, 50)
 #: Random draws of labels from each source domain: for expected scores, and for intervals.
 DRAWS, CALIBRATION_DRAWS = 20, 10
-#: Largest number of source domains that are treated as new sites.
+#: Maximum number of source domains that are treated as new sites.
 MAX_DOMAINS = 40
 
-#: Score of corrected outputs for targets; larger is better.
+#: Function of outputs and targets that returns a score; larger is better.
 Score = Callable[[Array, Array], float]
 
 
@@ -58,7 +59,7 @@ class SourceOutputs:
     """
 
     y: Array  #: codes of classes, or values
-    domain: Array  #: a code per row
+    domain: Array  #: code of each row's domain
     outputs: Array
     balanced: bool = False  #: whether classes had equal weights in the fit
 
@@ -86,91 +87,93 @@ def nonconformity(outputs: Array, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class Spread:
-    """Variance of outputs within a domain, by which labels of similar rows get less weight.
+    """Variance of outputs within a domain, used to give labels of similar rows less weight.
 
     Ten labels of similar rows contain less information about a site than ten labels of random rows.
     Rows are similar if their outputs vary less than those of random rows of a source domain.
     """
 
     variance: float  #: of the outputs within a domain, mean over source domains
-    lowest: float  #: a low quantile over domains, as a share of ``variance``
+    lowest: float  #: low quantile of the variances of source domains, divided by their mean
 
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> Spread:
         """Learn from held-out outputs."""
         groups = held_out.usable_domains().values()
-        by_domain = [held_out.outputs[rows].var(axis=0).sum() for rows in groups]
-        mean = float(np.mean(by_domain))
+        variances = [held_out.outputs[rows].var(axis=0).sum() for rows in groups]
+        mean = float(np.mean(variances))
         if mean <= 0.0:
             return cls(0.0, 1.0)
-        return cls(mean, float(np.quantile(by_domain, SPREAD_QUANTILE)) / mean)
+        return cls(mean, float(np.quantile(variances, SPREAD_QUANTILE)) / mean)
 
     def weights(self, outputs: Array) -> Array:
-        """Return the weight of labels in each draw; outputs have shape (draws, labels, columns)."""
+        """Return a label's weight in each draw; outputs have shape (draws, labels, columns)."""
         n = outputs.shape[1]
         if n < 2 or self.variance <= 0.0 or self.lowest <= 0.0:
             return np.ones(len(outputs))
-        usual = self.lowest * chi2.ppf(SPREAD_QUANTILE, n - 1) / (n - 1)
-        share = outputs.var(axis=1, ddof=1).sum(axis=1) / self.variance
-        return np.clip(share / usual, 1.0 / n, 1.0)
+        threshold = self.lowest * chi2.ppf(SPREAD_QUANTILE, n - 1) / (n - 1)
+        ratios = outputs.var(axis=1, ddof=1).sum(axis=1) / self.variance
+        return np.clip(ratios / threshold, 1.0 / n, 1.0)
 
 
 @dataclass(frozen=True)
 class LinePrior:
-    """Prior of a level and a slope, for a continuous target.
+    """Normal prior of the level and slope that correct outputs for a continuous target.
 
-    The corrected value is ``output + level + slope * (output - centre)``. The prior variance of
-    each is its mean square over source domains, minus its sampling variance within a domain.
+    The corrected value is ``output + level + slope * (output - centre)``. The prior variances of
+    level and slope are their mean squares over source domains, minus their sampling variances.
     """
 
-    centre: float
-    level: float  #: prior variance
-    slope: float  #: prior variance
-    noise: float  #: variance of a residual within a domain
+    centre: float  #: mean of the held-out outputs
+    level: float  #: prior variance of the level
+    slope: float  #: prior variance of the slope
+    noise: float  #: variance of residuals within a domain
     spread: Spread
 
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> LinePrior:
         """Learn from held-out outputs; domains have equal weight."""
         centre = float(np.mean(held_out.outputs))
-        levels, slopes, noise = [], [], []
+        level_variances, slope_variances, noise_variances = [], [], []
         groups = held_out.usable_domains().values()
         for rows in groups:
             x = held_out.outputs[rows, 0] - centre
             r = held_out.y[rows] - held_out.outputs[rows, 0]
             median = np.median(r)
-            limit = 3.0 * (1.4826 * np.median(np.abs(r - median)))  # three robust deviations
+            limit = 3.0 * (1.4826 * np.median(np.abs(r - median)))  # 3 sigma, from the MAD
             r = np.clip(r, median - limit, median + limit) if limit > 0.0 else r
             n, variance = len(rows), float(r.var(ddof=1)) if len(rows) > 1 else 0.0
-            levels.append(r.mean() ** 2 - variance / n)
-            noise.append(variance)
+            level_variances.append(r.mean() ** 2 - variance / n)
+            noise_variances.append(variance)
             deviations = x - x.mean()
-            scale = float(deviations @ deviations)
-            if n >= 2 * MIN_ROWS and scale > 0.0:
-                slope = float(deviations @ r) / scale
-                residuals = r - r.mean() - slope * deviations
-                slopes.append(slope**2 - float(residuals @ residuals) / (n - 2) / scale)
-        variance, spread = float(np.mean(noise)), Spread.learn(held_out)
-        if len(groups) < 2:  # differences are unknown: one label gets the weight of the model
-            return cls(centre, variance, 0.0, variance, spread)
-        level, slope = (max(0.0, float(np.mean(v))) if v else 0.0 for v in (levels, slopes))
-        return cls(centre, level, slope, variance, spread)
+            squares = float(deviations @ deviations)
+            if n >= 2 * MIN_ROWS and squares > 0.0:
+                coefficient = float(deviations @ r) / squares
+                residuals = r - r.mean() - coefficient * deviations
+                error_variance = float(residuals @ residuals) / (n - 2) / squares
+                slope_variances.append(coefficient**2 - error_variance)
+        noise, spread = float(np.mean(noise_variances)), Spread.learn(held_out)
+        if len(groups) < 2:  # it is unknown how sites differ: one label moves the level halfway
+            return cls(centre, noise, 0.0, noise, spread)
+        estimates = (level_variances, slope_variances)
+        level, slope = (max(0.0, float(np.mean(v))) if v else 0.0 for v in estimates)
+        return cls(centre, level, slope, noise, spread)
 
     def corrections(self, outputs: Array, y: Array) -> Array:
         """Return the posterior means of level and slope for each draw of labels."""
         x, residuals = outputs[:, :, 0] - self.centre, y - outputs[:, :, 0]
         variances = np.array([self.level, self.slope])
-        used = np.flatnonzero(variances > 0.0)
+        nonzero = np.flatnonzero(variances > 0.0)
         corrections = np.zeros((len(outputs), 2))
-        if not len(used) or not outputs.shape[1]:
+        if not len(nonzero) or not outputs.shape[1]:
             return corrections
-        design = np.stack([np.ones_like(x), x], axis=2)[:, :, used]
+        design = np.stack([np.ones_like(x), x], axis=2)[:, :, nonzero]
         weights = self.spread.weights(outputs)[:, None, None]
-        noise = self.noise or 1e-12 * float(variances[used].max())
+        noise = self.noise or 1e-12 * float(variances[nonzero].max())
         precision = weights * np.swapaxes(design, 1, 2) @ design / noise
-        precision += np.diag(1.0 / variances[used])
+        precision += np.diag(1.0 / variances[nonzero])
         moment = weights * np.swapaxes(design, 1, 2) @ residuals[:, :, None] / noise
-        corrections[:, used] = np.linalg.solve(precision, moment)[:, :, 0]
+        corrections[:, nonzero] = np.linalg.solve(precision, moment)[:, :, 0]
         return corrections
 
     def apply(self, outputs: Array, correction: Array) -> Array:
@@ -184,8 +187,8 @@ class ClassPrior:
     """Normal prior of biases, which sum to 0 and are added to log-probabilities of classes.
 
     The scale of the prior is chosen on source domains that are treated as new sites. If classes had
-    equal weights in the fit (``balanced``), labels are compared with probabilities times class
-    shares: otherwise, the bias would follow the shares, and reduce balanced accuracy.
+    equal weights in the fit (``balanced``), biases are fitted to probabilities times class shares.
+    Otherwise, biases would adapt to the shares, and reduce balanced accuracy.
     """
 
     scale: float  #: prior standard deviation of a bias
@@ -202,38 +205,38 @@ class ClassPrior:
     def learn_without(
         cls, held_out: SourceOutputs, excluded: Sequence[int | None]
     ) -> list[ClassPrior]:
-        """Learn one prior for each excluded domain from the others; None excludes no domain."""
+        """Return a prior per excluded domain, learned from the others; None excludes no domain."""
         n_classes, balanced = held_out.outputs.shape[1], held_out.balanced
-        logs = replace(held_out, outputs=smooth_logs(held_out.outputs))
-        groups = logs.usable_domains()
+        log_held_out = replace(held_out, outputs=smooth_logs(held_out.outputs))
+        groups = held_out.usable_domains()
         codes = np.array(list(groups))
         shares = np.array(
             [np.bincount(held_out.y[r], minlength=n_classes) / len(r) for r in groups.values()]
         )
-        start = cls(0.0, _positive(shares.mean(axis=0)), balanced, Spread.learn(logs))
+        start = cls(0.0, _positive(shares.mean(axis=0)), balanced, Spread.learn(log_held_out))
         if len(groups) < 2:
             return [replace(start, scale=DEFAULT_SCALE)] * len(excluded)
         rng = np.random.default_rng(0)
         losses = np.zeros((len(groups), len(BIAS_SCALES)))
         for i, rows in enumerate(groups.values()):
-            outputs, y = logs.outputs[rows], held_out.y[rows]
+            logs, y = log_held_out.outputs[rows], held_out.y[rows]
             n_labels = min(COMPARED_LABELS, len(rows) // 2)
             if not n_labels:
                 continue
             draws = rng.permuted(np.tile(np.arange(len(rows)), (COMPARED_DRAWS, 1)), axis=1)
             labelled, scored = draws[:, :n_labels], draws[:, n_labels:]
             for j, scale in enumerate(BIAS_SCALES):
-                biases = replace(start, scale=scale)._biases(outputs[labelled], y[labelled])
-                log_p = log_softmax(outputs[scored] + biases[:, None], axis=2)
+                biases = replace(start, scale=scale)._biases(logs[labelled], y[labelled])
+                log_p = log_softmax(logs[scored] + biases[:, None], axis=2)
                 loss = -np.take_along_axis(log_p, y[scored][:, :, None], axis=2)[:, :, 0]
-                by_class = [loss[y[scored] == code].mean() for code in np.unique(y[scored])]
-                losses[i, j] = np.mean(by_class) if balanced else loss.mean()
+                class_losses = [loss[y[scored] == code].mean() for code in np.unique(y[scored])]
+                losses[i, j] = np.mean(class_losses) if balanced else loss.mean()
         priors = []
         for code in excluded:
             included = losses[codes != code]
             excess = included - included[:, [int(included.mean(axis=0).argmin())]]
-            error = excess.std(axis=0) / np.sqrt(len(included))
-            chosen = int(np.flatnonzero(excess.mean(axis=0) <= TOLERATED_ERRORS * error)[0])
+            tolerated = TOLERATED_STANDARD_ERRORS * excess.std(axis=0) / np.sqrt(len(included))
+            chosen = int(np.flatnonzero(excess.mean(axis=0) <= tolerated)[0])
             mean_shares = _positive(shares[codes != code].mean(axis=0))
             priors.append(replace(start, scale=BIAS_SCALES[chosen], shares=mean_shares))
         return priors
@@ -266,7 +269,7 @@ class ClassPrior:
         return biases - biases.mean(axis=1, keepdims=True)
 
     def apply(self, outputs: Array, correction: Array) -> Array:
-        """Return corrected probabilities; biases of 0 do not change them at all."""
+        """Return corrected probabilities, which are exactly the outputs if all biases are 0."""
         if not np.any(correction):
             return outputs
         weighted = outputs * np.exp(correction)
@@ -274,7 +277,7 @@ class ClassPrior:
 
 
 def smooth_logs(probabilities: Array) -> Array:
-    """Return logarithms of probabilities, smoothed so that none is 0."""
+    """Return logarithms of probabilities, which are first smoothed so that all are positive."""
     return np.log((1.0 - SMOOTHING) * probabilities + SMOOTHING / probabilities.shape[-1])
 
 
@@ -287,11 +290,11 @@ Prior = LinePrior | ClassPrior
 
 
 def learn_prior(held_out: SourceOutputs) -> Prior:
-    """Learn how much source domains differ."""
+    """Return the prior for classes or a continuous target, learned from held-out outputs."""
     return (LinePrior if held_out.outputs.shape[1] == 1 else ClassPrior).learn(held_out)
 
 
-def priors_without_each(held_out: SourceOutputs, codes: Sequence[int]) -> dict[int, Prior]:
+def leave_one_out_priors(held_out: SourceOutputs, codes: Sequence[int]) -> dict[int, Prior]:
     """Return, for each domain, the prior that is learned from the other domains."""
     priors: Sequence[Prior]
     if held_out.outputs.shape[1] > 1:
@@ -313,7 +316,7 @@ class SiteLabels:
     y: Array
 
     @classmethod
-    def sorted(cls, outputs: Array, y: Array) -> Self:
+    def from_rows(cls, outputs: Array, y: Array) -> Self:
         """Create from rows in any order."""
         outputs = outputs.astype(np.float32)
         order = np.lexsort((*outputs.T[::-1], y))
@@ -322,36 +325,36 @@ class SiteLabels:
     def joined(self, other: SiteLabels) -> SiteLabels:
         """Return these labels and further labels together."""
         outputs = np.concatenate([self.outputs, other.outputs])
-        return SiteLabels.sorted(outputs, np.concatenate([self.y, other.y]))
+        return SiteLabels.from_rows(outputs, np.concatenate([self.y, other.y]))
 
     def __len__(self) -> int:
         return len(self.y)
 
     def correction(self, prior: Prior) -> Array:
-        """Return the correction of the outputs for the site."""
+        """Return the correction of outputs at this site."""
         return prior.corrections(self.outputs[None].astype(np.float64), self.y[None])[0]
 
 
 def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Array, Array]:
     """Return expected scores with 0, 5, 10, 20 and 50 labels, and the number of domains for each.
 
-    A row contains the number of labels, the score, and the ends of its interval. ``scores`` are the
-    scores of domains without labels. Labels are drawn at random and, because this is common in
-    practice, from the first rows of the table; the smaller of the two gains is used. Gains are
-    paired: the same rows are scored with and without labels. They are averaged over domains with at
-    least twice as many rows as labels.
+    A row of the result contains the number of labels, the score, and the bounds of its interval.
+    ``scores`` are the scores of domains without labels. Labels are drawn at random and, because
+    this is common in practice, as the first rows of the domain; the smaller of the two gains is
+    used. A gain compares scores with and without labels on the same rows. Gains are averaged over
+    domains with at least twice as many rows as labels.
     """
     sites = held_out.domains(2 * LABEL_COUNTS[1])
     codes = np.array(list(sites), dtype=int)[evenly_spaced(len(sites), MAX_DOMAINS)].tolist()
-    priors = priors_without_each(held_out, codes)
+    priors = leave_one_out_priors(held_out, codes)
     rng = np.random.default_rng(0)
     gains = np.full((2, len(LABEL_COUNTS), len(codes)), np.nan)
     for i, code in enumerate(codes):
         site = held_out.take(sites[code])
         n = len(site.y)
         counts = [k for k in LABEL_COUNTS if 2 * k <= n]
-        random = np.array([rng.permutation(n) for _ in range(DRAWS)])
-        for j, orders in enumerate((random, np.arange(n)[None])):
+        random_orders = np.array([rng.permutation(n) for _ in range(DRAWS)])
+        for j, orders in enumerate((random_orders, np.arange(n)[None])):
             gains[j, : len(counts), i] = _gains(priors[code], site, orders, counts, score)
     defined = np.isfinite(gains[0])
     table = np.full((len(LABEL_COUNTS), 4), np.nan)
@@ -359,19 +362,19 @@ def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Ar
     for j in range(len(LABEL_COUNTS)):
         if not defined[j].any() or not np.isfinite(scores).any():
             continue
-        order = int(np.nanmean(gains[:, j], axis=1).argmin())
-        mean = float(np.nanmean(gains[order, j]))
+        scheme = int(np.nanmean(gains[:, j], axis=1).argmin())  # random rows, or the first rows
+        mean_gain = float(np.nanmean(gains[scheme, j]))
         # Domains with too few rows for this number of labels get the mean gain of the others.
-        by_domain = {code: g for code, g in zip(codes, gains[order, j], strict=True) if g == g}
-        adapted = [s + by_domain.get(code, mean) for code, s in enumerate(scores) if np.isfinite(s)]
-        table[j, 1:] = expected_score(adapted, 0)
+        gain = {code: g for code, g in zip(codes, gains[scheme, j], strict=True) if g == g}
+        with_labels = [s + gain.get(d, mean_gain) for d, s in enumerate(scores) if np.isfinite(s)]
+        table[j, 1:] = expected_score(with_labels, 0)
     return table, defined.sum(axis=1)
 
 
 def _gains(
     prior: Prior, site: SourceOutputs, orders: Array, counts: list[int], score: Score
 ) -> list[float]:
-    """Return the mean gain over draws for each number of labels; draws are nested."""
+    """Return the mean gain over draws, for each number of labels; draws of labels are nested."""
     scored = orders[:, max(counts) :]
     before = [defined_score(score, site.outputs[rows], site.y[rows]) for rows in scored]
     gains = []
@@ -402,8 +405,8 @@ def outputs_score(scoring: Any, classes: Array | None) -> Score:
     def score(outputs: Array, y: Array) -> float:
         record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
         if classes is not None:
-            labels = classes[outputs.argmax(axis=1)]
-            record = {"target": classes[y], "prediction": labels, "probabilities": outputs}
+            predicted = classes[outputs.argmax(axis=1)]
+            record = {"target": classes[y], "prediction": predicted, "probabilities": outputs}
         return measure.score_record(classes, {**record, "decisions": None})
 
     return score
@@ -421,20 +424,23 @@ def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Arra
 class SiteQuantiles:
     """Thresholds of prediction sets and intervals at a site with labels.
 
-    Each source domain is treated as a new site: as many of its rows as there are labels correct the
-    outputs, and the other rows are scored. If there are too few domains for a coverage but enough
-    labels, the labels are scored instead, each by a model that is corrected with other labels. The
-    choice depends only on the numbers of domains and labels.
+    Each source domain is treated as a new site: its outputs are corrected with as many of its rows
+    as there are labels, and nonconformity scores are computed for its other rows. If there are too
+    few domains for a coverage but enough labels, the scores of the labelled rows are used instead,
+    each after a correction with other labels. The choice depends only on the numbers of domains
+    and labels.
     """
 
     domains: DomainQuantiles
-    labels: Array  #: scores of the labels, ascending
+    labels: Array  #: nonconformity scores of the labelled rows, ascending
 
     @classmethod
-    def of(cls, held_out: SourceOutputs, prior: Prior, labels: SiteLabels) -> SiteQuantiles:
-        """Compute the thresholds for a site with these labels."""
+    def from_labels(
+        cls, held_out: SourceOutputs, prior: Prior, labels: SiteLabels
+    ) -> SiteQuantiles:
+        """Compute the scores for a site with these labels."""
         sites = held_out.domains()
-        priors = priors_without_each(held_out, list(sites))
+        priors = leave_one_out_priors(held_out, list(sites))
         rng = np.random.default_rng(0)
         scores, domains = [], []
         for code, rows in sites.items():
@@ -442,15 +448,15 @@ class SiteQuantiles:
             k = min(len(labels), len(y) // 2)
             for _ in range(CALIBRATION_DRAWS):
                 order = rng.permutation(len(y))
-                scores.append(_scores_of_rows(priors[code], outputs, y, order[:k], order[k:]))
+                scores.append(_corrected_scores(priors[code], outputs, y, order[:k], order[k:]))
                 domains.append(np.full(len(y) - k, code))
-        # Labels are scored by a model that is corrected without them, in at most 50 groups.
+        # Labels are divided into at most 50 groups; the correction excludes the scored group.
         outputs, n = labels.outputs.astype(np.float64), len(labels)
         groups = np.arange(n) % 50
         label_scores = np.zeros(n)
         for group in range(min(n, 50)):
             labelled, scored = np.flatnonzero(groups != group), groups == group
-            label_scores[scored] = _scores_of_rows(prior, outputs, labels.y, labelled, scored)
+            label_scores[scored] = _corrected_scores(prior, outputs, labels.y, labelled, scored)
         quantiles = DomainQuantiles.of(np.concatenate(scores), np.concatenate(domains))
         return cls(quantiles, np.sort(label_scores))
 
@@ -463,7 +469,7 @@ class SiteQuantiles:
         return DomainQuantiles(self.labels, levels, n)
 
     def sets(self, scores: Array, coverage: float) -> Array:
-        """Mark the classes whose scores do not exceed the threshold."""
+        """Return whether each class belongs to the set: its score does not exceed the threshold."""
         return self._quantiles(coverage).sets(scores, coverage)
 
     def intervals(self, predicted: Array, coverage: float) -> Array:
@@ -471,9 +477,9 @@ class SiteQuantiles:
         return self._quantiles(coverage).intervals(predicted, coverage)
 
 
-def _scores_of_rows(
+def _corrected_scores(
     prior: Prior, outputs: Array, y: Array, labelled: Array, scored: Array
 ) -> Array:
-    """Return nonconformity scores of some rows, for a model corrected with labelled rows."""
+    """Return nonconformity scores of the rows ``scored``, corrected with the rows ``labelled``."""
     correction = prior.corrections(outputs[labelled][None], y[labelled][None])[0]
     return nonconformity(prior.apply(outputs[scored], correction), y[scored])

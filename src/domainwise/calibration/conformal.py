@@ -32,7 +32,7 @@ from domainwise.scoring.predictions import (
 )
 from domainwise.splits.folds import LeaveDomainsOut, Split, domain_folds
 
-#: Kind of coverage of sets and intervals, by the value of ``calibration``.
+#: Value of ``promise_`` for each value of ``calibration``.
 PROMISES = {"cv": "approximate", "split": "guaranteed"}
 
 
@@ -85,7 +85,8 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
         n = inputs.count_rows(X)
         if n < 2:
             raise ValueError(
-                f"X has n_samples={n}, but at least 2 rows are needed to hold some of them out."
+                f"X has n_samples={n}, but at least 2 rows are needed to hold some of them out. "
+                "Pass more rows."
             )
         domain = inputs.check_sample_domain(sample_domain, n, "delta")
         self.__dict__.pop("classes_", None)  # from an earlier fit
@@ -104,13 +105,15 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
     def _held_out_predictions(
         self, X: Any, y: Array, sample_domain: Any, train: Array, test: Array
     ) -> dict[str, Predictions]:
-        """Predict test rows one by one ("plain") and, if domains are used, in "context"."""
+        """Predict test rows one by one ("plain") and, if domains are used, with "context"."""
         model = fit_rows(self.estimator, X, y, sample_domain, train)
         domains = {"plain": None}
         if sample_domain is not None and requests_domains(self.estimator, "predict"):
             domains["context"] = inputs.take_rows(sample_domain, test)
         X_test, classes = inputs.take_rows(X, test), getattr(self, "classes_", None)
-        return {kind: Predictions(model, X_test, classes, d) for kind, d in domains.items()}
+        return {
+            kind: Predictions(model, X_test, classes, labels) for kind, labels in domains.items()
+        }
 
     def _predictions(self, X: Any, sample_domain: Any) -> Predictions:
         """Predict with the fitted estimator; domains are passed only if it uses them."""
@@ -253,8 +256,8 @@ class DomainConformal(DomainMetaEstimator):
         self.calibration_domains_ = domain.names[np.unique(domains)]
         self.promise_ = PROMISES[self.calibration]
         self._quantiles = {
-            kind: DomainQuantiles.of(np.concatenate(by_split), domains)
-            for kind, by_split in scores.items()
+            kind: DomainQuantiles.of(np.concatenate(split_scores), domains)
+            for kind, split_scores in scores.items()
         }
         return self
 
@@ -293,7 +296,7 @@ class DomainConformal(DomainMetaEstimator):
         return np.asarray(self._predictions(X, sample_domain).probabilities)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """Return the estimator's own score of its predictions.
+        """Return the score of the fitted estimator.
 
         Parameters
         ----------

@@ -11,13 +11,13 @@ from sklearn.linear_model import LogisticRegression
 from domainwise.arrays import Array, ArrayLike, MaybeArray
 from domainwise.checks.inputs import check_sample_domain
 
-#: Maximum iterations of Newton's method, and of EM for class shares; both need fewer.
-MAX_STEPS, MAX_SHARE_STEPS = 50, 1000
+#: Maximum number of iterations of Newton's method, and of EM for class shares.
+MAX_STEPS, MAX_EM_STEPS = 50, 1000
 TOLERANCE = 1e-8
-#: The penalty on the parameters has the weight of this many rows.
+#: Weight of the penalty on the parameters, as a number of rows.
 PENALTY_ROWS = 1.0
 #: A penalty that fixes a parameter at its initial value.
-FIXED = 1e12
+FIXED_PENALTY = 1e12
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A logistic regression on standardized decision values."""
+    """A logistic regression on decision values that are divided by their standard deviation."""
 
-    scale: float
+    scale: float  #: standard deviation of the decision values
     model: LogisticRegression
 
     @classmethod
@@ -57,7 +57,7 @@ def class_columns(values: Array) -> Array:
 
 
 def equal_weights(domains: Array, classes: Array | None = None) -> Array:
-    """Return row weights of sum 1, equal in total for all domains and for classes within each."""
+    """Return row weights that sum to 1, with equal totals of domains, and of a domain's classes."""
     groups = domains if classes is None else domains * (int(classes.max()) + 1) + classes
     _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     weights = 1.0 / sizes[codes]
@@ -66,12 +66,12 @@ def equal_weights(domains: Array, classes: Array | None = None) -> Array:
 
 
 def fit_curve(
-    values: Array, codes: Array, weights: Array, *, shifted: bool = True
+    values: Array, codes: Array, weights: Array, *, fit_bias: bool = True
 ) -> tuple[Curve, float]:
     """Fit a curve by penalized maximum likelihood, and return it with its weighted log loss.
 
-    ``values``, of shape (n, n_classes), are log-probabilities or decision values. If ``shifted`` is
-    False, biases are zero, and the class with the largest value has the largest probability. If
+    ``values``, of shape (n, n_classes), are log-probabilities or decision values. If ``fit_bias``
+    is False, biases are zero, and the class with the largest value has the largest probability. If
     values predict worse than the class shares, the curve returns the shares.
     """
     values = values - values.mean(axis=1, keepdims=True)
@@ -80,9 +80,9 @@ def fit_curve(
     spread = float(np.sqrt(np.mean(values**2)))
     scale = spread or 1.0
     penalty = np.full(n_classes + 1, PENALTY_ROWS / n)
-    if not shifted:
-        penalty[1:] = FIXED
-    # With one row for each class, sums over classes add long rows.
+    if not fit_bias:
+        penalty[1:] = FIXED_PENALTY
+    # One row per class: NumPy sums over classes are faster along long rows.
     design, rows = np.ascontiguousarray(values.T, dtype=np.float64) / scale, np.arange(n)
     # The first parameter is the slope, the others are the biases.
     start = np.concatenate([[1.0], np.zeros(n_classes)])
@@ -102,19 +102,19 @@ def fit_curve(
             if value <= objective + TOLERANCE or shrink < 1e-4:
                 break
             shrink /= 2
-        done = objective - value < TOLERANCE
+        converged = objective - value < TOLERANCE
         parameters, objective = trial, value
-        if done:
+        if converged:
             break
         step = _newton_step(design, p / total, codes, weights, parameters - start, penalty)
     slope = max(float(parameters[0]), 0.0) if spread else 0.0
     bias = parameters[1:] - parameters[1:].mean()
-    curves = [Curve(slope / scale, bias if shifted else 0.0 * bias)]
-    if not slope or not shifted:
+    curves = [Curve(slope / scale, bias if fit_bias else 0.0 * bias)]
+    if not slope or not fit_bias:
         shares = np.bincount(codes, weights, minlength=n_classes)
         curves = curves * bool(slope) + [Curve(0.0, np.log(np.maximum(shares, 1e-6)))]
-    observed = [curve.probabilities(values)[rows, codes] for curve in curves]
-    losses = [-float(weights @ np.log(np.maximum(p, 1e-300))) for p in observed]
+    true_class_p = [curve.probabilities(values)[rows, codes] for curve in curves]
+    losses = [-float(weights @ np.log(np.maximum(p, 1e-300))) for p in true_class_p]
     best = int(np.argmin(losses))
     return curves[best], losses[best]
 
@@ -122,7 +122,11 @@ def fit_curve(
 def _newton_step(
     design: Array, p: Array, codes: Array, weights: Array, distance: Array, penalty: Array
 ) -> Array:
-    """Return the Newton step for slope and biases; ``design`` and ``p`` have a row per class."""
+    """Return the Newton step for slope and biases.
+
+    ``design`` and ``p`` have one row per class. ``distance`` is that of the parameters from the
+    values to which ``penalty`` shrinks them.
+    """
     weighted = weights * p
     residual = weighted.copy()
     residual[codes, np.arange(len(codes))] -= weights
@@ -182,30 +186,31 @@ def adapt_class_shares(
     >>> adapt_class_shares(p, [0.5, 0.5], prior_rows=0).mean(axis=0).round(3).tolist()
     [0.75, 0.25]
     """
-    p, base = np.array(probabilities, dtype=np.float64), np.asarray(shares, dtype=np.float64)
+    p = np.array(probabilities, dtype=np.float64)
+    source_shares = np.asarray(shares, dtype=np.float64)
     if p.ndim != 2 or not ((p >= 0).all() and (p.sum(axis=1) > 0).all()):
         raise ValueError(
             "probabilities must have shape (n_rows, n_classes), without negative values or rows of "
-            f"zeros; got shape {p.shape}."
+            f"zeros; got shape {p.shape}. Pass the output of predict_proba."
         )
-    if base.shape != p.shape[1:] or not (base > 0).all():
+    if source_shares.shape != p.shape[1:] or not (source_shares > 0).all():
         raise ValueError(
             f"shares must have a positive value for each of the {p.shape[1]} columns of "
-            f"probabilities; got {base.tolist()}."
+            f"probabilities; got {source_shares.tolist()}."
         )
     if not prior_rows >= 0:
         raise ValueError(f"prior_rows must be at least 0; got {prior_rows!r}.")
-    base = base / base.sum()
+    source_shares = source_shares / source_shares.sum()
     codes = check_sample_domain(sample_domain, len(p), "delta").codes
     for code in np.unique(codes):
         rows = codes == code
-        adapted, new_shares = p[rows], base
-        for _ in range(MAX_SHARE_STEPS):
-            adapted = p[rows] * (new_shares / base)
+        adapted, new_shares = p[rows], source_shares
+        for _ in range(MAX_EM_STEPS):
+            adapted = p[rows] * (new_shares / source_shares)
             adapted /= adapted.sum(axis=1, keepdims=True)
-            before, new_shares = new_shares, adapted.sum(axis=0) + prior_rows * base
+            previous, new_shares = new_shares, adapted.sum(axis=0) + prior_rows * source_shares
             new_shares = new_shares / new_shares.sum()
-            if np.abs(new_shares - before).max() < TOLERANCE:
+            if np.abs(new_shares - previous).max() < TOLERANCE:
                 break
         p[rows] = adapted
     return p

@@ -1,6 +1,6 @@
 """Thresholds of prediction sets for new domains: quantiles of nonconformity scores.
 
-All domains have equal weights. The second half computes the thresholds that model files store.
+All domains have equal weights. Functions at the end compute the thresholds stored in model files.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from domainwise.scoring.predictions import codes_of
 #: Tolerance for rounding in sums of weights and 1 / (1 - coverage): 0.9 needs nine domains.
 TOLERANCE = 1e-9
 #: Coverages that reports show, if there are enough domains.
-USUAL_COVERAGES = (0.5, 0.8, 0.9)
-#: Thresholds are stored for coverages of 1 / STEPS, 2 / STEPS, and so on.
-STEPS = 100
+REPORTED_COVERAGES = (0.5, 0.8, 0.9)
+#: Thresholds are stored for coverages of 1 / COVERAGE_STEPS, 2 / COVERAGE_STEPS, and so on.
+COVERAGE_STEPS = 100
 
 
 def needed_domains(coverage: float) -> int:
-    """Return the number of calibration domains below which sets contain all classes.
+    """Return the smallest number of calibration domains for which thresholds are finite.
 
     >>> needed_domains(0.9), needed_domains(0.8), needed_domains(0.5)
     (9, 4, 1)
@@ -39,9 +39,9 @@ def needed_domains(coverage: float) -> int:
     return max(1, math.ceil(1.0 / (1.0 - coverage) - TOLERANCE) - 1)
 
 
-def usual_coverage(n_domains: int) -> float | None:
-    """Return the largest usual coverage for this number of domains; None if there are too few."""
-    return next((c for c in reversed(USUAL_COVERAGES) if needed_domains(c) <= n_domains), None)
+def reported_coverage(n_domains: int) -> float | None:
+    """Return the largest reported coverage for a number of domains; None if there are too few."""
+    return next((c for c in reversed(REPORTED_COVERAGES) if needed_domains(c) <= n_domains), None)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class DomainQuantiles:
         return cls(scores[order], np.cumsum(weights), len(sizes))
 
     def threshold(self, coverage: float, *, warn: bool = False) -> float:
-        """Return the score that a new row exceeds with probability 1 - coverage at most."""
+        """Return the score that a new row exceeds with probability at most 1 - coverage."""
         needed, n = needed_domains(coverage), self.n_domains
         if n >= needed:
             index = int(np.searchsorted(self.levels, coverage - TOLERANCE))
@@ -80,11 +80,11 @@ class DomainQuantiles:
         return math.inf
 
     def sets(self, scores: Array, coverage: float) -> Array:
-        """Mark the classes whose scores do not exceed the threshold."""
+        """Return whether each class belongs to the set: its score does not exceed the threshold."""
         return np.asarray(scores <= self.threshold(coverage, warn=True))
 
     def intervals(self, predicted: Array, coverage: float) -> Array:
-        """Return lower and upper ends around predicted values, of shape (n, 2)."""
+        """Return lower and upper bounds around predicted values, of shape (n, 2)."""
         radius = self.threshold(coverage, warn=True)
         return np.column_stack([predicted - radius, predicted + radius])
 
@@ -109,7 +109,7 @@ class HasThresholds:
     _quantiles: dict[str, DomainQuantiles]
 
     def _quantiles_for(self, sample_domain: Any) -> Any:
-        """Return the "context" quantiles, if they exist and domains are given, or "plain"."""
+        """Return the "context" quantiles if available and domains are passed, else "plain"."""
         quantiles: dict[str, Any] = getattr(self, "site_quantiles_", self._quantiles)
         kind = "context" if sample_domain is not None else "plain"
         return quantiles.get(kind, quantiles["plain"])
@@ -122,7 +122,7 @@ class PredictionSets(HasThresholds):
     def predict_set(
         self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
     ) -> Array:
-        """Return the classes that each row may have.
+        """Return a prediction set for each row: the classes that it may belong to.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class PredictionIntervals(HasThresholds):
     def predict_interval(
         self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
     ) -> Array:
-        """Return the lower and the upper end of an interval for each row.
+        """Return a prediction interval for each row.
 
         Parameters
         ----------
@@ -163,8 +163,9 @@ class PredictionIntervals(HasThresholds):
 
         Returns
         -------
-        ends : ndarray of shape (n_rows, 2)
-            If there are too few domains, intervals are infinite, with a warning.
+        intervals : ndarray of shape (n_rows, 2)
+            Lower and upper bounds, which are infinite, with a warning, if there are too few
+            domains.
         """
         model: Any = self
         predicted = model.predict(X, sample_domain)
@@ -172,52 +173,56 @@ class PredictionIntervals(HasThresholds):
 
 
 def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, Any]:
-    """Calibrate prediction sets on predictions for held-out domains, with a record for each.
+    """Calibrate prediction sets or intervals on records, one for each held-out domain.
 
-    Records have ``domain``, ``target``, ``prediction`` and, if there are classes (in the order of
-    columns), ``probabilities`` or ``decisions``. The result can be written as JSON: the outputs
-    used (``of``), thresholds for coverages of 1 %, 2 % and so on up to the largest one for the
-    number of domains, and the size of sets, or the width of intervals, at the usual coverage.
+    A record contains ``domain``, ``target``, ``prediction`` and, if there are classes (in the order
+    of columns), ``probabilities`` or ``decisions``. The result can be written as JSON. Its entry
+    ``of`` names the outputs from which scores are computed. ``thresholds`` are for coverages of
+    1 %, 2 % and so on, as far as there are enough domains. ``size`` is the mean number of classes
+    in a set, or the width of intervals, at ``coverage``.
     """
     codes: dict[Any, int] = {}
-    outputs, scores, observed = zip(*(record_scores(r, classes) for r in records), strict=True)
+    scored = (record_scores(record, classes) for record in records)
+    output_names, class_scores, target_scores = zip(*scored, strict=True)
     domains = [codes.setdefault(record["domain"], len(codes)) for record in records]
-    row_domains = np.repeat(domains, [len(values) for values in observed])
-    quantiles = DomainQuantiles.of(np.concatenate(observed), row_domains)
+    row_domains = np.repeat(domains, [len(scores) for scores in target_scores])
+    quantiles = DomainQuantiles.of(np.concatenate(target_scores), row_domains)
     n = quantiles.n_domains
-    allowed = [c for c in range(1, STEPS) if needed_domains(c / STEPS) <= n]
-    coverage = usual_coverage(n)
+    coverages = [step / COVERAGE_STEPS for step in range(1, COVERAGE_STEPS)]
+    coverage = reported_coverage(n)
     threshold = quantiles.threshold(coverage) if coverage else np.inf
     size = 2 * threshold
     if classes is not None:
-        size = float(np.mean([(values <= threshold).sum(axis=1).mean() for values in scores]))
+        sizes = [(scores <= threshold).sum(axis=1).mean() for scores in class_scores]
+        size = float(np.mean(sizes))
     return {
         "promise": "approximate",
         "n_domains": n,
-        "of": outputs[-1],
-        "thresholds": [quantiles.threshold(c / STEPS) for c in allowed],
+        "of": output_names[-1],
+        "thresholds": [quantiles.threshold(c) for c in coverages if needed_domains(c) <= n],
         "coverage": coverage,
         "size": size if np.isfinite(size) else None,
     }
 
 
 def record_scores(record: Mapping[str, Any], classes: Any) -> tuple[str, Array, Array]:
-    """Return the outputs used, the nonconformity of each class, and that of the observed target.
+    """Return the name of the outputs used, and the nonconformity scores of classes and targets.
 
-    For a continuous target, the second array has a single column.
+    Scores of classes have one column per class, or a single column for a continuous target. Scores
+    of targets are those of the observed classes or values.
     """
     if classes is None:
         errors = np.abs(np.asarray(record["target"], dtype=np.float64) - record["prediction"])
         return "value", errors[:, None], errors
-    outputs, scores = scores_by_class(record, np.asarray(classes))
+    output_name, scores = scores_by_class(record, np.asarray(classes))
     codes = codes_of(record["target"], np.asarray(classes))
-    return outputs, scores, scores[np.arange(len(codes)), codes]
+    return output_name, scores, scores[np.arange(len(codes)), codes]
 
 
 def scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
-    """Return the name of the outputs used, and the nonconformity of each class for each row.
+    """Return the name of the outputs used, and the nonconformity score of each class in each row.
 
-    It is 1 - p for probabilities, and the distance to the largest value for decision values.
+    The score is 1 - p for probabilities, and the distance to the largest value for decision values.
     """
     if record.get("probabilities") is not None:
         return "probabilities", 1.0 - record["probabilities"]
@@ -230,10 +235,10 @@ def scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Arr
 def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> DomainQuantiles:
     """Return the thresholds stored by :func:`calibrate_sets`."""
     needed_domains(coverage)  # raises an error for values outside (0, 1)
-    if abs(coverage * STEPS - round(coverage * STEPS)) > 1e-6:
+    if abs(coverage * COVERAGE_STEPS - round(coverage * COVERAGE_STEPS)) > 1e-6:
         raise ValueError(f"coverage must be a multiple of 0.01, such as 0.9; got {coverage}.")
     thresholds = np.array(calibration["thresholds"], dtype=np.float64)
-    levels = np.arange(1, len(thresholds) + 1) / STEPS
+    levels = np.arange(1, len(thresholds) + 1) / COVERAGE_STEPS
     return DomainQuantiles(thresholds, levels, calibration["n_domains"])
 
 

@@ -331,7 +331,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 rows, domains = context_score.rows, score.domains[context_score.rows]
                 self._shares = ShareRange.of_sources(combined[rows], domains, context_domains)
                 self._plain_shares = ShareRange.of_sources(mix[rows], domains, context_domains)
-        self._forget_site()
+        self._reset_adaptation()
         self.held_out_: HeldOut | None = score.held_out(held_out, context_held_out, predicted)
 
     def _learn_trust(

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_score
 
 from domainwise.arrays import Array
-from domainwise.calibration.quantiles import DomainQuantiles, record_scores, usual_coverage
+from domainwise.calibration.quantiles import DomainQuantiles, record_scores, reported_coverage
 from domainwise.evaluation.results import Record, Results, grouped, joined, percent
 from domainwise.plots import CalibrationByDomainDisplay
 from domainwise.plots.style import ACCENT, GREY, short
@@ -242,7 +242,7 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
 
 def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Section | None:
     """Coverage of prediction sets or intervals that are calibrated on the other domains."""
-    nominal = usual_coverage(len(predictions) - 1)
+    nominal = reported_coverage(len(predictions) - 1)
     if nominal is None:
         return None
     by_domain = covered(predictions, classes, nominal)

@@ -324,7 +324,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         for name in list(vars(self)):
             if name == "_sums" or (name.endswith("_") and not name.endswith("_in_")):
                 del self.__dict__[name]
-        self._forget_site()
+        self._reset_adaptation()
 
     def __getattr__(self, name: str) -> Any:
         hint = ""

@@ -169,7 +169,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         weights = equal_weights(domain_codes, codes if self.class_weight == "balanced" else None)
         if isinstance(self.class_weight, dict):
             weights = weights * compute_sample_weight(self.class_weight, self.classes_[codes])
-        self.curve_ = fit_curve(values, codes, weights, shifted=False)[0]
+        self.curve_ = fit_curve(values, codes, weights, fit_bias=False)[0]
         self.held_out_ = HeldOut.of(codes, domains, self.curve_.probabilities(values))
 
     def _decisions(self, X: Any) -> Any:
