@@ -177,11 +177,11 @@ def compile_functions(n: int) -> Result:
     kernel = make_kernel("rbf", X, gamma=0.1)
     rows = kernel.prepare(X)
     with measured() as meter:
-        for rough in (True, False):
-            symmetric_product(kernel, rows, V, rough=rough)
+        for float32 in (True, False):
+            symmetric_product(kernel, rows, V, float32=float32)
     with measured() as second_meter:
-        for rough in (True, False):
-            symmetric_product(kernel, rows, V, rough=rough)
+        for float32 in (True, False):
+            symmetric_product(kernel, rows, V, float32=float32)
     meter.seconds -= second_meter.seconds
     return meter.result()
 

@@ -125,7 +125,7 @@ def test_products_equal_those_of_the_formula(name, columns, path):
 
 
 @pytest.mark.parametrize("name", ["rbf", "rbf by differences", "laplacian", "cubic"])
-def test_rough_products_and_those_of_float32_rows_know_single_precision(name, path):
+def test_float32_products_of_float64_and_float32_rows_have_single_precision(name, path):
     X = rows()
     kernel, V = KERNELS[name](X), np.random.default_rng(2).normal(size=(len(X), 3))
     K = dense(kernel, X, X)
@@ -134,9 +134,9 @@ def test_rough_products_and_those_of_float32_rows_know_single_precision(name, pa
     single = kernel.prepare(X.astype(np.float32))
     got = [symmetric_product(kernel, single, V)]
     if tiles.can_use_float32(kernel, prepared):
-        got.append(symmetric_product(kernel, prepared, V, rough=True))
+        got.append(symmetric_product(kernel, prepared, V, float32=True))
         # Columns of any size, which float32 could not hold.
-        tiny = symmetric_product(kernel, prepared, 1e-60 * V, rough=True)
+        tiny = symmetric_product(kernel, prepared, 1e-60 * V, float32=True)
         np.testing.assert_allclose(tiny, 1e-60 * got[1], rtol=1e-12)
         assert np.abs(got[1] - K @ V).max() > 1e-10 * np.abs(K @ V).max()  # it is float32 indeed
     for product in got:
@@ -144,33 +144,33 @@ def test_rough_products_and_those_of_float32_rows_know_single_precision(name, pa
         assert float(np.abs(product - K @ V).max() / np.abs(K @ V).max()) < 5e-6
 
 
-def test_rough_products_are_not_used_where_float32_cannot_hold_the_values(path):
-    def rough(kernel, X):
+def test_float32_products_are_not_used_where_float32_cannot_hold_the_values(path):
+    def float32(kernel, X):
         return tiles.can_use_float32(kernel, kernel.prepare(X))
 
     X = rows()
-    assert not rough(make_kernel("poly", X, gamma=1e6, degree=9), X)
-    assert not rough(make_kernel("linear", X), X)
-    assert not rough(make_kernel("cosine", X), X)
-    assert not rough(make_kernel("rbf", X, gamma=0.1), X.astype(np.float32))
+    assert not float32(make_kernel("poly", X, gamma=1e6, degree=9), X)
+    assert not float32(make_kernel("linear", X), X)
+    assert not float32(make_kernel("cosine", X), X)
+    assert not float32(make_kernel("rbf", X, gamma=0.1), X.astype(np.float32))
     # Rows far apart have exponents that float32 would be off by.
     spread = np.vstack([1e3 * X[:5], X])
     kernel = make_kernel("rbf", spread, gamma=0.1)
     assert not kernel.by_differences
-    assert not rough(kernel, spread)
+    assert not float32(kernel, spread)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize("rough", [False, True])
-def test_bits_depend_on_the_number_of_threads_alone(threads, rough, path, monkeypatch):
+@pytest.mark.parametrize("float32", [False, True])
+def test_bits_depend_on_the_number_of_threads_alone(threads, float32, path, monkeypatch):
     X = rows(1000)
     kernel, V = make_kernel("rbf", X, gamma=0.1), rows(1000, 2, seed=3)
     monkeypatch.setattr(tiles, "n_threads", lambda: threads)
     prepared = kernel.prepare(X)
-    first = symmetric_product(kernel, prepared, V, rough=rough)
-    np.testing.assert_array_equal(symmetric_product(kernel, prepared, V, rough=rough), first)
+    first = symmetric_product(kernel, prepared, V, float32=float32)
+    np.testing.assert_array_equal(symmetric_product(kernel, prepared, V, float32=float32), first)
     expected = kernel_matrix(kernel, X) @ V
-    assert np.abs(first - expected).max() < (1e-5 if rough else 1e-13) * np.abs(expected).max()
+    assert np.abs(first - expected).max() < (1e-5 if float32 else 1e-13) * np.abs(expected).max()
 
 
 def test_without_numba_products_are_numpys(monkeypatch):
@@ -206,7 +206,7 @@ def test_a_numba_that_cannot_be_imported_is_named_and_not_used(monkeypatch):
 # Linear systems and estimators --------------------------------------------------------------------
 
 
-def test_an_iteration_goes_on_with_accurate_products_where_rough_ones_stall():
+def test_an_iteration_goes_on_with_accurate_products_where_float32_ones_stall():
     rng = np.random.default_rng(0)
     K = np.cov(rng.normal(size=(60, 100)))
     wrong = K + 0.5 * np.ones_like(K)  # by much more than the shift
@@ -216,14 +216,14 @@ def test_an_iteration_goes_on_with_accurate_products_where_rough_ones_stall():
         return lambda P: (calls.append(name), A @ P)[1]
 
     result = conjugate_gradients(
-        counted("rough", wrong), V, 0.01, lambda R: R, tol=1e-10, max_iter=500,
+        counted("float32", wrong), V, 0.01, lambda R: R, tol=1e-10, max_iter=500,
         accurate_product=counted("accurate", K),
     )  # fmt: skip
     assert result.info["residual"] <= 1e-10
     np.testing.assert_allclose(result.X, np.linalg.solve(K + 0.01 * np.eye(60), V), rtol=1e-6)
     # Accurate products for residuals at first, and then for everything.
     first = calls.index("accurate")
-    assert "rough" in calls[:first]
+    assert "float32" in calls[:first]
     assert calls[-20:] == ["accurate"] * 20
 
 
@@ -253,7 +253,7 @@ def problem(n=500, *, twins=None, offset=0.0, far=None):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("method", [DCM, DICA])
-def test_rough_iterations_give_the_answer_of_accurate_ones(case, method, path, monkeypatch):
+def test_float32_iterations_give_the_answer_of_accurate_ones(case, method, path, monkeypatch):
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
     change, arguments = CASES[case]
     if method is DICA and (lam := arguments.pop("ridge", None)) is not None:

@@ -1,7 +1,7 @@
 """Functions that work on NumPy arrays and torch tensors.
 
-Most functions have the same name and meaning in both: ``namespace(X).expm1``. Those that differ,
-and that kernels and operators need, are defined here.
+Most functions have the same name and meaning in both libraries and are called as in
+``namespace(X).expm1``. This module defines those that differ.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from scipy.spatial.distance import cdist, pdist
 
 from domainwise.arrays import Array, is_tensor
 
-#: Up to this number of features, a loop over them is faster on a GPU than the L1 distances of
-#: torch, which use a block of threads for each pair of rows.
+#: Up to this number of features, a loop over features is faster on a GPU than torch.cdist with
+#: p=1, which uses a block of threads for each pair of rows.
 MAX_LOOP_FEATURES = 64
 #: Sums of tensors over at most this number of groups are products with group indicators.
 MAX_INDICATORS = 512
@@ -59,9 +59,9 @@ def precision_name(X: Any) -> str:
 
 @contextmanager
 def full_precision(X: Any, *, tf32: bool = False) -> Iterator[None]:
-    """Prevent torch from rounding products of float32 tensors to TF32, whatever its setting is.
+    """Prevent torch from multiplying float32 tensors in TF32, regardless of its setting.
 
-    ``tf32=True`` allows the rounding instead. Products of arrays are not affected.
+    ``tf32=True`` allows TF32 instead. Products of NumPy arrays are not affected.
     """
     torch, setting = namespace(X), "high" if tf32 else "highest"
     before = setting if torch is np else torch.get_float32_matmul_precision()
@@ -76,13 +76,13 @@ def full_precision(X: Any, *, tf32: bool = False) -> Iterator[None]:
 
 
 def squared_norms(X: Any) -> Any:
-    """Squared length of each row."""
+    """Squared norm of each row."""
     # torch.einsum would use TF32 if that is enabled.
     return X.square().sum(1) if is_tensor(X) else np.einsum("ij,ij->i", X, X)
 
 
 def column_norms(V: Any) -> Any:
-    """Length of each column."""
+    """Norm of each column."""
     return (V * V).sum(0) ** 0.5
 
 
@@ -120,7 +120,7 @@ def shifted_solve(S: Any, shift: float, B: Any) -> Any:
 
 
 def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
-    """Sum the rows of each group in float64; bits may vary on a GPU if there are many groups."""
+    """Sum the rows of each group in float64; on a GPU, sums of many groups may vary by rounding."""
     n, xp = len(values), namespace(values)
     if not is_tensor(values):
         indicator = csr_array((np.ones(n, values.dtype), (codes, np.arange(n))), (n_groups, n))
@@ -160,10 +160,10 @@ def median_distance(X: Any, *, l1: bool) -> float | None:
         values = namespace(X).nn.functional.pdist(X, p=1.0 if l1 else 2.0)
     else:
         values = pdist(X, "cityblock" if l1 else "euclidean")
-    zeros = len(values) - int((values > 0).sum())
-    if zeros == len(values):
+    n_zeros = len(values) - int((values > 0).sum())
+    if n_zeros == len(values):
         return None
-    low, high = (zeros + len(values) - 1) // 2, (zeros + len(values)) // 2
+    low, high = (n_zeros + len(values) - 1) // 2, (n_zeros + len(values)) // 2
     if is_tensor(X):
         values = values.sort().values
     else:

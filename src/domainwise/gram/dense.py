@@ -24,15 +24,17 @@ from domainwise.methods.contract import Images, Matrix, RitzPairs, Solution, pai
 LAPACK_ROWS = 800
 #: Above this many rows, ARPACK is faster than LAPACK for a few eigenpairs of K.
 ARPACK_ROWS = 200
-#: Iterations for eigenpairs start with random columns, multiplied by K this number of times.
-POWERS = 4
-#: Rough inverses are used if the shift is above this fraction of the trace of K.
-MIN_ROUGH_SHIFT = 1e-4
-#: Inverses in float32 are tried if the trace of K is between these limits, which fit float32, and
-#: the shift is above this fraction of the trace.
+#: Number of power iterations with K that are applied to the random initial columns of eigensolvers.
+POWER_ITERATIONS = 4
+#: Solutions by float32 inverses are used without refinement if the shift is above this fraction of
+#: the trace of K.
+MIN_UNREFINED_SHIFT = 1e-4
+#: Inverses in float32 are tried if the trace of K is between these limits, so that its entries fit
+#: float32, and the shift is above this fraction of the trace.
 MIN_TRACE, MAX_TRACE, MIN_SHIFT = 1e-20, 1e30, 1e-6
-#: If the norm of K is below this fraction of the shift, they are Chebyshev series of this length.
-MAX_SERIES_NORM, SERIES_TERMS = 0.2, 3
+#: If the norm of K is below this fraction of the shift, the inverse is computed by this number of
+#: Chebyshev iterations, without a factorization.
+MAX_CHEBYSHEV_NORM, CHEBYSHEV_ITERATIONS = 0.2, 3
 #: Maximum number of refinements of a solution, and the relative residual at which they stop.
 MAX_REFINEMENTS, REFINED_RESIDUAL = 6, 1e-12
 #: A negative eigenvalue beyond this fraction of the largest is more than rounding, even in float32.
@@ -72,13 +74,13 @@ class DenseGram(RowsGram):
             info = {"linear_solver": "eigh", "rank": rank}
             if shift == 0 and rank < self.n_samples - 1:
                 warn_caller(
-                    f"ridge=0: the kernel matrix has numerical rank {rank} of "
-                    f"{self.n_samples - 1}, and projections of new rows depend on how the rank is "
-                    "determined. Pass a positive ridge."
+                    f"the kernel matrix is singular (numerical rank {rank} of at most "
+                    f"{self.n_samples - 1}) and ridge=0, so that projections of new rows depend on "
+                    "rounding errors. Pass a positive ridge."
                 )
         KX = self.uncentred_product(X)
         scale, info["residual"] = column_norms(V), largest_residual(V - KX - shift * X, V)
-        # K X is not precise where X is large, V - shift X where the two terms cancel.
+        # K X is not precise if X is large, V - shift X is not if the two terms cancel.
         cancels = column_norms(KX) < 1e-3 * scale
         image = self.xp.where(cancels, KX, V - shift * X) if shift > 0 else KX
         return Solution(X, image - image.mean(0), info)
@@ -87,34 +89,34 @@ class DenseGram(RowsGram):
         """Solve with each shift, by float32 factors and refinement in float64 if that converges."""
         if self.lapack or len(shifts) < 2 or self.xp is not np:
             return super().solve_shifts(V, shifts)
-        return [self._refine.solve(V, shift) or self.solve(V, shift) for shift in shifts]
+        return [self._float32.solve(V, shift) or self.solve(V, shift) for shift in shifts]
 
     @cached_property
-    def _refine(self) -> RefinedCholesky:
+    def _float32(self) -> RefinedCholesky:
         return RefinedCholesky(self.K)
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
         """Return the inverse, factored once, in float32 if that is precise enough."""
-        if shift >= self._refine.trace:  # at least as large as all eigenvalues of K
+        if shift >= self._float32.trace:  # at least as large as all eigenvalues of K
             return lambda R: R
-        inverse = self._refine.inverse(shift) or cholesky_inverse(self.K, shift)
+        inverse = self._float32.inverse(shift) or cholesky_inverse(self.K, shift)
         return inverse or super().preconditioner(shift)
 
-    def rough_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
+    def float32_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
         """Return float32 inverses if the squares of their errors are negligible, else None."""
-        smallest = MIN_ROUGH_SHIFT * self._refine.trace
-        if self.lapack or self.xp is not np or not min(shifts) > smallest:
+        min_shift = MIN_UNREFINED_SHIFT * self._float32.trace
+        if self.lapack or self.xp is not np or not min(shifts) > min_shift:
             return None
-        inverses: list[Any] = [self._refine.inverse(shift) for shift in shifts]
+        inverses: list[Any] = [self._float32.inverse(shift) for shift in shifts]
         return None if None in inverses else inverses
 
     def first_block(self, k: int) -> Matrix:
-        """Return random columns after some power iterations with K, in float32."""
-        block = super().first_block(k + 10)
-        rough = cast(block - block.mean(0), self._refine.rough.dtype)
-        for _ in range(POWERS if self._refine.fits else 0):
-            rough = (rough.T @ self._refine.rough).T / self._refine.trace
-        return cast(rough, self.xp.float64)
+        """Return random columns after a few power iterations with K in float32."""
+        block, K32 = super().first_block(k + 10), self._float32.K32
+        block = cast(block - block.mean(0), K32.dtype)
+        for _ in range(POWER_ITERATIONS if self._float32.in_range else 0):
+            block = (block.T @ K32).T / self._float32.trace
+        return cast(block, self.xp.float64)
 
     def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
         """Return leading eigenpairs; those of K itself by ARPACK or LAPACK if that is faster."""
@@ -146,7 +148,7 @@ class DenseGram(RowsGram):
     ) -> RitzPairs:
         """Return leading eigenpairs; by LAPACK, in the whole space, if ``lapack`` is True."""
         if not self.lapack:
-            # Products with few columns are cheap: with a preconditioner, add few columns a step.
+            # Products with few columns are cheap: with a preconditioner, add only a few per step.
             options |= {"grow": k + 4} if options.get("precondition") else {}
             return super().ritz(images, k, depth=depth, start=start, **options)
         identity = self.to_device(np.eye(self.n_samples) - 1.0 / self.n_samples)
@@ -211,25 +213,26 @@ def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
 class RefinedCholesky:
     """Solves ``(K + shift I) X = V`` for several shifts by inverses in float32.
 
-    A float32 factor takes half the time, and a few refinements with K in float64 make the solution
-    precise, unless the system is nearly singular. K is centred and positive semi-definite.
+    A float32 factorization takes half the time, and a few refinements with K in float64 make the
+    solution precise, unless the system is nearly singular. K is centred and positive semi-definite.
     """
 
     def __init__(self, K: Any) -> None:
         self.K, self.trace = K, float(namespace(K).trace(K))
-        self.fits = MIN_TRACE < self.trace < MAX_TRACE
-        self.rough = cast(K, namespace(K).float32) if self.fits else K
-        self._norm = float(namespace(K).linalg.norm(self.rough))
+        self.in_range = MIN_TRACE < self.trace < MAX_TRACE
+        self.K32 = cast(K, namespace(K).float32) if self.in_range else K
+        self._norm = float(namespace(K).linalg.norm(self.K32))
         self._inverses: dict[float, Callable[[Any], Any] | None] = {}
 
     def inverse(self, shift: float) -> Callable[[Any], Any] | None:
         """Return the float32 inverse for centred V, or None if float32 is not precise enough."""
-        if not self.fits or not shift > MIN_SHIFT * self.trace:
+        if not self.in_range or not shift > MIN_SHIFT * self.trace:
             return None
         if shift not in self._inverses:
-            series = self._norm < MAX_SERIES_NORM * shift
-            by_products = partial(self._by_products, shift)
-            self._inverses[shift] = by_products if series else cholesky_inverse(self.rough, shift)
+            chebyshev = self._norm < MAX_CHEBYSHEV_NORM * shift
+            self._inverses[shift] = (
+                partial(self._chebyshev, shift) if chebyshev else cholesky_inverse(self.K32, shift)
+            )
         inverse = self._inverses[shift]
         if inverse is None:
             return None
@@ -237,19 +240,19 @@ class RefinedCholesky:
         def scaled(V: Any) -> Any:
             scale = column_norms(V)
             scale = scale + (scale == 0)
-            X = inverse(cast(V / scale, self.rough.dtype)) * scale
+            X = inverse(cast(V / scale, self.K32.dtype)) * scale
             return X - X.mean(0)
 
         return scaled
 
-    def _by_products(self, shift: float, V: Any) -> Any:
+    def _chebyshev(self, shift: float, V: Any) -> Any:
         """Solve by Chebyshev iteration on the interval from ``shift`` to ``shift + norm(K)``."""
         middle = shift + self._norm / 2
         radius = rho = 1.0 - shift / middle
         X = step = V / middle
-        for _ in range(SERIES_TERMS):
+        for _ in range(CHEBYSHEV_ITERATIONS):
             factor = 2.0 - radius * rho
-            R = V - (X.T @ self.rough).T - shift * X
+            R = V - (X.T @ self.K32).T - shift * X
             step = radius * rho / factor * step + 2.0 / (middle * factor) * R
             X, rho = X + step, radius / factor
         return X
@@ -272,10 +275,10 @@ class RefinedCholesky:
 
 
 def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
-    """Solve with a positive semi-definite K by its eigenvalues; shift 0 gives the pseudo-inverse.
+    """Solve with a positive semi-definite K by ``eigh``; shift 0 gives the pseudo-inverse.
 
-    Eigenvalues up to N eps times the largest count as zero. Returns the solution and the number of
-    the other eigenvalues, the numerical rank.
+    Eigenvalues up to N eps times the largest count as zero. Returns the solution and the numerical
+    rank, the number of eigenvalues that do not count as zero.
     """
     xp = namespace(K)
     d, U = xp.linalg.eigh(K)
@@ -293,7 +296,7 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
 
 
 def largest_residual(R: Any, V: Any) -> float:
-    """Largest column norm of R, relative to the norm of the same column of V unless that is 0."""
+    """Return the largest norm of a column of R divided by that of the same column of V."""
     scale = column_norms(V)
     relative = column_norms(R) / (scale + (scale == 0))
     return float(relative.max()) if len(relative) else 0.0

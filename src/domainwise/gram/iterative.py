@@ -26,8 +26,9 @@ from domainwise.methods.contract import Matrix, Solution
 
 #: Smallest relative residual that products in float32 resolve.
 FLOAT32_TOLERANCE = 1e-5
-#: Factor by which products in float32 reduce a residual before it is recomputed.
-ROUGH_STEP = 2e-7
+#: The residual is recomputed by an accurate product when float32 products have reduced it by this
+#: factor.
+FLOAT32_REDUCTION = 2e-7
 #: Number of landmarks of a preconditioner: cheap compared with one product, and enough for default
 #: ridges. With compiled products, at most the second number times the square root of N.
 PRECONDITIONER_RANK, COMPILED_RANK = 500, 2.5
@@ -50,9 +51,9 @@ def conjugate_gradients(
 ) -> Solution:
     """Solve ``(K + shift I) X = V`` column by column, sharing each product with K.
 
-    V is a NumPy array or a torch tensor. Rounding makes the residual of the recursion differ from
-    the true residual, which is therefore computed at the end. The iteration restarts from there as
-    long as the true residual is above ``tol`` and each restart at least halves it.
+    V is a NumPy array or a torch tensor. Because of rounding errors, the residual that the
+    iteration updates differs from the true residual, which is computed at the end. The iteration
+    is restarted as long as the true residual is above ``tol`` and each restart at least halves it.
 
     ``shift`` is a number, or one number per column; ``precondition`` is a symmetric positive
     definite approximation of the inverse; ``max_iter`` includes the products of restarts.
@@ -60,15 +61,15 @@ def conjugate_gradients(
     fast but less precise, ``accurate_product`` computes the true residual, and replaces
     ``product`` when a restart does not halve the residual.
     """
-    rough = accurate_product is not None
+    is_imprecise = accurate_product is not None
     X, R = V * 0, V
     n_products, true_residual = 0, float("inf")
     while True:
         Z = precondition(R)
         P, rz = Z, (R * Z).sum(0)
         best = largest_residual(R, V)
-        # The precision of a rough product limits the residual; the next restart continues.
-        goal = max(0.5 * tol, ROUGH_STEP * best) if rough else 0.5 * tol
+        # An imprecise product reduces the residual only by a limited factor between restarts.
+        goal = max(0.5 * tol, FLOAT32_REDUCTION * best) if is_imprecise else 0.5 * tol
         while n_products < max_iter and best > goal:
             KP = product(P) + shift * P
             n_products += 1
@@ -91,10 +92,10 @@ def conjugate_gradients(
         R = V - KX - shift * X
         previous_residual, true_residual = true_residual, largest_residual(R, V)
         stalled = not true_residual <= 0.5 * previous_residual
-        if true_residual <= tol or (stalled and not rough) or n_products + 1 >= max_iter:
+        if true_residual <= tol or (stalled and not is_imprecise) or n_products + 1 >= max_iter:
             return Solution(X, KX, {"n_iterations": n_products, "residual": true_residual})
         if stalled and accurate_product is not None:
-            product, rough, true_residual = accurate_product, False, float("inf")
+            product, is_imprecise, true_residual = accurate_product, False, float("inf")
         n_products += 1
 
 
@@ -105,7 +106,7 @@ def landmark_rows(n_samples: int, seed: int, max_rows: float = float("inf")) -> 
 
 
 def inverse_root(A: Any, eps: float) -> tuple[Any, Any]:
-    """Return the eigenvalues of A above rounding errors, ascending, and U with ``U'AU = I``."""
+    """Return the non-zero eigenvalues of A, in ascending order, and U with ``U'AU = I``."""
     xp = namespace(A)
     d, U = xp.linalg.eigh(A)
     keep = d > len(d) * eps * max(float(d[-1]), 0.0)
@@ -150,19 +151,21 @@ def whitened_moments(moments: Any, n_samples: int, eps: float) -> tuple[Any, Any
 
 @dataclass(frozen=True)
 class Preconditioner:
-    """Inverse of K + shift I, up to a factor, if K has eigenvalues D on U and min(D) elsewhere."""
+    """Approximation of ``(K + shift I)^-1``, up to a scalar factor, from ``K U ~ U diag(values)``.
 
-    values: Any  #: the diagonal of D, ascending
-    down: Product  #: returns ``U'R``
-    up: Product  #: returns ``U W``
+    Orthogonal to U, all eigenvalues of K are approximated by the smallest of ``values``.
+    """
+
+    values: Any  #: approximate leading eigenvalues, in ascending order
+    project: Product  #: returns ``U'R``
+    expand: Product  #: returns ``U W``
 
     def at(self, shift: float) -> Product:
         """Return the preconditioner for one shift."""
         if not len(self.values):
             return lambda R: R
-        # All other eigenvalues of K are approximated by the smallest one of D.
         weights = ((self.values[0] + shift) / (self.values + shift) - 1.0)[:, None]
-        return lambda R: R + self.up(weights * self.down(R))
+        return lambda R: R + self.expand(weights * self.project(R))
 
     @classmethod
     def stored(cls, features: Array) -> Preconditioner:
@@ -179,7 +182,7 @@ class Preconditioner:
 
 
 class IterativeGram(RowsGram):
-    """Centred Gram matrix of the rows of X that is not stored.
+    """Centred Gram matrix of the rows of X, which is not stored.
 
     Subclasses implement the product and the preconditioner.
     """
@@ -195,18 +198,18 @@ class IterativeGram(RowsGram):
     def _preconditioner(self) -> Preconditioner:
         """Approximation of the inverse from a few landmarks, computed once."""
 
-    def _stored(self) -> DenseGram | None:
-        """Return the same matrix in memory, or None if it does not fit."""
+    def _dense(self) -> DenseGram | None:
+        """Return the operator that stores K, or None if K does not fit into memory."""
         if is_dask(self.X) or not dense_fits(self.n_samples, available_memory(self.X)):
             return None
         return DenseGram(tiles.kernel_matrix(self.kernel, self.X), self.labels, self.X.dtype)
 
     def iteration_products(self) -> tuple[Product, Product | None]:
-        """Return the product for the iterations and, if it is rough, a precise one."""
+        """Return the product for the iterations and, if that is imprecise, an accurate one."""
         return self.product, None
 
     def preconditioner(self, shift: float) -> Product:
-        """Return the inverse, approximated from a few landmarks."""
+        """Return the approximate inverse from a few landmarks."""
         return self._preconditioner.at(shift)
 
     def solve(self, V: Matrix, shift: float) -> Solution:
@@ -217,7 +220,8 @@ class IterativeGram(RowsGram):
         """Solve with all shifts together, so that they share each product with K."""
         if min(shifts, default=1.0) <= 0:
             raise ValueError(
-                'ridge=0 needs the whole Gram matrix. Use solver="dense" or solver="auto".'
+                "ridge=0 needs the whole Gram matrix in memory. Pass a positive ridge, or use "
+                'solver="dense" or solver="auto".'
             )
         if not shifts:
             return []
@@ -240,10 +244,10 @@ class IterativeGram(RowsGram):
         )
         residual, n_iterations = result.info["residual"], result.info["n_iterations"]
         converged = residual <= self.tol
-        stored = None if converged else self._stored()
-        if stored is not None:
-            self.report("conjugate gradients stalled; solving by Cholesky")
-            direct = [stored.solve(V, shift) for shift in shifts]
+        dense = None if converged else self._dense()
+        if dense is not None:
+            self.report("conjugate gradients did not converge; solving by Cholesky")
+            direct = [dense.solve(V, shift) for shift in shifts]
             if max(solution.info["residual"] for solution in direct) < residual:
                 for solution in direct:
                     solution.info["pcg_iterations"] = n_iterations
@@ -259,8 +263,8 @@ class IterativeGram(RowsGram):
 class StreamedGram(IterativeGram):
     """Centred Gram matrix of the rows of X, re-evaluated for each product.
 
-    For float32 rows, products are in float32 and sums in float64. Iterations of linear systems do
-    the same for float64 rows where that is faster.
+    For float32 rows, products are in float32 and sums in float64. For float64 rows, iterative
+    linear solves do the same if that is faster.
     """
 
     def __init__(self, X: Array, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
@@ -273,14 +277,14 @@ class StreamedGram(IterativeGram):
         return tiles.symmetric_product(self.kernel, self.prepared, V)
 
     def iteration_products(self) -> tuple[Product, Product | None]:
-        """Return float32 products for the iterations where they are faster."""
-        rough = tiles.can_use_float32(self.kernel, self.prepared)
-        path = tiles.product_path(self.kernel, self.prepared, rough=rough)
+        """Return float32 products for the iterations if they are faster."""
+        float32 = tiles.can_use_float32(self.kernel, self.prepared)
+        path = tiles.product_path(self.kernel, self.prepared, float32=float32)
         self.info = {**self.info, "iterations": path}
-        if not rough:
+        if not float32:
             return self.product, None
-        assert self.row_means is not None  # computed by an accurate product, before rough ones
-        multiply = partial(tiles.symmetric_product, self.kernel, self.prepared, rough=True)
+        assert self.row_means is not None  # computed by an accurate product, not in float32
+        multiply = partial(tiles.symmetric_product, self.kernel, self.prepared, float32=True)
         return lambda V: self.centred_product(V, multiply), self.product
 
     @cached_property

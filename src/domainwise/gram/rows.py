@@ -25,9 +25,9 @@ MAX_COLUMNS = 400
 class RowsGram(Gram):
     """Centred Gram matrix of N rows; thin matrices are float64 arrays or tensors of shape (N, r).
 
-    Only small matrices and scalars leave the device of a tensor. ``dtype``, the precision of the
-    rows, determines the size of rounding errors. ``tol`` is the relative residual of linear solves;
-    that of eigenvectors is a hundredth of ``tol`` (``tol`` itself at depth 2).
+    Only small matrices and scalars are copied from the device of a tensor. ``dtype``, the precision
+    of the rows, determines the size of rounding errors. ``tol`` is the relative residual of linear
+    solves; that of eigenvectors is a hundredth of ``tol`` (``tol`` itself at depth 2).
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RowsGram(Gram):
         """Return the product of the uncentred kernel matrix (up to a constant) with V."""
 
     def lift(self, coordinates: Array) -> Matrix:
-        """Turn label-space coordinates into rows."""
+        """Turn label-space coordinates into a thin matrix of N rows."""
         return self.labels.rows(coordinates)
 
     def inner(self, U: Matrix, V: Matrix) -> Array:
@@ -118,17 +118,17 @@ class RowsGram(Gram):
     ) -> RitzPairs:
         """Return leading eigenpairs by block Krylov subspaces.
 
-        A subspace starts with :meth:`first_block` and ``start``. Each step adds the residuals of
-        the ``grow`` leading Ritz pairs, or their images at depth 2 without a preconditioner. The
-        default of ``grow`` is the initial number of columns. A subspace with too many columns is
-        replaced by its leading Ritz vectors.
+        The initial subspace is spanned by :meth:`first_block` and ``start``. Each step adds the
+        residuals of the ``grow`` leading Ritz pairs (by default, as many as initial columns). At
+        depth 2 without a preconditioner, it adds the products of K with the Ritz vectors instead.
+        A subspace with too many columns is replaced by its leading Ritz vectors.
         """
         first = self.first_block(k)
         if start is not None:
             first = self.hstack([first, start if precondition is None else precondition(start)])
         first = first - first.mean(0)
-        # The error of an eigenvector is the root of the error of its eigenvalue: require less than
-        # tol. At depth 2, where small eigenvalues of K bound the residual from below, require tol.
+        # The error of an eigenvector is about the square root of the error of its eigenvalue, so
+        # require less than tol; but tol at depth 2, where small eigenvalues limit the precision.
         floor = 1e-6 if self.dtype == np.float32 else 1e-12
         tol = max(self.tol * (1e-2 if depth == 1 else 1.0), floor)
         block = min(grow or first.shape[1], first.shape[1])
@@ -145,12 +145,12 @@ class RowsGram(Gram):
             values, C, AX, BX = project_pencil(self, images, X, KX, KKX)
             width = min(block, C.shape[1])
             n_pairs = min(k, width)
-            lead = C[:, :width]
-            left, right = self.combine(AX, lead), self.combine(BX, lead * values[:width])
-            residual, preimage = left - right, self.combine(KX, lead)
+            leading = C[:, :width]
+            left, right = self.combine(AX, leading), self.combine(BX, leading * values[:width])
+            residual, ritz_images = left - right, self.combine(KX, leading)
             # Relative to the largest pair, which limits the precision of small eigenvalues.
-            size = norms(self, left).max(initial=np.finfo(float).tiny)
-            error = norms(self, residual) / size
+            scale = norms(self, left).max(initial=np.finfo(float).tiny)
+            error = norms(self, residual) / scale
             history.append(float(error[:n_pairs].max(initial=0.0)))
             converged = history[-1] <= tol
             stalled = len(history) > STALL_STEPS and history[-1] > 0.5 * min(history[:-STALL_STEPS])
@@ -167,7 +167,7 @@ class RowsGram(Gram):
                 X, KX = self.combine(X, basis), self.combine(KX, basis)
                 KKX = self.combine(KKX, basis) if depth == 2 else None
             # After two products with K, a residual is too smooth to extend the subspace.
-            step = residual if depth == 1 else preimage
+            step = residual if depth == 1 else ritz_images
             new = _orthonormal(self, step if precondition is None else precondition(residual), X)
 
     def first_block(self, k: int) -> Matrix:
@@ -187,8 +187,9 @@ class RowsGram(Gram):
 
 def _orthonormal(gram: Gram, V: Matrix, against: Matrix) -> Matrix:
     """Return an orthonormal basis of the columns of V, made orthogonal to ``against``."""
-    sizes = norms(gram, V)
-    V = gram.combine(V, np.diag(np.where(sizes > 0, 1.0 / np.where(sizes > 0, sizes, 1.0), 0.0)))
+    lengths = norms(gram, V)
+    scales = np.where(lengths > 0, 1.0 / np.where(lengths > 0, lengths, 1.0), 0.0)
+    V = gram.combine(V, np.diag(scales))
     for _ in range(2):
         if against.shape[1]:
             V = V - gram.combine(against, gram.inner(against, V))

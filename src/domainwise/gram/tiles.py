@@ -5,8 +5,8 @@ tiles to threads is fixed, and the sums of the threads are added in order. The b
 therefore depend only on the number of threads, which is the current limit of BLAS, and on whether
 tiles are evaluated by NumPy or by Numba (for large matrices, if it is installed).
 
-A *rough* product of float64 rows is evaluated and multiplied in float32. Sums over tiles are always
-in float64.
+Products of float64 rows can be evaluated in float32 (``float32=True``), which is faster. Sums over
+tiles are always in float64.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ MAX_TILE_BYTES, CUDA_TILE_BYTES = 4 * 2**20, 256 * 2**20
 #: Minimum number of entries of a matrix, and maximum degree of a polynomial kernel, for which
 #: compiled functions are used.
 COMPILED_ENTRIES, MAX_DEGREE = 2**24, 16
-#: Maximum size of a tile of a stored matrix; not for callable kernels, which are called per tile.
+#: Maximum size of a tile that is copied into a stored matrix; not for callable kernels, which are
+#: called once per tile.
 COPIED_TILE_BYTES = 2**18
 
 
@@ -65,7 +66,7 @@ def blas_limit(threads: int) -> Any:
 
 
 def one_thread() -> Any:
-    """Limit BLAS and OpenMP to one thread; the cached controller does not search for libraries."""
+    """Limit BLAS and OpenMP to one thread, without a new search for loaded libraries."""
     return _controller().limit(limits=1)
 
 
@@ -80,7 +81,7 @@ def tile_side(itemsize: int, max_bytes: int | None = None) -> int:
     return max(1, int(np.sqrt(budget / itemsize)))
 
 
-def _side(X: Any, dtype: Any, max_bytes: int | None = None) -> int:
+def _device_tile_side(X: Any, dtype: Any, max_bytes: int | None = None) -> int:
     """Return the side of a square tile of this dtype on the device of X."""
     cuda = str(X.device).startswith("cuda")
     return tile_side(dtype.itemsize, CUDA_TILE_BYTES if cuda else max_bytes)
@@ -131,7 +132,7 @@ class FusedTiles:
 
     @classmethod
     def plan(cls, kernel: Basis, rows: Prepared, n_left: int, dtype: Any) -> FusedTiles | None:
-        """Prepare products of ``n_left`` rows, or return None if NumPy evaluates the tiles."""
+        """Prepare products with ``n_left`` rows; return None if NumPy has to evaluate the tiles."""
         if not isinstance(kernel, Kernel) or is_tensor(rows.right):
             return None
         if not use_compiled(n_left * len(rows.right)):
@@ -154,7 +155,7 @@ class FusedTiles:
         def scaled(X: Array) -> Array:
             if differences:
                 X = (X - origin) * scale
-            # The last two columns of RBF rows are norms and ones, which blocks do not contain.
+            # Prepared RBF rows end with a norm and a one, which blocks do not contain.
             X = X[:, :-2] if kind == functions.INNER else X
             return np.asarray(
                 functions.pack_rows(np.asarray(X, dtype=dtype), kind == functions.INNER)
@@ -167,7 +168,7 @@ class FusedTiles:
     def add_products(
         self, left: Array, pairs: Array, Z_left: Array, Z_right: Array, out: Array
     ) -> None:
-        """Add products of pairs of blocks to ``out``; with a Z_left, also of mirrored pairs."""
+        """Add products of pairs of blocks to ``out``, and of mirrored pairs if Z_left has rows."""
         pairs = np.ascontiguousarray(pairs)  # Numba would compile again for another layout
         # Python checks for interrupts between batches, about every tenth of a second.
         for batch in panels(len(pairs), 4096):
@@ -230,16 +231,16 @@ def can_use_float32(kernel: Basis, rows: Prepared) -> bool:
     return kernel.name in ("rbf", "laplacian")
 
 
-def product_path(kernel: Basis, rows: Prepared, *, rough: bool = False) -> str:
+def product_path(kernel: Basis, rows: Prepared, *, float32: bool = False) -> str:
     """Return the name of the implementation of products and the precision of kernel values."""
     if kernel.is_product:
         return "feature products"
-    n, dtype = len(rows.left), np.float32 if rough else rows.left.dtype
+    n, dtype = len(rows.left), np.float32 if float32 else rows.left.dtype
     fused = FusedTiles.plan(kernel, Prepared(rows.left[:1], rows.right[:1]), n * n, dtype)
     return f"{'numpy tiles' if fused is None else 'numba'}, {np.dtype(dtype).name}"
 
 
-def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, rough: bool = False) -> Any:
+def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, float32: bool = False) -> Any:
     """Return ``K V`` in float64 for the uncentred kernel of one set of rows.
 
     Each tile off the diagonal is evaluated once and used for itself and for its mirror image.
@@ -247,13 +248,13 @@ def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, rough: bool = Fa
     if kernel.is_product:
         return thin_product(rows.left, thin_product(rows.right.T, V))
     xp, n = namespace(V), len(rows.left)
-    dtype = np.dtype(np.float32) if rough else rows.left.dtype
+    dtype = np.dtype(np.float32) if float32 else rows.left.dtype
     scale = column_scale(V) if dtype == xp.float32 else 1.0
     fused = FusedTiles.plan(kernel, rows, n, dtype)
     if fused is not None:
         return fused.symmetric(V / scale) * scale
     V, left, right = cast(V / scale, dtype), cast(rows.left, dtype), cast(rows.right, dtype)
-    side = _side(V, dtype)
+    side = _device_tile_side(V, dtype)
     tiles = upper_tiles(n, side)
 
     def work(thread: int, threads: int) -> Any:
@@ -284,7 +285,7 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
     fused = FusedTiles.plan(kernel, rows, len(X), dtype)
     if fused is not None:
         return fused.cross(prepared, len(X), V / scale) * scale
-    V, side = cast(V / scale, dtype), _side(V, dtype)
+    V, side = cast(V / scale, dtype), _device_tile_side(V, dtype)
     cuts = panels(len(X), side)
     total = xp.zeros((len(X), V.shape[1]), dtype=xp.float64, device=V.device)
 
@@ -314,7 +315,7 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
         rows = Prepared(cast(rows.left, xp.float64), cast(rows.right, xp.float64))
     K = xp.empty((n, n), dtype=xp.float64, device=X.device)
     max_bytes = None if kernel.function or is_tensor(X) else COPIED_TILE_BYTES
-    tiles = upper_tiles(n, _side(X, rows.left.dtype, max_bytes))
+    tiles = upper_tiles(n, _device_tile_side(X, rows.left.dtype, max_bytes))
     compiled = use_compiled(n * n)
 
     def work(thread: int, threads: int) -> None:
@@ -344,7 +345,7 @@ def thin_product(A: Any, B: Any) -> Any:
     return xp.vstack([cast(A[a], xp.float64) @ B for a in cuts])
 
 
-#: Number of rows of a tile: 1024 x 1024 float64 numbers are 8 MiB, and a few tiles fit the cache.
+#: Number of rows of a tile: 1024 x 1024 float64 numbers take 8 MiB, so that a few fit the cache.
 TILE_ROWS = 1024
 
 Tile = Callable[[slice, slice], NDArray[np.float64]]
@@ -387,7 +388,7 @@ def alignment(inner: NDArray[np.float64], i: int, j: int) -> float:
 
 
 def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -> tuple[Tile, int]:
-    """Return the function that evaluates a tile of the kernel of ``values``, and the row count."""
+    """Return a function that evaluates tiles of the kernel matrix of ``values``, and its size."""
     values = label_array(values, name)
     if kernel == "auto":
         kernel = "rbf" if is_continuous(values) else "delta"
@@ -397,7 +398,7 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
     if values.ndim == 1 and name != "Z":
         values = values[:, None]
     X = check_array(values, dtype=np.float64, input_name=name)
-    # Distances and centred inner products do not depend on the mean, and are more precise without.
+    # Distances and centred inner products do not depend on the mean; subtract it for precision.
     X = X - X.mean(axis=0)
     if kernel == "linear":
         return (lambda rows, columns: X[rows] @ X[columns].T), len(X)

@@ -1,4 +1,4 @@
-"""Solutions of the methods: number, scale and signs of components (theory 11.3)."""
+"""Solutions of the methods: number, scale and signs of their components (theory 11.3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from domainwise.methods.contract import Gram, Matrix, RitzPairs
 CONTINUOUS_CUT = 1e-2
 #: Default number of components of an unsupervised method.
 UNSUPERVISED_COMPONENTS = 10
-#: Ends of error messages.
+#: Endings of error messages.
 CONSTANT_PROJECTION = (
     "the projection is constant: all rows of X are equal for this kernel. Check gamma and the "
     "scale of the features."
@@ -37,7 +37,7 @@ class Components:
     eigenvalues: Array
     n_informative: int  #: number of eigenvalues whose directions separate targets
     info: dict[str, Any] = field(default_factory=dict)
-    floor: float | Array = 0.0  #: largest standard deviation that is only rounding error
+    floor: float | Array = 0.0  #: components with a smaller standard deviation are rounding errors
 
 
 def standardise(
@@ -70,18 +70,18 @@ def standardise(
 
 
 def norms(gram: Gram, V: Matrix) -> Array:
-    """Length of each column of a thin matrix."""
+    """Norm of each column of a thin matrix."""
     return np.sqrt(np.maximum(np.diagonal(gram.inner(V, V)), 0.0))
 
 
 def relative_floor(gram: Gram, values: Matrix) -> float:
-    """Return the standard deviation below which a component is rounding error of the largest."""
-    size = norms(gram, values).max(initial=0.0) / np.sqrt(gram.n_samples)
-    return float(1e-2 * gram.tolerance * size)
+    """Return the standard deviation below which components are rounding errors."""
+    largest = norms(gram, values).max(initial=0.0) / np.sqrt(gram.n_samples)
+    return float(1e-2 * gram.tolerance * largest)
 
 
 def from_pairs(gram: Gram, pairs: RitzPairs) -> Components:
-    """Return components whose coefficients are the vectors of eigenpairs."""
+    """Return components whose dual coefficients are the eigenvectors."""
     warn_unconverged(pairs)
     informative = int((pairs.values > gram.tolerance * pairs.values.max(initial=0.0)).sum())
     floor = relative_floor(gram, pairs.KX)
@@ -114,8 +114,8 @@ def with_extras(
     weights = G_pinv @ gram.inner(Q, pairs.KX)
     dual = pairs.X - gram.combine(Q, weights)
     values = pairs.KX - gram.combine(KQ, weights)
-    # The size of the other components says nothing about principal directions. The image of the
-    # label directions under K is a valid scale, even if no principal direction is left.
+    # The other components have a different scale. The image of the label directions under K has the
+    # scale of principal directions, and exists even if there is no further principal direction.
     scale = max(pairs.values.max(initial=0.0), norms(gram, KQ).max(initial=0.0))
     floor = 1e-2 * gram.tolerance * scale / np.sqrt(gram.n_samples)
     m, extra = len(components.eigenvalues), len(pairs.values)
@@ -131,7 +131,7 @@ def with_extras(
 def component_count(
     values: Array, n_informative: int, n_components: int | None, continuous: bool
 ) -> tuple[int, int]:
-    """Return the number of components of the problem and of extra directions (theory 4)."""
+    """Return the numbers of eigenvectors and of extra principal directions to use (theory 4)."""
     if not n_informative:
         warn_caller(
             "the target cannot be separated from the domain: every direction that separates "
@@ -161,7 +161,7 @@ def warn_stopped(residual: float, n_iterations: int, tol: float) -> None:
 
 
 def warn_unconverged(pairs: RitzPairs) -> None:
-    """Warn if an iteration for eigenvectors stopped before convergence."""
+    """Warn if an eigensolver stopped before convergence."""
     if not pairs.info.get("converged", True):
         warn_caller(
             f"the eigensolver stopped at a residual of {pairs.info['residual']:.1e} after "

@@ -31,7 +31,7 @@ class Solution:
     X: Matrix
     image: Matrix
     info: dict[str, Any] = field(default_factory=dict)
-    rough: bool = False  #: X is approximate; ``image`` is still ``K X`` for this X
+    approximate: bool = False  #: X is approximate; ``image`` is still ``K X`` for this X
 
 
 @dataclass
@@ -93,12 +93,12 @@ class Gram(ABC):
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
         """Return a function that applies a symmetric approximation of ``(K + shift I)^-1``.
 
-        The approximation is up to a factor. This default calls :meth:`solve` each time.
+        It may differ from the inverse by a scalar factor. This default calls :meth:`solve`.
         """
         return lambda V: self.solve(V, shift).X
 
-    def rough_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
-        """Return functions that apply ``(K + shift I)^-1`` roughly; None if that is not faster."""
+    def float32_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
+        """Return functions that apply ``(K + shift I)^-1`` in float32; None if not faster."""
         return None
 
     @abstractmethod
@@ -111,16 +111,16 @@ class Gram(ABC):
         start: Matrix = None,
         precondition: Callable[[Matrix], Matrix] | None = None,
     ) -> RitzPairs:
-        """Return the k leading eigenpairs of a problem made of products with K.
+        """Return the k leading eigenpairs of the eigenproblem that ``images`` defines.
 
         ``depth`` is 2 if ``images`` (see :data:`Images`) also needs K K X. The search space must
-        contain ``start``. Iterative solvers apply ``precondition``, a rough inverse of the right
-        side, to ``start`` and to residuals.
+        contain ``start``. Iterative solvers apply ``precondition``, an approximate inverse of B,
+        to ``start`` and to residuals.
         """
 
     @abstractmethod
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
-        """Return values of the components at fixed rows, which fix the signs without labels."""
+        """Return the values that determine the signs of components if labels do not."""
 
     def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
         """Return the k leading eigenpairs of K, or of ``K - K Q G^+ Q' K`` given (Q, KQ, G^+)."""
@@ -146,22 +146,22 @@ def project_pencil(
 def pairs_within(
     gram: Gram, images: Images, k: int, X: Matrix, KX: Matrix, KKX: Matrix
 ) -> RitzPairs:
-    """Return the k leading eigenpairs of a problem in the span of X, by LAPACK."""
+    """Return the k leading Ritz pairs of an eigenproblem in the span of X, by LAPACK."""
     values, C, _, _ = project_pencil(gram, images, X, KX, KKX)
     info = {"eigen_solver": "lapack", "converged": True}
-    lead = C[:, :k]
-    return RitzPairs(values[:k], gram.combine(X, lead), gram.combine(KX, lead), info)
+    C = C[:, :k]
+    return RitzPairs(values[:k], gram.combine(X, C), gram.combine(KX, C), info)
 
 
-def definite_pairs(A: Array, B: Array, cut: float = 0.0) -> tuple[Array, Array]:
+def definite_pairs(A: Array, B: Array, tolerance: float = 0.0) -> tuple[Array, Array]:
     """Solve ``A c = theta B c`` for symmetric A and semi-definite B, without the null space of B.
 
-    Eigenvalues are in descending order. Eigenvalues of B up to ``cut`` times its largest are
-    rounding errors and count as zero.
+    The values theta are in descending order. Eigenvalues of B up to ``tolerance`` times the largest
+    one count as zero.
     """
     A, B = (A + A.T) / 2, (B + B.T) / 2
     d, U = np.linalg.eigh(B)
-    keep = d > max(len(d) * np.finfo(float).eps, cut) * max(float(d[-1]), 0.0)
+    keep = d > max(len(d) * np.finfo(float).eps, tolerance) * max(float(d[-1]), 0.0)
     whiten = U[:, keep] / np.sqrt(d[keep])
     values, C = np.linalg.eigh(whiten.T @ A @ whiten)
     return values[::-1], (whiten @ C)[:, ::-1]

@@ -56,8 +56,9 @@ def dcm(
     Q = gram.lift(basis)
     KQ = gram.product(Q)
     G = gram.inner(Q, KQ)
-    small = basis.T @ F_y, basis.T @ F_d
-    mu, a, n_informative = dcm_scores(G, *small, domain_weight, gram.tolerance)
+    mu, a, n_informative = dcm_scores(
+        G, basis.T @ F_y, basis.T @ F_d, domain_weight, gram.tolerance
+    )
     m, extra = component_count(mu, n_informative, n_components, continuous)
     V, KV, info = gram.combine(Q, a[:, :m]), gram.combine(KQ, a[:, :m]), {"label_rank": len(G)}
     components = _from_scores(gram, V, KV, ridge, 1.0 + mu[:m], n_informative, info)
@@ -78,23 +79,24 @@ def dcm_scores(
     L = U * root
     LY, LD = L.T @ Y, L.T @ D
     target = LY @ LY.T
-    # The right side, I + w LD LD', is factored by singular values: as a sum it would lose the I
-    # for badly scaled kernels. With W its inverse root, W (w LD LD') W has eigenvalues below 1.
-    V, size, _ = svd(LD, full_matrices=False)
-    load = weight * size**2
-    shrink = V * (1.0 / np.sqrt(1.0 + load) - 1.0)
+    # The right side, I + w LD LD', is factored by an SVD of LD: in the sum, I would be lost to
+    # rounding for badly scaled kernels. With its inverse square root W = I + shrink V', the matrix
+    # W (w LD LD') W has eigenvalues below 1.
+    V, singular_values, _ = svd(LD, full_matrices=False)
+    penalty = weight * singular_values**2
+    shrink = V * (1.0 / np.sqrt(1.0 + penalty) - 1.0)
     whitened = LY + shrink @ (V.T @ LY)
-    mu, Z = np.linalg.eigh(whitened @ whitened.T - (V * (load / (1.0 + load))) @ V.T)
+    mu, Z = np.linalg.eigh(whitened @ whitened.T - (V * (penalty / (1.0 + penalty))) @ V.T)
     mu, Z = mu[::-1], Z[:, ::-1]
     Z = Z + shrink @ (V.T @ Z)
-    # Where the two sides cancel, rounding errors must not count as information.
+    # Where the terms of target and domain cancel, mu is rounding error.
     noise = 64 * np.finfo(float).eps * float(np.abs(target).max(initial=0.0))
     cut = max(tolerance * float(np.abs(mu).max(initial=0.0)), noise)
     n_informative = int((mu > cut).sum())
     if n_informative:
-        lead, size = Z[:, :n_informative], mu[:n_informative]
-        a = (Y @ (Y.T @ (L @ lead)) - weight * D @ (D.T @ (L @ lead)) * (1.0 + size)) / size
-        return mu[:n_informative], a, n_informative
+        mu, LZ = mu[:n_informative], L @ Z[:, :n_informative]
+        a = (Y @ (Y.T @ LZ) - weight * D @ (D.T @ LZ) * (1.0 + mu)) / mu
+        return mu, a, n_informative
     # No direction separates targets better than domains. Directions outside the range of the
     # kernel have mu = 0 and would come first; they are excluded.
     in_range = d > tolerance * max(float(d.max(initial=0.0)), 0.0)
@@ -104,7 +106,7 @@ def dcm_scores(
         U, G = U[:, in_range], np.diag(d[in_range])
         mu, a, n_informative = dcm_scores(G, U.T @ Y, U.T @ D, weight, tolerance)
         return mu, U @ a, n_informative
-    # Among the directions of largest mu, take the most informative about the target; z = L'a.
+    # Of the directions with the largest mu, use the most informative about the target; z = L'a.
     best = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
     z = best @ np.linalg.eigh(best.T @ target @ best)[1][:, -1:]
     return mu[:1], U @ (z / root[:, None]), 0
@@ -113,9 +115,9 @@ def dcm_scores(
 def _unsupervised_dcm(
     gram: Gram, F_d: Array, n_components: int | None, epsilon: float, ridge: float, weight: float
 ) -> Components:
-    """Solve ``(I + c K) v = gamma (I + w P_d K) v`` with c = 1/(1 + N eps), the K_y = I problem.
+    """Solve ``(I + c K) v = gamma (I + w P_d K) v`` with c = 1/(1 + N eps), where K_y = I.
 
-    It is solved for mu = gamma - 1, because gamma is 1 up to rounding if the kernel is small.
+    The unknown is mu = gamma - 1, because gamma is 1 up to rounding if the kernel is small.
     """
     n = gram.n_samples
     c = 1.0 / (1.0 + n * epsilon)
@@ -127,31 +129,34 @@ def _unsupervised_dcm(
 
     k = unsupervised_count(n, n_components)
     pairs = gram.ritz(images, k, start=F if F_d.shape[1] else None)
-    # Where target and domain cancel, mu is rounding error.
+    # Where the two terms of the left side cancel, mu is rounding error.
     noise = gram.tolerance * c * norms(gram, pairs.KX)
     usable = np.abs(pairs.values) * norms(gram, pairs.X) > noise
-    pairs = _smoothed(gram, images, pairs, usable)
+    pairs = _refined_pairs(gram, images, pairs, usable)
     warn_unconverged(pairs)
     n_informative, values = int((usable & (pairs.values > 0)).sum()), 1.0 + pairs.values
     components = _from_scores(gram, pairs.X, pairs.KX, ridge, values, n_informative, pairs.info)
     return replace(components, floor=relative_floor(gram, components.values))
 
 
-def _smoothed(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) -> RitzPairs:
-    """Apply the step ``v <- v + (A v - mu B v) / mu`` to pairs, and measure their residual.
+def _refined_pairs(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) -> RitzPairs:
+    """Replace eigenvectors v by ``v + (A v - mu B v) / mu``, and compute their residual.
 
-    The problem is symmetric in the inner product of K, which ignores the part of v in the null
-    space of K: there, Ritz vectors contain rounding errors. The equation determines that part.
+    The problem is symmetric in the inner product of K, which ignores the null space of K, so the
+    projections of Ritz vectors on that space are rounding errors. The update corrects them.
     """
     mu = pairs.values
-    step = np.diag(np.divide(1.0, mu, out=np.zeros_like(mu), where=usable))
-    _, left, right = images(pairs.X, pairs.KX, None)
-    X = pairs.X + gram.combine(left - gram.combine(right, np.diag(mu)), step)
+    inverse_mu = np.diag(np.divide(1.0, mu, out=np.zeros_like(mu), where=usable))
+
+    def update(X: Matrix, KX: Matrix) -> Matrix:
+        _, left, right = images(X, KX, None)
+        return gram.combine(left - gram.combine(right, np.diag(mu)), inverse_mu)
+
+    X = pairs.X + update(pairs.X, pairs.KX)
     KX = gram.product(X)
-    _, left, right = images(X, KX, None)
-    residuals = norms(gram, gram.combine(left - gram.combine(right, np.diag(mu)), step))
-    size = norms(gram, X)
-    residual = float((residuals / np.where(size > 0, size, 1.0)).max(initial=0.0))
+    lengths = norms(gram, X)
+    relative = norms(gram, update(X, KX)) / np.where(lengths > 0, lengths, 1.0)
+    residual = float(relative.max(initial=0.0))
     info = {**pairs.info, "residual": residual}
     info["converged"] = pairs.info["converged"] or residual <= 10 * gram.tolerance
     return RitzPairs(mu, X, KX, info)
@@ -166,14 +171,14 @@ def dica(
     epsilon: float = 1e-3,
     lam: float = 1e-3,
 ) -> Components:
-    """Domain-invariant component analysis of Muandet et al. (2013), through its small problem.
+    """Domain-invariant component analysis of Muandet et al. (2013), by a small eigenproblem.
 
-    With ``P_y = F F'`` and ``R = K L K + K + lam I``, ``L = Z Z'``, the non-zero pairs are those
-    of ``F'K^2 R^-1 F``, and Woodbury leaves only ``(K + lam I)^-1 [F, Z]`` to solve.
+    With ``P_y = F F'`` and ``R = K L K + K + lam I``, ``L = Z Z'``, the non-zero eigenvalues are
+    those of ``F'K^2 R^-1 F``. By the Woodbury identity, it needs only ``(K + lam I)^-1 [F, Z]``.
     """
     if labels.domain is not None and labels.domain_means is None:
         raise ValueError(f"DICA {NEEDS_DOMAIN_LABELS}")
-    # Domain means minus their unweighted mean, divided by the root of their number.
+    # Domain means minus their unweighted mean, divided by the square root of their number.
     means = np.zeros((labels.size, 0)) if labels.domain_means is None else labels.domain_means
     if means.shape[1]:
         means = (means - means.mean(axis=1, keepdims=True)) / np.sqrt(means.shape[1])
@@ -232,8 +237,7 @@ def kpca(gram: Gram, labels: LabelSpace, *, n_components: int | None = None) -> 
 def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
     """Real positive eigenpairs of a non-symmetric matrix in descending order (theory 5.2)."""
     values, C = eig(M)
-    size = float(np.abs(values).max(initial=0.0))
-    nonzero = np.abs(values) > tolerance * size
+    nonzero = np.abs(values) > tolerance * float(np.abs(values).max(initial=0.0))
     usable = nonzero & (np.abs(values.imag) <= 1e-8 * np.abs(values)) & (values.real > 0)
     if n_dropped := int((nonzero & ~usable).sum()):
         warn_caller(
@@ -258,7 +262,7 @@ def _from_scores(
     n_informative: int,
     info: dict[str, Any],
 ) -> Components:
-    """Turn scores V into coefficients ``(K + N ridge I)^-1 V``; V itself if ridge is infinite."""
+    """Return components with coefficients ``(K + N ridge I)^-1 V``; V if ridge is infinite."""
     if not np.isinf(ridge):
         solution = gram.solve(V, gram.n_samples * ridge)
         V, KV, info = solution.X, solution.image, solution.info | info
@@ -270,9 +274,9 @@ def mida(
 ) -> Components:
     """Maximum independence domain adaptation of Yan et al. (2018), on centred rows.
 
-    The leading eigenvectors of ``K (I - w F F') K``, where ``F F'`` is the centred kernel of the
-    domains. At most as many eigenvalues are negative as F has columns. Along their directions the
-    penalty on domains exceeds the variance of the rows, so they are dropped.
+    Returns the leading eigenvectors of ``K (I - w F F') K``, where ``F F'`` is the centred kernel
+    of the domains. Eigenvectors with a negative eigenvalue, at most as many as F has columns, are
+    dropped: there, the penalty on differences between domains exceeds the variance of the rows.
     """
     k = unsupervised_count(gram.n_samples, n_components)
     F = KF = start = None
@@ -301,8 +305,8 @@ def mida(
     if m < min(k, len(pairs.values)) and n_components is not None:
         warn_caller(
             f"only {m} of {n_components} components are returned: the others have no variance, or "
-            "less than their penalty on differences between domains. Reduce domain_weight to get "
-            "more components."
+            "their variance is smaller than the penalty on differences between domains. Reduce "
+            "domain_weight to get more components."
         )
     return from_pairs(
         gram, RitzPairs(pairs.values[:m], pairs.X[:, :m], pairs.KX[:, :m], pairs.info)

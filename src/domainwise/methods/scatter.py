@@ -1,12 +1,14 @@
-"""SCA and MDA: weighted scatters of class means, of domain means, and inside classes.
+"""SCA and MDA: weighted scatters of class means, of domain means, and within classes.
 
-If ``e`` is the mean indicator of a group of rows, ``K e`` is the group's mean in feature space. A
-scatter of such means is ``K F F' K`` with a thin factor F of label space; the within-class scatter
-is ``K (I / N + F F' - E E') K``. The constant vector, which K maps to zero, is removed from all.
+If ``e`` is the indicator vector of a group of rows divided by its size, ``K e`` represents the mean
+of the group in feature space. A scatter of such means is ``K F F' K``, where F is a thin matrix in
+label space; the within-class scatter is ``K (I / N + F F' - E E') K``. Indicators are centred,
+which does not change these products, because K maps constant vectors to zero.
 
-Both methods have the right side ``R = A + K M K`` with ``A = c K^2 + K + delta I``, M in label
-space, ``c = within_weight / N`` and ``delta = N ridge``. Only ``A^-1 K Q``, for a basis Q of label
-space, grows with N; the rest is small (theory 5.3).
+Both methods solve a generalized eigenproblem ``B x = gamma R x`` with ``R = A + K M K`` and
+``A = c K^2 + K + delta I``, where M is in label space, ``c = within_weight / N`` and
+``delta = N ridge``. Only ``A^-1 K Q``, for a basis Q of label space, has N rows; all other matrices
+are small (theory 5.3).
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ from domainwise.labels.factors import Cells, LabelSpace, joint_basis, label_fact
 from domainwise.methods import components
 from domainwise.methods.contract import Gram, Matrix, Solution
 
-#: If ``4 c delta`` is at least this, the roots of A are complex or too close to each other.
+#: If ``4 c delta`` is at least this, the roots of the polynomial A are complex or nearly equal.
 CLOSE_ROOTS = 0.99
-#: Relative residual to which rough inverses are refined.
+#: Relative residual to which solutions by float32 inverses are refined.
 REFINED_RESIDUAL = 1e-12
 
 
@@ -43,8 +45,8 @@ class Scatters:
 def sca_scatters(labels: LabelSpace) -> Scatters:
     """Return the scatters of SCA: of class means, of domain means, and within classes."""
     cells = _cells(labels, "SCA")
-    class_means, shares = _group_means(cells.counts, cells.classes)
-    removed = class_means * np.sqrt(shares)
+    class_means, class_frequencies = _group_means(cells.counts, cells.classes)
+    removed = class_means * np.sqrt(class_frequencies)
     domain = np.zeros((len(cells.counts), 0))
     if cells.domains is not None:
         means, _ = _group_means(cells.counts, cells.domains)
@@ -55,8 +57,9 @@ def sca_scatters(labels: LabelSpace) -> Scatters:
 def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
     """Return the scatters of multidomain discriminant analysis.
 
-    The mean of a class weights each domain by the share of the class in it. ``between`` weights
-    the discrepancy of all pairs of classes against the scatter about the overall mean.
+    The mean of a class weights each domain by the frequency of the class in that domain.
+    ``between`` is the weight of the discrepancy between pairs of classes, ``1 - between`` the
+    weight of the scatter about the overall mean.
     """
     cells = _cells(labels, "MDA")
     counts, n_cells = cells.counts, len(cells.counts)
@@ -66,28 +69,30 @@ def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
     n_domains, n_pairs = len(domain_names), len(class_names) * len(domain_names)
     if n_cells < n_pairs:
         warn_caller(
-            f"{n_pairs - n_cells} of {n_pairs} pairs of a class and a domain have no rows, and are "
-            "omitted from the scatter of domains"
+            f"{n_pairs - n_cells} of {n_pairs} pairs of a class and a domain have no rows and are "
+            "omitted from the scatter of domains. Merge small domains or rare classes."
         )
-    share = counts / np.bincount(domains, weights=counts)[domains]
-    of_class = np.eye(len(class_names))[classes]
-    weight, domains_of_class = share @ of_class, of_class.sum(axis=0)
+    # Frequency of the class of each cell in the domain of the cell, and one-hot classes of cells.
+    frequency = counts / np.bincount(domains, weights=counts)[domains]
+    one_hot = np.eye(len(class_names))[classes]
+    weight, domains_per_class = frequency @ one_hot, one_hot.sum(axis=0)
     cell_means, _ = _group_means(counts, np.arange(n_cells))
-    class_means, shares = _group_means(counts, classes)
-    u = cell_means @ (of_class * share[:, None]) / weight
+    class_means, class_frequencies = _group_means(counts, classes)
+    root_frequencies = np.sqrt(class_frequencies)
+    u = cell_means @ (one_hot * frequency[:, None]) / weight
     overall = u @ weight[:, None] / n_domains
     pairs = (u - u.mean(axis=1, keepdims=True)) * np.sqrt(2.0 / (u.shape[1] - 1))
-    deviations = (u - overall) * np.sqrt(shares)
+    deviations = (u - overall) * root_frequencies
     left = np.hstack([np.sqrt(between) * pairs, np.sqrt(1.0 - between) * deviations])
     # The mean of (e_sj - e_tj)(e_sj - e_tj)' over classes j and pairs of domains: the squared
     # differences of all pairs of n points add up to n times the squares about their mean.
-    n_compared = float((domains_of_class * (domains_of_class - 1)).sum() / 2)
+    n_domain_pairs = float((domains_per_class * (domains_per_class - 1)).sum() / 2)
     domain = cell_means[:, :0]
-    if n_compared:
-        deviations = cell_means - (cell_means @ of_class / domains_of_class) @ of_class.T
-        domain = deviations * np.sqrt(of_class @ domains_of_class / n_compared)
-    added = (u - class_means) * np.sqrt(shares)
-    return Scatters(left, domain, added, class_means * np.sqrt(shares))
+    if n_domain_pairs:
+        deviations = cell_means - (cell_means @ one_hot / domains_per_class) @ one_hot.T
+        domain = deviations * np.sqrt(one_hot @ domains_per_class / n_domain_pairs)
+    added = (u - class_means) * root_frequencies
+    return Scatters(left, domain, added, class_means * root_frequencies)
 
 
 def _cells(labels: LabelSpace, method: str) -> Cells:
@@ -97,9 +102,9 @@ def _cells(labels: LabelSpace, method: str) -> Cells:
 
 
 def _group_means(counts: Array, groups: Array | None) -> tuple[Array, Array]:
-    """Return the centred mean indicators of groups of cells, and the groups' shares of the rows.
+    """Return the centred indicators of groups of cells divided by their sizes, and frequencies.
 
-    The coordinate direction of a cell is ``1_cell / sqrt(count)``.
+    The basis vector of a cell is ``1_cell / sqrt(count)``.
     """
     present, codes = np.unique(np.asarray(groups), return_inverse=True)
     sizes, root = np.bincount(codes, weights=counts), np.sqrt(counts)
@@ -114,9 +119,10 @@ Problem = tuple[Matrix, Matrix, Array, Array, "Quadratic"]
 def _problem(
     gram: Gram, scatters: Scatters, domain_weight: float, within_weight: float, ridge: float
 ) -> Problem:
-    """Express a problem in a basis Q of label space.
+    """Express the eigenproblem of a method in a basis Q of label space.
 
-    Returns Q, K Q, J of the left side ``K Q J J' Q' K``, M of the right side, and A.
+    Returns Q, K Q, J of the left side ``K Q J J' Q' K``, M of the right side
+    ``A + K Q M Q' K``, and A.
     """
     within = [scatters.within_added, scatters.within_removed]
     used = [scatters.between]
@@ -161,7 +167,7 @@ def sca(
 ) -> components.Components:
     """Scatter component analysis of Ghifary et al. (2017).
 
-    With ``between`` below 1 the left side has a term ``K^2``, and label space is not enough.
+    With ``between`` below 1, the left side has a term ``K^2``, whose range is not in label space.
     """
     k = components.unsupervised_count(gram.n_samples, n_components)
     problem = _problem(gram, sca_scatters(labels), domain_weight, within_weight, ridge)
@@ -169,12 +175,12 @@ def sca(
         return _from_labels(gram, problem, k)
     Q, KQ, J, right, A = problem
     left = between * J @ J.T
-    share = (1.0 - between) / gram.n_samples
+    total_weight = (1.0 - between) / gram.n_samples  # of the total scatter
 
     def images(X: Matrix, KX: Matrix, KKX: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         QKX = gram.inner(Q, KX)
-        AX = gram.combine(KQ, left @ QKX) + share * KKX
-        return X, AX, gram.combine(KQ, right @ QKX) + A.image(X, KX, KKX)
+        left_image = gram.combine(KQ, left @ QKX) + total_weight * KKX
+        return X, left_image, gram.combine(KQ, right @ QKX) + A.image(X, KX, KKX)
 
     pairs = gram.ritz(images, k, depth=2, start=KQ, precondition=A.precondition)
     result = components.from_pairs(gram, pairs)
@@ -191,7 +197,7 @@ def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> comp
     m, extra = components.component_count(values, len(values), n_components, False)
     a = a[:, :m]
     b = Solution(gram.combine(inverse.X, a), gram.combine(inverse.image, a), inverse.info)
-    if inverse.rough:  # S is precise enough, but the vectors are not
+    if inverse.approximate:  # S is precise enough, but the vectors are not
         b = A.by_conjugate_gradients(gram.combine(KQ, a), b)
     info: dict[str, Any] = {**b.info, "label_rank": len(S)}
     result = components.Components(b.X, b.image, values[:m], len(values), info)
@@ -211,31 +217,31 @@ def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, 
     core = np.eye(len(S)) + L.T @ M @ L
     w, V = np.linalg.eigh((core + core.T) / 2)
     root = V / np.sqrt(np.maximum(w, len(w) * np.finfo(float).eps * np.abs(w).max()))
-    left, size, right = svd(root.T @ (L.T @ J), full_matrices=False)
-    keep = size**2 > tolerance * size[0] ** 2
-    z = right[keep].T
-    return size[keep] ** 2, J @ z - M @ (L @ (root @ (left[:, keep] * size[keep])))
+    left, singular_values, right = svd(root.T @ (L.T @ J), full_matrices=False)
+    keep = singular_values**2 > tolerance * singular_values[0] ** 2
+    s, z = singular_values[keep], right[keep].T
+    return s**2, J @ z - M @ (L @ (root @ (left[:, keep] * s)))
 
 
 class Quadratic:
     """The positive definite matrix ``A = c K^2 + K + delta I``, used through its products.
 
-    c and delta are non-negative. Both may be 0: K is inverted only on its range.
+    c and delta are non-negative. If both are 0, K is inverted only on its range.
     """
 
     def __init__(self, gram: Gram, c: float, delta: float) -> None:
         self.gram, self.c, self.delta = gram, c, delta
-        self._rough: list[Callable[[Matrix], Matrix]] | None = None
+        self._inverses: list[Callable[[Matrix], Matrix]] | None = None  #: of the factors of A
 
     def image(self, X: Matrix, KX: Matrix, KKX: Matrix) -> Matrix:
         """Return ``A X``."""
         return self.c * KKX + KX + self.delta * X
 
     def inverse_of_image(self, V: Matrix, KV: Matrix) -> Solution:
-        """Return ``A^-1 K V`` and its image; approximate if the operator has rough inverses.
+        """Return ``A^-1 K V`` and its image; approximate if the operator has float32 inverses.
 
-        With s and t the roots of ``c s^2 - s + delta``, A is ``c (K + s)(K + t)``, and partial
-        fractions leave ``[(K + t)^-1 - (K + s)^-1] K V / (c (s - t))``.
+        With the roots s and t of ``c s^2 - s + delta``, A is ``c (K + s)(K + t)``, and by partial
+        fractions, the result is ``[(K + t)^-1 - (K + s)^-1] K V / (c (s - t))``.
         """
         gram, c, delta = self.gram, self.c, self.delta
         if c == 0 and delta == 0:
@@ -252,10 +258,10 @@ class Quadratic:
         elif delta == 0:
             solution = gram.solve(V, 1 / c)
             return Solution(solution.X / c, solution.image / c, dict(solution.info))
-        elif (inverses := gram.rough_inverses(shifts)) is not None:
-            self._rough = inverses
+        elif (inverses := gram.float32_inverses(shifts)) is not None:
+            self._inverses = inverses
             Y = (V - small * inverses[0](V) - inverses[1](KV)) / root
-            return Solution(Y, gram.product(Y), rough=True)
+            return Solution(Y, gram.product(Y), approximate=True)
         else:
             with_small, with_large = gram.solve_shifts(V, shifts)
             info = with_small.info
@@ -266,23 +272,23 @@ class Quadratic:
         return Solution(Y, KY, dict(info))
 
     def form(self, inverse: Solution, KV: Matrix) -> Array:
-        """Return ``V'K A^-1 K V``; an error E of a rough inverse changes it only by ``E'A E``."""
+        """Return ``V'K A^-1 K V``; an error E of ``inverse`` changes it only by ``E'A E``."""
         inner, Y, KY = self.gram.inner, inverse.X, inverse.image
         S = inner(KV, Y)
-        if not inverse.rough:
+        if not inverse.approximate:
             return S
         return S + S.T - self.c * inner(KY, KY) - inner(Y, KY) - self.delta * inner(Y, Y)
 
     def precondition(self, R: Matrix) -> Matrix:
-        """Return an approximate multiple of ``A^-1 R``."""
-        if self._rough is None:
-            self._rough = [self.gram.preconditioner(shift) for shift in self._shifts()]
-        for inverse in self._rough:
+        """Return an approximation of ``A^-1 R``, up to a scalar factor."""
+        if self._inverses is None:
+            self._inverses = [self.gram.preconditioner(shift) for shift in self._shifts()]
+        for inverse in self._inverses:
             R = inverse(R)
         return R
 
     def _shifts(self) -> list[float]:
-        """Return the shifts s of the factors K + s of A; if complex, off by a factor below 2."""
+        """Return the shifts of the factors ``K + shift`` of A, or close real ones if complex."""
         c, delta = self.c, self.delta
         if 4 * c * delta >= CLOSE_ROOTS:
             return [float(np.sqrt(delta / c))] * 2
@@ -291,7 +297,7 @@ class Quadratic:
         return [small, (1.0 + root) / (2 * c)] if c else [small]
 
     def by_conjugate_gradients(self, V: Matrix, start: Solution | None = None) -> Solution:
-        """Solve ``A Y = V``; a rough solution ``start`` is refined to rounding error."""
+        """Solve ``A X = V``; an approximate solution ``start`` is refined to rounding error."""
         gram, goal = self.gram, 1e-2 * self.gram.tol if start is None else REFINED_RESIDUAL
         scale = components.norms(gram, V)
         scale = np.where(scale > 0, scale, 1.0)

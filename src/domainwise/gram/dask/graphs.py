@@ -1,8 +1,9 @@
 """Building blocks of task graphs over rows: constants, trees of merges, one thread per task.
 
-A function decorated with :func:`task` limits BLAS to one thread and gets aligned arrays, which BLAS
-can use. Partial results are merged in a tree that depends only on their number. The bits of a
-result therefore do not depend on the number of workers, or on which worker ran which task.
+A function decorated with :func:`task` limits BLAS to one thread, and its arguments are aligned
+arrays, which BLAS can use. Partial results are merged in a tree that depends only on their number.
+The bits of a result therefore do not depend on the number of workers, or on which worker ran which
+task.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 class Constant:
-    """A value that is pickled as a whole, so that workers get aligned arrays.
+    """A value that is pickled in one piece, so that its arrays are aligned on workers.
 
     ``size`` is the number of bytes of the pickle, from which Dask estimates transfer times.
     """
@@ -121,7 +122,7 @@ def call(function: Callable[..., Any], *arguments: Any, n_results: int | None = 
 
 
 def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Task]:
-    """Return the tasks of many calls as one group.
+    """Return one task per tuple of arguments, all in one group.
 
     The scheduler distributes the tasks of a group with few dependencies among the free workers.
     Without a group, it would send all of them to the worker that has their constants.
@@ -132,7 +133,7 @@ def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) ->
 
 
 def tree(tasks: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
-    """Merge the results of tasks, ``FAN_IN`` neighbours at a time, into one."""
+    """Return a task that merges the results of tasks, ``FAN_IN`` neighbours at a time."""
     level = list(tasks)
     while len(level) > 1:
         groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
@@ -169,5 +170,5 @@ def memory_per_task() -> float | None:
         free = available_memory()
         return None if free is None else free / (dask.system.CPU_COUNT or 1)
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    shares = [w["memory_limit"] / w["nthreads"] for w in workers if w["memory_limit"]]
-    return min(shares, default=None)
+    per_thread = [w["memory_limit"] / w["nthreads"] for w in workers if w["memory_limit"]]
+    return min(per_thread, default=None)

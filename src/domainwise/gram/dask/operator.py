@@ -39,13 +39,13 @@ from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
 
-#: Maximum number of rows of a block: larger blocks make tasks long, and lost workers expensive.
+#: Maximum number of rows of a block: with larger blocks, tasks take long to repeat on failure.
 MAX_BLOCK_ROWS = 16_384
-#: Minimum number of blocks, so that a few workers share the work for a small X.
+#: Minimum number of blocks, so that several workers share the work even for a small X.
 MIN_BLOCKS = 8
 #: Fraction of the memory of a task for its two blocks of rows and all arrays computed from them.
 MEMORY_SHARE = 1 / 8
-#: Number of columns of thin matrices that have to fit into memory with the blocks.
+#: Number of columns of the thin matrices that must fit into memory together with the blocks.
 THIN_COLUMNS = 64
 
 
@@ -92,16 +92,16 @@ class DaskGram(IterativeGram):
         (moments,) = run([tree(over_blocks(_moments), _sum)])
         mean, values, root = whitened_moments(moments, self.n_samples, eps)
 
-        def down(R: Array) -> Array:
+        def project(R: Array) -> Array:
             (inner,) = run([tree(over_blocks(_features_inner, self.split(R)), _sum)])
             return np.asarray(root.T @ (inner - np.outer(mean, R.sum(axis=0))))
 
-        def up(W: Array) -> Array:
-            outer = root @ W
-            weights = [constant(outer, "weights")] * len(self.cuts)
-            return np.vstack(run(over_blocks(_features_outer, weights))) - mean @ outer
+        def expand(W: Array) -> Array:
+            weights = root @ W
+            tasks = [constant(weights, "weights")] * len(self.cuts)
+            return np.vstack(run(over_blocks(_features_outer, tasks))) - mean @ weights
 
-        return Preconditioner(values, down, up)
+        return Preconditioner(values, project, expand)
 
 
 def in_blocks(X: Any) -> Any:
@@ -165,12 +165,13 @@ def _checked(rows: Any, cut: slice) -> Array:
     X = np.asarray(rows)
     if len(X) != cut.stop - cut.start:
         raise ValueError(
-            f"the chunk of rows {cut.start} to {cut.stop} of X has {len(X)} rows. Call "
-            "X.compute_chunk_sizes() where X is created."
+            f"the chunk of X for rows {cut.start} to {cut.stop} has {len(X)} rows. Call "
+            "X.compute_chunk_sizes() after creating X."
         )
     if not np.isfinite(X).all():
         raise ValueError(
-            f"rows {cut.start} to {cut.stop}: Input X contains NaN or infinity. Remove these rows."
+            f"rows {cut.start} to {cut.stop}: Input X contains NaN or infinity. Impute or remove "
+            "rows with such values."
         )
     return X
 
@@ -182,21 +183,21 @@ def _square(kernel: Kernel, rows: Array, V: Array) -> Array:
 
 @task
 def _pair(
-    kernel: Kernel, left: Array, right: Array, V: Array, W: Array, up: Array, down: Array
+    kernel: Kernel, left: Array, right: Array, V: Array, W: Array, sum_left: Array, sum_right: Array
 ) -> tuple[Array, Array]:
-    """Add ``K_lr W`` to the sums of the left block, ``K_lr' V`` to the sums of the right block."""
+    """Add ``k(left, right) W`` to the sum of the left block, ``k(right, left) V`` to the other."""
     a, b = kernel.prepare(left), kernel.prepare(right)
     dtype = a.left.dtype
     V, W = V.astype(dtype, copy=False), W.astype(dtype, copy=False)
-    up, down = up.copy(), down.copy()
+    sum_left, sum_right = sum_left.copy(), sum_right.copy()
     side, compiled = tiles.tile_side(dtype.itemsize), tiles.use_compiled(len(left) * len(right))
     buffer = np.empty(side * side, dtype=dtype)
     for i in tiles.panels(len(left), side):
         for j in tiles.panels(len(right), side):
             tile = tiles.tile_values(kernel, a.left[i], b.right[j], buffer, compiled=compiled)
-            up[i] += tile @ W[j]
-            down[j] += tile.T @ V[i]
-    return up, down
+            sum_left[i] += tile @ W[j]
+            sum_right[j] += tile.T @ V[i]
+    return sum_left, sum_right
 
 
 @task

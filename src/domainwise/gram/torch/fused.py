@@ -4,7 +4,7 @@ Operands have about 22 significant bits with ``precision("tf32x3")`` and 11 with
 are implemented with float16 *pieces*, which have the 11 bits of TF32 at twice the speed. A number x
 is split into ``hi = float16(x)`` and ``lo = float16(x - hi)``, and a product of two numbers into
 three products, ``hi hi + hi lo + lo hi``. The range of float16 is small, so that operands are first
-scaled by powers of two. If no common scale fits the data, differences of coordinates are used.
+scaled by powers of two. If no common scale fits the data, distances are computed from differences.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ SMALL_EXPONENT = 1 / 64
 FACTOR_LIMIT = 7.0
 #: Kernel values, at most 1, are multiplied by 2^14, to use more of the range of float16.
 LIFT = 14.0
-#: Range of float16 pieces: the maximum, and the minimum of the median of the row maxima.
+#: Range of float16 pieces: largest value, and smallest median over rows of the largest value.
 MAX_PIECE, MIN_MEDIAN = 2.0**10, 2.0**-6
 #: Number of rows of a thin matrix that are split into pieces at the same time.
-PANEL = 2**18
-#: Maximum number of columns of a launch.
+PANEL_ROWS = 2**18
+#: Maximum number of columns of a thin matrix in one launch of a Triton kernel.
 MAX_COLUMNS = 64
 MAX_DEGREE = 16
 #: Maximum number of rows of a segment, over which kernel values are summed in float32.
 SEGMENT_ROWS = 16384
-#: Maximum fraction of rows that are added to pad groups to whole tiles.
+#: Maximum number of rows that pad groups to whole tiles, as a fraction of all rows.
 MAX_PADDING = 1 / 8
+#: Number of pieces of an operand for each precision; 0 for float32 without pieces.
 PIECES = {"tf32": 1, "tf32x3": 2, "ieee": 0}
 INNER, LAPLACIAN, DIFFERENCES, POLYNOMIAL = range(4)
 
@@ -69,7 +70,7 @@ def can_fuse(kernel: Kernel, X: Any) -> bool:
 
 @dataclass(frozen=True)
 class Tile:
-    """Parameters of a launch: rows and columns of a tile, warps, stages, rows between flushes."""
+    """Parameters of a launch; ``flush`` is the number of rows between flushes of accumulators."""
 
     rows: int = 64
     columns: int = 64
@@ -108,7 +109,9 @@ class FusedKernel:
         self.kernel, self.p = kernel, right.shape[1]
         self.pieces, self.degree = PIECES[precision], 1
         self.factored = self.accurate = False
+        # Factors of rows, of their inner products, and of kernel values.
         self.scale = self.unscale = self.value_scale = 1.0
+        # Numbers that are added to exponents, and subtracted from kernel values.
         self.lift = self.middle = 0.0
         self.coefs = torch.zeros(1, device=right.device)
         U = self._scaled(right)
@@ -172,7 +175,7 @@ class FusedKernel:
         self.unscale = 1.0 / scale**2
         self.scale = scale
         if self.accurate:
-            self.value_scale = _power_below(min(1.0, 4 * largest))
+            self.value_scale = _scale_to_one(min(1.0, 4 * largest))
 
     def _plan_polynomial(self, U: Any, V: Any) -> None:
         d, c = int(self.kernel.degree), float(self.kernel.coef0)
@@ -184,19 +187,19 @@ class FusedKernel:
         sign = 1.0 if self.kernel.gamma >= 0 else self.kernel.gamma
         self.unscale, self.scale = sign / scale**2, scale
         largest = abs(sign) * float(U.norm(dim=1).max()) * float(V.norm(dim=1).max())
-        self.value_scale = _power_below((largest + abs(c)) ** d) * 2.0**10
+        self.value_scale = _scale_to_one((largest + abs(c)) ** d) * 2.0**10
 
     def _plan_differences(self, U: Any, V: Any) -> None:
-        spread = U - U.mean(0)
-        reach = U.abs().amax(0) + V.abs().amax(0)
+        centred = U - U.mean(0)
+        bound = U.abs().amax(0) + V.abs().amax(0)  # of the differences in each column
         if self.kind == LAPLACIAN:
-            mean, largest = float(spread.abs().mean(0).sum()), float(reach.sum())
+            mean, largest = float(centred.abs().mean(0).sum()), float(bound.sum())
         else:
-            mean, largest = 2 * float(spread.square().mean(0).sum()), float(reach.square().sum())
+            mean, largest = 2 * float(centred.square().mean(0).sum()), float(bound.square().sum())
         self.mean_exponent = mean
         self.accurate = mean < SMALL_EXPONENT
         if self.accurate:
-            self.value_scale = _power_below(min(1.0, largest))
+            self.value_scale = _scale_to_one(min(1.0, largest))
 
     def _side(self, U: Any) -> Side:
         n = len(U)
@@ -284,7 +287,7 @@ class FusedKernel:
         return result
 
     def _split_thin(self, V: Any, R: int) -> tuple[Any, Any, Any]:
-        """Return V in pieces (padded, columns scaled), the scales, and weighted column sums."""
+        """Return V scaled, padded and split into pieces, the scales, and weighted column sums."""
         (n, r), device = V.shape, V.device
         weights = None
         if self.factored:
@@ -298,7 +301,7 @@ class FusedKernel:
         dtype = torch.float16 if pieces else torch.float32
         Z = torch.zeros((len(self.right.half), max(pieces, 1), R), dtype=dtype, device=device)
         # In panels, to avoid a scaled copy of V.
-        for rows in panels(n, PANEL):
+        for rows in panels(n, PANEL_ROWS):
             panel = V[rows] * scales
             if weights is not None:
                 panel *= weights[rows]
@@ -307,24 +310,24 @@ class FusedKernel:
 
 
 def split_pieces(X: Any, out: Any) -> None:
-    """Write X to ``out`` as a sum of rounded numbers, one per piece."""
+    """Split X into pieces whose sum approximates X, and write them to ``out``."""
     for piece in out:
         piece.copy_(X)
         X = X - piece
 
 
 def split_count(blocks: int, tiles: int) -> int:
-    """Return the number of chunks of the right side, so that few left rows keep the device busy."""
+    """Return the number of chunks of the right side that keeps the device busy."""
     return max(1, min(-(-4096 // blocks), tiles // 8, 256))
 
 
-def _power_below(x: float) -> float:
+def _scale_to_one(x: float) -> float:
     """Return a power of two that scales a positive number to between 1/2 and 1; 1 for zero."""
     return 2.0 ** -math.ceil(math.log2(x)) if 0 < x < math.inf else 1.0
 
 
-#: Tile of sums over groups.
-TILE = Tile()
+#: Tile of :class:`GroupedProduct`.
+GROUP_TILE = Tile()
 
 
 class GroupedProduct:
@@ -337,11 +340,11 @@ class GroupedProduct:
         self, kernel: Kernel, X: Any, codes: Any, counts: Array, *, precision: str
     ) -> None:
         sizes = counts.astype(np.int64)
-        tiles = -(-sizes // TILE.columns)
-        ends = np.cumsum(tiles) * TILE.columns
-        starts = ends - tiles * TILE.columns
+        tiles = -(-sizes // GROUP_TILE.columns)
+        ends = np.cumsum(tiles) * GROUP_TILE.columns
+        starts = ends - tiles * GROUP_TILE.columns
         order = codes.argsort(stable=True)
-        # Sorted row i of group g goes to starts[g] + i - (rows of the groups before).
+        # Row i in the order of groups moves to starts[g] + i - (number of rows in earlier groups).
         shift = torch.from_numpy(starts - (np.cumsum(sizes) - sizes)).to(X.device)
         position = torch.arange(len(X), device=X.device) + shift[codes[order]]
         source = torch.zeros(int(ends[-1]), dtype=torch.int64, device=X.device)
@@ -355,7 +358,7 @@ class GroupedProduct:
         self.group_weights = torch.zeros_like(self.counts).index_add_(
             0, codes[order], self.weights[position].double()
         )
-        blocks = len(self.fused.left.half) // TILE.rows
+        blocks = len(self.fused.left.half) // GROUP_TILE.rows
         splits = split_count(blocks, int(tiles.sum()))
         segments, bounds = _segments(starts, ends, -(-int(ends[-1]) // splits))
         self.segments = torch.from_numpy(segments).to(X.device)
@@ -375,7 +378,7 @@ class GroupedProduct:
         padded = torch.zeros((len(table), R), device=table.device)
         padded[:, :r] = table
         operands = [self.weights, padded, self.segments, self.bounds]
-        out = self.fused.launch(fused_group_product, self.grid, operands, [], R, TILE)
+        out = self.fused.launch(fused_group_product, self.grid, operands, [], R, GROUP_TILE)
         ones = torch.ones(r, dtype=torch.float64, device=table.device)
         return self.fused._unscaled(out, r, ones, self.group_weights @ table, self.counts @ table)
 
@@ -385,7 +388,7 @@ def _segments(starts: Array, ends: Array, chunk: int) -> tuple[Array, Array]:
 
     Returns (first, last, group) of each segment, and the first segment of each chunk.
     """
-    chunk = -(-chunk // TILE.columns) * TILE.columns
+    chunk = -(-chunk // GROUP_TILE.columns) * GROUP_TILE.columns
     segments: list[tuple[int, int, int]] = []
     bounds = [0]
     for group, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):

@@ -39,7 +39,7 @@ FAST_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 
 
 class TorchDenseGram(DenseGram):
-    """A centred Gram matrix that is stored, in float64."""
+    """A centred Gram matrix of the rows of a tensor, stored in float64."""
 
 
 class TorchStreamedGram(IterativeGram):
@@ -60,12 +60,12 @@ class TorchStreamedGram(IterativeGram):
         return thin
 
     def product(self, V: Tensor) -> Tensor:
-        """Return ``H K H V``; if V is from :meth:`lift`, its groups are multiplied as a whole."""
+        """Return ``H K H V``; if V is the result of :meth:`lift`, sum kernel values by group."""
         labels: Any = self.labels
         if self._lifted is None or self._lifted[0]() is not V or labels.codes is None:
             return super().product(V)
-        # Groups are padded to whole tiles. Do not use them if this adds many rows.
-        padding = len(labels.counts) * fused.TILE.columns
+        # Groups are padded to whole tiles, which is not worthwhile if it adds many rows.
+        padding = len(labels.counts) * fused.GROUP_TILE.columns
         if "precision" not in self.info or padding > fused.MAX_PADDING * self.n_samples:
             return super().product(V)
         table = self._lifted[1] / np.sqrt(labels.counts)[:, None]
@@ -91,7 +91,7 @@ class TorchStreamedGram(IterativeGram):
 
     @cached_property
     def _preconditioner(self) -> Preconditioner:
-        """``U = H k(X, landmarks) C`` with a small matrix C (theory 8.2).
+        """A preconditioner with ``U = H k(X, landmarks) C`` for a small matrix C (theory 8.2).
 
         Features are evaluated again for each use, which takes M/N of the time of a product with K.
         For a million rows, stored features would need as much memory as all other arrays together.
@@ -105,11 +105,11 @@ class TorchStreamedGram(IterativeGram):
         inner = kernel_product(self.kernel, X, landmarks, precision="tf32x3")
         outer = kernel_product(self.kernel, landmarks, X, precision="tf32x3")
 
-        def up(W: Tensor) -> Tensor:
+        def expand(W: Tensor) -> Tensor:
             image = outer(C @ W)
             return image - image.mean(0)
 
-        return Preconditioner(values, lambda R: C.T @ inner(R - R.mean(0)), up)
+        return Preconditioner(values, lambda R: C.T @ inner(R - R.mean(0)), expand)
 
 
 def kernel_product(
@@ -147,9 +147,9 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sum
     """
     names = ("cells", "groups", "dense")
     rows = replace(rows, **{name: _on_device(getattr(rows, name), X) for name in names})
-    rounded = X.dtype == torch.float32 and current_precision() == "tf32"
-    on_device = [TensorMap.on_device_of(X, nystrom, rounded) for nystrom in maps]
-    with full_precision(X, tf32=rounded):
+    tf32 = X.dtype == torch.float32 and current_precision() == "tf32"
+    on_device = [TensorMap.on_device_of(X, nystrom, tf32) for nystrom in maps]
+    with full_precision(X, tf32=tf32):
         return sums.sum_cells(on_device, X, rows, batch_rows=_batch_rows(maps, X))
 
 
@@ -171,13 +171,13 @@ class TensorMap(NystromMap):
     dtype: Any = None  # type: ignore[misc]
 
     @classmethod
-    def on_device_of(cls, X: Tensor, nystrom: NystromMap, rounded: bool = False) -> TensorMap:
-        """Return a map for tensors like X; features have the precision of X if ``rounded``."""
+    def on_device_of(cls, X: Tensor, nystrom: NystromMap, tf32: bool = False) -> TensorMap:
+        """Return the map on the device of X; with ``tf32``, features have the dtype of X."""
         values = {entry.name: getattr(nystrom, entry.name) for entry in fields(nystrom)}
         values |= {name: _on_device(values[name], X) for name in ("landmarks", "chosen")}
         # Features are computed in float64 on devices where that is as fast as float32.
         fast_double = X.is_cuda and torch.cuda.get_device_capability(X.device) in FAST_DOUBLE
-        dtype = torch.float64 if fast_double and not rounded else X.dtype
-        if not rounded:
+        dtype = torch.float64 if fast_double and not tf32 else X.dtype
+        if not tf32:
             dtype = torch.promote_types(dtype, values["landmarks"].dtype)
         return cls(**values, dtype=dtype)

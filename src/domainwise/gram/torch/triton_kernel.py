@@ -115,7 +115,7 @@ def _values(
     KIND: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
     DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Return the kernel values of a tile, with the scale and ``middle`` of the plan."""
+    """Return the kernel values of a tile, times ``value_scale`` or minus ``middle``."""
     if KIND == 0 or KIND == 3:
         t = _inner(left, right, rows, cols, P, BK, PIECES, BM, BN)
     else:
@@ -151,6 +151,7 @@ def fused_product(
     float16. All row counts are multiples of the tiles; Z is zero in the padding. One column (R = 1)
     is multiplied in float32, without tensor cores.
     """
+    # tl.dot needs 16 columns: with 8, both pieces of Z are columns of one product.
     JOINED: tl.constexpr = PIECES == 2 and R == 8
     WIDE: tl.constexpr = 2 * R if JOINED else R
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
@@ -183,8 +184,8 @@ def fused_product(
         total += column[:, None] if R == 1 else acc
     if JOINED:
         total = tl.sum(tl.reshape(total, (BM, 2, R)), axis=1)
-    at = split.to(tl.int64) * n_left * R + rows[:, None] * R + rank[None, :]
-    tl.store(out + at, total)
+    offsets = split.to(tl.int64) * n_left * R + rows[:, None] * R + rank[None, :]
+    tl.store(out + offsets, total)
 
 
 @triton.jit
@@ -221,5 +222,5 @@ def fused_group_product(
             column += tl.sum(value * tl.load(weights + cols)[None, :], axis=1)
         group = tl.load(segments + 3 * s + 2)
         total += column[:, None] * tl.load(table + group * R + rank)[None, :]
-    at = split.to(tl.int64) * n_left * R + rows[:, None] * R + rank[None, :]
-    tl.store(out + at, total)
+    offsets = split.to(tl.int64) * n_left * R + rows[:, None] * R + rank[None, :]
+    tl.store(out + offsets, total)
