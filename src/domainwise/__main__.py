@@ -16,7 +16,7 @@ def main() -> None:
     # Until there is something to clean up, Ctrl-C ends the process without an exception.
     signal.signal(signal.SIGINT, _exit_immediately)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: the next file to be opened would replace it
+        if getattr(sys, name) is None:  # closed: the next opened file would replace it
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         # Characters that the terminal cannot display are printed as escape sequences.
         getattr(sys, name).reconfigure(errors="backslashreplace")
@@ -39,7 +39,7 @@ def _exit_immediately(number: int, frame: FrameType | None) -> None:
 
 
 def _raise_exit(number: int, frame: FrameType | None) -> None:
-    # With an exception, unfinished files are removed.
+    # An exception lets context managers remove unfinished files.
     raise SystemExit(128 + number)
 
 

@@ -17,7 +17,7 @@ from scipy.stats import gmean
 from sklearn.utils.multiclass import type_of_target
 
 from domainwise.arrays import Array
-from domainwise.checks.arguments import MEASURE_CONSTRAINTS, check_arguments
+from domainwise.checks.arguments import METRIC_CONSTRAINTS, check_arguments
 from domainwise.checks.inputs import (
     checked_labels,
     encode_labels,
@@ -226,7 +226,7 @@ def hsic(
     0.0
     """
     arguments = {name: value for name, value in locals().items() if name not in ("A", "B")}
-    check_arguments("hsic", MEASURE_CONSTRAINTS, **arguments)
+    check_arguments("hsic", METRIC_CONSTRAINTS, **arguments)
     tile_a, n_a = tiles.kernel_tile(A, "A", kernel_a, gamma_a)
     tile_b, n_b = tiles.kernel_tile(B, "B", kernel_b, gamma_b)
     if n_a != n_b:
@@ -290,7 +290,7 @@ def mmd(
            [0.   , 0.   , 1.267],
            [1.267, 1.267, 0.   ]])
     """
-    check_arguments("mmd", MEASURE_CONSTRAINTS, gamma=gamma, block_size=block_size)
+    check_arguments("mmd", METRIC_CONSTRAINTS, gamma=gamma, block_size=block_size)
     codes, domains = encode_labels(sample_domain, "sample_domain")
     tile, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
     _check_length(len(codes), "sample_domain", n_samples)
@@ -398,7 +398,7 @@ def invariance_report(
     (1.0, 0.0)
     """
     arguments = {"gamma": gamma, "target_gamma": target_gamma, "block_size": block_size}
-    check_arguments("invariance_report", MEASURE_CONSTRAINTS, **arguments)
+    check_arguments("invariance_report", METRIC_CONSTRAINTS, **arguments)
     codes, domains = encode_labels(sample_domain, "sample_domain")
     tile_z, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
     _check_length(len(codes), "sample_domain", n_samples)

@@ -15,7 +15,7 @@ from domainwise import datasets, metrics, selection
 from domainwise.checks.arguments import (
     CONSTRAINTS,
     INVARIANCE_CONSTRAINTS,
-    MACHINE_CONSTRAINTS,
+    SVM_CONSTRAINTS,
     check_arguments,
 )
 
@@ -132,13 +132,13 @@ def test_a_constraint_names_refused_arguments_and_accepts_the_documented_values(
 
 def test_constraints_of_single_estimators_override_the_shared_ones():
     check_arguments("fit", INVARIANCE_CONSTRAINTS, domain_weight=INF)
-    for rules in (INVARIANCE_CONSTRAINTS, MACHINE_CONSTRAINTS):
+    for rules in (INVARIANCE_CONSTRAINTS, SVM_CONSTRAINTS):
         for value in REFUSED["number"]:
             with pytest.raises(ValueError, match="'domain_weight' parameter"):
                 check_arguments("fit", rules, domain_weight=value)
-    check_arguments("fit", MACHINE_CONSTRAINTS, solver="fast")
+    check_arguments("fit", SVM_CONSTRAINTS, solver="fast")
     with pytest.raises(ValueError, match="'solver' parameter"):
-        check_arguments("fit", MACHINE_CONSTRAINTS, solver="dense")
+        check_arguments("fit", SVM_CONSTRAINTS, solver="dense")
 
 
 @pytest.mark.parametrize("name", ["n_test_domains", "n_repeats", "max_splits", "random_state"])

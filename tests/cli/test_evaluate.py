@@ -148,7 +148,7 @@ def test_the_same_command_goes_on_and_another_is_refused(table, tmp_path):
     frame.to_csv(table, index=False)
     refused = run(table, "--out", out)
     assert refused.exit_code == 2
-    assert "started with table" in " ".join(refused.stderr.split())
+    assert "computed with table" in " ".join(refused.stderr.split())
     assert json.loads((out / "evaluation.json").read_text("utf-8"))["facts"]["seed"] == 0
     assert run(table, "--out", out, "--force", "--no-report").exit_code == 0
 

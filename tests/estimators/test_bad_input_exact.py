@@ -179,9 +179,9 @@ def test_a_precomputed_kernel_that_is_not_square_or_not_symmetric(model):
     ):
         fit(model, X=K[:, :20])
     K[3, 5] += 0.1
-    with pytest.warns(UserWarning, match="are not a kernel: they are not symmetric"):
+    with pytest.warns(UserWarning, match="is not a kernel: it is not symmetric"):
         Z = fit(model, X=K).transform(K)
-    with pytest.warns(UserWarning, match="are not a kernel: they are not symmetric"):
+    with pytest.warns(UserWarning, match="is not a kernel: it is not symmetric"):
         np.testing.assert_array_equal(Z, model.fit_transform(K, Y, sample_domain=D))
 
 

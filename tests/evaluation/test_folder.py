@@ -104,11 +104,14 @@ def test_only_what_is_missing_is_done_again(tmp_path, undisturbed):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"table": table(seed=1)}, "started with table"),
-        ({"methods": ["constant"]}, "started with methods"),
-        ({"random_state": 1}, "started with"),
+        ({"table": table(seed=1)}, "computed with table"),
+        ({"methods": ["constant"]}, "computed with methods"),
+        ({"random_state": 1}, "computed with"),
         ({"scoring": get_scorer("accuracy")}, "scoring by name"),
-        ({"methods": [*METHODS[:2], ("kpca2", LogisticRegression(C=2.0))]}, "started with methods"),
+        (
+            {"methods": [*METHODS[:2], ("kpca2", LogisticRegression(C=2.0))]},
+            "computed with methods",
+        ),
     ],
 )
 def test_another_table_or_question_is_refused_unless_forced(tmp_path, change, words):

@@ -53,14 +53,14 @@ def agree(model, rows):
 @pytest.mark.parametrize("cls", EXACT + FAST)
 def test_a_function_that_is_no_kernel_is_warned_of(cls):
     for function, wrong in FUNCTIONS.values():
-        with pytest.warns(UserWarning, match=f"are not a kernel: they are {wrong}"):
+        with pytest.warns(UserWarning, match=f"is not a kernel: it is {wrong}"):
             agree(cls(kernel=function), X)
 
 
 @pytest.mark.parametrize("cls", EXACT)
 def test_so_is_a_matrix(cls):
     for function, wrong in FUNCTIONS.values():
-        with pytest.warns(UserWarning, match=f"are not a kernel: they are {wrong}"):
+        with pytest.warns(UserWarning, match=f"is not a kernel: it is {wrong}"):
             agree(cls(kernel="precomputed"), function(X, X))
 
 
@@ -114,7 +114,7 @@ def test_where_the_matrix_is_not_formed_it_is_refused(cls, monkeypatch):
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 20)
     for function, _ in FUNCTIONS.values():
         with (
-            pytest.warns(UserWarning, match="are not a kernel"),
+            pytest.warns(UserWarning, match="is not a kernel"),
             pytest.raises(ValueError, match="36 rows, its matrix is not stored"),
         ):
             cls(kernel=function).fit(X, Y, sample_domain=D)
@@ -123,7 +123,7 @@ def test_where_the_matrix_is_not_formed_it_is_refused(cls, monkeypatch):
 def test_an_invariant_kernel_that_is_streamed_refuses_it_too(monkeypatch):
     monkeypatch.setattr("domainwise.invariant.kernel.DENSE_ROWS", 20)
     with (
-        pytest.warns(UserWarning, match="are not a kernel"),
+        pytest.warns(UserWarning, match="is not a kernel"),
         pytest.raises(ValueError, match="36 rows, its matrix is not stored"),
     ):
         dw.InvariantKernel(kernel=FUNCTIONS["sigmoid"][0]).fit(X, Y, sample_domain=D)
@@ -150,9 +150,9 @@ def test_a_function_on_a_dask_collection_is_warned_of(cls):
     da = pytest.importorskip("dask.array")
     parts = [da.from_array(each, chunks=12) for each in (X, Y, D)]
     model = cls(kernel=FUNCTIONS["asymmetric"][0])
-    with pytest.warns(UserWarning, match="are not a kernel"):
+    with pytest.warns(UserWarning, match="is not a kernel"):
         model.fit(parts[0], parts[1], sample_domain=parts[2])
-    with pytest.warns(UserWarning, match="are not a kernel"):
+    with pytest.warns(UserWarning, match="is not a kernel"):
         here = cls(kernel=FUNCTIONS["asymmetric"][0]).fit(X, Y, sample_domain=D)
     np.testing.assert_allclose(model.eigenvalues_, here.eigenvalues_, rtol=1e-6)
 

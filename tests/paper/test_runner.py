@@ -159,9 +159,9 @@ def test_a_damaged_file_is_refused_and_left_alone(tmp_path, damage, message):
 
 def test_another_seed_or_size_is_refused(tmp_path):
     opened(tmp_path)
-    with pytest.raises(ResultsError, match="started with root_seed 0, but this run has 1"):
+    with pytest.raises(ResultsError, match="computed with root_seed 0, but this run has 1"):
         ResultStore(tmp_path).open(root_seed=1, profile="full")
-    with pytest.raises(ResultsError, match="started with profile 'full'"):
+    with pytest.raises(ResultsError, match="computed with profile 'full'"):
         ResultStore(tmp_path).open(root_seed=0, profile="quick")
 
 

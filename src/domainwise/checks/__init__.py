@@ -12,8 +12,8 @@ from pathlib import Path
 import joblib
 import sklearn
 
-#: Folders of the code that may be between a user's call and a warning.
-LIBRARIES = tuple(
+#: Folders of code that :func:`warn_caller` skips to find the user's line.
+LIBRARY_FOLDERS = tuple(
     f"{folder}{os.sep}"
     for folder in (Path(__file__).parents[1], *(Path(m.__file__).parent for m in (sklearn, joblib)))
 )
@@ -53,6 +53,6 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """Issue a warning that points to the innermost line of the user's code."""
     frame, stacklevel = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARIES):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARY_FOLDERS):
         frame, stacklevel = frame.f_back, stacklevel + 1
     warnings.warn(message, category, stacklevel=stacklevel)

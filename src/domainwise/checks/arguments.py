@@ -23,7 +23,7 @@ from domainwise.kernels.landmarks import LANDMARK_RULES
 
 
 class Number(Interval):
-    """An interval of numbers, without booleans."""
+    """An interval of numbers, which excludes booleans."""
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Whether a value is a number in the interval."""
@@ -135,20 +135,22 @@ CONSTRAINTS: dict[str, list[Any]] = {
 #: For estimators in which ``numpy.inf`` turns the penalty into a constraint.
 INVARIANCE_CONSTRAINTS = {"domain_weight": [NON_NEGATIVE_OR_INF]}
 #: For the support vector machines.
-MACHINE_CONSTRAINTS: dict[str, list[Any]] = {
+SVM_CONSTRAINTS: dict[str, list[Any]] = {
     **INVARIANCE_CONSTRAINTS,
     "solver": [StrOptions({"auto", "exact", "fast"})],
 }
-#: For functions of ``metrics``.
-MEASURE_CONSTRAINTS: dict[str, list[Any]] = {
+#: For the functions in :mod:`domainwise.metrics`.
+METRIC_CONSTRAINTS: dict[str, list[Any]] = {
     **_all_accept("kernel_a kernel_b", _LABEL_KERNEL),
     **_all_accept("gamma_a gamma_b gamma target_gamma", StrOptions({"median"}), POSITIVE),
 }
 
 
-def check_arguments(caller: str, rules: dict[str, list[Any]] | None = None, **values: Any) -> None:
-    """Refuse invalid arguments of a function; ``rules`` override the shared constraints."""
-    validate_parameter_constraints(CONSTRAINTS | (rules or {}), values, caller)
+def check_arguments(
+    caller: str, constraints: dict[str, list[Any]] | None = None, **values: Any
+) -> None:
+    """Refuse invalid arguments of a function; ``constraints`` override the shared ones."""
+    validate_parameter_constraints(CONSTRAINTS | (constraints or {}), values, caller)
 
 
 def validate_arguments(estimator: Any) -> None:

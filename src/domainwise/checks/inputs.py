@@ -20,16 +20,16 @@ from domainwise.arrays import Array, is_dask, is_tensor
 from domainwise.arrays.namespace import to_host
 from domainwise.checks import ClassShareWarning, NoDomainsWarning, warn_caller
 
-#: Numbers beyond this have squares that overflow.
+#: Sums of squares of larger numbers may overflow.
 LARGEST_NUMBER = 1e150
 
-#: Whole numbers up to this one are exact as floats.
-EXACT_FLOATS = 2.0**53
+#: Integers up to this one have an exact float64 representation.
+MAX_EXACT_INTEGER = 2.0**53
 
-#: Functions that return rows of any array or data frame, and their number.
+#: Functions that select the rows of any array or data frame, and that count them.
 take_rows, count_rows = _safe_indexing, _num_samples
 
-#: Whole numbers with more distinct values than this are quantities, not classes.
+#: Integers with more distinct values than this are quantities, not classes.
 MAX_CLASSES = 20
 
 
@@ -37,7 +37,7 @@ MAX_CLASSES = 20
 class Labels:
     """Targets or domains after checking: categories (codes, names) or continuous values."""
 
-    #: Arrays; None if the labels are of the other kind.
+    #: ``codes`` and ``names`` are None for continuous values, ``values`` is None for categories.
     codes: Any = None
     names: Any = None
     values: Any = None
@@ -58,14 +58,14 @@ def check_target(
 ) -> Labels:
     """Check y and decide whether it contains classes or continuous values.
 
-    ``"auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels is
-    classes; numbers with fractions and several columns are continuous values.
+    ``"auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels
+    contains classes; numbers with fractions, and several columns, are continuous values.
     """
-    y = _one_per_row(plain_array(y, "y"), "y", n_samples)
+    y = _check_label_array(plain_array(y, "y"), "y", n_samples)
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
     if kernel == "auto":
-        kind = type_of_target(sortable(y, "y") if y.ndim == 1 else y, input_name="y")
+        kind = type_of_target(as_sortable(y, "y") if y.ndim == 1 else y, input_name="y")
         kernel = "delta" if kind in ("binary", "multiclass") else "rbf"
     labels = _categories(y, "y", "target") if kernel == "delta" else Labels(values=_numeric(y, "y"))
     if labels.names is not None and len(labels.names) < min_classes:
@@ -82,7 +82,7 @@ def check_target(
     return labels
 
 
-def _one_per_row(labels: Array, name: str, n_samples: int) -> Array:
+def _check_label_array(labels: Array, name: str, n_samples: int) -> Array:
     """Check the shape of labels, and that they are finite and not complex."""
     if labels.ndim == 0 or len(labels) != n_samples:
         length = f"{len(labels)} entries" if labels.ndim else "no length"
@@ -110,7 +110,7 @@ def _categories(labels: Array, name: str, role: str) -> Labels:
             f'{role}_kernel="delta" requires one column of labels, but {name} has shape '
             f"{labels.shape}. Pass one label per row, or choose another {role}_kernel."
         )
-    names, codes = np.unique(sortable(labels, name), return_inverse=True)
+    names, codes = np.unique(as_sortable(labels, name), return_inverse=True)
     return Labels(codes=codes, names=names)
 
 
@@ -155,8 +155,8 @@ MIN_SHARE_DISTANCE, MIN_CLASS_RATIO = 0.1, 3.0
 def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None:
     """Warn if class shares differ strongly between domains, and classes have no weights.
 
-    The distance between a domain's class shares and the mean shares is their total variation, minus
-    its expected value if all domains had the same shares; it is averaged over domains.
+    The distance of a domain's class shares from the mean shares is their total variation distance,
+    minus the distance expected if all domains had the same shares; it is averaged over domains.
     """
     if class_weight is not None or target.codes is None or domain.codes is None:
         return
@@ -165,20 +165,22 @@ def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None
     if n_domains < 2 or n_classes < 2:
         return
     cells = np.bincount(domains * n_classes + codes, minlength=n_domains * n_classes)
-    table = cells.reshape(n_domains, n_classes)
-    table = table[table.sum(axis=1) > 0]
-    counts, total = table.sum(axis=1, keepdims=True), table.sum(axis=0)
-    shares = (table / counts).mean(axis=0)
-    chance = np.sqrt(2.0 / np.pi * shares * (1.0 - shares) / counts)
-    distance = 0.5 * (np.abs(table / counts - shares) - chance).sum(axis=1).mean()
-    if distance < MIN_SHARE_DISTANCE or total.max() < MIN_CLASS_RATIO * total.min():
+    counts = cells.reshape(n_domains, n_classes)
+    counts = counts[counts.sum(axis=1) > 0]
+    domain_sizes, class_sizes = counts.sum(axis=1, keepdims=True), counts.sum(axis=0)
+    shares = counts / domain_sizes
+    means = shares.mean(axis=0)
+    expected = np.sqrt(2.0 / np.pi * means * (1.0 - means) / domain_sizes)
+    distance = 0.5 * (np.abs(shares - means) - expected).sum(axis=1).mean()
+    if distance < MIN_SHARE_DISTANCE or class_sizes.max() < MIN_CLASS_RATIO * class_sizes.min():
         return
-    varying = int((table / counts).std(axis=0).argmax())
-    low, high = (table / counts)[:, varying].min(), (table / counts)[:, varying].max()
+    varying = int(shares.std(axis=0).argmax())
+    low, high = shares[:, varying].min(), shares[:, varying].max()
     warn_caller(
         f"class shares differ between source domains (class {target.names[varying]!s}: {low:.0%} "
-        f"to {high:.0%}), and class_weight is None. Rare classes are predicted badly in domains "
-        'where they are frequent. Pass class_weight="balanced" if classes are equally important.',
+        f"to {high:.0%}), and class_weight is None. A class that is rare in most domains is "
+        "predicted badly in domains where it is frequent. Pass "
+        'class_weight="balanced" if all classes are equally important.',
         ClassShareWarning,
     )
 
@@ -193,8 +195,8 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
         return Labels(codes=np.zeros(n_samples, dtype=np.intp), names=np.array([0]))
     domains = plain_array(sample_domain, "sample_domain")
     if domains.ndim == 2 and domains.shape[1] == 1 and domains.dtype.kind not in "biuf":
-        domains = domains[:, 0]  # a data frame of one column of names
-    domains = _one_per_row(sortable(domains, "sample_domain"), "sample_domain", n_samples)
+        domains = domains[:, 0]  # a data frame with one column of names
+    domains = _check_label_array(as_sortable(domains, "sample_domain"), "sample_domain", n_samples)
     if kernel == "auto":
         kernel = "rbf" if is_continuous(domains) else "delta"
     if kernel == "delta":
@@ -276,24 +278,27 @@ def plain_array(values: Any, name: str = "an array of labels") -> Array:
         raise ValueError(f"{name} must contain one value for each row: {error}") from None
     if isinstance(values, np.ndarray):
         return array.astype(object) if array.dtype.kind == "T" else array
-    # NumPy has converted NaN and numbers in a list of strings to strings, and has rounded whole
-    # numbers that are too large for one type of integers, or mixed with fractions.
-    rounded = array.dtype.kind == "f" and EXACT_FLOATS <= np.abs(array).max(initial=0.0) < np.inf
+    # In a list of strings, NumPy converts NaN and numbers to strings. It rounds integers that do
+    # not fit into one integer type, or that are mixed with floats.
+    rounded = (
+        array.dtype.kind == "f" and MAX_EXACT_INTEGER <= np.abs(array).max(initial=0.0) < np.inf
+    )
     return np.asarray(values, dtype=object) if rounded or array.dtype.kind in "US" else array
 
 
 def label_array(values: Any, name: str) -> Array:
     """Return labels or numbers as an array of one type, without rounding or conversion."""
-    return sortable(plain_array(values, name), name)
+    return as_sortable(plain_array(values, name), name)
 
 
-def sortable(values: Array, name: str) -> Array:
+def as_sortable(values: Array, name: str) -> Array:
     """Return labels as an array of one type; refuse missing values and mixed types."""
-    if values.dtype.kind in "mMV":
-        kind = "records" if values.dtype.kind == "V" else "dates or durations"
+    if values.dtype.kind == "V":
+        raise ValueError(f"{name} contains records. Pass one string or number per row.")
+    if values.dtype.kind in "mM":
         raise ValueError(
-            f"{name} contains {kind}. Convert them to numbers (such as days) to use them as "
-            "quantities, or to strings to use them as labels."
+            f"{name} contains dates or durations. Convert them to numbers (such as days) to use "
+            "them as quantities, or to strings to use them as labels."
         )
     if values.dtype.kind != "O":
         return values
@@ -309,7 +314,8 @@ def sortable(values: Array, name: str) -> Array:
     if types <= {"string", "bytes"}:
         if any(value[-1:] in ("\0", b"\0") for value in values.flat):
             raise ValueError(
-                f"{name} contains labels that end in a zero byte, which NumPy drops. Remove it."
+                f"{name} contains labels that end with a NUL character, which NumPy drops. "
+                "Remove it."
             )
         return values.astype(str if types == {"string"} else bytes)
     if types <= {"number"}:
@@ -325,21 +331,19 @@ def _numbers(values: Array, name: str) -> Array:
         return values.astype(bool)
     integers = [int(value) for value in values.flat if isinstance(value, Integral | np.bool_)]
     if len(integers) < values.size:
-        if any(abs(value) > EXACT_FLOATS and int(float(value)) != value for value in integers):
+        if any(abs(value) > MAX_EXACT_INTEGER and int(float(value)) != value for value in integers):
             raise ValueError(
-                f"{name} contains fractions and whole numbers of more than 53 bits, which would be "
+                f"{name} mixes fractions with integers of more than 53 bits, which would be "
                 "rounded. Use strings for such labels."
             )
         numeric = values.astype(np.float64)
-        exact = (numeric == np.round(numeric)) & (np.abs(numeric) <= EXACT_FLOATS)
+        exact = (numeric == np.round(numeric)) & (np.abs(numeric) <= MAX_EXACT_INTEGER)
         return numeric.astype(np.int64) if exact.all() else numeric
     for dtype in (np.int64, np.uint64):
         limits = np.iinfo(dtype)
         if all(limits.min <= value <= limits.max for value in integers):
             return values.astype(dtype)
-    raise ValueError(
-        f"{name} contains whole numbers of more than 64 bits. Use strings for such labels."
-    )
+    raise ValueError(f"{name} contains integers of more than 64 bits. Use strings for such labels.")
 
 
 def kind_of_label(value: Any) -> str:
@@ -364,23 +368,23 @@ def is_continuous(values: Array) -> bool:
 
 
 def too_large(values: Array) -> bool:
-    """Whether squares of these numbers overflow; missing values are ignored."""
+    """Whether squares of these numbers may overflow; missing values are ignored."""
     return bool(np.abs(values).max(initial=0.0, where=~np.isnan(values)) > LARGEST_NUMBER)
 
 
 def refuse_too_large(values: Array, name: str) -> None:
-    """Refuse numbers whose squares overflow."""
+    """Refuse numbers whose squares may overflow."""
     if too_large(values):
         raise ValueError(
-            f"{name} contains values beyond {LARGEST_NUMBER:.0e}, whose squares overflow. Rescale "
-            f"{name}."
+            f"{name} contains values beyond {LARGEST_NUMBER:.0e}, whose squares may overflow. "
+            f"Rescale {name}."
         )
 
 
 def _numeric(values: Array, name: str) -> Array:
     """Continuous labels as a float64 array with one row per sample."""
     if values.dtype.kind not in "biuf":
-        values = sortable(values, name)
+        values = as_sortable(values, name)
     if values.dtype.kind not in "biuf":
         raise ValueError(
             f"{name} contains labels ({values.dtype}), but its kernel requires numbers. "
@@ -392,7 +396,7 @@ def _numeric(values: Array, name: str) -> Array:
     return values
 
 
-#: Prefixes of the types of columns that are not accepted, what they contain, and advice.
+#: For prefixes of column types that are not accepted: what such columns contain, and advice.
 _NOT_NUMBERS = {
     ("date", "time", "duration", "period"): ("dates or times", "Convert them to numbers"),
     ("sparse",): ("sparse columns", "Call X.sparse.to_dense()"),
@@ -400,7 +404,7 @@ _NOT_NUMBERS = {
 
 
 def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Check X, or X and y, by ``validate_data``; ``numbers`` is for :func:`check_is_table`."""
+    """Check X, or X and y, by ``validate_data``; ``numbers`` as in :func:`check_is_table`."""
     check_is_table(X, numbers=options.pop("numbers", True))
     try:
         return validate_data(estimator, X, y, **options)
@@ -423,7 +427,10 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
 
 
 def check_is_table(X: Any, *, numbers: bool = False) -> None:
-    """Refuse X that is not an array or data frame, or whose values would silently be misread."""
+    """Refuse X that is not an array or data frame, or whose values would silently be misread.
+
+    With ``numbers``, dates, times and sparse columns are refused, too.
+    """
     sequence = hasattr(X, "__len__") and not isinstance(X, str | bytes | dict | set | frozenset)
     if not sequence and not hasattr(X, "__array__") and not hasattr(X, "shape"):
         raise TypeError(f"X must be an array or a data frame; got {type(X).__name__}")
@@ -449,7 +456,7 @@ def _columns(X: Any) -> list[tuple[Any, str]]:
         return list(zip(X.schema.names, map(str, X.schema.types), strict=True))
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         return list(zip(X.columns, map(str, X.dtypes), strict=True))
-    return [("dtype", str(X.dtype))] if isinstance(X, np.ndarray) else []
+    return [(X.dtype, str(X.dtype))] if isinstance(X, np.ndarray) else []
 
 
 def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
@@ -469,7 +476,7 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
             f"{name} has {missing.sum()} missing or infinite entries, the first in row "
             f"{int(np.argmax(missing))}. Remove these rows."
         )
-    return sortable(array, name)
+    return as_sortable(array, name)
 
 
 def encode_labels(values: ArrayLike, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:

@@ -19,7 +19,7 @@ from domainwise.kernels.functions import Kernel
 MATRIX_ROWS, FUNCTION_ROWS = 1000, 200
 #: Negative eigenvalues and asymmetries up to this share of the matrix's norm are rounding errors.
 ROUNDING = {"float64": 1e-8, "float32": 1e-4}
-#: Functions that are kernels for all arguments.
+#: Kernels that are positive semi-definite for all parameters, or that are checked elsewhere.
 VALID_KERNELS = ("rbf", "laplacian", "linear", "cosine", "precomputed")
 
 
@@ -35,7 +35,7 @@ def check_precomputed(K: Any) -> bool:
         )
     rows = evenly_spaced(len(K), MATRIX_ROWS)
     sample = to_host(K[rows][:, rows]).astype(np.float64)
-    return not _warn(sample, ROUNDING[precision_name(K)], 'the values of kernel="precomputed"')
+    return not _warn(sample, ROUNDING[precision_name(K)], 'the matrix of kernel="precomputed"')
 
 
 def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
@@ -46,12 +46,12 @@ def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
     prepared = kernel.prepare(sample)
     K = to_host(kernel.block(prepared.left, prepared.right)).astype(np.float64)
     name = getattr(kernel.function, "__name__", kernel.name)
-    faults = _warn(K, ROUNDING[precision_name(rows)], f"the values of kernel={name}")
+    faults = _warn(K, ROUNDING[precision_name(rows)], f"the matrix of kernel={name}")
     return replace(kernel, symmetrised="symmetric" in faults, sound=not faults)
 
 
 def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
-    """Refuse a function that is not a kernel where its matrix is never formed."""
+    """Refuse a function that is not a kernel, for solvers that never store its matrix."""
     if not kernel.sound:
         raise ValueError(
             f"the function passed as kernel is not positive semi-definite. With {n_rows} rows, its "
@@ -63,7 +63,7 @@ def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
 def positive_part(K: Any) -> tuple[Any, Any]:
     """Return the positive part of the centred matrix, and the eigenvectors that span it.
 
-    A row of kernel values, centred and projected onto their span, is a row of this kernel.
+    Centred kernel values of a new row, projected onto their span, are its values of this kernel.
     """
     xp = namespace(K)
     values, vectors = xp.linalg.eigh(_centred((K + K.T) / 2))
@@ -77,7 +77,7 @@ def positive_part(K: Any) -> tuple[Any, Any]:
     return (basis * values[positive]) @ basis.T, basis
 
 
-def _warn(K: Any, rounding: float, values: str) -> str:
+def _warn(K: Any, rounding: float, description: str) -> str:
     """Warn if a matrix is not a kernel; return what is wrong with it."""
     limit = rounding * max(float(np.linalg.norm(K)), np.finfo(np.float64).tiny)
     faults = []
@@ -92,7 +92,7 @@ def _warn(K: Any, rounding: float, values: str) -> str:
         )
     if faults:
         warn_caller(
-            f"{values} are not a kernel: they are {', and '.join(faults)}", NotAKernelWarning
+            f"{description} is not a kernel: it is {', and '.join(faults)}", NotAKernelWarning
         )
     return ", and ".join(faults)
 

@@ -32,10 +32,10 @@ from domainwise.checks.inputs import refuse_masked_targets
 T = TypeVar("T", bound=type)
 C = TypeVar("C")
 
-#: Methods that fit.
-FITTING = ("fit", "partial_fit", "fit_transform")
-#: Names of the argument for domains in other libraries.
-OTHER_NAMES = ("groups", "group", "domains", "domain")
+#: Methods that fit a model.
+FIT_METHODS = ("fit", "partial_fit", "fit_transform")
+#: Names that other libraries use for ``sample_domain``.
+DOMAIN_ALIASES = ("groups", "group", "domains", "domain")
 
 #: A line that names shared descriptions.
 PLACEHOLDERS = re.compile(r"(?m)^( *)(\{\w+\}(?: \{\w+\})*)$")
@@ -49,44 +49,45 @@ def with_shared_arguments(cls: T) -> T:
 
     Its arguments get the shared constraints; ``_parameter_constraints`` of a class override them.
     """
-    doc, name = PLACEHOLDERS.sub(_texts, cls.__doc__ or ""), cls.__name__
+    doc, name = PLACEHOLDERS.sub(_expand, cls.__doc__ or ""), cls.__name__
     doc = doc.replace("{exact_class}", name.removeprefix("Fast")).replace("{class}", name)
     cls.__doc__ = doc
-    ours = [base for base in cls.__mro__ if base.__module__.startswith("domainwise.")]
-    for member in (member for base in ours for member in vars(base).values()):
-        _fill(member)
-        _fill(getattr(member, "fn", None))  # the function inside available_if
-    rules = CONSTRAINTS | getattr(cls, "_parameter_constraints", {})
+    own_classes = [base for base in cls.__mro__ if base.__module__.startswith("domainwise.")]
+    for member in (member for base in own_classes for member in vars(base).values()):
+        _expand_docstring(member)
+        _expand_docstring(getattr(member, "fn", None))  # the function inside available_if
+    constraints = CONSTRAINTS | getattr(cls, "_parameter_constraints", {})
     names = inspect.signature(cls).parameters
-    cls._parameter_constraints = {name: rules[name] for name in names}  # type: ignore[attr-defined]
+    own = {name: constraints[name] for name in names}
+    cls._parameter_constraints = own  # type: ignore[attr-defined]
     return cls
 
 
-def _fill(method: Any) -> None:
+def _expand_docstring(method: Any) -> None:
     """Insert the shared texts into the docstring of a method, once."""
     doc = getattr(method, "__doc__", None)
     if isinstance(doc, str) and not isinstance(method, type) and PLACEHOLDERS.search(doc):
-        method.__doc__ = PLACEHOLDERS.sub(_texts, doc)
+        method.__doc__ = PLACEHOLDERS.sub(_expand, doc)
 
 
-def _texts(line: re.Match[str]) -> str:
+def _expand(line: re.Match[str]) -> str:
     """Return the descriptions that a line names, with the line's indentation."""
     indent, names = line.groups()
-    texts = [PLACEHOLDERS.sub(_texts, SHARED[name]) for name in re.findall(r"\w+", names)]
+    texts = [PLACEHOLDERS.sub(_expand, SHARED[name]) for name in re.findall(r"\w+", names)]
     lines = "\n".join(texts).splitlines()
     return "\n".join(indent + line if line else line for line in lines)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 def arguments(cls: type[C]) -> type[C]:
-    """Make the ``__init__`` of a class from the arguments that it and its bases annotate."""
+    """Make the ``__init__`` of a class from its annotated attributes and those of its bases."""
     return dataclass(with_domain_checks(cls), eq=False, repr=False, kw_only=True)
 
 
 def with_domain_checks(cls: type[C]) -> type[C]:
-    """Make methods that fit refuse domains under another name, and masked labels."""
+    """Make fit methods refuse domains that are passed under another name, and masked labels."""
     for base in cls.__mro__:
-        for name in FITTING if base.__module__.startswith("domainwise.") else ():
+        for name in FIT_METHODS if base.__module__.startswith("domainwise.") else ():
             method = vars(base).get(name)
             if inspect.isfunction(method) and not hasattr(method, "checks_domains"):
                 setattr(base, name, _checking_domains(method))
@@ -97,18 +98,18 @@ def _checking_domains(method: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(method)
 
     @wraps(method)
-    def checked(self: Any, *rows: Any, **named: Any) -> Any:
-        for name in OTHER_NAMES:
-            if name in named and name not in signature.parameters:
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for name in DOMAIN_ALIASES:
+            if name in kwargs and name not in signature.parameters:
                 raise TypeError(
                     f"{type(self).__name__}.{method.__name__}() got an unexpected keyword argument "
                     f"{name!r}. Pass the domain of each row as sample_domain: "
                     f"{method.__name__}(X, y, sample_domain={name})."
                 )
-        passed = dict(zip(signature.parameters, (self, *rows), strict=False)) | named
+        passed = dict(zip(signature.parameters, (self, *args), strict=False)) | kwargs
         if getattr(self, "_uses_target", True):
             refuse_masked_targets(passed.get("y"), passed.get("sample_domain"))
-        return method(self, *rows, **named)
+        return method(self, *args, **kwargs)
 
     checked.checks_domains = True  # type: ignore[attr-defined]
     return checked
@@ -134,7 +135,7 @@ class ComponentArguments(KernelArguments):
 
 @arguments
 class TargetArguments(ComponentArguments):
-    """Arguments of methods with a kernel of targets."""
+    """Arguments of methods with a kernel between targets."""
 
     target_kernel: KernelLike = "auto"
     target_gamma: float | str = "median"
@@ -143,7 +144,7 @@ class TargetArguments(ComponentArguments):
 
 @arguments
 class DomainArguments:
-    """Arguments of methods with a kernel of domains."""
+    """Arguments of methods with a kernel between domains."""
 
     domain_kernel: KernelLike = "auto"
     domain_gamma: float | str = "median"
@@ -187,16 +188,16 @@ class LabelLandmarkArguments(LandmarkArguments):
 
 
 #: Arguments that do not change results.
-_WITHOUT_EFFECT = {"n_jobs", "verbose"}
+_NO_EFFECT_ON_RESULTS = {"n_jobs", "verbose"}
 #: Key of a record that says whether domains were passed.
-_DOMAINS = "sample_domain"
+_DOMAINS_KEY = "sample_domain"
 
 
 def batch_record(estimator: Any, sample_domain: Any) -> dict[str, str]:
     """Describe what all batches of an estimator must share, in strings that can be stored."""
     parameters = estimator.get_params(deep=False).items()
-    record = {name: _described(v) for name, v in parameters if name not in _WITHOUT_EFFECT}
-    return record | {_DOMAINS: "missing" if sample_domain is None else "given"}
+    record = {name: _describe(v) for name, v in parameters if name not in _NO_EFFECT_ON_RESULTS}
+    return record | {_DOMAINS_KEY: "missing" if sample_domain is None else "given"}
 
 
 def check_batch(estimator: Any, first: dict[str, str] | None, sample_domain: Any) -> None:
@@ -204,11 +205,11 @@ def check_batch(estimator: Any, first: dict[str, str] | None, sample_domain: Any
     if first is None:
         return
     check_same_arguments(estimator, first)
-    presence = batch_record(estimator, sample_domain)[_DOMAINS]
-    if presence != first[_DOMAINS]:
+    presence = batch_record(estimator, sample_domain)[_DOMAINS_KEY]
+    if presence != first[_DOMAINS_KEY]:
         raise ValueError(
             f"partial_fit of {type(estimator).__name__}: sample_domain is {presence} in this "
-            f"batch, but was {first[_DOMAINS]} in earlier ones. Pass sample_domain with every "
+            f"batch, but was {first[_DOMAINS_KEY]} in earlier ones. Pass sample_domain with every "
             "batch or with none, or start again with fit."
         )
 
@@ -219,7 +220,7 @@ def check_same_arguments(
     """Refuse arguments (all, or those in ``names``) that have changed since the first batch."""
     current = batch_record(estimator, None)
     for name, before in (first or {}).items():
-        checked = name != _DOMAINS and (names is None or name in names)
+        checked = name != _DOMAINS_KEY and (names is None or name in names)
         if checked and current.get(name) != before:
             raise ValueError(
                 f"{type(estimator).__name__} now has {name}={current.get(name)}, but the first "
@@ -228,7 +229,7 @@ def check_same_arguments(
             )
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     """Describe an argument; equal values, also those of a loaded model, have one description."""
     if callable(value) and hasattr(value, "__qualname__"):
         return str(value.__qualname__)
@@ -239,13 +240,13 @@ def _described(value: Any) -> str:
     if value is None or isinstance(value, str | bool | int | float):
         return repr(value)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {_described(value[key])}" for key in value) + "}"
+        return "{" + ", ".join(f"{key!r}: {_describe(value[key])}" for key in value) + "}"
     if isinstance(value, list | tuple) and all(np.ndim(item) == 0 for item in value):
-        return f"[{', '.join(map(_described, value))}]"
+        return f"[{', '.join(map(_describe, value))}]"
     if isinstance(value, list | tuple) or hasattr(value, "__array__"):
         array = np.asarray(to_host(value))
         if array.ndim == 1 and array.size <= 10:
-            return _described(array.tolist())
+            return _describe(array.tolist())
         numbers = array.dtype.kind in "biuf"
         content = array.astype(np.float64).tobytes() if numbers else repr(array.tolist()).encode()
         return f"array(shape={array.shape}, digest={sha256(content).hexdigest()[:8]})"

@@ -1,8 +1,8 @@
 """Loaders of data files, which all return a ``Bunch`` with the same entries.
 
 ``registry.toml`` contains the checksum, size, origin and description of each file. The files were
-made from public copies of the original releases; most have a ``domain`` column in front. The
-licence of one file allows it to be part of this package.
+made from public copies of the original releases; in most of them, the first column is ``domain``.
+Only the file of :func:`load_heart` is part of this package, because its licence allows it.
 """
 
 from __future__ import annotations
@@ -94,20 +94,21 @@ def list_datasets() -> list[DatasetInfo]:
     >>> [info.name for info in list_datasets() if info.classes is None]
     ['parkinsons', 'bike', 'communities', 'kc_house']
     """
-    listed = []
+    infos = []
     for name, entry in data_files().items():
         values: Any = {"classes": None, **entry, "name": name, "path": find_file(entry["file"])}
-        listed.append(
+        infos.append(
             DatasetInfo(**{field.name: values[field.name] for field in fields(DatasetInfo)})
         )
-    return listed
+    return infos
 
 
-def find_file(file: str) -> Path | None:
+def find_file(file_name: str) -> Path | None:
     """Return the path of a data file; None if it is missing."""
     folder = os.environ.get(_ENVIRONMENT)
     folders = [_PACKAGE, *([Path(folder).expanduser()] if folder else []), cache_dir()]
-    return next((folder / file for folder in folders if (folder / file).is_file()), None)
+    paths = (folder / file_name for folder in folders)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def cache_dir() -> Path:
@@ -161,7 +162,7 @@ def read_table(name: str, as_frame: bool) -> Any:
     return pd.read_csv(path, **exact)
 
 
-def bunch(
+def make_bunch(
     name: str,
     table: Any,
     as_frame: bool,
@@ -213,7 +214,7 @@ Bunch
     ``sex_Female``."""
 
 
-def described(loader: F) -> F:
+def with_shared_docstring(loader: F) -> F:
     """Replace ``{shared}`` in a loader's docstring by the text that all loaders share."""
     entry = data_files()[loader.__name__.removeprefix("load_")]
     text = _SHARED.format(shape=(entry["rows"], entry["features"]), domain=entry["domain"])
@@ -221,8 +222,8 @@ def described(loader: F) -> F:
     return loader
 
 
-def treat_missing(table: Any, features: list[str], missing: str) -> tuple[Any, list[str]]:
-    """Keep missing values, or drop the rows or the columns that have any."""
+def handle_missing(table: Any, features: list[str], missing: str) -> tuple[Any, list[str]]:
+    """Keep missing values, or drop the rows or columns that contain any."""
     is_missing = table[features].isna()
     if missing == "drop_rows":
         table = table[~is_missing.any(axis=1)]
@@ -252,7 +253,7 @@ def check_subset(values: Any, name: str, accepted: Sequence[Any]) -> list[Any]:
     return selected
 
 
-@described
+@with_shared_docstring
 def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> Bunch:
     """Parkinson's telemonitoring: 42 people, 16 voice measures, a clinical score.
 
@@ -275,10 +276,10 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     names = list(table.columns)
     features = names[names.index("Jitter(%)") : names.index("PPE") + 1]
     targets = scores if target == "both" else target
-    return bunch("parkinsons", table, as_frame, features, targets)
+    return make_bunch("parkinsons", table, as_frame, features, targets)
 
 
-@described
+@with_shared_docstring
 def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = False) -> Bunch:
     """Graft-versus-host disease (FlowCAP-I): 12 samples, 6 channels, T cell or not.
 
@@ -303,10 +304,10 @@ def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = 
     if not ungated:
         table = table[table["label"] != 0]
     features = ["FSC.H", "SSC.H", "FL1.H", "FL2.H", "FL3.H", "FL4.H"]
-    return bunch("gvhd", table, as_frame, features, target)
+    return make_bunch("gvhd", table, as_frame, features, target)
 
 
-@described
+@with_shared_docstring
 def load_oilwells(
     *,
     event_classes: Sequence[int] = (2, 6),
@@ -342,11 +343,11 @@ def load_oilwells(
     table = table[table["event_class"].isin(classes)]
     statistics = ("mean", "std", "slope", "range")
     features = [f"{sensor}_{statistic}" for sensor in sensors for statistic in statistics]
-    table, features = treat_missing(table, features, missing)
-    return bunch("oilwells", table, as_frame, features, "label")
+    table, features = handle_missing(table, features, missing)
+    return make_bunch("oilwells", table, as_frame, features, "label")
 
 
-@described
+@with_shared_docstring
 def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool = False) -> Bunch:
     """Well-log facies: 9 wells, 7 logs, 9 rock types.
 
@@ -373,11 +374,11 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
     if not recruit:
         table = table[table["domain"] != "Recruit F9"]
     features = ["GR", "ILD_log10", "DeltaPHI", "PHIND", "PE", "NM_M", "RELPOS"]
-    table, features = treat_missing(table, features, missing)
-    return bunch("facies", table, as_frame, features, "Facies")
+    table, features = handle_missing(table, features, missing)
+    return make_bunch("facies", table, as_frame, features, "Facies")
 
 
-@described
+@with_shared_docstring
 def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool = False) -> Bunch:
     """HIPC T cells: 19 samples of 5 centres, 7 markers, 10 populations.
 
@@ -402,10 +403,10 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
     table = read_table("hipc", as_frame)
     features = ["CCR7", "CD4", "CD45RA", "CD3", "HLADR", "CD38", "CD8"]
     column = "domain" if domain == "sample" else domain
-    return bunch("hipc", table, as_frame, features, target, column)
+    return make_bunch("hipc", table, as_frame, features, target, column)
 
 
-@described
+@with_shared_docstring
 def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunch:
     """Mass cytometry: 16 samples of several centres, 8 markers, 5 labels.
 
@@ -427,10 +428,10 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
     features = [f"m{j}" for j in range(1, 9)]
     if cofactor is not None:
         table[features] = np.arcsinh(table[features] / cofactor)
-    return bunch("cytof", table, as_frame, features, "label")
+    return make_bunch("cytof", table, as_frame, features, "label")
 
 
-@described
+@with_shared_docstring
 def load_heart(*, as_frame: bool = False) -> Bunch:
     """Heart disease: 4 hospitals, 13 measurements per patient, disease (1) or not (0).
 
@@ -459,14 +460,14 @@ def load_heart(*, as_frame: bool = False) -> Bunch:
     >>> sorted(set(heart.sample_domain.tolist()))
     ['cleveland', 'hungarian', 'switzerland', 'va']
     """
-    return bunch("heart", read_table("heart", as_frame), as_frame)
+    return make_bunch("heart", read_table("heart", as_frame), as_frame)
 
 
 def _loader(name: str) -> Callable[..., Bunch]:
     """Make a loader whose only argument is ``as_frame``."""
 
     def load(*, as_frame: bool = False) -> Bunch:
-        return bunch(name, read_table(name, as_frame), as_frame)
+        return make_bunch(name, read_table(name, as_frame), as_frame)
 
     entry = data_files()[name]
     load.__name__ = load.__qualname__ = f"load_{name}"
@@ -482,7 +483,7 @@ def _loader(name: str) -> Callable[..., Bunch]:
     >>> load_{name}().data.shape  # doctest: +SKIP
     {entry["rows"], entry["features"]}
     """
-    return described(load)
+    return with_shared_docstring(load)
 
 
 load_landmine = _loader("landmine")

@@ -8,8 +8,8 @@ from sklearn.utils import Bunch, check_random_state
 from domainwise.checks.arguments import CONSTRAINTS, COUNT, POSITIVE, check_arguments
 
 _MIN_ROWS = 2
-_RULES = {"eta": [POSITIVE], "n_per_domain": [POSITIVE], "c": CONSTRAINTS["coef0"]}
-_RULES |= {"n_domains": [COUNT], "n_features": [COUNT]}
+_CONSTRAINTS = {"eta": [POSITIVE], "n_per_domain": [POSITIVE], "c": CONSTRAINTS["coef0"]}
+_CONSTRAINTS |= {"n_domains": [COUNT], "n_features": [COUNT]}
 
 _DESCR = """\
 Synthetic domains of the paper "Domain Generalization via Domain-based Covariance Minimization"
@@ -78,13 +78,13 @@ def make_synthetic(
     >>> domains.data.shape[1], sorted(set(domains.sample_domain.tolist()))
     (10, [0, 1, 2])
     """
-    check_arguments("make_synthetic", _RULES, **locals())
+    check_arguments("make_synthetic", _CONSTRAINTS, **locals())
     rng = check_random_state(random_state)
     b1, b2 = rng.standard_normal((2, n_features))
     sizes = np.maximum(rng.poisson(n_per_domain, size=n_domains), _MIN_ROWS)
     rows = []
     for size in sizes:
-        # With a square G of standard normals, eta GG' is Wishart(eta I, p): G gives the covariance.
+        # If the entries of G (p x p) are standard normal, eta GG' is Wishart(eta I, p).
         factor = np.sqrt(eta) * rng.standard_normal((n_features, n_features))
         rows.append(rng.standard_normal((size, n_features)) @ factor.T)
     data = np.vstack(rows)

@@ -1,7 +1,7 @@
-"""Converters of models to ONNX graphs in float64, by type. skl2onnx calls them.
+"""Functions that convert models of each type to ONNX graphs in float64; skl2onnx calls them.
 
-They include models of scikit-learn for which skl2onnx loses precision: it rounds support vectors,
-values of leaves and imputed values to float32, and does not support missing text.
+Some convert models of scikit-learn, because skl2onnx rounds support vectors, leaf values and
+imputed values to float32, and does not support missing text.
 """
 
 from __future__ import annotations
@@ -42,7 +42,13 @@ from domainwise.ensemble.symmetric import SymmetricBoostingClassifier, Symmetric
 from domainwise.estimators import exact, fast
 from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
 from domainwise.estimators.projection import Expansion
-from domainwise.export.graph import Classified, Tensor, class_columns, kernel_values, mean_of
+from domainwise.export.graph import (
+    ClassifierOutput,
+    Tensor,
+    class_columns,
+    kernel_values,
+    weighted_sum,
+)
 from domainwise.invariant.search import InvariantSearchCV
 from domainwise.kernels.functions import Kernel
 from domainwise.models.registry import ClassMeans
@@ -51,17 +57,17 @@ from domainwise.models.table_model import TableModel
 from domainwise.search.scores import MIN_PROBABILITY
 from domainwise.shift.watch import ShiftWatch
 
-#: Versions of the operators: text can be compared since 19, trees in float64 since 3.
+#: Versions of the operator sets: strings can be compared since 19, trees have float64 since 3.
 OPSETS = {"": 19, "ai.onnx.ml": 3}
-#: Types of labels by NumPy's kind; all others are text.
-LABELS = {"i": Int64TensorType, "f": DoubleTensorType}
+#: Types of labels by the kind of their NumPy dtype; all other labels are text.
+LABEL_TYPES = {"i": Int64TensorType, "f": DoubleTensorType}
 #: Types that predict with another model, and the attribute that contains this model.
 WRAPPERS: dict[type, str] = {
     **dict.fromkeys((MethodSearch, DomainConformal), "estimator_"),
     **dict.fromkeys((GridSearchCV, RandomizedSearchCV), "best_estimator_"),
     FrozenEstimator: "estimator",
 }
-#: Converters by exact type. They return a :class:`Tensor`, or :class:`Classified` for classifiers.
+#: Converters by exact type. They return a :class:`Tensor` or a :class:`ClassifierOutput`.
 CONVERTERS: dict[type, Callable[[Any, Tensor], Any]] = {}
 
 
@@ -92,7 +98,10 @@ def convert(model: Any) -> Any:
             make_pipeline(*steps), "model", inputs, target_opset=OPSETS, **options
         )
     except RuntimeError as error:
-        raise ValueError(f"skl2onnx cannot convert {type(model).__name__}: {error}") from error
+        raise ValueError(
+            f"skl2onnx cannot convert {type(model).__name__}. Save it for Python with "
+            f"domainwise.save. Message of skl2onnx: {error}"
+        ) from error
     # skl2onnx converts names such as "Well Name" to identifiers: restore them.
     for value, (name, _) in zip(graph.graph.input, inputs, strict=True):
         for node in graph.graph.node:
@@ -140,7 +149,7 @@ def _declare(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) ->
     text = isinstance(inputs[0].type, StringTensorType)
     kinds = [(StringTensorType if text else DoubleTensorType)([None, None])]
     if is_classifier(model):
-        kinds.insert(0, LABELS.get(_classes(model).dtype.kind, StringTensorType)([None]))
+        kinds.insert(0, LABEL_TYPES.get(_classes(model).dtype.kind, StringTensorType)([None]))
     operator.outputs = [scope.declare_local_variable("output", kind) for kind in kinds]
     return operator.outputs
 
@@ -151,9 +160,9 @@ def _add_nodes(scope: Any, operator: Any, container: Any) -> None:
     if not isinstance(source.type, DoubleTensorType | StringTensorType):
         X = X.cast("DOUBLE")
     values = [output := CONVERTERS[type(model)](model, X)]
-    if isinstance(output, Classified):
+    if isinstance(output, ClassifierOutput):
         scores = output.probabilities if hasattr(model, "predict_proba") else output.decisions
-        values = [output.codes.taken_from(_classes(model)), scores]
+        values = [output.codes.lookup_in(_classes(model)), scores]
     for value, output in zip(values, operator.outputs, strict=True):
         container.add_node("Identity", value.name, output.full_name)
 
@@ -173,8 +182,8 @@ def converts(*types: type) -> Callable[[Any], Any]:
     return register
 
 
-def converted(model: Any, X: Tensor) -> Any:
-    """Convert a model that is part of another model."""
+def convert_inner(model: Any, X: Tensor) -> Any:
+    """Convert a model inside another model."""
     refuse(model, "as part of another model", type(model) not in CONVERTERS)
     return CONVERTERS[type(model)](model, X)
 
@@ -191,7 +200,7 @@ def refuse(model: Any, reason: str, condition: bool = True) -> None:
 @converts(Pipeline)
 def _pipeline(model: Pipeline, X: Tensor) -> Any:
     for _, step in model.steps:
-        X = X if step in (None, "passthrough") else converted(step, X)
+        X = X if step in (None, "passthrough") else convert_inner(step, X)
     return X
 
 
@@ -221,14 +230,14 @@ def _linear(model: Any, X: Tensor) -> Any:
     return _by_decisions(model, values) if is_classifier(model) else values
 
 
-def _by_decisions(model: Any, values: Tensor) -> Classified:
+def _by_decisions(model: Any, values: Tensor) -> ClassifierOutput:
     """Return classes by decision values, and logistic probabilities if the model has any."""
     columns = class_columns(values, n := len(model.classes_))
     probabilities = None
     if hasattr(model, "predict_proba"):
         # The two columns of two classes differ by twice the value.
         probabilities = (columns * 0.5 if n == 2 else columns).op("Softmax", axis=1)
-    return Classified(columns.codes(), values, probabilities)
+    return ClassifierOutput(columns.codes(), values, probabilities)
 
 
 @converts(SVR)
@@ -238,12 +247,12 @@ def _svr(model: SVR, X: Tensor) -> Tensor:
 
 
 @converts(SVC)
-def _svc(model: SVC, X: Tensor) -> Classified:
+def _svc(model: SVC, X: Tensor) -> ClassifierOutput:
     refuse(model, "with probability=True", len(model._probA) > 0)
     if (n := len(model.classes_)) == 2:
         values = _svr(model, X)
         # If the value is 0, libsvm predicts the second class.
-        return Classified(class_columns(values, n).codes(last=True), values)
+        return ClassifierOutput(class_columns(values, n).codes(last=True), values)
     first, pairs = np.cumsum([0, *model.n_support_]), list(combinations(range(n), 2))
     dual = np.zeros((len(model.support_), len(pairs)))
     for k, (i, j) in enumerate(pairs):
@@ -257,7 +266,7 @@ def _svc(model: SVC, X: Tensor) -> Classified:
     sums = values @ signs
     decisions = votes + sums / ((sums.op("Abs") + 1.0) * 3.0)
     codes = (decisions if model.break_ties else votes).codes()
-    return Classified(codes, decisions if model.decision_function_shape == "ovr" else values)
+    return ClassifierOutput(codes, decisions if model.decision_function_shape == "ovr" else values)
 
 
 def _kernel_sum(model: Any, X: Tensor, dual: Array) -> Tensor:
@@ -277,7 +286,7 @@ def _kernel_sum(model: Any, X: Tensor, dual: Array) -> Tensor:
 def _transformed(model: TransformedTargetRegressor, X: Tensor) -> Tensor:
     scaler = model.transformer_
     refuse(model, f"with {type(scaler).__name__}", type(scaler) is not StandardScaler)
-    values = converted(model.regressor_, X) * np.ravel(
+    values = convert_inner(model.regressor_, X) * np.ravel(
         1.0 if scaler.scale_ is None else scaler.scale_
     )
     return values + scaler.mean_ if scaler.with_mean else values
@@ -290,7 +299,7 @@ def _constant(model: Any, X: Tensor) -> Any:
     strategy = model.strategy
     refuse(model, f"with strategy={strategy!r}", strategy in ("uniform", "stratified"))
     shares = X.repeated(model.predict_proba(np.zeros((1, 1)))[0])
-    return Classified(shares.codes(), None, shares)
+    return ClassifierOutput(shares.codes(), None, shares)
 
 
 @converts(ensemble.HistGradientBoostingClassifier, ensemble.HistGradientBoostingRegressor)
@@ -313,7 +322,7 @@ def _symmetric(model: Any, X: Tensor) -> Any:
     above = above.op("Reshape", np.array([-1, *model.features_.shape]))
     leaf = above @ (2.0 ** np.arange(model.features_.shape[1])[::-1])
     indices = leaf.cast("INT64") + n_leaves * np.arange(n_trees)
-    values = indices.taken_from(model.leaves_.reshape(-1, n_outputs))
+    values = indices.lookup_in(model.leaves_.reshape(-1, n_outputs))
     values = values.op("ReduceSum", np.array([1]), keepdims=0) + model.start_
     return _by_decisions(model, values) if hasattr(model, "classes_") else values
 
@@ -328,7 +337,7 @@ def _forest(model: Any, X: Tensor) -> Any:
     # Sums are float32, so a target far from 0 would lose digits: subtract a typical value.
     offset = 0.0 if classes else float(trees[0].value[0, 0, 0])
     names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
-    tuples = [
+    tree_tables = [
         (
             tree.__getstate__()["nodes"],
             tree.children_left < 0,
@@ -338,8 +347,8 @@ def _forest(model: Any, X: Tensor) -> Any:
         for tree in trees
     ]
     X = X.cast("FLOAT").cast("DOUBLE")  # scikit-learn's trees round rows to float32
-    values = _trees(X, names, tuples) + offset
-    return Classified(values.codes(), None, values) if classes else values
+    values = _trees(X, names, tree_tables) + offset
+    return ClassifierOutput(values.codes(), None, values) if classes else values
 
 
 def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
@@ -393,31 +402,33 @@ def _invariant_kernel(model: Any, X: Tensor) -> Tensor:
 
 @converts(invariant.InvariantSVR, invariant.InvariantSVC)
 def _invariant_machine(model: Any, X: Tensor) -> Any:
-    output = converted(model.machine_, converted(model.transformer_, X))
+    output = convert_inner(model.machine_, convert_inner(model.transformer_, X))
     if not is_classifier(model):
         return model.on_target_scale(output)
     if not model.probability:
         return output
-    calibrated = converted(model.calibration_.model, output.decisions / model.calibration_.scale)
-    return Classified(output.codes, output.decisions, calibrated.probabilities)
+    calibrated = convert_inner(
+        model.calibration_.model, output.decisions / model.calibration_.scale
+    )
+    return ClassifierOutput(output.codes, output.decisions, calibrated.probabilities)
 
 
 @converts(ridge.InvariantRidgeCV, ridge.InvariantRidgeClassifierCV)
 def _ridge(model: Any, X: Tensor) -> Any:
     # finalize runs the search of a model that was fitted in batches.
     functions = [_expanded(function, X) for function in model.finalize().expansions_]
-    values = mean_of(functions, [1.0] * len(functions))
+    values = weighted_sum(functions, [1.0] * len(functions))
     if not is_classifier(model):
         return _corrected(model, values)
     columns = class_columns(values, len(model.classes_))
     curve = vars(model).get("curve_")
     probabilities = curve and _probabilities(curve, columns)
     if not hasattr(model, "corrections_"):
-        return Classified(columns.codes(), values, probabilities)
+        return ClassifierOutput(columns.codes(), values, probabilities)
     corrected = _corrected(model, probabilities)
     logs = corrected.op("Max", 1e-300).op("Log")
     decisions = logs @ np.array([[-1.0], [1.0]]) if len(model.classes_) == 2 else logs
-    return Classified(corrected.codes(), decisions, corrected)
+    return ClassifierOutput(corrected.codes(), decisions, corrected)
 
 
 def _corrected(model: Any, outputs: Tensor) -> Tensor:
@@ -438,19 +449,19 @@ def _probabilities(curve: Curve, values: Tensor) -> Tensor:
 
 @converts(InvariantSearchCV)
 def _invariant_search(model: Any, X: Tensor) -> Any:
-    outputs = [converted(member, X) for member in model.estimators_]
+    outputs = [convert_inner(member, X) for member in model.estimators_]
     if len(outputs) == 1 or not is_classifier(model):
-        return outputs[0] if len(outputs) == 1 else mean_of(outputs)
-    n, mean = len(model.classes_), mean_of([output.decisions for output in outputs])
-    votes = mean_of(
-        [output.codes.taken_from(np.eye(n)) for output in outputs], [1.0] * len(outputs)
+        return outputs[0] if len(outputs) == 1 else weighted_sum(outputs)
+    n, mean = len(model.classes_), weighted_sum([output.decisions for output in outputs])
+    votes = weighted_sum(
+        [output.codes.lookup_in(np.eye(n)) for output in outputs], [1.0] * len(outputs)
     )
     votes = votes @ np.array([[-1.0], [1.0]]) if n == 2 else votes
     decisions = votes + mean / ((mean.op("Abs") + 1.0) * 3.0)
     probabilities = None
     if hasattr(model, "predict_proba"):
-        probabilities = mean_of([output.probabilities for output in outputs])
-    return Classified(class_columns(decisions, n).codes(), decisions, probabilities)
+        probabilities = weighted_sum([output.probabilities for output in outputs])
+    return ClassifierOutput(class_columns(decisions, n).codes(), decisions, probabilities)
 
 
 @converts(own_ensemble.DomainEnsembleRegressor, own_ensemble.DomainEnsembleClassifier)
@@ -465,16 +476,16 @@ def _ensemble(model: Any, X: Tensor) -> Any:
             outputs.append(_member(model.members_[name], Z))
         except ValueError as error:
             raise ValueError(f"member {name!r} of {type(model).__name__}: {error}") from error
-    mean = mean_of(outputs, list(model.weights_.values()))
+    mean = weighted_sum(outputs, list(model.weights_.values()))
     if not is_classifier(model):
         return _corrected(model, model.on_target_scale(mean))
     probabilities = _corrected(model, mean)
-    return Classified(probabilities.codes(), None, probabilities)
+    return ClassifierOutput(probabilities.codes(), None, probabilities)
 
 
 @converts(SiteAdapter)
 def _adapter(model: Any, X: Tensor) -> Any:
-    output = converted(model.estimator_, X)
+    output = convert_inner(model.estimator_, X)
     if not is_classifier(model):
         return _corrected(model, output)
     probabilities, n = output.probabilities, len(model.classes_)
@@ -483,18 +494,18 @@ def _adapter(model: Any, X: Tensor) -> Any:
         probabilities = _probabilities(curve, class_columns(output.decisions, n))
     corrected = _corrected(model, probabilities)
     codes = corrected.codes() if hasattr(model, "corrections_") else output.codes
-    return Classified(codes, None, corrected)
+    return ClassifierOutput(codes, None, corrected)
 
 
 def _member(member: Member, Z: Tensor) -> Tensor:
     Z = Z if member.clip is None else (Z / member.clip).op("Tanh") * member.clip
-    mean = mean_of([_class_scores(model, Z, member.n_classes) for model in member.estimators])
+    mean = weighted_sum([_class_scores(model, Z, member.n_classes) for model in member.estimators])
     return mean if member.curve is None else _probabilities(member.curve, mean)
 
 
 def _class_scores(model: Any, Z: Tensor, n_classes: int) -> Tensor:
     """Return outputs of a member, like :func:`domainwise.search.scores.outputs`."""
-    output = converted(model, Z)
+    output = convert_inner(model, Z)
     if not n_classes:
         return output
     seen = np.asarray(model.classes_, dtype=np.intp)

@@ -66,8 +66,8 @@ class Tensor:
         """Return the index of the largest column; of equal columns the first, or the ``last``."""
         return self.op("ArgMax", axis=1, keepdims=0, select_last_index=int(last))
 
-    def taken_from(self, values: Array) -> Tensor:
-        """Look up values by these indices."""
+    def lookup_in(self, values: Array) -> Tensor:
+        """Return the entries of ``values`` at these indices."""
         return self._constant(values).op("Gather", self)
 
     def repeated(self, row: Array) -> Tensor:
@@ -88,8 +88,8 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Classified:
-    """Outputs of a classifier; decisions are one column for two classes."""
+class ClassifierOutput:
+    """Outputs of a classifier; for two classes, decisions have one column."""
 
     codes: Tensor  #: indices of the predicted classes
     decisions: Any = None
@@ -101,10 +101,10 @@ def class_columns(values: Tensor, n_classes: int) -> Tensor:
     return values @ np.array([[-1.0, 1.0]]) if n_classes == 2 else values
 
 
-def mean_of(values: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
-    """Return the mean of several tensors, or their weighted sum."""
-    shares = [1.0 / len(values)] * len(values) if weights is None else weights
-    first, *terms = (value * share for value, share in zip(values, shares, strict=True))
+def weighted_sum(values: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
+    """Return the weighted sum of several tensors; None returns their mean."""
+    weights = [1.0 / len(values)] * len(values) if weights is None else weights
+    first, *terms = (value * weight for value, weight in zip(values, weights, strict=True))
     return sum(terms, start=first)
 
 

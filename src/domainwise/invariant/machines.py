@@ -19,7 +19,7 @@ from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray, Seed
 from domainwise.calibration.conformal import fit_rows
 from domainwise.calibration.curves import Calibration
 from domainwise.checks import RowFoldsWarning, inputs, warn_caller
-from domainwise.checks.arguments import MACHINE_CONSTRAINTS
+from domainwise.checks.arguments import SVM_CONSTRAINTS
 from domainwise.checks.signatures import InvarianceArguments, arguments, with_shared_arguments
 from domainwise.estimators.projection import one_thread_if_small
 from domainwise.gram.tiles import tile_side
@@ -48,7 +48,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     # sample_domain reaches fit through pipelines and searches without set_fit_request.
     __metadata_request__fit = {"sample_domain": True}
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = MACHINE_CONSTRAINTS
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = SVM_CONSTRAINTS
     _machines: ClassVar[tuple[Any, Any]]  #: for a precomputed kernel, and for features
     _extra_argument: ClassVar[str]  #: an argument of the machines in addition to ``C`` and ``tol``
 

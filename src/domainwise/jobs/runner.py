@@ -22,7 +22,7 @@ class Job(Protocol):
 
     @property
     def cost(self) -> float:
-        """Rough time in seconds, to estimate the remaining time."""
+        """Approximate time in seconds, to estimate the remaining time."""
 
     def run(self) -> list[Row]:
         """Run the job and return its rows."""
@@ -56,7 +56,7 @@ def _run(job: Job) -> tuple[float, list[Row]]:
 def worker_count(n_jobs: int | None, memory: int) -> int:
     """Return the number of workers for ``n_jobs`` if each needs ``memory`` bytes.
 
-    Negative numbers count from the number of cores, as in joblib, limited by free memory.
+    As in joblib, -1 means all cores. For negative numbers, free memory limits the result as well.
     """
     count = effective_n_jobs(1 if n_jobs is None else n_jobs)
     free = available_memory()

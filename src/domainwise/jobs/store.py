@@ -29,7 +29,7 @@ from domainwise.jobs.runner import Row
 #: Version of the format: increase it when the meaning of a line changes.
 SCHEMA = 1
 FILE_NAME = "results.jsonl"
-#: Larger files are not results.
+#: Larger files are refused.
 MAX_BYTES = 2**30
 
 
@@ -37,10 +37,10 @@ class ResultsError(ValueError):
     """A results folder cannot be used; the message gives the reason."""
 
 
-DAMAGED = "The file is damaged, or was not written by this version of domainwise"
+DAMAGED = "The file is damaged, or was not written by this version of domainwise. Create it again"
 #: The absolute values of numbers in files must be smaller than these.
 LIMITS = {int: 2**63, float: 1e200}
-Form = Any  #: what a JSON value must look like; see :func:`check_form`
+Form = Any  #: describes which JSON values are valid; see :func:`check_form`
 
 
 class Maybe:
@@ -64,12 +64,12 @@ def check_form(value: Any, form: Form, where: str) -> None:
     ...
     domainwise.jobs.store.ResultsError: x, rows: int expected, got str. The file is damaged, ...
     """
-    fits, expected, got = True, "", type(value).__name__
+    matches, expected, got = True, "", type(value).__name__
     if isinstance(form, Maybe):
         return None if value is None else check_form(value, form.form, where)
     if isinstance(form, dict):
-        fits, expected = isinstance(value, dict), "a mapping"
-        for name, entry_form in form.items() if fits else ():
+        matches, expected = isinstance(value, dict), "a mapping"
+        for name, entry_form in form.items() if matches else ():
             if name is str:
                 for key, entry in value.items():
                     check_form(entry, entry_form, f"{where}, {key[:40]}")
@@ -78,22 +78,22 @@ def check_form(value: Any, form: Form, where: str) -> None:
             elif not name.endswith("?"):
                 raise ResultsError(f"{where}: the entry {name!r} is missing. {DAMAGED}")
     elif isinstance(form, list):
-        fits = isinstance(value, list) and len(form) in (1, len(value))
+        matches = isinstance(value, list) and len(form) in (1, len(value))
         expected = "a list" if len(form) == 1 else f"a list of {len(form)}"
-        for index, entry in enumerate(value if fits else ()):
+        for index, entry in enumerate(value if matches else ()):
             check_form(entry, form[index % len(form)], f"{where}[{index}]")
     elif isinstance(form, set):
-        fits, expected = isinstance(value, str) and value in form, f"one of {sorted(form)}"
+        matches, expected = isinstance(value, str) and value in form, f"one of {sorted(form)}"
     elif isinstance(form, re.Pattern):
-        fits = isinstance(value, str) and form.fullmatch(value) is not None
+        matches = isinstance(value, str) and form.fullmatch(value) is not None
         expected = f"a string of the form {form.pattern}"
     else:
         kinds = form if isinstance(form, tuple) else (form,)
-        fits, limit = type(value) in kinds, LIMITS.get(type(value))
-        if fits and limit is not None and abs(value) >= limit:
-            fits, got = False, f"{got} with an absolute value of at least {limit}"
+        matches, limit = type(value) in kinds, LIMITS.get(type(value))
+        if matches and limit is not None and abs(value) >= limit:
+            matches, got = False, f"{got} with an absolute value of at least {limit}"
         expected = " or ".join(kind.__name__ for kind in kinds)
-    if not fits:
+    if not matches:
         raise ResultsError(f"{where}: {expected} expected, got {got}. {DAMAGED}")
     return None
 
@@ -102,7 +102,7 @@ def read_json(path: Path) -> Any:
     """Return the content of a JSON file; refuse NaN and infinite numbers."""
     try:
         size = path.stat().st_size
-        value = None if size > MAX_BYTES else _json(path.read_bytes(), finite=True)
+        value = None if size > MAX_BYTES else _parse_json(path.read_bytes(), finite=True)
     except OSError as error:
         reason = error.strerror or error
         raise ResultsError(f"{path} cannot be read: {reason}. Check the path") from error
@@ -112,16 +112,19 @@ def read_json(path: Path) -> Any:
     return value
 
 
-def _json(text: str | bytes, *, finite: bool = False) -> Any:
-    """Parse JSON; None if it is not JSON, nested too deeply, or has infinite numbers."""
+def _parse_json(text: str | bytes, *, finite: bool = False) -> Any:
+    """Parse JSON; return None if it is invalid or nested too deeply.
 
-    def number(digits: str) -> float:
+    With ``finite``, also if it contains NaN or infinite numbers.
+    """
+
+    def parse_number(digits: str) -> float:
         if finite and not math.isfinite(float(digits)):
             raise ValueError(digits)
         return float(digits)
 
     try:
-        return json.loads(text, parse_constant=number, parse_float=number)
+        return json.loads(text, parse_constant=parse_number, parse_float=parse_number)
     except (ValueError, RecursionError):
         return None
 
@@ -160,7 +163,7 @@ class ResultStore:
             raise ResultsError(
                 f"{self.path} cannot be read: {error}. Choose another folder"
             ) from error
-        rows = [*map(_json, lines), *([None] if incomplete else [])]
+        rows = [*map(_parse_json, lines), *([None] if incomplete else [])]
         for number, row in enumerate(rows, 1):
             if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
                 raise ResultsError(
@@ -192,19 +195,19 @@ class ResultStore:
         if repair and not new:
             with self.path.open("rb+") as stream:
                 new = not stream.truncate(stream.read().rfind(b"\n") + 1)
-        now = {**describe_environment(), **run, **(more or {})}
+        entries = {**describe_environment(), **run, **(more or {})}
         if new:
-            self.header = {"kind": "header", "schema": SCHEMA, **now}
+            self.header = {"kind": "header", "schema": SCHEMA, **entries}
             self._write([self.header], mode="a" if repair else "x")
             return
         self.read()
         for name, value in run.items():
             if self.header.get(name) != value:
                 raise ResultsError(
-                    f"{self.path} was started with {name} {self.header.get(name)!r}, but this run "
-                    f"has {value!r}. Choose another folder"
+                    f"the results in {self.path} were computed with {name} "
+                    f"{self.header.get(name)!r}, but this run has {value!r}. Choose another folder"
                 )
-        self.append([{"kind": "session", **now}])
+        self.append([{"kind": "session", **entries}])
 
     def append(self, rows: Iterable[Row]) -> None:
         """Append rows, and wait until they are on disk."""
@@ -248,14 +251,14 @@ class ResultStore:
     def has_flag(self, name: str) -> bool:
         """Whether an entry of the header is true, in a file of any version."""
         with suppress(OSError):
-            header = _json(self.path.read_bytes().partition(b"\n")[0])
+            header = _parse_json(self.path.read_bytes().partition(b"\n")[0])
             return isinstance(header, dict) and header.get(name) is True
         return False
 
     def clear(self, file_names: re.Pattern[str]) -> None:
         """Remove all rows, and the files that they name if the name matches a pattern."""
         lines = self.path.read_bytes().splitlines()
-        rows = [row for line in lines if isinstance(row := _json(line), dict)]
+        rows = [row for line in lines if isinstance(row := _parse_json(line), dict)]
         if lines and (not rows or rows[0].get("kind") != "header" or "domainwise" not in rows[0]):
             raise ResultsError(
                 f"{self.path} is not a results file of domainwise and was not changed. Choose "
@@ -342,8 +345,8 @@ def write_text(path: str | Path, text: str) -> None:
 def replacing_folder(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder next to ``path``, and rename it to ``path`` at the end.
 
-    An old folder at ``path`` is removed, unless an error occurs; then it is not changed. As for
-    files, the folder of another process is not replaced, and a symbolic link remains a link.
+    An old folder at ``path`` is removed; if an error occurs, it is not changed. As for files, a
+    folder that another process wrote is not replaced, and a symbolic link remains a link.
     """
     path = Path(path).resolve()
     temporary, old, before = _temporary_path(path), _temporary_path(path), _state(path)
@@ -362,7 +365,7 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Rename and then remove a folder, so that no process sees a part of it."""
+    """Rename and then remove a folder, so that no process sees it partly deleted."""
     if folder.exists():
         renamed = _temporary_path(folder)
         os.rename(folder, renamed)
@@ -371,7 +374,7 @@ def _remove(folder: Path) -> None:
 
 @contextmanager
 def _exclusive(path: Path, before: tuple[int, int] | None) -> Iterator[None]:
-    """Lock the parent folder, if the system supports it; refuse a path that was replaced."""
+    """Lock the parent folder, if the system supports it; refuse a path that has changed."""
     lock = None
     with suppress(ImportError, OSError):
         import fcntl
@@ -381,7 +384,8 @@ def _exclusive(path: Path, before: tuple[int, int] | None) -> Iterator[None]:
     try:
         if _state(path) not in (None, before):
             raise FileExistsError(
-                f"another process has written {path}, which was not changed. Choose another path"
+                f"another process wrote {path} in the meantime, and that file was not overwritten. "
+                "Choose another path"
             )
         yield
     finally:
