@@ -64,7 +64,7 @@ def test_each_command_says_what_its_file_contains_and_what_not(folder):
         assert "does not contain: rows" in words, name
         assert words.index("does not contain") < words.index("wrote "), name
     assert "site 'south', first round" in folder[1]["statistics"]
-    assert "error on each site when it is held out: east 0." in folder[1]["fit"]
+    assert "error on each held-out site: east 0." in folder[1]["fit"]
 
 
 def test_the_model_predicts_and_is_described_as_any_other(folder, tmp_path):

@@ -80,7 +80,7 @@ def test_a_model_without_rows_can_be_asked_for(folder, tmp_path):
     assert done.exit_code == 0, done.output
     assert "training rows none" in " ".join(run("info", tmp_path / "m.skops").stdout.split())
     shown = " ".join(run("info", folder / "m.skops").stdout.split())
-    assert "training rows contained: DCM.X_fit_" in shown
+    assert "training rows stored: DCM.X_fit_" in shown
     assert json.loads(run("info", folder / "m.skops", "--json").stdout)["training_rows"]
 
 

@@ -106,7 +106,7 @@ def test_another_table_another_grid_and_other_options_are_refused(folder, tmp_pa
     out = ["-o", tmp_path / "m.skops"]
     start = ["fit", "--from", folder / "eval", *out]
     make_frame(seed=1).to_csv(tmp_path / "other.csv", index=False)
-    refused("is not the table that was evaluated for", *start, tmp_path / "other.csv")
+    refused("is not the table that was evaluated in", *start, tmp_path / "other.csv")
     done("fit", tmp_path / "other.csv", "--from", folder / "eval", *out, "--force")
     start.append("--force")
     refused("'dcm' was not evaluated", *start, "--method", "dcm")

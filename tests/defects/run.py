@@ -118,8 +118,8 @@ DEFECTS = [
     ),
     Defect(
         "the ensemble's weights for a held-out domain know its scores",
-        "quality[:, present[present != domain]]",
-        "quality[:, present]",
+        "metrics[:, present[present != domain]]",
+        "metrics[:, present]",
         ("ensemble/test_weights.py",),
     ),
     Defect(

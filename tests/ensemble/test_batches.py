@@ -110,7 +110,7 @@ def test_batches_are_divided_into_parts_as_large_as_source_domains(n, parts):
     assert part_count(n, 20) == parts
     Z = np.random.default_rng(0).normal(size=(n, 2))
     keys = row_keys(Z, 0)
-    batch = Batch.of(Z, keys, 20)
+    batch = Batch.from_rows(Z, keys, 20)
     assert batch.n_parts == (1 if parts == 1 else MAX_PARTS)
     for part in batch.parts:
         assert abs(len(part.keys) - n / parts) < 1
@@ -123,7 +123,7 @@ def test_statistics_around_a_row_are_those_of_the_part_that_it_joins():
     Z = rng.normal(size=(50, 3))
     Z[rng.random(Z.shape) < 0.2] = np.nan
     keys = row_keys(Z, 7)
-    batch = Batch.of(Z, keys, 10)
+    batch = Batch.from_rows(Z, keys, 10)
     inside = 0
     for number, part in enumerate(batch.parts):
         around = batch.around(number, Z, keys)

@@ -150,7 +150,7 @@ def test_a_file_says_that_it_contains_targets_of_training_rows(tmp_path):
     from domainwise.cli import app
 
     shown = testing.CliRunner().invoke(app, ["info", str(tmp_path / "ridge.skops")]).stdout
-    assert "contained, with held-out predictions but without features" in " ".join(shown.split())
+    assert "stored with held-out predictions, but without features" in " ".join(shown.split())
     model.held_out_ = None
     save(model, tmp_path / "without.skops")
     assert read_info(tmp_path / "without.skops")["training_targets"] == []

@@ -28,8 +28,8 @@ __all__ = ["app"]
 class QuickGroup(TyperGroup):
     """A group of commands that parses its arguments without pydantic, which is slow to import.
 
-    Typer uses pydantic for options without a default, so ``--help`` gets one. The options for shell
-    completion have none; they are added only if they are used.
+    Typer uses pydantic for options without a default, so ``--help`` gets a default. The options for
+    shell completion have no default, so they are added only if they are used.
     """
 
     def get_help_option(self, ctx: Any) -> Any:
@@ -40,7 +40,7 @@ class QuickGroup(TyperGroup):
         return option
 
 
-_completion = sys.argv[1:2] in (["--install-completion"], ["--show-completion"])
+_completion_requested = sys.argv[1:2] in (["--install-completion"], ["--show-completion"])
 
 app = typer.Typer(
     name="domainwise",
@@ -48,9 +48,9 @@ app = typer.Typer(
     help="Evaluate, fit and apply models for domains that are not in the training data.\n\n"
     "A domain is the source of a row, such as a hospital, a patient or a well. To start, run\n\n"
     "domainwise evaluate TABLE --target COLUMN --domain COLUMN",
-    epilog="Use --install-completion to install completion for your shell.",
+    epilog="Use --install-completion to install shell completion.",
     no_args_is_help=True,
-    add_completion=_completion or "_DOMAINWISE_COMPLETE" in os.environ,
+    add_completion=_completion_requested or "_DOMAINWISE_COMPLETE" in os.environ,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # Rich is slow to import
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -58,15 +58,15 @@ app = typer.Typer(
 _commands = (evaluate, compare, fit, predict, adapt, transform, info, export, reproduce, report)
 for command in (*_commands, datasets):
     app.command()(command)
-_federate_help = """Fit one model to several sites that do not share their rows.
+_federate_help = """Fit one model to data of several sites that do not share rows.
 
 First round: the coordinator runs "plan" and sends the plan to every site. Every site runs
-"statistics" and returns the file.
+"statistics" and sends back the file that it writes.
 
 Second round: the coordinator runs "plan" again, with these files, and sends the new plan. Every
-site runs "moments" and returns the file. The coordinator then runs "fit".
+site runs "moments" and sends back the file that it writes. The coordinator then runs "fit".
 
-Only the files that these commands write leave a site.
+Nothing leaves a site except the files written by these commands.
 """
 app.add_typer(federate, name="federate", cls=QuickGroup, help=_federate_help)
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from domainwise.cli import common, options
 from domainwise.cli.common import escaped, stderr, stdout
 from domainwise.cli.dask import dask_client
-from domainwise.cli.info import adapted_in_words
+from domainwise.cli.info import describe_adaptation
 
-#: Number of findings that are printed; JSON contains all of them.
+#: Maximum number of findings that are printed; JSON contains all of them.
 MAX_FINDINGS = 20
 
 
@@ -37,16 +37,17 @@ class ApplyOptions:
 
 @options.command
 def predict(
-    shared: ApplyOptions,
+    applying: ApplyOptions,
     *,
     context: Annotated[
-        bool, "Predict all rows of a domain together. The table must contain complete domains."
+        bool,
+        "Predict all rows of a domain together. The table must contain all rows of each domain.",
     ] = False,
     one_domain: Annotated[bool, "With --context: all rows belong to one domain."] = False,
     coverage: Annotated[
         float | None,
         "Add prediction sets that should contain the true value for this fraction of the rows, "
-        "such as 0.9. New columns: low and high, or in_set_... for each class.",
+        "such as 0.9. New columns: low and high for regression, in_set_... for each class.",
         "FRACTION",
     ] = None,
     reading: options.ReadingOptions,
@@ -54,24 +55,24 @@ def predict(
     """Predict the target for rows of known or new domains.
 
     The output contains a prediction for each row. For classification, it also contains the
-    probability of each class, or its decision value if the model has no probabilities. The domain
-    column is copied to the output, but it is not required. Large files are read and written in
-    chunks. Rows that differ from all source domains are reported on stderr. Each row is predicted
-    on its own, unless --context is used.
+    probability of each class, or its decision value if the model has no probabilities. The table
+    does not need a domain column; if it has one, the column is copied to the output. Large files
+    are read and written in chunks. Rows that differ from all source domains are reported on stderr.
+    Each row is predicted individually, unless --context is used.
     """
     if one_domain and not context:
         raise ValueError("--one-domain requires --context; add --context or remove --one-domain")
     context_mode = ("one" if one_domain else "column") if context else None
-    _apply(shared, project=False, coverage=coverage, context=context_mode, **reading.arguments())
+    _apply(applying, project=False, coverage=coverage, context=context_mode, **reading.arguments())
 
 
 @options.command
-def transform(shared: ApplyOptions, *, reading: options.ReadingOptions) -> None:
+def transform(applying: ApplyOptions, *, reading: options.ReadingOptions) -> None:
     """Project the rows of a table onto a model's components.
 
     The model must be a projection, such as dcm, coir, kpca or one of their fast variants.
     """
-    _apply(shared, project=True, **reading.arguments())
+    _apply(applying, project=True, **reading.arguments())
 
 
 @options.command
@@ -93,7 +94,7 @@ def adapt(
     """Adapt a model to a new site with a few labelled rows.
 
     One label is enough. To add labels later, adapt the new model again. The labelled rows should be
-    a random sample of the site. The new file can be used like one written by fit.
+    a random sample of the site. The new file can be used like a model file written by fit.
     """
     from domainwise.models.table_model import TableModel, labelled_rows
 
@@ -104,17 +105,18 @@ def adapt(
         X_site = None if site is None else fitted.read_rows(site, **reading.arguments())
         adapted = fitted.adapt(X, y, X_site=X_site)
         adapted.save(out)
-    answer = {"file": str(out), **adapted.info["site"], "ignored": ignored}
-    common.print_json(answer, end=True)
+    output = {"file": str(out), **adapted.info["site"], "ignored": ignored}
+    common.print_json(output, end=True)
     common.print_written(out)
-    common.print_facts(stdout(), adapted_in_words(adapted.info))
+    common.print_facts(stdout(), describe_adaptation(adapted.info))
     if ignored:
-        common.print_notes(stderr(), [f"ignored {ignored} rows without a target"])
+        noun = "row" if ignored == 1 else "rows"
+        common.print_notes(stderr(), [f"ignored {ignored} {noun} without a target"])
 
 
-def _apply(shared: ApplyOptions, *, project: bool, **arguments: Any) -> None:
+def _apply(applying: ApplyOptions, *, project: bool, **arguments: Any) -> None:
     """Apply a model to a file; other arguments are passed to ``apply_to_file``."""
-    new, out = shared.new, shared.out
+    new, out = applying.new, applying.out
     with warnings.catch_warnings(record=True) as caught:
         from domainwise.models.apply import ShiftError, apply_to_file
         from domainwise.models.table_model import TableModel
@@ -122,20 +124,20 @@ def _apply(shared: ApplyOptions, *, project: bool, **arguments: Any) -> None:
         from domainwise.tables.files import FORMATS, table_columns
 
         common.check_distinct(new, out)
-        writes_folder = shared.dask is not None and not out.suffix
-        common.check_output(out, shared.force, *([] if writes_folder else FORMATS))
-        model = TableModel.load(shared.model)
+        writes_folder = applying.dask is not None and not out.suffix
+        common.check_output(out, applying.force, *([] if writes_folder else FORMATS))
+        model = TableModel.load(applying.model)
         columns = table_columns(new, encoding=arguments["encoding"])
         activity = f"{'projecting' if project else 'predicting'} {new}"
-        with dask_client(shared.dask) as client, common.spinner(activity) as update:
+        with dask_client(applying.dask) as client, common.spinner(activity) as update:
             try:
                 applied = apply_to_file(
                     model,
                     new,
                     out,
                     project=project,
-                    keep=split_names(shared.keep, columns) or (),
-                    strict=shared.strict,
+                    keep=split_names(applying.keep, columns) or (),
+                    strict=applying.strict,
                     progress=lambda rows: update(f"{activity}: {rows:,} rows"),
                     client=client,
                     **arguments,
@@ -147,14 +149,14 @@ def _apply(shared: ApplyOptions, *, project: bool, **arguments: Any) -> None:
                 raise
     notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
     context, coverage = arguments.get("context"), arguments.get("coverage")
-    reasons = ["--strict checks all rows before predicting"] if shared.strict else []
+    reasons = ["--strict checks all rows before predicting"] if applying.strict else []
     reasons += ["--context first summarizes each domain"] if context else []
     if reasons:
         notes.append(f"{new} was read twice, because {' and '.join(reasons)}")
     if not project and context is None and (model.info.get("context") or {}).get("promised"):
         notes.append(
             "rows were predicted without context, but the score of this model on held-out domains "
-            "was measured with context; add --context if the table contains complete domains"
+            "was measured with context; add --context if the table contains all rows of each domain"
         )
     # A model that was adapted to a site has prediction sets, even if it was fitted with --no-check.
     calibration = (model.info.get("check") or {}).get("calibration")
@@ -165,8 +167,8 @@ def _apply(shared: ApplyOptions, *, project: bool, **arguments: Any) -> None:
             f"{coverage:.0%} of the rows of a new domain, on average over domains"
         )
     notes = list(dict.fromkeys(notes + applied.notes))
-    answer = {"file": str(out), "rows": applied.n_rows, "columns": applied.columns, "notes": notes}
-    common.print_json({**answer, "findings": [finding.as_dict() for finding in applied.findings]})
+    output = {"file": str(out), "rows": applied.n_rows, "columns": applied.columns, "notes": notes}
+    common.print_json({**output, "findings": [finding.as_dict() for finding in applied.findings]})
     stdout().print(
         f"wrote [bold]{escaped(out)}[/bold]: {applied.n_rows:,} rows, "
         f"columns {escaped(', '.join(applied.columns))}",

@@ -50,10 +50,10 @@ def escaped(text: object) -> str:
     return escape("".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(text)))
 
 
-def print_json(answer: dict[str, Any] | list[Any], *, end: bool = False) -> None:
-    """With ``--json``, print the answer on stdout, and exit if ``end`` is True."""
+def print_json(output: dict[str, Any] | list[Any], *, end: bool = False) -> None:
+    """With ``--json``, print the output on stdout, and exit if ``end`` is True."""
     if mode["json"]:
-        typer.echo(json.dumps(answer, indent=2))
+        typer.echo(json.dumps(output, indent=2))
         if end:
             raise typer.Exit
 
@@ -127,7 +127,7 @@ def spinner(message: str) -> Iterator[Callable[[str], None]]:
 
 
 def require_extra(extra: str, unless: str = "") -> None:
-    """Refuse to run if packages of an extra are missing; ``unless`` is the option that avoids them.
+    """Refuse to run if packages of an extra are missing; the option ``unless`` avoids this.
 
     The packages are imported, so that a broken installation is reported before any work is done.
     """
@@ -167,7 +167,7 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
     """
     if endings and not out.name.lower().endswith(endings):
         accepted = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
-        raise ValueError(f"the output {out} must end in {accepted}")
+        raise ValueError(f"the output {out} must end in {accepted}; choose another file name")
     if not out.parent.is_dir():
         raise ValueError(
             f"the folder {out.parent} does not exist; create it first, or choose another output"
@@ -179,10 +179,10 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
         raise ValueError(f"the output {out} is {kind}; choose a file")
     if not endings and not out.is_dir():
         raise ValueError(f"the output {out} is a file; choose a folder")
-    foreign = [] if endings else [p.name for p in out.iterdir() if not p.match("part-*.parquet")]
-    if foreign:
+    unexpected = [] if endings else [p.name for p in out.iterdir() if not p.match("part-*.parquet")]
+    if unexpected:
         raise ValueError(
-            f"the folder {out} contains {min(foreign)}, which is not part of an earlier output; "
+            f"the folder {out} contains {min(unexpected)}, which is not part of an earlier output; "
             "choose an empty or a new folder"
         )
     if not force:

@@ -56,7 +56,7 @@ def dask_client(address: str | None) -> Iterator[Any]:
             dashboard = f"dashboard at {client.dashboard_link}"
             if address == "local" and not find_spec("bokeh"):
                 dashboard += " (requires pip install bokeh)"
-        except KeyError:  # the scheduler was started without one
+        except KeyError:  # the scheduler was started without a dashboard
             dashboard = "no dashboard"
         workers = "1 worker" if n_workers == 1 else f"{n_workers} workers"
         stderr().print(f"dask: {workers}, {escaped(dashboard)}", soft_wrap=True)
@@ -92,18 +92,19 @@ def _connect(address: str) -> Any:
     from distributed import Client, Security
     from distributed.comm import connect
 
-    async def greet() -> None:  # a client would wait forever if, say, a web server responded
+    # A client would wait forever if, say, a web server responded.
+    async def check_scheduler() -> None:
         async with asyncio.timeout(TIMEOUT):
             comm = await connect(address, **Security().get_connection_args("client"))
             await comm.close()
 
     if not re.fullmatch(r"((tcp|tls|ws|wss)://)?[^\s/]+:\d+", address):
         raise ValueError(
-            f"--dask {address!r} is not an address; pass the address of a scheduler, such as "
-            "tcp://10.0.0.1:8786, or local"
+            f"--dask {address!r} is not the address of a Dask scheduler; pass an address "
+            "such as tcp://10.0.0.1:8786, or local"
         )
     try:
-        asyncio.run(greet())
+        asyncio.run(check_scheduler())
     except (OSError, TypeError) as error:
         reason = str(error) or f"no response after {TIMEOUT} seconds"
         raise ValueError(
@@ -117,6 +118,6 @@ def _connect(address: str) -> Any:
         client.close()
         raise ValueError(
             f"--dask {address}: the scheduler has no workers; start one with "
-            f"`dask worker {address}` (an adaptive cluster needs a minimum of one worker)"
+            f"`dask worker {address}` (set the minimum of an adaptive cluster to at least 1 worker)"
         ) from None
     return client

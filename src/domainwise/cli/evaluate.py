@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from domainwise.models.registry import Method
 
 REPORT_NAME = "report.html"
-_ENDINGS = re.compile(r"(\.(gz|csv|tsv|parquet|pq|feather|arrow|xlsx))+$", re.IGNORECASE)
+_EXTENSIONS = re.compile(r"(\.(gz|csv|tsv|parquet|pq|feather|arrow|xlsx))+$", re.IGNORECASE)
 #: Colour of a method's name by its kind.
 _COLOURS = {"baseline": "blue", "projection": "red", "machine": "magenta", "own": "green"}
 
@@ -39,7 +39,7 @@ def evaluate(
     estimator: Annotated[
         options.Names,
         "Your own estimator, to compare with the methods: package.module:factory or a model file. "
-        "Repeat the option to add several.",
+        "Repeat the option to add several estimators.",
         "ESTIMATOR",
     ] = None,
     metric: Annotated[
@@ -69,7 +69,7 @@ def evaluate(
     ] = None,
     report: Annotated[bool, "Write the HTML report."] = True,
     quick: Annotated[bool, "Use few rows and folds, for a result in about half a minute."] = False,
-    force: Annotated[bool, "Overwrite other results in the folder."] = False,
+    force: Annotated[bool, "Overwrite existing results in the folder."] = False,
 ) -> None:
     """Compare methods on held-out domains.
 
@@ -80,11 +80,11 @@ def evaluate(
     Default methods: constant, svm, linear, boosting, dcmcv, invariantridge, ensemble. Further
     methods: kpca, coir, dica, dcm, sca, mda, mida, their fast variants such as fastdcm, and
     invariant. The ensemble has two scores: one for rows predicted individually, and one for all
-    rows of a held-out domain predicted together (+context).
+    rows of a held-out domain predicted together (shown as +context).
 
-    Each job is saved as soon as it is finished. After Ctrl-C, the report contains the finished
-    jobs; run the same command again to continue. If you change --metric, the new scores are
-    computed from saved predictions.
+    The result of each fit is saved as soon as it is finished. After Ctrl-C, the report contains the
+    finished fits; run the same command again to continue. If you change --metric, the new scores
+    are computed from saved predictions.
     """
     from domainwise.distributed.fit import folds_on
     from domainwise.evaluation.evaluate import evaluate_table
@@ -94,13 +94,13 @@ def evaluate(
 
     n_jobs = resolve_jobs(jobs, dask)
     if max_rows < 0:
-        raise ValueError(f"--max-rows must be at least 0 (no limit), got {max_rows}")
+        raise ValueError(f"--max-rows must be positive, or 0 for no limit; got {max_rows}")
     selected = choose_methods(methods)
     if estimator:
         selected = choose_methods([*selected, *own_methods(estimator)])
     if report:
         common.require_extra("report", "--no-report")
-    stem = _ENDINGS.sub("", data.name) or data.name
+    stem = _EXTENSIONS.sub("", data.name) or data.name
     folder = out or Path("domainwise-evaluation") / stem
     files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
     if folder.exists() and not folder.is_dir():
@@ -108,7 +108,7 @@ def evaluate(
     for path in files:
         if path.is_dir():
             raise ValueError(f"{path} is a folder, not a file; choose another folder with --out")
-    # If the folder contains jobs, evaluate_table checks whether they belong to this command.
+    # If the folder contains saved fits, evaluate_table checks whether they belong to this command.
     existing = [str(path) for path in files if path.exists()]
     if existing and not force and not (folder / JOBS).is_dir():
         raise ValueError(
@@ -167,7 +167,7 @@ def evaluate(
 
 
 def print_evaluation(result: Evaluation) -> None:
-    """Print the scores of the methods, the notes, and last the answer."""
+    """Print the scores of the methods, the notes, and finally the recommendation."""
     console, facts = stdout(), result.facts
     console.print(
         f"[bold]{escaped(result.measure.label)}[/] ({result.measure.direction}) on "
@@ -213,7 +213,7 @@ def own_methods(names: list[str] | None) -> list[Method]:
     methods = []
     for text in names or ():
         if text.endswith(".skops"):
-            # The model of a table includes its preprocessing.
+            # A model that was fitted to a table includes its preprocessing.
             preprocess = "schema" not in read_info(text)["info"]
             methods.append(own_method((Path(text).stem, load(text)), preprocess))
             continue
@@ -250,7 +250,7 @@ def digest(path: Path) -> str:
 
 
 def next_step(result: Evaluation, folder: Path, estimators: list[str] | None) -> str:
-    """Return the command that fits the recommended method to all rows; "" for a constant."""
+    """Return the command that fits the recommended method to all rows, or "" for a constant."""
     recommended = result.recommended
     if recommended.trivial:
         return ""
@@ -280,9 +280,9 @@ def compare(
 ) -> None:
     """Compare two evaluations, by method and by domain.
 
-    Both evaluations must have the same target, domains and metric. Notes report whether the table,
-    the rows and the folds are the same. Differences are the score of the second evaluation minus
-    that of the first, with 95 % intervals.
+    Both evaluations must have the same target, domains and metric. The output states whether the
+    table, the rows and the folds are the same. Differences are scores of the second evaluation
+    minus scores of the first, with 95 % intervals.
     """
     from domainwise.evaluation.compare import compare_evaluations
     from domainwise.jobs.store import write_text

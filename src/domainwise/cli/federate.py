@@ -19,12 +19,12 @@ federate = typer.Typer(no_args_is_help=True)
 Files = Annotated[list[Path] | None, "Files written by the sites, one per site."]
 PlanFile = Annotated[Path, "Plan of this round, from the coordinator.", "FILE"]
 SiteOut = Annotated[Path, "File to write (.npz).", "FILE", "-o"]
-#: Settings that can only be passed in the file of ``--more``.
+#: Settings that can only be passed in the file given with ``--more``.
 MORE = "classes, kernels, gammas, feature_map, centres, candidates, class_weight, second_moments"
 #: Settings that can also be passed as options.
 OPTION_SETTINGS = "task, auto_drop, dates, decimal, na"
 
-with_advice = partial(
+command_with_advice = partial(
     options.command, memory_advice="agree on a plan with fewer --columns, kernels or gammas"
 )
 
@@ -35,7 +35,7 @@ def plan(
     context: typer.Context,
     source: Annotated[
         Path,
-        "First round: a table with the columns of all sites. Second round: the first plan.",
+        "First round: a table with the same columns as at the sites. Second round: the first plan.",
     ],
     files: Files = None,
     *,
@@ -46,7 +46,7 @@ def plan(
     columns: Annotated[
         int | None,
         typer.Option(
-            help="Number of columns of the feature map. Default: as many as the rows allow.",
+            help="Number of columns of the feature map. Default: depends on the number of rows.",
             metavar="N",
             min=1,
         ),
@@ -54,7 +54,7 @@ def plan(
     smallest: Annotated[
         int,
         typer.Option(
-            help="Minimum number of rows of a class or category; sites omit smaller ones.",
+            help="Sites omit classes and categories with fewer rows than this.",
             metavar="N",
             min=3,
         ),
@@ -63,15 +63,15 @@ def plan(
     features: options.FeatureOptions,
     reading: options.ReadingOptions,
     more: Annotated[
-        Path | None, f"JSON file with additional settings of the plan: {MORE}.", "FILE"
+        Path | None, f"JSON file with additional settings for the plan: {MORE}.", "FILE"
     ] = None,
     seed: options.Seed = 0,
     force: options.Force = False,
 ) -> None:
-    """Write the plan of the first or the second round.
+    """Write the plan for the first or the second round.
 
-    A plan contains the settings that are the same for all sites. The plan of the first round is
-    made from a table; only its columns matter, so its rows may be invented. The plan of the second
+    A plan contains the settings that are the same for all sites. The plan for the first round is
+    made from a table; only its columns matter, so its rows may be made up. The plan for the second
     round is made from the first plan and the files that the sites wrote with "federate statistics".
     """
     from domainwise.federated import Plan, merge
@@ -88,8 +88,8 @@ def plan(
             new_plan = merge(Plan.load(source), files)
     elif target is None:
         raise ValueError(
-            "pass --target to make a plan from a table, or the files of the first round to merge "
-            "them into a plan"
+            "for the first round, pass a table and --target; for the second round, pass the first "
+            "plan and the files that the sites wrote"
         )
     else:
         with spinner(f"reading {source}"):
@@ -105,7 +105,7 @@ def plan(
 
 
 def _read_more(path: Path | None) -> dict[str, Any]:
-    """Read the file of ``--more``; lists become tuples."""
+    """Read the file given with ``--more``; lists become tuples."""
     try:
         settings = json.loads(path.read_text(encoding="utf-8")) if path else {}
     except ValueError as error:
@@ -120,9 +120,9 @@ def _read_more(path: Path | None) -> dict[str, Any]:
 
 
 def _add_site_command(name: str, help_text: str) -> None:
-    """Add the command that a site runs in one of the rounds."""
+    """Add the command that a site runs in the first or in the second round."""
 
-    @with_advice
+    @command_with_advice
     def site_command(
         data: options.Data,
         *,
@@ -153,11 +153,11 @@ def _add_site_command(name: str, help_text: str) -> None:
 
 
 _add_site_command("statistics", "First round: write the column statistics of this site.")
-_add_site_command("moments", "Second round: write the sums to which the model is fitted.")
+_add_site_command("moments", "Second round: write the moments from which the model is fitted.")
 
 
 @federate.command()
-@with_advice
+@command_with_advice
 def fit(
     files: Files = None,
     *,
@@ -178,9 +178,9 @@ def fit(
     print_model(_console(), info, brief=True)
     scores = [f"{site} {error:.4g}" for site, error in info["expected_score"].items()]
     lines = [
-        f"error on each site when it is held out: {', '.join(scores)}",
-        "contains: the fitted function, the preprocessing, and for each domain the sums of the "
-        "second round with which new rows are compared",
+        f"error on each held-out site: {', '.join(scores)}",
+        "contains: the fitted function, the preprocessing, and the sums of each domain from the "
+        "second round, with which new rows are compared",
         "does not contain: rows, or moments by class",
     ]
     _write(out, lines, model.save, info)

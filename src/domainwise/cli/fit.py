@@ -17,7 +17,7 @@ from domainwise.cli.info import print_model, print_model_notes
 if TYPE_CHECKING:
     from domainwise.models.registry import Method
 
-#: Smaller tables are fitted in one process by default, because starting processes takes longer.
+#: By default, tables with fewer rows are fitted in one process, because starting more takes longer.
 SMALL_TABLE = 1000
 #: Options allowed with ``--from``; all others would change the evaluated model.
 ALLOWED_WITH_FROM = "data source method estimator check rows out jobs dask force"
@@ -33,17 +33,19 @@ def fit(
     out: options.ModelOut,
     source: Annotated[
         Path | None,
-        "Fit a method of this evaluation to its table, with the same columns, metric and seed. "
-        "Default method: the recommended one.",
+        "Results folder of an evaluation: fit one of its methods, by default the recommended one, "
+        "to its table, with the same columns, metric and seed.",
         "FOLDER",
         "--from",
     ] = None,
     target: options.Target = None,
     domain: options.Domain = None,
-    method: Annotated[str, 'Method; "auto" is ensemble, or invariantridge for many rows.'] = "auto",
+    method: Annotated[
+        str, 'Method to fit; "auto" selects ensemble, or invariantridge for large tables.'
+    ] = "auto",
     estimator: Annotated[
         options.Names,
-        "With --from: your own estimator, as passed to evaluate. Repeat the option to add several.",
+        "With --from: your own estimator, as passed to evaluate. Repeat the option for several.",
         "ESTIMATOR",
     ] = None,
     predictor: Annotated[
@@ -60,11 +62,13 @@ def fit(
         "--balanced/--not-balanced",
     ] = None,
     positive: options.Positive = None,
-    check: Annotated[bool, "Compare with a constant prediction on held-out domains."] = True,
+    check: Annotated[
+        bool, "Compare the model with a constant prediction on held-out domains."
+    ] = True,
     rows: Annotated[
         bool,
-        "Whether the model file may contain rows of the table. With --no-rows, use constant, "
-        "linear or boosting.",
+        "Whether the model file may contain rows of the table. --no-rows requires --method "
+        "constant, linear or boosting.",
     ] = True,
     seed: options.Seed = 0,
     jobs: options.Jobs = None,
@@ -177,16 +181,16 @@ class Recipe:
             raise ValueError(f"{path} does not exist; pass the path of the evaluated table")
         if not force and digest(path) != self.stored["table"]["sha256"]:
             raise ValueError(
-                f"{path} is not the table that was evaluated for {self.path}; evaluate it first, "
+                f"{path} is not the table that was evaluated in {self.path}; evaluate it first, "
                 "or use --force to fit to it anyway"
             )
         return path
 
     def find(self, name: str | None) -> str:
         """Return the key of an evaluated method, by default the recommended one."""
-        lowered = (name or self.stored.get("recommended", self.stored["best"])).lower()
+        wanted = (name or self.stored.get("recommended", self.stored["best"])).lower()
         labels = {m["key"]: m["label"] for m in self.stored["methods"]}
-        keys = [key for key, label in labels.items() if lowered in (key.lower(), label.lower())]
+        keys = [key for key, label in labels.items() if wanted in (key.lower(), label.lower())]
         if not keys:
             raise ValueError(
                 f"method {name!r} was not evaluated; choose one of the methods in {self.path}: "
@@ -197,8 +201,8 @@ class Recipe:
     def method(self, key: str, estimators: list[str] | None, force: bool) -> Method:
         """Return an evaluated method; refuse it if its grid has changed, unless ``force``.
 
-        The folder may not be trustworthy, so nothing that it names is imported. The user passes
-        ``estimators`` on the command line.
+        The folder may not be trustworthy, so modules that it names are not imported. The user
+        passes ``estimators`` on the command line.
         """
         from domainwise.evaluation.evaluation import describe_grid
         from domainwise.models.registry import CONTEXT, METHODS

@@ -31,10 +31,10 @@ def info(model: options.Model) -> None:
         else:
             print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
         rows, targets = header.get("training_rows"), header.get("training_targets")
-        absent = "unknown: the file was written by an older version" if rows is None else "none"
-        content = "contained, with held-out predictions but without features"
+        if_absent = "unknown: the file was written by an older version" if rows is None else "none"
+        content = "stored with held-out predictions, but without features"
         facts = [
-            ("training rows", f"contained: {', '.join(rows)}" if rows else absent),
+            ("training rows", f"stored: {', '.join(rows)}" if rows else if_absent),
             ("training targets", f"{content}: {', '.join(targets)}" if targets else None),
             ("versions", ", ".join(f"{name} {v}" for name, v in header["versions"].items())),
         ]
@@ -42,7 +42,7 @@ def info(model: options.Model) -> None:
         print_model_notes(console, header["info"])
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(
-            f"{model} is damaged, because its description is incomplete; fit the model again"
+            f"{model} is damaged: its description is incomplete. Fit the model again."
         ) from error
 
 
@@ -79,7 +79,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     parameters = ", ".join(
         f"{name.replace('_', ' ')} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in info["chosen"].items()
-        if value is not False  # not informative
+        if value is not False  # False is not informative
     )
     kind = "continuous" if classes is None else f"{len(classes)} classes: {_names(classes)}"
     domains = f"{len(info['domains'])} in {schema['domain']}"
@@ -104,21 +104,21 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         ("domains", domains),
         ("features", features),
         ("rows", f"{info['n_rows']:,}"),
-        ("unseen domains", check_in_words(check) if check else None),
+        ("unseen domains", describe_check(check) if check else None),
         ("context", context),
         ("prediction sets", describe_sets(sets) if sets else None),
         *([] if brief else [("seed", info["seed"]), ("written", info["created"])]),
-        *(adapted_in_words(info) if "site" in info else []),
+        *(describe_adaptation(info) if "site" in info else []),
     ]
     print_facts(console, facts)
 
 
-def adapted_in_words(info: dict[str, Any]) -> list[tuple[str, str]]:
+def describe_adaptation(info: dict[str, Any]) -> list[tuple[str, str]]:
     """Describe the adaptation to a site as pairs of a name and a value.
 
     >>> gain = [[0, -3.0, -4.0, -2.0], [5, -2.0, -2.5, -1.5], [10, -1.9, -2.4, -1.4]]
     >>> site = {"n_labels": 7, "corrections": {"plain": [0.12, 0.0]}, "label_gain": gain}
-    >>> for fact in adapted_in_words({"site": site, "classes": None}):
+    >>> for fact in describe_adaptation({"site": site, "classes": None}):
     ...     print(*fact)
     site labels 7
     correction level +0.12
@@ -151,17 +151,17 @@ def print_model_notes(console: Console, info: dict[str, Any]) -> None:
         console.print(
             "[bold yellow]warning:[/bold yellow] on the "
             f"{check['n_domains']} held-out domains, this model is not significantly better than a "
-            f"constant prediction ({escaped(check_in_words(check))}). Do not rely on its "
+            f"constant prediction ({escaped(describe_check(check))}). Do not rely on its "
             "predictions for a new domain. Compare methods with [bold]domainwise evaluate[/bold], "
             "or look for features that have the same meaning in every domain.",
             soft_wrap=True,
         )
 
 
-def check_in_words(check: dict[str, Any]) -> str:
+def describe_check(check: dict[str, Any]) -> str:
     """Describe the scores on held-out domains in one line.
 
-    >>> check_in_words(
+    >>> describe_check(
     ...     dict(metric="balanced_accuracy", model=0.81, constant=0.5, worst=0.7, worst_domain="B")
     ... )
     'balanced accuracy 0.810, worst domain 0.700 (B); constant prediction 0.500'
@@ -176,10 +176,8 @@ def check_in_words(check: dict[str, Any]) -> str:
         for value in (check["model"], check["worst"], check["constant"])
     )
     if check.get("range") is not None:
-        ends = sorted(-end if is_error else end for end in check["range"])
-        model += (
-            f" on average, {ends[0]:.3g} to {ends[1]:.3g} on a single new domain (90 % interval)"
-        )
+        low, high = sorted(-bound if is_error else bound for bound in check["range"])
+        model += f" on average, {low:.3g} to {high:.3g} on a single new domain (90 % interval)"
     name = "RMSE" if name == "root mean squared error" else name
     worst = f"worst domain {worst} ({check['worst_domain']})"
     return f"{name} {model}, {worst}; constant prediction {constant}"

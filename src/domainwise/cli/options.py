@@ -67,7 +67,10 @@ class FeatureOptions:
     drop: Annotated[Names, "Columns to exclude, separated by commas."] = None
     auto_drop: Annotated[bool, "Exclude columns that cannot be used as features."] = False
     dates: Annotated[
-        str | None, "Features to compute from date columns, such as month,weekday,age.", "PARTS"
+        str | None,
+        "Features to compute from date columns, separated by commas: month, weekday, age (years "
+        "before the latest date).",
+        "PARTS",
     ] = None
 
 

@@ -16,7 +16,7 @@ from domainwise.cli.evaluate import REPORT_NAME, print_evaluation
 @options.command
 def reproduce(
     table: Annotated[
-        str, "Table of the paper: synthetic, parkinsons, gvhd, landmine, oil, or all."
+        str, "Table of the DCM paper: synthetic, parkinsons, gvhd, landmine, oil, or all."
     ],
     *,
     quick: Annotated[bool, "Use few repeats and rows, to finish within minutes."] = False,
@@ -29,7 +29,7 @@ def reproduce(
     timing: Annotated[bool, "Measure time and memory after the experiments."] = True,
     report: Annotated[bool, "Write the HTML report."] = True,
 ) -> None:
-    """Run the experiments of the paper and compare the results.
+    """Run the experiments of the DCM paper and compare the results.
 
     Each repeat is saved as soon as it is finished. To continue an interrupted run, run the same
     command again. The results do not depend on the number of processes.
@@ -79,9 +79,9 @@ def reproduce(
         raise typer.Exit(1) from None
     _publish(store.folder, html=report)
     for row in failed:
-        where = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
+        job = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
         stderr().print(
-            f"[red]failed[/red]: {escaped(where)} {row['method']}: {escaped(row['error'])}"
+            f"[red]failed[/red]: {escaped(job)} {row['method']}: {escaped(row['error'])}"
         )
     if failed:
         raise typer.Exit(1)
@@ -89,7 +89,7 @@ def reproduce(
 
 @options.command
 def report(folder: Annotated[Path, "Results folder written by evaluate or reproduce."]) -> None:
-    """Rewrite the tables and the HTML report of a results folder."""
+    """Regenerate the tables and the HTML report of a results folder."""
     common.require_extra("report")
     if not folder.is_dir():
         raise ValueError(
@@ -142,16 +142,16 @@ def _publish(folder: Path, *, html: bool) -> None:
 
 @options.command
 def datasets() -> None:
-    """List the data sets and whether they are on this machine."""
+    """List the data sets and show whether they are on this machine."""
     from domainwise.datasets import list_datasets
 
     entries = list_datasets()
-    answer = [
+    output = [
         {**vars(info), "path": info.path and str(info.path), "present": info.present}
         for info in entries
     ]
-    common.print_json(answer, end=True)
-    columns = ("name", "rows", "domains", "features", "classes", "here", "description")
+    common.print_json(output, end=True)
+    columns = ("name", "rows", "domains", "features", "classes", "present", "description")
     rows = [
         (
             info.name,

@@ -40,7 +40,7 @@ from domainwise.ensemble.batches import (
     row_keys,
 )
 from domainwise.ensemble.context import (
-    RELATIVE_SHARE,
+    RELATIVE_FACTOR,
     DomainContext,
     DomainStatistics,
     domain_labels,
@@ -63,11 +63,11 @@ from domainwise.splits.folds import LeaveDomainsOut, Split, domain_folds, draw_r
 
 #: Maximum number of groups of domains that are held out in turn.
 MAX_SPLITS = 10
-#: The same for types of members whose fits are slow.
+#: Maximum number of these groups for types of members that are slow to fit.
 EXPENSIVE_SPLITS = 5
 #: Maximum number of rows on which members are compared; statistics of domains use all rows.
 MAX_ROWS = 20_000
-#: Minimum weight of members in context that are refitted to measure trust.
+#: Minimum weight of the members with context that are refitted to measure trust.
 MIN_WEIGHT = 0.02
 #: Prefix of the names of members that use context.
 CONTEXT_PREFIX = "context_"
@@ -175,7 +175,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             arguments = (domain.codes, domain.n_categories, self.domain_context_.relative_features_)
             self._source_range = SourceRange.of_sources(Z, *arguments, self._seed)
         codes = np.asarray(domain.codes)
-        if classification:  # class weights are by code
+        if classification:  # class weights refer to class codes
             target = Labels(target.codes, np.arange(target.n_categories))
         settings = {"class_weight": self._code_weights(), "seed": self._seed}
         all_data = {
@@ -222,7 +222,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             )
             seconds[name] = time.monotonic() - member_start
             if self.verbose:
-                print(f"{type(self).__name__}: {name} in {seconds[name]:.1f} s", flush=True)
+                print(f"{type(self).__name__}: fitted {name} in {seconds[name]:.1f} s", flush=True)
         if self.dropped_:
             warn_caller(
                 f"time_budget={self.time_budget} s was exceeded, so these members were not fitted: "
@@ -230,9 +230,9 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             )
         self._weight_members(predicted, scores[False], scores[True], context_domains)
         if self.uses_context:
-            kinds = {CONTEXT_PREFIX + kind.name: kind for kind in types}
+            types_by_name = {CONTEXT_PREFIX + m.name: m for m in types}
             samples = SourceSamples(Z, codes, rows, with_context, context_domains, size)
-            self._trust = self._learn_trust(data[True], samples, predicted, kinds)
+            self._trust = self._learn_trust(data[True], samples, predicted, types_by_name)
 
     def _member_types(self) -> list[MemberType]:
         """Return a member type for each name or estimator in ``members``."""
@@ -259,12 +259,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
     def _check_member(self, name: Any, estimator: Any) -> None:
         """Refuse a regressor among classifiers, and a classifier among regressors."""
-        right, wrong = ("classifier", "regressor")[:: 1 if is_classifier(self) else -1]
+        expected, refused = ("classifier", "regressor")[:: 1 if is_classifier(self) else -1]
         has_tags = hasattr(estimator, "__sklearn_tags__")
-        if has_tags and estimator.__sklearn_tags__().estimator_type == wrong:
+        if has_tags and estimator.__sklearn_tags__().estimator_type == refused:
             raise ValueError(
-                f"members contains {name!r}, a {type(estimator).__name__}, which is a {wrong}. "
-                f"Pass a {right} to {type(self).__name__}."
+                f"members contains {name!r}, a {type(estimator).__name__}, which is a {refused}. "
+                f"Pass a {expected} to {type(self).__name__}."
             )
 
     def _features(self, X: Array, domain: Labels | None = None) -> dict[bool, Array]:
@@ -284,12 +284,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return {False: plain, True: self._in_context(Z, plain, domain.codes, moments)}
 
     def _in_context(self, Z: Array, plain: Array, codes: Array, moments: Moments) -> Array:
-        """Return the features of members in context; ``codes`` are groups in ``moments``."""
+        """Return the features of members with context; ``codes`` are groups in ``moments``."""
         context = self.domain_context_
         relative = context._relative(Z, codes, *context._shrunk(moments, with_domains=True))
-        share = np.ones(Z.shape[1])
-        share[context.relative_features_] = RELATIVE_SHARE
-        return np.column_stack([share * plain, relative])
+        factors = np.ones(Z.shape[1])
+        factors[context.relative_features_] = RELATIVE_FACTOR
+        return np.column_stack([factors * plain, relative])
 
     def _weight_members(
         self,
@@ -300,7 +300,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     ) -> None:
         """Compute the weights of members, and the scores of the ensemble on held-out domains.
 
-        ``context_score`` scores rows of the ``context_domains``, for members in context.
+        ``context_score`` scores members with context, on rows of the ``context_domains``.
         """
         plain = {n: p for n, p in predicted.items() if not self.members_[n].in_context}
         context = {n: p for n, p in predicted.items() if self.members_[n].in_context}
@@ -318,11 +318,11 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if context:
             weights, context_mix, held_out_members = context_score.mixed(context)
             mixes = {"plain": held_out, "context": held_out_members}
-            shares, _, context_held_out = context_score.mixed(mixes, PRIOR)
-            combined = shares["plain"] * mix + shares["context"] * context_mix
+            mix_weights, _, context_held_out = context_score.mixed(mixes, PRIOR)
+            combined = mix_weights["plain"] * mix + mix_weights["context"] * context_mix
             self.context_weights_ = {
-                **{name: shares["plain"] * weight for name, weight in self.weights_.items()},
-                **{name: shares["context"] * weight for name, weight in weights.items()},
+                **{n: mix_weights["plain"] * w for n, w in self.weights_.items()},
+                **{n: mix_weights["context"] * w for n, w in weights.items()},
             }
             self.context_domain_scores_ = score.scores(context_held_out)
             self.context_expected_score_ = expected_score(self.context_domain_scores_, self._seed)
@@ -339,12 +339,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         data: MemberData,
         samples: SourceSamples,
         predicted: dict[str, Array],
-        kinds: dict[str, MemberType],
+        types_by_name: dict[str, MemberType],
     ) -> Trust:
         """Measure how much weight context should have in small batches.
 
-        Members in context are refitted to few rows, without one half of the source domains. The
-        change of their predictions for this half, if its rows are predicted in small batches, is
+        Members with context are refitted to a sample of rows, without one half of the source
+        domains. Predicting this half in small batches changes their predictions. The change is
         added to the held-out predictions from which the weights of members were computed.
         """
         weights = self.context_weights_
@@ -366,7 +366,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             stacked, n = np.concatenate([in_batches, data.X[rows]]), len(rows)
             change = np.zeros((n, plain.shape[1]))
             for member in members:
-                values = kinds[member.name].refit_predict(data, member, train, stacked)
+                values = types_by_name[member.name].refit_predict(data, member, train, stacked)
                 change += weights[member.name] * (values[:n] - values[n:])
             sizes = np.repeat([batch.n_rows for batch in batches], np.bincount(group))
             results.append((rows, sizes, context[rows] + change))
@@ -404,8 +404,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     ) -> tuple[Array, Array, dict[int, Outlier | None]]:
         """Predict rows without context, and in the context of their batches.
 
-        Returns both predictions, and the codes of unusual domains, for which context should not be
-        used, with their outlying statistics. Distinct rows are sorted by domain and content and
+        Returns both predictions, and the outlying statistics of unusual domains, for which context
+        should not be used, by domain code. Distinct rows are sorted by domain and content and
         predicted once, so that results do not depend on the order of rows.
         """
         refuse_too_large(X, "X")
@@ -433,17 +433,17 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         plain_sum = mix(members, self.context_weights_)[trusted]
         context_sum = np.zeros(plain_sum.shape)
         n_parts = np.array([batches[code].n_parts for code in codes[trusted].tolist()], dtype=int)
-        for number in range(n_parts.max(initial=0)):
-            selected = np.flatnonzero(n_parts > number)
+        for part in range(n_parts.max(initial=0)):
+            selected = np.flatnonzero(n_parts > part)
             rows = trusted[selected]
-            moments = moments_around(batches, number, Z[rows], keys[rows], codes[rows])
+            moments = moments_around(batches, part, Z[rows], keys[rows], codes[rows])
             values = self._in_context(Z[rows], features[rows], np.arange(len(rows)), moments)
             members = self._members(values, in_context=True)
             context_sum[selected] += mix(members, self.context_weights_)
         with_context = context_sum / n_parts[:, None] + plain_sum
-        share = trust[codes[trusted]][:, None]
+        weight = trust[codes[trusted]][:, None]
         mixed[trusted] = np.where(
-            share < 1.0, share * with_context + (1.0 - share) * plain[trusted], with_context
+            weight < 1.0, weight * with_context + (1.0 - weight) * plain[trusted], with_context
         )
         plain, mixed = plain[index], mixed[index]
         return plain, mixed, self._without_context(plain, mixed, domain, outliers)
@@ -461,20 +461,20 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         batches = {}
         for code, rows in enumerate(np.split(order, np.cumsum(counts)[:-1])):
             if part_count(len(rows), self._batch_size) > 1:
-                batches[code] = Batch.of(Z[rows], keys[rows], self._batch_size)
+                batches[code] = Batch.from_rows(Z[rows], keys[rows], self._batch_size)
             elif len(rows) > 1 or self._trust is None:
                 batches[code] = Batch(len(rows), moments[code], [])
         return batches
 
     @property
     def _batch_size(self) -> float:
-        """Typical number of rows of a source domain; larger batches are divided into such parts."""
+        """Typical number of rows of a source domain; larger batches are divided into parts."""
         return np.inf if self._trust is None else self._trust.size
 
     def batch_of(self, X: Array, n_rows: int, moments: Moments) -> Batch:
         """Make the batch of a domain from a sample of its rows and the moments of all its rows."""
         Z, keys = self.domain_context_._standardised(X), row_keys(X, self._seed)
-        return Batch.of(Z, keys, self._batch_size, n_rows, moments)
+        return Batch.from_rows(Z, keys, self._batch_size, n_rows, moments)
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         return self.on_target_scale(self._predict(X, sample_domain))
@@ -500,7 +500,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     ) -> dict[int, Outlier | None]:
         """Return the domains to predict without context, with their outlying statistics or None.
 
-        With context, a batch of a single class looks like any other batch, so that the shares of
+        With context, a batch of a single class looks like any other batch, so the class shares of
         predictions without context are checked as well.
         """
         statistics = self.domain_context_._statistics
@@ -551,7 +551,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return ensemble
 
     def settled(self) -> Self:
-        """Return an unfitted ensemble of the best model of each member, which needs no search."""
+        """Return an unfitted ensemble with the best model of each member, which needs no search."""
         check_is_fitted(self)
         best = {n: m.estimators[0] for n, m in self.members_.items() if not m.in_context}
         members = [(n, m.settled() if hasattr(m, "settled") else clone(m)) for n, m in best.items()]
@@ -571,7 +571,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
 
 def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[Split]:
-    """Join splits, so that there are at most ``EXPENSIVE_SPLITS``."""
+    """Join splits, so that there are at most ``EXPENSIVE_SPLITS`` of them."""
     groups = np.array_split(np.arange(len(splits)), min(len(splits), EXPENSIVE_SPLITS))
     joined = []
     for group in groups:

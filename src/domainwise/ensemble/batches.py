@@ -1,9 +1,9 @@
 """Batches of any size: their random parts, the weight of context, and detection of outliers.
 
-Members in context are fitted to source domains with a typical number of rows, the *size*, and the
-mean of few rows is noisier than that of many. A larger batch is therefore divided at random into
-parts of this size, and each row is predicted relative to several parts. In a smaller batch, context
-has less weight (theory 14).
+Members with context are fitted to source domains, whose typical number of rows is called *size*
+here. The mean of fewer rows is noisier, that of more rows less noisy. A larger batch is therefore
+divided at random into parts of this size, and each row is predicted relative to several parts. In a
+smaller batch, context has less weight (theory 14).
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ HALF_TRUST = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 300.0, 1000.0)
 DEFAULT_HALF = 20.0
 #: Batch sizes for which trust and the limits for outliers are measured.
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-#: Lower bound of variances, relative to those of the sources, of which logarithms are taken.
+#: Lower bound for variances before logarithms are taken, relative to variances of the sources.
 MIN_VARIANCE = 1e-3
 #: Minimum number of rows of a domain whose variances are checked.
 MIN_VARIANCE_ROWS = 8
 #: Minimum number of source domains from which a range is computed.
 MIN_DOMAINS = 4
-#: Share of new domains that are outside the range although they are like the sources.
+#: Share of domains that are outside the range although they are like the sources.
 OUTLIER_RATE = 0.01
-#: Number of batches of each size drawn from a source domain, and maximum number of its rows.
+#: Number of batches of each size drawn from a source domain, and maximum number of rows drawn from.
 DRAWS, MAX_DRAWN_ROWS = 4, 2000
 #: Limits when trust is measured: number of source domains, number of predicted rows per domain and
 #: batch size, and number of rows to which members are fitted.
 TRUST_DOMAINS, TRUST_PREDICTED, TRUST_ROWS = 16, 32, 500
 
-_ODD_CONSTANT = np.uint64(0x9E3779B97F4A7C15)
+_HASH_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _scramble(keys: Array) -> Array:
@@ -54,28 +54,30 @@ def _scramble(keys: Array) -> Array:
 
 def row_keys(X: Array, seed: int) -> Array:
     """Return a pseudo-random 64-bit key of each row; equal rows have equal keys."""
-    bits = np.where(np.isnan(X), np.nan, X + 0.0).view(np.uint64)  # one form of NaN and of zero
+    bits = np.where(np.isnan(X), np.nan, X + 0.0).view(
+        np.uint64
+    )  # one bit pattern for NaN and one for zero
     keys = np.full(len(X), seed, dtype=np.uint64)
     for column in bits.T:
-        keys = _scramble((keys ^ column) + _ODD_CONSTANT)
+        keys = _scramble((keys ^ column) + _HASH_INCREMENT)
     return keys
 
 
-def random_numbers(keys: Array, number: int = 0) -> Array:
-    """Return pseudo-random numbers from the keys of rows; they differ for copies of a row."""
+def random_numbers(keys: Array, stream: int = 0) -> Array:
+    """Return pseudo-random numbers from the keys of rows; they differ between copies of a row."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     copies = np.arange(len(keys)) - np.searchsorted(ordered, ordered)
     numbers = np.empty_like(keys)
-    start = np.array([2 * number + 1], dtype=np.uint64) * _ODD_CONSTANT
+    start = np.array([2 * stream + 1], dtype=np.uint64) * _HASH_INCREMENT
     steps = start + copies.astype(np.uint64) * np.uint64(0x5851F42D)
     numbers[order] = _scramble(ordered + steps)
     return numbers
 
 
-def random_order(keys: Array, number: int = 0) -> Array:
+def random_order(keys: Array, stream: int = 0) -> Array:
     """Return a pseudo-random order of rows that does not depend on their order in the input."""
-    return np.argsort(random_numbers(keys, number), kind="stable")
+    return np.argsort(random_numbers(keys, stream), kind="stable")
 
 
 def part_count(n_rows: int, size: float) -> int:
@@ -92,12 +94,12 @@ class Part:
     without_last: Moments  #: of all rows except the last one
 
     @classmethod
-    def of(cls, Z: Array, keys: Array) -> Part:
-        """Make a part of standardized rows, which are summed in this order."""
+    def from_rows(cls, Z: Array, keys: Array) -> Part:
+        """Make a part from standardized rows, which are summed in this order."""
         return cls(keys, _moments(Z), _moments(Z[:-1]))
 
     def around(self, Z: Array, keys: Array) -> Moments:
-        """Return the moments of the part for each row.
+        """Return the moments of the part as the context of each row.
 
         A row that is not in the part replaces the last row of the part.
         """
@@ -119,7 +121,7 @@ class Batch:
     parts: list[Part]  #: rows are predicted relative to these, or to the whole batch if empty
 
     @classmethod
-    def of(
+    def from_rows(
         cls,
         Z: Array,
         keys: Array,
@@ -127,7 +129,7 @@ class Batch:
         n_rows: int | None = None,
         moments: Moments | None = None,
     ) -> Batch:
-        """Make a batch of standardized rows.
+        """Make a batch from standardized rows.
 
         If a domain is too large for memory, ``Z`` is a sample of its ``n_rows`` rows, and
         ``moments`` are those of all rows.
@@ -142,7 +144,7 @@ class Batch:
             division, index = divmod(number, n_parts)
             order = random_order(keys, division) if index == 0 else order
             rows = np.array_split(order, n_parts)[index]
-            parts.append(Part.of(Z[rows], keys[rows]))
+            parts.append(Part.from_rows(Z[rows], keys[rows]))
         return cls(n, moments, parts)
 
     @property
@@ -150,23 +152,23 @@ class Batch:
         """Number of times that each row is predicted."""
         return max(1, len(self.parts))
 
-    def around(self, number: int, Z: Array, keys: Array) -> Moments:
-        """Return the moments of one part for each row."""
+    def around(self, part: int, Z: Array, keys: Array) -> Moments:
+        """Return the moments of the part with this index as the context of each row."""
         if self.parts:
-            return self.parts[number].around(Z, keys)
+            return self.parts[part].around(Z, keys)
         moments = self.moments
         values = (moments.count, moments.mean, moments.squares)
         return Moments(*(np.broadcast_to(v, Z.shape) for v in values))
 
 
 def moments_around(
-    batches: Mapping[int, Batch], number: int, Z: Array, keys: Array, codes: Array
+    batches: Mapping[int, Batch], part: int, Z: Array, keys: Array, codes: Array
 ) -> Moments:
-    """Return the moments of one part of its batch for each row; rows must be sorted by domain."""
+    """Return, for each row, the moments of a part of its batch; rows must be sorted by domain."""
     present, firsts = np.unique(codes, return_index=True)
     domain_rows = np.split(np.arange(len(Z)), firsts[1:])
     pairs = zip(present.tolist(), domain_rows, strict=True)
-    return Moments.stacked([batches[c].around(number, Z[rows], keys[rows]) for c, rows in pairs])
+    return Moments.stacked([batches[c].around(part, Z[rows], keys[rows]) for c, rows in pairs])
 
 
 def _moments(Z: Array) -> Moments:
@@ -189,8 +191,8 @@ class Trust:
         if self.size <= 1.0:
             return np.zeros(np.shape(n_rows))
         other_rows = np.clip(n_rows, 1.0, self.size) - 1.0
-        full = self.size - 1.0
-        return np.asarray(other_rows * (full + self.half) / (full * (other_rows + self.half)))
+        most = self.size - 1.0
+        return np.asarray(other_rows * (most + self.half) / (most * (other_rows + self.half)))
 
     @classmethod
     def fitted(
@@ -202,8 +204,8 @@ class Trust:
         """
         errors = []
         for half in HALF_TRUST:
-            share = cls(size, half)(n_rows)[:, None]
-            mixed = share * context + (1.0 - share) * plain
+            trust = cls(size, half)(n_rows)[:, None]
+            mixed = trust * context + (1.0 - trust) * plain
             errors.append(weights @ ((mixed - y) ** 2).sum(axis=1))
         return cls(size, HALF_TRUST[int(np.argmin(errors))])
 
@@ -251,9 +253,9 @@ class SourceSamples:
             n = min(size, len(scored), TRUST_PREDICTED // 2)
             n_batches = max(1, min(TRUST_PREDICTED, len(scored)) // n)
             for rows in rng.permutation(scored)[: n * n_batches].reshape(n_batches, n):
-                others = rng.choice(domain_rows, size, replace=False)
-                others = others[~np.isin(others, self.training_rows[rows])][: size - n]
-                yield rows, np.concatenate([self.training_rows[rows], others])
+                added = rng.choice(domain_rows, size, replace=False)
+                added = added[~np.isin(added, self.training_rows[rows])][: size - n]
+                yield rows, np.concatenate([self.training_rows[rows], added])
 
 
 @dataclass(frozen=True)
@@ -262,19 +264,19 @@ class Outlier:
 
     statistic: str  #: "mean" or "spread"
     feature: int
-    distance: float  #: in standard deviations of source domains with as many rows
+    distance: float  #: in standard deviations of source domains with the same number of rows
     limit: float  #: maximum distance inside the range of source domains
 
     def in_words(self, column: object) -> str:
         """Describe the outlier; ``column`` is the name of the feature.
 
         >>> Outlier("mean", 3, -8.24, 5.1).in_words("age")
-        'the mean of column age is 8.2 standard deviations from that of source domains with as \
-many rows; the limit is 5.1'
+        'the mean of column age is 8.2 standard deviations from that of source domains with the \
+same number of rows; the limit is 5.1'
         """
         return (
             f"the {self.statistic} of column {column} is {abs(self.distance):.1f} standard "
-            "deviations from that of source domains with as many rows; the limit is "
+            "deviations from that of source domains with the same number of rows; the limit is "
             f"{self.limit:.1f}"
         )
 
@@ -328,11 +330,11 @@ class SourceRange:
                 np.stack([other_summaries[d][i] for d in domains], axis=1) for i in range(3)
             )
             distance = _distances(batches, count, mean, between, within, n_domains - 1)
-            logs = np.log(np.maximum(np.abs(distance).max(axis=(0, 2)), 1e-3))
+            log_distances = np.log(np.maximum(np.abs(distance).max(axis=(0, 2)), 1e-3))
             n = len(larger)
-            margin = -stdtrit(n - 1, OUTLIER_RATE) * logs.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
+            deviation = log_distances.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
             sizes.append(float(np.median([len(r) for r in rows])) if size is None else size)
-            limits.append(np.exp(logs.mean() + margin))
+            limits.append(np.exp(log_distances.mean() - stdtrit(n - 1, OUTLIER_RATE) * deviation))
         by_size = np.argsort(sizes, kind="stable")
         sorted_limits = (np.array(sizes)[by_size], np.array(limits)[by_size])
         summary = _summary(statistics, counts, noise)
@@ -378,20 +380,20 @@ def _distances(
 
 def _statistics(moments: Moments) -> tuple[Array, Array]:
     """Return means and log variances, of shape (2, n_groups, n_features), and counts of values."""
-    logs = np.log(np.maximum(moments.variance, MIN_VARIANCE))
-    return np.array([moments.mean, logs]), np.asarray(moments.count)
+    log_variances = np.log(np.maximum(moments.variance, MIN_VARIANCE))
+    return np.array([moments.mean, log_variances]), np.asarray(moments.count)
 
 
 def _noise(Z: Array, rows: Sequence[Array]) -> Array:
-    """Return the variance due to one row of means and log variances, in each domain.
+    """Return the variances, due to one row, of the mean and of the log variance in each domain.
 
-    That of log variances is computed from the difference between random halves of a domain.
+    For log variances, they are computed from the difference between random halves of a domain.
     """
     counts = np.array([len(domain_rows) for domain_rows in rows])
     second_half = np.concatenate([np.arange(n) >= n // 2 for n in counts])
     group = np.repeat(np.arange(len(rows)), counts)
     Z = Z[np.concatenate(rows)]
     halves = Moments.of_rows(Z, 2 * group + second_half, 2 * len(rows))
-    logs = _statistics(halves)[0][1]
-    between_halves = counts[:, None] * (logs[::2] - logs[1::2]) ** 2 / 4.0
+    log_variances = _statistics(halves)[0][1]
+    between_halves = counts[:, None] * (log_variances[::2] - log_variances[1::2]) ** 2 / 4.0
     return np.array([Moments.of_rows(Z, group, len(rows)).variance, between_halves])

@@ -19,18 +19,18 @@ from domainwise.checks.signatures import arguments, batch_record, check_batch, w
 from domainwise.ensemble.batches import Batch
 from domainwise.ensemble.moments import Levels, Moments, no_moments, rows_moments
 
-#: Factor of a feature and of its relative value.
-RELATIVE_SHARE = 2**-0.5
-#: Lower bound of variances of which a logarithm is taken.
+#: Factor by which a feature and its relative value are multiplied.
+RELATIVE_FACTOR = 2**-0.5
+#: Lower bound for variances before a logarithm is taken.
 MIN_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True)
 class DomainStatistics:
-    """Statistics of complete domains, with which their rows can be predicted in chunks."""
+    """Statistics of all rows of each domain, with which the rows can be predicted in chunks."""
 
     moments: dict[Any, Moments]  #: of standardized rows, by domain
-    #: Domains that an ensemble predicts without context; None if the predicted rows decide.
+    #: Domains that an ensemble predicts without context; None to decide from the predicted rows.
     without_context: frozenset[Any] | None = None
     #: Batches by domain, for ensembles.
     batches: dict[Any, Batch] = field(default_factory=dict)
@@ -53,8 +53,8 @@ def rounded(values: Any) -> Any:
 
 def domain_labels(sample_domain: Any, X: Any) -> Labels:
     """Check that there is one domain label for each row of X, and return the labels."""
-    arrays = hasattr(sample_domain, "shape")
-    shape = np.shape(sample_domain if arrays else plain_array(sample_domain, "sample_domain"))
+    has_shape = hasattr(sample_domain, "shape")
+    shape = np.shape(sample_domain if has_shape else plain_array(sample_domain, "sample_domain"))
     if len(shape) > 1 and shape[1:] != (1,):
         raise ValueError(
             f"sample_domain must contain one label per row; got an array of shape {shape}"
@@ -97,7 +97,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     mean_, scale_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed source values; 0 and 1 if there are none.
     relative_features_ : ndarray of int
-        Indices of the features with relative values, which have more than two distinct values.
+        Indices of the features that have relative values: those with more than two distinct values.
         Constant columns and columns of two values, such as one-hot encoded categories, have none.
     n_samples_seen_ : int
         Number of rows seen by ``fit`` and ``partial_fit``.
@@ -256,8 +256,8 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         names = super().get_feature_names_out(input_features)
         relative = names[self.relative_features_]
-        endings = ["_relative"] * self.relative + ["_mean", "_deviation"] * self.summary
-        return np.array([*names, *(f"{n}{end}" for end in endings for n in relative)], dtype=object)
+        suffixes = ["_relative"] * self.relative + ["_mean", "_deviation"] * self.summary
+        return np.array([*names, *(f"{n}{s}" for s in suffixes for n in relative)], dtype=object)
 
     def _learn(self, X: Any, sample_domain: Any, *, reset: bool) -> Self:
         self._validate_params()
@@ -318,7 +318,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         columns = [Z]
         if self.relative:
             factors = as_type_of(np.ones(Z.shape[1]), Z)
-            factors[features] = RELATIVE_SHARE
+            factors[features] = RELATIVE_FACTOR
             columns = [Z * factors, self._relative(Z, codes, mean, variance)]
         if self.summary:
             log_deviation = xp.log(xp.clip(variance, MIN_VARIANCE, None)) / 2
@@ -333,7 +333,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         # Without shrinkage, the deviation is 0 if all values of a domain are equal.
         ratio = distance / xp.where(deviation > 0, deviation, 1.0)
         ratio = xp.where(xp.isnan(ratio), 0.0, xp.clip(ratio, -self.clip, self.clip))
-        return RELATIVE_SHARE * rounded(ratio)
+        return RELATIVE_FACTOR * rounded(ratio)
 
     def _shrunk(self, moments: Moments, *, with_domains: bool) -> tuple[Any, Any]:
         """Return ``a mu`` and ``a sigma^2 + 1 - a`` of each domain and feature."""

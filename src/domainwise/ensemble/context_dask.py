@@ -40,16 +40,16 @@ def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
     X = backend_of(X).check_rows(context, X, reset=False)
     layout, _ = partitions.layout_of(X)
     rows = partitions.tasks_of(X)
-    shared, statistics = constant(context, "context"), None
+    context_constant, statistics = constant(context, "context"), None
     labels: list[Any] = [None] * len(rows)
     if domain is not None:
         partitions.check_aligned(X, domain, "sample_domain")
         labels = partitions.tasks_of(domain)
         pairs = zip(rows, labels, strict=True)
-        moments = [call(_by_domain, *pair, shared, layout) for pair in pairs]
+        moments = [call(_by_domain, *pair, context_constant, layout) for pair in pairs]
         statistics = constant(run([tree(moments, _joined_domains)])[0], "statistics")
     pairs = zip(rows, labels, strict=True)
-    tasks = [call(_in_context, *pair, shared, layout, statistics) for pair in pairs]
+    tasks = [call(_in_context, *pair, context_constant, layout, statistics) for pair in pairs]
     return collect(tasks, X, context.get_feature_names_out(), layout.dtype)
 
 

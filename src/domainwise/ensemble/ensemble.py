@@ -27,8 +27,9 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     the best one. The ensemble therefore averages kernel ridge regression and support vector
     machines with invariant kernels, extremely randomized trees, gradient boosting and logistic
     regression. The parameters of each member are chosen by the log loss on held-out source domains,
-    with equal weights of domains and of the classes in a domain. The members' probabilities are
-    averaged, with weights that grow exponentially with the balanced accuracy on these domains.
+    with equal weights for domains, and for the classes within a domain. The probabilities of the
+    members are averaged, with weights that grow exponentially with their balanced accuracy on these
+    domains.
 
     If several rows of a new domain are predicted together, ``predict(X, sample_domain=...)`` also
     uses members whose features are relative to the domain (:class:`DomainContext`). This assumes
@@ -46,8 +47,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         has only one class, the statistics of a domain would reveal the class.
     class_weight : dict or "balanced", default=None
         Weights of the errors of each class. With None, all rows have equal weights; predictions are
-        then poor for domains with other class shares than the sources, and ``fit`` warns if class
-        shares differ strongly between source domains.
+        then poor for domains whose class shares differ from those of the sources, and ``fit`` warns
+        if class shares differ strongly between source domains.
     calibration : {"cv", "split"}, default="cv"
         How prediction sets are calibrated. "cv" uses predictions for each domain by members fitted
         without it; the coverage is *approximate*. "split" reserves half of the domains; the
@@ -83,7 +84,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         domains: balanced accuracy, or ``scoring``. Members' parameters were chosen on all domains.
     expected_score_, context_expected_score_ : tuple of float
         Mean score over domains, and its approximate 95 % interval (bootstrap over domains). With
-        context, it is the score for complete domains.
+        context, it is the score if all rows of a domain are predicted together.
     context_batch_size_ : int
         Median number of rows of a source domain, to which scores with context refer.
     expected_range_, context_expected_range_ : tuple of float or None
@@ -91,12 +92,12 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         fewer than four domains.
     label_gain_, context_label_gain_ : structured array
         Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels of a new site: ``score``, and the
-        ends ``low`` and ``high`` of an approximate 95 % interval of its mean over sites. NaN if no
-        source domain has twice as many rows.
+        bounds ``low`` and ``high`` of an approximate 95 % interval of its mean over sites. NaN if
+        no source domain has twice as many rows as labels.
     label_gain_domains_ : ndarray of int
         Number of source domains from which each row of ``label_gain_`` is computed.
     n_site_labels_ : int
-        Number of labels that the model was adapted to; only after :meth:`adapt`.
+        Number of labels to which the model was adapted; only after :meth:`adapt`.
     calibration_domains_ : ndarray
         Domains on which prediction sets are calibrated.
     promise_ : {"approximate", "guaranteed"}
@@ -212,11 +213,11 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     def _score(self, codes: Array, domain: Labels, rows: Array) -> HeldOutScore:
         balanced = self.class_weight == "balanced"
         weights = compute_sample_weight(None if balanced else self._code_weights(), codes)
-        shared = (domain.codes, len(self.domains_), rows, weights)
-        return HeldOutScore(codes, self.classes_, *shared, balanced, self.scoring)
+        settings = (domain.codes, len(self.domains_), rows, weights)
+        return HeldOutScore(codes, self.classes_, *settings, balanced, self.scoring)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
-        """Return the domains on which members in context are scored; empty without context."""
+        """Return the domains on which members with context are scored; empty without context."""
         if self.context is False or domain.n_categories < 2:
             return np.array([], dtype=np.intp)
         usable = mixed_domains(target.codes, domain.codes, domain.n_categories)
@@ -308,8 +309,8 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
         return None
 
     def _score(self, y: Array, domain: Labels, rows: Array) -> HeldOutScore:
-        shared = (domain.codes, len(self.domains_), rows, np.ones(len(y)))
-        return HeldOutScore(y, None, *shared, False, self.scoring, self._mean, self._deviation)
+        settings = (domain.codes, len(self.domains_), rows, np.ones(len(y)))
+        return HeldOutScore(y, None, *settings, False, self.scoring, self._mean, self._deviation)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
         use_context = self.context is not False and domain.n_categories > 1

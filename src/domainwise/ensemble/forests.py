@@ -79,8 +79,8 @@ def unpacked(state: Any) -> Any:
     is_valid = (right > index[is_split] + 1) & (right < np.repeat(sizes, sizes)[is_split])
     if not (is_valid.all() and feature.max() < forest.n_features_in_):
         raise ValueError(INVALID_TREE)
-    example = ExtraTreeRegressor().fit([[0.0], [1.0]], [0.0, 1.0]).tree_
-    nodes = np.zeros(len(feature), dtype=example.__getstate__()["nodes"].dtype)
+    small_tree = ExtraTreeRegressor().fit([[0.0], [1.0]], [0.0, 1.0]).tree_
+    nodes = np.zeros(len(feature), dtype=small_tree.__getstate__()["nodes"].dtype)
     nodes["left_child"] = np.where(is_split, index + 1, -1)
     nodes["right_child"] = nodes["feature"] = nodes["threshold"] = -1
     nodes["right_child"][is_split] = right
@@ -91,7 +91,7 @@ def unpacked(state: Any) -> Any:
     values[~is_split, 0] = state["values"]
     forest.estimators_ = []
     for start, end, depth in zip(ends - sizes, ends, state["depths"], strict=True):
-        tree = type(example)(forest.n_features_in_, np.array([n_classes], dtype=np.intp), 1)
+        tree = type(small_tree)(forest.n_features_in_, np.array([n_classes], dtype=np.intp), 1)
         tree_state: dict[str, Any] = {"max_depth": int(depth), "node_count": int(end - start)}
         tree.__setstate__(tree_state | {"nodes": nodes[start:end], "values": values[start:end]})
         estimator = copy(template)

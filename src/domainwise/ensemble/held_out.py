@@ -20,7 +20,7 @@ from domainwise.search.scores import Outcome, outputs, row_losses
 from domainwise.splits.folds import draw_rows
 
 #: Temperature of the weights of members. It is about one standard deviation of the difference
-#: between the scores of two members on nine domains, so that only worse members get little weight.
+#: between the scores of two members on nine domains, so only clearly worse members get low weights.
 TEMPERATURE = 0.02
 #: Prior weights of members without context and of members with context.
 PRIOR = (0.6, 0.4)
@@ -39,8 +39,8 @@ class ProbabilityRule(ClassRule):
 
     def decision_function(self, values: Array) -> Array:
         """Return the log-odds of the second of two classes, or logarithms of probabilities."""
-        logs = np.log(np.maximum(values, 1e-300))
-        return np.asarray(logs[:, 1] - logs[:, 0]) if values.shape[1] == 2 else logs
+        log_p = np.log(np.maximum(values, 1e-300))
+        return np.asarray(log_p[:, 1] - log_p[:, 0]) if values.shape[1] == 2 else log_p
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class HeldOutScore:
     domains: Array  #: domain code of each row
     n_domains: int
     rows: Array  #: indices of the rows that are predicted and scored
-    sample_weight: Array  #: factors of the weights that give domains equal weights in calibration
+    sample_weight: Array  #: multiplied by weights that give domains equal weights in calibration
     balanced: bool  #: whether classes also have equal weights in calibration
     scoring: Any
     mean: float = 0.0  #: of a continuous target before it was standardized
@@ -88,8 +88,8 @@ class HeldOutScore:
     def selection_scores(self, values: Array) -> Array:
         """Return the score on each domain by which candidates are selected; larger is better.
 
-        It is ``scoring``, if set. Otherwise it is the negative log loss of calibrated
-        probabilities, with equal weights of the classes of a domain, or the negative squared error.
+        It is ``scoring``, if set. Otherwise it is the negative squared error, or the negative log
+        loss of calibrated probabilities, with equal weights for the classes of a domain.
         """
         if self.scoring is not None:
             curve = None if self.classes is None else self.curve(values)
@@ -101,7 +101,7 @@ class HeldOutScore:
 
     @cached_property
     def _row_weights(self) -> Array:
-        """Equal weights of domains, and of the classes in each."""
+        """Row weights that give domains, and the classes within a domain, equal weights."""
         classes = None if self.classes is None else self.y[self.rows]
         return equal_weights(self.domains[self.rows], classes)
 
@@ -114,7 +114,7 @@ class HeldOutScore:
             weights = equal_weights(domains) * self.sample_weight[self.rows]
         return fit_curve(values[self.rows], y, weights)[0]
 
-    def quality(self, predicted: Array) -> Array:
+    def accuracy_or_error(self, predicted: Array) -> Array:
         """Return the balanced accuracy or mean squared error on each domain."""
         y, domains = self.y[self.rows], self.domains[self.rows]
         if self.classes is None:
@@ -129,18 +129,18 @@ class HeldOutScore:
 
         In the second version, the weights for a domain are computed without this domain.
         """
-        quality = np.array([self.quality(p) for p in predicted.values()])
+        metrics = np.array([self.accuracy_or_error(p) for p in predicted.values()])
         values = np.stack(list(predicted.values()))
 
-        def weights_by(quality: Array) -> Array:
-            return softmax_weights(exponent_scores(quality, errors=self.classes is None), prior)
+        def weights_by(metrics: Array) -> Array:
+            return softmax_weights(exponent_scores(metrics, errors=self.classes is None), prior)
 
-        weights = weights_by(quality)
+        weights = weights_by(metrics)
         mix = np.tensordot(weights, values, 1)
         held_out_mix = mix.copy()
-        present = np.flatnonzero(np.isfinite(quality).all(axis=0))
+        present = np.flatnonzero(np.isfinite(metrics).all(axis=0))
         for domain in present if len(present) > 1 else []:
-            held_out_weights = weights_by(quality[:, present[present != domain]])
+            held_out_weights = weights_by(metrics[:, present[present != domain]])
             rows = self.domains == domain
             held_out_mix[rows] = np.tensordot(held_out_weights, values[:, rows], 1)
         return dict(zip(predicted, weights.tolist(), strict=True)), mix, held_out_mix
@@ -173,8 +173,8 @@ class HeldOutScore:
         Scores that are not defined are NaN.
         """
         if self.scoring is None:
-            quality = self.quality(predicted)
-            return quality if self.classes is not None else -self.deviation * np.sqrt(quality)
+            values = self.accuracy_or_error(predicted)
+            return values if self.classes is not None else -self.deviation * np.sqrt(values)
         scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
         names = self.classes
         rule = NumberRule() if names is None else ProbabilityRule(names)
@@ -211,13 +211,13 @@ def squared_errors(y: Array, predicted: Array, domains: Array, n_domains: int) -
     return np.asarray(total / np.where(count > 0, count, np.nan))
 
 
-def exponent_scores(quality: Array, *, errors: bool) -> Array:
+def exponent_scores(metrics: Array, *, errors: bool) -> Array:
     """Return scores for the weights of members: mean accuracy, or negative log RMSE.
 
-    ``quality`` has shape (n_members, n_domains). A change of the RMSE by 1 % has the same effect as
+    ``metrics`` has shape (n_members, n_domains). A change of the RMSE by 1 % has the same effect as
     a change of the accuracy by 0.01. Errors are relative to the target's variance, and may be 0.
     """
-    mean = np.nanmean(quality, axis=1)
+    mean = np.nanmean(metrics, axis=1)
     return np.asarray(-0.5 * np.log(np.maximum(mean, 1e-12)) if errors else mean)
 
 
@@ -234,7 +234,7 @@ def softmax_weights(scores: Array, prior: Sequence[float] | None = None) -> Arra
 def mixed_domains(codes: Array, domains: Array, n_domains: int) -> Array:
     """Return the domains that contain at least two classes with enough rows each.
 
-    If each domain has only one class, the mean of a domain reveals the class. Members in context
+    If each domain has only one class, the mean of a domain reveals the class. Members with context
     then score well on held-out domains of this kind, but fail on a domain with several classes.
     """
     counts = _class_counts(domains, n_domains, codes, int(codes.max()) + 1)
@@ -275,13 +275,14 @@ class ShareRange:
         outside the range of a few others. ``counts`` are the numbers of rows of the domains.
         """
         margin = (self.highest - self.lowest) / max(1, self.n_domains - 1)
-        rows = np.maximum(counts, 1)[:, None]
+        n_rows = np.maximum(counts, 1)[:, None]
 
-        def error(share: Array) -> Array:
-            # Two more rows, one of them of the class, so that a share is never 0 or 1.
-            smoothed = (share * rows + 1) / (rows + 2)
-            return np.asarray(2 * np.sqrt(smoothed * (1 - smoothed) / rows))
+        def two_errors(share: Array) -> Array:
+            # Two rows are added, one of them in the class, so that a share is never 0 or 1.
+            smoothed = (share * n_rows + 1) / (n_rows + 2)
+            return np.asarray(2 * np.sqrt(smoothed * (1 - smoothed) / n_rows))
 
         low, high = self.lowest - margin, self.highest + margin
-        outside = (shares < low - error(self.lowest)) | (shares > high + error(self.highest))
+        too_low = shares < low - two_errors(self.lowest)
+        outside = too_low | (shares > high + two_errors(self.highest))
         return np.asarray(outside.any(axis=1))

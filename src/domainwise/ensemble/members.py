@@ -63,7 +63,7 @@ class MemberData(Data):
 
     target: Any = None
     domain: Any = None
-    #: Candidates that the same type has selected without context; restrict its search with context.
+    #: Candidates that this type selected without context; they restrict its search with context.
     plain_candidates: Sequence[Candidate] = ()
 
     @property
@@ -218,8 +218,8 @@ class MemberType:
         arguments: dict[str, Any] = {}
         if has_fit_parameter(model, "sample_domain"):
             arguments["sample_domain"] = data.domain.codes[rows]
-        unweighted = data.class_weight is not None and "class_weight" not in model.get_params()
-        if unweighted and has_fit_parameter(model, "sample_weight"):
+        lacks_weights = data.class_weight is not None and "class_weight" not in model.get_params()
+        if lacks_weights and has_fit_parameter(model, "sample_weight"):
             arguments["sample_weight"] = compute_sample_weight(data.class_weight, y)
         return model.fit(data.X[rows], y, **arguments)
 
@@ -284,8 +284,8 @@ class _ExtraTrees(MemberType):
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         if data.n_classes > 2:
-            smaller = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
-            return super().outputs(data, train, test, smaller, score)
+            small_forests = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
+            return super().outputs(data, train, test, small_forests, score)
         # For two classes, the share of the second class is a mean, and splitting by its variance is
         # the same as splitting by Gini impurity. Fitting single trees takes half as long as fitting
         # a forest of scikit-learn.
@@ -374,7 +374,7 @@ class _OtherBoosting(_Boosting):
         except ImportError as error:
             raise ImportError(
                 f"members contains {self.name!r}, which needs a package that cannot be imported "
-                f'({error}): pip install "domainwise[boosting]"'
+                f'({error}). Install it: pip install "domainwise[boosting]"'
             ) from error
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
@@ -512,7 +512,7 @@ def restrict(
 ) -> list[Candidate]:
     """Return the candidates that have the same values of these arguments as a chosen one.
 
-    If ``chosen`` is empty, all are returned. Gamma depends on the columns, so that the closest
+    If ``chosen`` is empty, return all candidates. Gamma depends on the columns, so the closest
     value is used.
     """
 
@@ -530,8 +530,8 @@ def restrict(
 
 
 MEMBER_TYPES: dict[str, type[MemberType]] = {
-    kind.name: kind
-    for kind in (
+    member_type.name: member_type
+    for member_type in (
         _Linear,
         _Boosting,
         _ExtraTrees,
@@ -541,5 +541,5 @@ MEMBER_TYPES: dict[str, type[MemberType]] = {
         _CatBoost,
     )
 }
-#: The types of members="auto", which need no other package.
-AUTO = tuple(name for name, kind in MEMBER_TYPES.items() if not issubclass(kind, _OtherBoosting))
+#: The types of members="auto", which need no additional package.
+AUTO = tuple(name for name, t in MEMBER_TYPES.items() if not issubclass(t, _OtherBoosting))

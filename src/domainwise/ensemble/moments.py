@@ -28,13 +28,13 @@ class Moments:
         missing = xp.isnan(X)
         filled = xp.where(missing, 0.0, X)
         count = group_sums(xp.where(missing, 0.0, xp.ones_like(X)), codes, n_groups)
-        safe = xp.where(count > 0, count, 1.0)
-        mean = group_sums(filled, codes, n_groups) / safe
+        divisor = xp.where(count > 0, count, 1.0)
+        mean = group_sums(filled, codes, n_groups) / divisor
         deviations = xp.where(missing, 0.0, filled - mean[codes])
         # The mean of large numbers has a rounding error, which is subtracted.
         residual = group_sums(deviations, codes, n_groups)
-        squares = group_sums(deviations**2, codes, n_groups) - residual**2 / safe
-        return cls(count, mean + residual / safe, xp.where(squares > 0, squares, 0.0))
+        squares = group_sums(deviations**2, codes, n_groups) - residual**2 / divisor
+        return cls(count, mean + residual / divisor, xp.where(squares > 0, squares, 0.0))
 
     def merged(self, other: Moments) -> Moments:
         """Return the moments of the rows of both objects together (Chan's update)."""
@@ -87,8 +87,8 @@ class Levels:
         """Return the levels of the rows of both objects together."""
         lowest = np.fmin(self.lowest, other.lowest)
         highest = np.fmax(self.highest, other.highest)
-        ends = (self.lowest, self.highest, other.lowest, other.highest)
-        between = [(lowest < end) & (end < highest) for end in ends]
+        bounds = (self.lowest, self.highest, other.lowest, other.highest)
+        between = [(lowest < bound) & (bound < highest) for bound in bounds]
         return Levels(lowest, highest, np.logical_or.reduce([self.many, other.many, *between]))
 
 
@@ -119,11 +119,11 @@ def rows_moments(X: Any) -> tuple[Moments, Levels]:
 def source_limits(X: Array, codes: Array, n_domains: int) -> Array:
     """Return limits for the features of new domains, of shape (2, n_features).
 
-    A limit is as far beyond all source domains as the most extreme one is beyond the others.
-    Members that are fitted without this domain are tested up to this distance.
+    A limit is as far beyond all source domains as the most extreme domain is beyond the others.
+    Members that are fitted without that domain are tested up to this distance.
     """
     order = np.argsort(codes, kind="stable")
     firsts = np.searchsorted(codes[order], np.arange(n_domains))
     highest = [np.sort(np.maximum.reduceat(s * X[order], firsts), axis=0) for s in (-1.0, 1.0)]
-    lower, upper = (2 * ends[-1] - ends[-2:][0] for ends in highest)
+    lower, upper = (2 * by_domain[-1] - by_domain[-2:][0] for by_domain in highest)
     return np.array([-lower, upper])

@@ -79,7 +79,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
         shape = (self.max_iter, self.max_depth)
         self.start_ = start
         self.features_ = np.zeros(shape, dtype=np.intp)
-        self.thresholds_ = np.full(shape, np.inf)  # remain if all features are constant
+        self.thresholds_ = np.full(shape, np.inf)  # unchanged if all features are constant
         self.leaves_ = np.zeros((self.max_iter, 2**self.max_depth, len(start)))
         for i in range(self.max_iter if counts.any() else 0):
             gradient, curvature = self._derivatives(values, target)
@@ -90,7 +90,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
             columns = np.sort(rng.permutation(np.flatnonzero(counts))[:SEARCHED_FEATURES])
             sums = np.column_stack([gradient[rows], weight[rows]])
             sums *= rng.exponential(size=(len(sums), 1))
-            # Cells are pairs of a column and a bin; a row adds the same values to all its cells.
+            # A cell is a pair of a column and a bin; a row adds the same values to all its cells.
             cells = codes[columns][:, rows] + self.max_bins * np.arange(len(columns))[:, None]
             added = [np.tile(column, len(columns)) for column in sums.T]
             leaf = np.zeros(len(X), dtype=np.intp)
