@@ -313,7 +313,7 @@ def test_labels_stay_as_they_are_written(frame, tmp_path):
     table = load_table(tmp_path / "t.csv", **ROLES)
     assert table.domains == [" a", "007", "a"]
     assert table.classes == ["01", "02"]
-    assert any("differ only in spaces, capitals" in note for note in table.notes)
+    assert any("differ only in spaces, capitalization" in note for note in table.notes)
 
 
 def test_class_names_that_look_like_numbers_stay_as_they_are_written(frame):
@@ -349,7 +349,7 @@ def test_a_column_without_a_name_is_a_feature_only_on_request(frame, tmp_path):
     frame.to_csv(tmp_path / "t.csv")
     table = load_table(tmp_path / "t.csv", **ROLES)
     assert "Unnamed: 0" not in table.schema.features
-    assert any("left out as row numbers" in note for note in table.notes)
+    assert any("treated as an index and left out" in note for note in table.notes)
     asked = load_table(tmp_path / "t.csv", **ROLES, features=["Unnamed: 0", "age"])
     assert asked.schema.features == ["Unnamed: 0", "age"]
     again = check_table(pandas.read_csv(tmp_path / "t.csv", keep_default_na=False), **ROLES)
@@ -362,7 +362,7 @@ def test_nor_are_row_numbers_that_were_read_and_written_again(frame, tmp_path):
         frame = pandas.read_csv(tmp_path / "t.csv", keep_default_na=False)
     table = load_table(tmp_path / "t.csv", **ROLES)
     assert not any("Unnamed" in name for name in table.schema.features)
-    assert sum("left out as row numbers" in note for note in table.notes) == 1
+    assert sum("treated as an index and left out" in note for note in table.notes) == 1
     assert not any("Unnamed" in name for name in check_table(frame, **ROLES).schema.features)
 
 

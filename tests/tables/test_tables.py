@@ -211,7 +211,7 @@ def test_features_that_tell_the_domain_or_name_rows_are_noted(frame):
     frame["depth"] = np.cumsum(rng.random(n)) * np.where(frame["site"] == "EU", -1, 1)
     assert flagged(frame) == {
         ("number", " is a different whole number in every row"),
-        ("depth", " rises or falls in every domain"),
+        ("depth", " increases or decreases from row to row in every domain"),
     }
 
 
@@ -233,7 +233,7 @@ def test_the_columns_used_are_listed(frame):
         ({"domain": "sit"}, "did you mean 'site'"),
         ({"features": ["agee"]}, "did you mean 'age'"),
         ({"drop": ["zzz"]}, "no column 'zzz'; it has 'age', 'dose'"),
-        ({"features": ["ill"]}, "so it cannot be a feature or be dropped"),
+        ({"features": ["ill"]}, "cannot be features and cannot be dropped; got 'ill'"),
         ({"domain": "ill"}, "the same column"),
         ({"drop": ["age", "dose", "smoker", "sex"]}, "has no feature column"),
         ({"drop_domains": ["XX"]}, "no domain 'XX'"),
@@ -256,7 +256,7 @@ def test_wrong_column_names_and_roles_are_refused(frame, options, message):
         ("when", [dt.date(2024, 1, 1 + i % 28) for i in range(60)], "dates or times"),
         ("when", [f"2024-01-{1 + i % 28:02d} 10:00" for i in range(60)], "dates or times"),
         ("when", [f"{1 + i % 28}.3.2024" for i in range(60)], "dates or times"),
-        ("id", [f"patient {i}" for i in range(60)], "identifies rows"),
+        ("id", [f"patient {i}" for i in range(60)], "looks like an identifier"),
         ("num", [*map(str, range(58)), "?", "?"], "contains numbers, but also '\\?'"),
         ("mark", [f"{i},5{i % 9}4" for i in range(1, 61)], "may be a decimal mark.*decimal=','"),
         ("part", [f"{i} %" for i in range(50)] + ["some"] * 10, "percentages, but also 'some'"),
@@ -318,7 +318,7 @@ def test_all_columns_that_cannot_be_used_are_in_one_error(frame):
         ("t.csv", b"a,b\n1,2\n3\n", "line 3 has 1 fields, but there are 2 column names"),
         ("t.csv", b"a,b\n1,2\n3,4,5\n", "line 3 has 3 fields"),
         ("t.csv", "a,b\nМосква,2\n".encode("cp1251"), "not UTF-8.*encoding='cp1251'"),
-        ("t.csv", "a,b\né,2\n".encode("utf-16-le"), "zero bytes.*encoding='utf-16-le'"),
+        ("t.csv", "a,b\né,2\n".encode("utf-16-le"), "NUL bytes.*encoding='utf-16-le'"),
         ("t.csv", b'a,b\n1,2\n3,"4\n5,6\n', "quotation mark is never closed"),
         ("t.csv", b"a,,\n1,2,3\n", "has no name"),
         ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 500, mtime=0)[:-30], "damaged|cannot be read"),
@@ -469,7 +469,7 @@ def test_titles_above_the_header_of_a_sheet_are_skipped(tmp_path):
     path = saved_workbook(tmp_path / "t.xlsx", [*titles[:2], *workbook_rows()])
     table = load_table(path, target="ill", domain="site")
     assert len(table.y) == 30
-    assert "t.xlsx: the 2 rows above the column names were skipped" in table.notes
+    assert "t.xlsx: rows skipped above the column names: 2" in table.notes
 
 
 def test_workbooks_that_ask_for_much_memory_are_refused_before_they_are_unpacked(tmp_path):

@@ -27,7 +27,7 @@ from domainwise.splits.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows
 from domainwise.tables import cells
 from domainwise.tables import schema as tables
 from domainwise.tables.csv_files import is_unnamed
-from domainwise.tables.errors import ColumnError, TableError, import_pandas, refuse_double_names
+from domainwise.tables.errors import ColumnError, TableError, import_pandas, refuse_duplicate_names
 
 #: Number of folds within a held-out domain, for scores with labels of the domain, and maximum
 #: number of random folds of all rows.
@@ -328,10 +328,10 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     X = import_pandas().DataFrame(X) if isinstance(X, np.ndarray) else X
     X = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
     names = list(X.columns)
-    refuse_double_names(names, "X")
+    refuse_duplicate_names(names, "X")
     numbered = [name for name in names if is_unnamed(name)]
     if numbered:
-        notes.append("the first column has no name and was left out as row numbers")
+        notes.append(tables.UNNAMED_NOTE)
     X = X.drop(columns=numbered).reset_index(drop=True)
     marks = cells.decimal_marks(X, list(X.columns))
     try:

@@ -23,7 +23,14 @@ MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
 MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
 #: Results of formulas that failed, except ``#N/A``, which is a missing value.
 EXCEL_ERRORS = ["#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"]
-TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+BOOLEANS = {
+    "True": True,
+    "TRUE": True,
+    "true": True,
+    "False": False,
+    "FALSE": False,
+    "false": False,
+}
 #: Dates: 2024-05-31 (with or without a time), 31.05.2024, 5/31/24, 31 May 2024, May 31, 2024,
 #: 2024-05, 2024Q2.
 _MONTH = r"(?i:jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
@@ -34,24 +41,26 @@ DATE = (
     r"(?:[T ].*)?"
 )
 TIME = r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?(?:\s*[AaPp]\.?[Mm]\.?)?"
-PLAIN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?[Ii]nf(?:inity)?"
-#: Numbers with signs or units around them: <5, $5, (5), 5 mm, 1_000, 95:30, 1.5D+03.
-MARKED = (
+PLAIN_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?[Ii]nf(?:inity)?"
+#: Numbers with other signs or units: <5, $5, (5), 5 mm, 1_000, 95:30, 1.5D+03.
+ANNOTATED_NUMBER = (
     r"[<>=~≈±$€£¥(]*\s*[+−-]?\.?[0-9][0-9.,:'_]*(?:[eEdD][+-]?[0-9]+)?"
     r"(?:[%‰°€$£¥)]|\s[^0-9]{1,6})*"
 )
-#: Thousands separators; with a decimal mark, the other mark is one as well.
-SPACES = " '’\u00a0\u202f\u2009"
+#: Thousands separators; if the decimal mark is known, the other mark is one too.
+THOUSANDS = " '’\u00a0\u202f\u2009"
 OTHER_MARK = {".": ",", ",": ".", None: ""}
-#: A text column with more distinct values than this, and than half of its rows, has no categories.
+#: A text column with more distinct values than this, and than half its number of rows, is not a
+#: categorical feature.
 MAX_CATEGORIES = 50
-#: Text with more distinct numbers than this, in half of its cells, is numeric with invalid cells.
+#: A text column with more distinct numbers than this, in at least half of its cells, is treated as
+#: numbers with some invalid cells.
 MIN_NUMBERS = 20
 
 
 def _number(mark: str | None) -> str:
     """Return a pattern of numbers with this decimal mark, or none, and thousands separators."""
-    separator = f"[{SPACES}{OTHER_MARK[mark]}]"
+    separator = f"[{THOUSANDS}{OTHER_MARK[mark]}]"
     integer = f"(?:[1-9][0-9]{{0,2}}(?:{separator}[0-9]{{3}})+|[0-9]+)"
     if mark is None:
         return f"[+−-]?{integer}"
@@ -61,7 +70,7 @@ def _number(mark: str | None) -> str:
 
 NUMBER = {mark: _number(mark) for mark in (".", ",", None)}
 #: Numbers and percentages with either decimal mark.
-EITHER = rf"(?:{NUMBER['.']}|{NUMBER[',']})\s*%?"
+NUMBER_OR_PERCENT = rf"(?:{NUMBER['.']}|{NUMBER[',']})\s*%?"
 
 
 def is_text(column: Any) -> bool:
@@ -96,17 +105,17 @@ def _arrow_text(column: Any) -> Any:
 
 
 def words_of(column: Any) -> Any:
-    """Return cells as stripped text, without missing ones and words such as "NA"."""
+    """Return cells as stripped text, without missing cells and words such as "NA"."""
     words = column[column.notna()].astype(str).str.strip()
     return words[~words.isin(MISSING)]
 
 
 def mark_missing(column: Any, na: Sequence[str], *, words: bool = True) -> Any:
-    """Set cells to missing if they are empty or in ``na``, or with ``words``, text like "NaN"."""
+    """Set cells to missing if they are empty, in ``na``, or with ``words`` text such as "NaN"."""
     if is_text(column) or hasattr(column, "cat"):
         values: list[Any] = [*na, *(MISSING_TEXT if words else [""])]
     elif column.dtype.kind in "iuf":
-        values = [float(word) for word in na if re.fullmatch(PLAIN, word)]
+        values = [float(word) for word in na if re.fullmatch(PLAIN_NUMBER, word)]
     else:
         return column
     missing = column.isin(values)
@@ -128,13 +137,13 @@ def decimal_marks(
     """
     marks = dict(earlier or {})
     ambiguous = {}
-    texts = [name for name in names if name not in marks and is_text(frame[name])]
+    text_columns = [name for name in names if name not in marks and is_text(frame[name])]
     if {mark, fallback, *marks.values()} <= {None, "."} and not any(
-        matches(frame[name], ",", full=False).any() for name in texts
+        matches(frame[name], ",", full=False).any() for name in text_columns
     ):
-        pointed = [name for name in texts if matches(frame[name], r"\.", full=False).any()]
-        return {**marks, **dict.fromkeys(pointed, ".")}
-    for name in texts:
+        has_point = {name: matches(frame[name], r"\.", full=False).any() for name in text_columns}
+        return {**marks, **{name: "." for name in text_columns if has_point[name]}}
+    for name in text_columns:
         cells = frame[name]
         point, comma = (matches(cells, rf"(?:{NUMBER[m]})\s*%?") for m in (".", ","))
         only_point, only_comma = (point & ~comma).any(), (comma & ~point).any()
@@ -166,12 +175,12 @@ def with_points(column: Any, mark: str | None) -> Any:
     """Rewrite the numbers in a text column with decimal points and without thousands separators."""
     if not is_text(column):
         return column
-    changed = matches(column, f"[,−{OTHER_MARK[mark]}]|[0-9][{SPACES}][0-9]", full=False)
+    changed = matches(column, f"[,−{OTHER_MARK[mark]}]|[0-9][{THOUSANDS}][0-9]", full=False)
     if changed.any():
         changed &= matches(column, rf"(?:{NUMBER[mark]})\s*%?")
     if not changed.any():
         return column
-    separator = f"[{SPACES}{OTHER_MARK[mark]}]"
+    separator = f"[{THOUSANDS}{OTHER_MARK[mark]}]"
     cells = column[changed].astype(str).str.strip().str.replace(separator, "", regex=True)
     cells = cells.str.replace("−", "-", regex=False).str.replace(mark or ".", ".", regex=False)
     return column.astype(object).where(~changed, cells.astype(object))
@@ -188,10 +197,10 @@ def typed_numbers(column: Any) -> Any:
     values = column[column.notna() & ~column.isin(MISSING)]
     if values.isin([True, False]).all() and values.map(type).eq(bool).all() and len(values):
         return column.where(column.isin([True, False])).astype("boolean")
-    if len(values) and values.isin(TRUTH).all():
-        return column.where(column.isin(TRUTH)).map(TRUTH).astype("boolean")
-    number = values.map(lambda cell: isinstance(cell, (int, float, Decimal)))
-    if not (number | matches(values, PLAIN)).all():
+    if len(values) and values.isin(BOOLEANS).all():
+        return column.where(column.isin(BOOLEANS)).map(BOOLEANS).astype("boolean")
+    is_number = values.map(lambda cell: isinstance(cell, (int, float, Decimal)))
+    if not (is_number | matches(values, PLAIN_NUMBER)).all():
         return column
     numbers = pandas.to_numeric(values.astype(object), errors="coerce")
     return numbers if len(values) == len(column) else numbers.astype(float).reindex(column.index)
@@ -205,8 +214,8 @@ def _cast(text: Any) -> Any:
     text = compute.utf8_trim_whitespace(text)
     missing = compute.is_in(text, pyarrow.array(MISSING, text.type))
     text = compute.if_else(missing, pyarrow.scalar(None, text.type), text)
-    fraction = compute.any(compute.match_substring(text, ".")).as_py()
-    for kind in (pyarrow.int64(), pyarrow.float64())[bool(fraction) :]:
+    has_point = compute.any(compute.match_substring(text, ".")).as_py()
+    for kind in (pyarrow.int64(), pyarrow.float64())[bool(has_point) :]:
         try:
             numbers = text.cast(kind)
         except pyarrow.ArrowInvalid:
@@ -218,7 +227,7 @@ def _cast(text: Any) -> Any:
 
 
 def form_of(column: Any) -> tuple[str, list[str]]:
-    """Return the form of a column, and the texts in it that do not have this form.
+    """Return the form of a column, and the distinct cells of text that do not have this form.
 
     Forms are "numeric", "nested" (lists and the like), "date" and "time", and for text also
     "number", "percent" and "text".
@@ -237,23 +246,23 @@ def form_of(column: Any) -> tuple[str, list[str]]:
     if not is_text(column):
         return "text", []
     words = words_of(column)
-    for form, pattern in (("date", DATE), ("time", TIME), ("percent", rf"(?:{PLAIN})\s*%")):
+    for form, pattern in (("date", DATE), ("time", TIME), ("percent", rf"(?:{PLAIN_NUMBER})\s*%")):
         matched = matches(words, pattern)
         if _mostly(words, matched):
             return form, list(words[~matched].unique())
-    commas, plain_number = matches(words, EITHER), matches(words, PLAIN)
-    errors, marked = words.isin(EXCEL_ERRORS), plain_number | matches(words, MARKED)
+    number, plain_number = matches(words, NUMBER_OR_PERCENT), matches(words, PLAIN_NUMBER)
+    errors, annotated = words.isin(EXCEL_ERRORS), plain_number | matches(words, ANNOTATED_NUMBER)
     if (
-        (_mostly(words, commas) and (commas & ~plain_number).any())
+        (_mostly(words, number) and (number & ~plain_number).any())
         or (errors.any() and _mostly(words[~errors], plain_number[~errors]))
-        or (marked.mean() >= 0.5 and words[marked].nunique() > MIN_NUMBERS)
+        or (annotated.mean() >= 0.5 and words[annotated].nunique() > MIN_NUMBERS)
     ):
         return "number", list(words[~plain_number].unique())
     return "text", []
 
 
 def _mostly(words: Any, matched: Any) -> bool:
-    """Whether at least half of the rows, or half of the distinct words, match."""
+    """Whether at least half of the cells, or half of the distinct ones, match."""
     half = 0.5 * words.nunique()
     return bool(matched.any()) and (matched.mean() >= 0.5 or words[matched].nunique() >= half)
 
@@ -267,10 +276,10 @@ def numbers_in(column: Any, form: str | None = None) -> Any:
     if form == "time":
         numbers = words.map({word: _hours(word) for word in words.unique()}).astype(float)
     else:
-        percent = matches(words, rf"(?:{PLAIN})\s*%") & (form == "percent")
+        percent = matches(words, rf"(?:{PLAIN_NUMBER})\s*%") & (form == "percent")
         words = words.where(~percent, words.str.rstrip("% "))
-        words = words.where(~words.isin(TRUTH), words.map(TRUTH).map({True: "1", False: "0"}))
-        words = words.where(matches(words, PLAIN)).astype(object)
+        words = words.where(~words.isin(BOOLEANS), words.map(BOOLEANS).map({True: "1", False: "0"}))
+        words = words.where(matches(words, PLAIN_NUMBER)).astype(object)
         numbers = pandas.to_numeric(words, errors="coerce").astype(float)
         numbers = numbers.where(~percent, numbers / 100)
     return numbers.reindex(column.index)
@@ -283,7 +292,7 @@ def _hours(word: str) -> float:
     (19.5, 7.5)
     """
     if not re.fullmatch(TIME, word):
-        return float(word) if re.fullmatch(PLAIN, word) else np.nan
+        return float(word) if re.fullmatch(PLAIN_NUMBER, word) else np.nan
     clock = re.sub(r"[^0-9:.]", "", word.split(" ")[0].rstrip("aApPmM.")).split(":")
     hours = sum(float(digits) / 60**i for i, digits in enumerate(clock))
     suffix = re.search(r"([aApP])\.?[mM]", word)
@@ -295,8 +304,8 @@ def date_order(column: Any) -> str | None:
     numbers = words_of(column).str.extract(r"^([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}").dropna()
     if not len(numbers):
         return "day"
-    first, second = (numbers[i].astype(int).max() > 12 for i in (0, 1))
-    return None if first == second else "day" if first else "month"
+    first_is_day, second_is_day = (numbers[i].astype(int).max() > 12 for i in (0, 1))
+    return None if first_is_day == second_is_day else "day" if first_is_day else "month"
 
 
 def days_in(column: Any, order: str | None) -> Any:
@@ -310,9 +319,9 @@ def days_in(column: Any, order: str | None) -> Any:
     words = words.str.replace(r"^([0-9]{4})[./]([0-9]+)[./]", r"\1-\2-", regex=True)
     words = words.str.replace(r"^([0-9]{1,2})-([0-9]{1,2})-", r"\1/\2/", regex=True)
     days = pandas.Series(pandas.NaT, index=words.index, dtype="datetime64[s]")
-    slashes = {"day": "%d/%m/%Y", "month": "%m/%d/%Y"}
-    for form in filter(None, ("%Y-%m-%d", "%d.%m.%Y", slashes.get(order or ""))):
-        days = days.fillna(pandas.to_datetime(words, format=form, errors="coerce"))
+    with_slashes = {"day": "%d/%m/%Y", "month": "%m/%d/%Y"}
+    for date_format in filter(None, ("%Y-%m-%d", "%d.%m.%Y", with_slashes.get(order or ""))):
+        days = days.fillna(pandas.to_datetime(words, format=date_format, errors="coerce"))
     return days.reindex(column.index)
 
 
@@ -326,15 +335,15 @@ FORMS = {"number": "numbers", "percent": "percentages", "time": "times", "date":
 MessageParts = tuple[str | Argument, ...]
 
 
-def split_names(texts: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
-    """Split names at commas, unless a name with a comma is itself one of ``names``.
+def split_names(entries: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
+    """Split entries at commas, unless an entry with a comma is itself one of ``names``.
 
     >>> split_names(["age,sex", "dose, mg"], ["age", "sex", "dose, mg"])
     ['age', 'sex', 'dose, mg']
     """
-    if texts is None:
+    if entries is None:
         return None
-    split = [name for text in texts for name in ([text] if text in names else text.split(","))]
+    split = [name for e in entries for name in ([e] if e in names else e.split(","))]
     return [name if name in names else name.strip() for name in split if name.strip()]
 
 
@@ -352,8 +361,9 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
             cell = str(column.iloc[row])
             raise TableError(
                 f"column {name!r} must contain numbers, but row {first_row + row + 1} has {cell!r}."
-                " Correct it, leave the cell empty, or set a decimal mark or a missing value with ",
-                *(Argument("decimal", ","), " or ", Argument("na", [cell])),
+                " Correct the cell or leave it empty, set the decimal mark with ",
+                *(Argument("decimal", ","), ", or treat this value as missing with "),
+                Argument("na", [cell]),
             )
         column = numbers
     values = np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
@@ -363,7 +373,7 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
 
 
 def first_unreadable(column: Any, values: Any) -> int | None:
-    """Return the first row with a cell that has no value in ``values``; None if there is none."""
+    """Return the index of the first cell that was not converted to a value; None if all were."""
     missing = column.isna() | column.astype(str).str.strip().isin(MISSING)
     unreadable = np.flatnonzero(values.isna() & ~missing)
     return int(unreadable[0]) if len(unreadable) else None
@@ -443,11 +453,11 @@ def problem_of(
     if form == "date" and not dates:
         advice = "contains dates or times. Convert them to numbers with "
         return advice, Argument("dates", list(DATE_PARTS))
-    texts = import_pandas().Series(unmatched, dtype=object)
-    if form == "number" and unmatched and matches(texts, EITHER).all():
+    invalid = import_pandas().Series(unmatched, dtype=object)
+    if form == "number" and unmatched and matches(invalid, NUMBER_OR_PERCENT).all():
         advice = (
             f"contains numbers such as {unmatched[0]!r}, in which a comma may be a decimal mark or "
-            "separate thousands. Choose with "
+            "a thousands separator. Choose with "
         )
         return advice, Argument("decimal", ","), " or ", Argument("decimal", ".")
     if unmatched:
@@ -458,7 +468,7 @@ def problem_of(
         return advice, Argument("na", unmatched[:3])
     n, count = column.count(), column.astype(str)[column.notna()].nunique() if form == "text" else 0
     if count > max(MAX_CATEGORIES, n // 2):
-        return (f"has {count} distinct texts in {n} rows, so it identifies rows",)
+        return (f"has {count} distinct values in {n} rows, so it looks like an identifier",)
     return None
 
 
@@ -481,7 +491,7 @@ def target_column(column: Any, mark: str | None) -> Any:
         if form in ("percent", "time") and not unmatched:
             return numbers_in(numbers, form).rename(column.name)
         return column
-    if numbers.isna().all():  # only words such as "NA": they are the classes
+    if numbers.isna().all():  # all cells are words such as "NA", which are the classes
         return column
     if matches(column, r"-?0[0-9].*|[+-]?[0-9]{19,}").any():
         return column.where(~column.isin(MISSING))
@@ -499,7 +509,7 @@ def task_of(target: Any, task: str) -> str:
 
 
 def refuse_quantities(target: Any, mark: str | None = None) -> None:
-    """Raise a TableError if cells are not class names, but dates, or numbers mixed with text."""
+    """Raise a TableError if cells are not class names but dates, or numbers mixed with text."""
     form, unmatched = form_of(with_points(target, mark))
     if form in ("date", "time", "percent", "nested") or (form == "number" and unmatched):
         problem = None if form == "date" else problem_of(target, form, unmatched)

@@ -1,4 +1,4 @@
-"""Reading CSV files: encoding, separator and column names are detected, and cells are text.
+"""Reading CSV files: encoding, separator and column names are detected; cells stay text.
 
 ``pyarrow.csv`` splits fields, and detects lines with a wrong number of fields and damaged
 compression. This module detects the encoding, the separator, and quotation marks that are never
@@ -21,12 +21,13 @@ from domainwise.tables.errors import Argument, TableError
 
 #: Separators to try.
 SEPARATORS = (",", "\t", ";", "|")
-#: Name for a first column without a name, in which pandas and R write row numbers; pandas adds
-#: ".1" if another column has this name.
+#: Name given to a first column without a name, in which pandas and R write the index; ".1" is
+#: added if another column has this name.
 UNNAMED = "Unnamed: 0"
-#: Lines from which the separator is detected, and bytes read at a time.
-HEADER_LINES, BLOCK = 20, 2**22
-#: Three consecutive non-ASCII bytes, or bytes that cp1252 does not define: not Western text.
+#: Lines from which the separator is detected, and bytes that are read at a time.
+HEADER_LINES, BLOCK_BYTES = 20, 2**22
+#: Bytes that are unlikely in Western European text: three consecutive ones that are not ASCII, or
+#: one that cp1252 does not define.
 NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x81\x8d\x8f\x90\x9d]")
 _OTHER_FORMATS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or zip", ".xlsx")}
 _OTHER_FORMATS |= {b"\x1f\x8b\x08" + flag: ("a gzip", ".csv.gz") for flag in (b"\0", b"\x08")}
@@ -41,11 +42,11 @@ class CsvFile:
     """A CSV file whose first lines have been read."""
 
     path: Path
-    data: bytes | None  #: Content; None if it is read in chunks.
+    data: bytes | None  #: Content of the file; None if it is read in chunks.
     names: list[str]
     separator: str
     encoding: str
-    n_lines: int  #: Lines up to and including the names.
+    n_lines: int  #: Lines up to and including the column names.
     odd_quotes: bool  #: Whether the number of quotation marks is odd.
     notes: tuple[str, ...]
 
@@ -54,35 +55,36 @@ class CsvFile:
         import pyarrow
         from pyarrow import csv as arrow_csv
 
-        invalid: list[Any] = []
+        invalid_rows: list[Any] = []
 
         def refuse(row: Any) -> str:
-            invalid.append(row)
+            invalid_rows.append(row)
             return "error"
 
-        reading = arrow_csv.ReadOptions(
+        read_options = arrow_csv.ReadOptions(
             column_names=self.names,
             skip_rows=self.n_lines,
             encoding=self.encoding,
             use_threads=False,
-            block_size=BLOCK if self.data is None else min(len(self.data) + 1, 2**30),
+            block_size=BLOCK_BYTES if self.data is None else min(len(self.data) + 1, 2**30),
         )
-        parsing = arrow_csv.ParseOptions(
+        parse_options = arrow_csv.ParseOptions(
             delimiter=self.separator, newlines_in_values=True, invalid_row_handler=refuse
         )
-        conversion = arrow_csv.ConvertOptions(
-            # The last column shows whether an unclosed quotation mark includes the lines after it.
+        convert_options = arrow_csv.ConvertOptions(
+            # A quotation mark that is never closed puts all lines after it into the last cell.
             include_columns=list(dict.fromkeys([*columns, self.names[-1]])),
             column_types=dict.fromkeys(self.names, pyarrow.string()),
             strings_can_be_null=True,
             null_values=[""],
         )
-        last = None
+        last_cell = None
         try:
             with _open(self.path) if self.data is None else io.BytesIO(self.data) as file:
-                for batch in arrow_csv.open_csv(file, reading, parsing, conversion):
+                options = (read_options, parse_options, convert_options)
+                for batch in arrow_csv.open_csv(file, *options):
                     if batch.num_rows:
-                        last = batch.column(self.names[-1])[-1].as_py()
+                        last_cell = batch.column(self.names[-1])[-1].as_py()
                     yield batch.select(columns)
         except UnicodeDecodeError as error:
             text = f"{self.path} is not {self.encoding}: {error}. Set its encoding with "
@@ -90,18 +92,18 @@ class CsvFile:
         except (OSError, EOFError) as error:
             raise TableError(f"{self.path} is damaged: {error}. Export or copy it again") from None
         except pyarrow.ArrowInvalid as error:
-            if not invalid:
+            if not invalid_rows:
                 reason = str(error).splitlines()[0]
                 text = f"{self.path} is not a valid CSV file: {reason}. Export it again"
                 raise TableError(text) from None
-            row = invalid[0]
+            row = invalid_rows[0]
             raise TableError(
                 f"{self.path}: line {row.number} has {row.actual_columns} fields, but there are "
-                f"{len(self.names)} column names. Correct {row.text[:80]!r} (text with "
-                f"{self.separator!r} in it needs double quotes)"
+                f"{len(self.names)} column names. Correct {row.text[:80]!r} (text that contains "
+                f"{self.separator!r} needs double quotes)"
             ) from None
-        if self.odd_quotes and last is not None and "\n" in last:
-            where = f"{self.path}, near {last[:40]!r}"
+        if self.odd_quotes and last_cell is not None and "\n" in last_cell:
+            where = f"{self.path}, near {last_cell[:40]!r}"
             raise TableError(f"{where}: a quotation mark is never closed. Close or remove it")
 
 
@@ -110,9 +112,9 @@ def open_csv(
 ) -> CsvFile:
     """Open a CSV file, and detect its encoding, separator and column names.
 
-    ``encoding=None`` uses the byte order mark, or UTF-8 if the bytes are valid, or ``fallback`` (of
-    earlier tables), or cp1252 if that is likely. ``read="all"`` reads the file into memory;
-    "chunks" scans it now and reads it in chunks later; "names" reads only its beginning.
+    ``encoding=None`` uses the byte order mark, or UTF-8 if the bytes are valid, or ``fallback``
+    (the encoding of earlier tables), or cp1252 if that is likely. ``read="all"`` reads the file
+    into memory; "chunks" scans it now and reads it in chunks later; "names" reads only its start.
     """
     if encoding is not None:
         try:
@@ -135,7 +137,7 @@ def open_csv(
         raise TableError(reason, Argument("encoding", "cp1252")) from None
     except (OSError, EOFError) as error:
         raise TableError(f"{path} cannot be read: {error}. Export or copy it again") from None
-    encoding = "utf8" if detected == "utf-8-sig" else detected  # pyarrow skips the mark of UTF-8
+    encoding = "utf8" if detected == "utf-8-sig" else detected  # pyarrow skips a byte order mark
     return CsvFile(path, data, names, separator, encoding, n_lines, odd, notes)
 
 
@@ -150,11 +152,11 @@ def _scan(
 ) -> tuple[str, bool, tuple[str, ...]]:
     """Return the encoding, whether the number of quotation marks is odd, and notes."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    utf8, western, zeros, quotes, start = True, True, False, 0, b""
-    while block := file.read(BLOCK):
+    utf8, western, has_nul, quotes, start = True, True, False, 0, b""
+    while block := file.read(BLOCK_BYTES):
         start = start or block[:4]
         quotes += block.count(b'"')
-        zeros |= b"\0" in block
+        has_nul |= b"\0" in block
         utf8 = utf8 and _decodes(decoder, block)
         western = western and (utf8 or NOT_WESTERN.search(block) is None)
         if not to_end:
@@ -165,17 +167,18 @@ def _scan(
     marked = [name for name, marks in BYTE_ORDER_MARKS.items() if start.startswith(marks)]
     if encoding or marked:
         return encoding or marked[0], bool(quotes % 2), ()
-    if zeros:
-        remedy = Argument("encoding", "utf-16-le")
-        raise TableError(f"{path} contains zero bytes. Export it again, or set ", remedy)
+    if has_nul:
+        text = f"{path} contains NUL bytes. Export it as UTF-8 or, if it is UTF-16, pass "
+        raise TableError(text, Argument("encoding", "utf-16-le"))
     if utf8:
         return "utf-8-sig", bool(quotes % 2), ()
     file.seek(0)
     lines: IO[bytes] = file
     if not to_end:
-        block = file.read(BLOCK)
-        lines = io.BytesIO(block[: block.rfind(b"\n") + 1] if len(block) == BLOCK else block)
-    first: dict[bool, int] = {}  # first lines that are UTF-8 and that are not
+        block = file.read(BLOCK_BYTES)
+        is_cut = len(block) == BLOCK_BYTES
+        lines = io.BytesIO(block[: block.rfind(b"\n") + 1] if is_cut else block)
+    first: dict[bool, int] = {}  # the first non-ASCII line that is UTF-8, and that is not
     for number, line in enumerate(lines, 1):
         if not line.isascii():
             is_utf8 = _decodes(codecs.getincrementaldecoder("utf-8")(), line, final=True)
@@ -187,7 +190,9 @@ def _scan(
                     Argument("encoding", "cp1252"),
                 )
     if fallback is None and not western:
-        text = f"{path} is not UTF-8, and its encoding cannot be detected. Pass it, for example "
+        text = (
+            f"{path} is not UTF-8, and its encoding cannot be detected. Pass its encoding, such as "
+        )
         raise TableError(text, Argument("encoding", "cp1251"))
     guess = fallback or "cp1252"
     return guess, bool(quotes % 2), (f"{path.name} is not UTF-8 and was read as {guess}",)
@@ -214,18 +219,20 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
             break
     if not lines:
         raise TableError(f"{path} is empty. Pass a file with column names and rows")
-    limit = csv.field_size_limit(max(map(len, lines)) + 1)  # a wrong separator gives long fields
+    old_limit = csv.field_size_limit(
+        max(map(len, lines)) + 1
+    )  # a wrong separator gives long fields
     try:
-        rows = {mark: list(csv.reader(lines, delimiter=mark)) for mark in SEPARATORS}
+        rows = {sep: list(csv.reader(lines, delimiter=sep)) for sep in SEPARATORS}
         # Prefer the same number of fields in all lines, then more fields.
-        possible = [mark for mark in SEPARATORS if len(rows[mark][0]) > 1] or ["\t"]
-        separator = max(possible, key=lambda m: (len({*map(len, rows[m])}) == 1, len(rows[m][0])))
+        possible = [sep for sep in SEPARATORS if len(rows[sep][0]) > 1] or ["\t"]
+        separator = max(possible, key=lambda s: (len({*map(len, rows[s])}) == 1, len(rows[s][0])))
         reader = csv.reader(lines, delimiter=separator)
         names = next(reader)
     except csv.Error as error:
         raise TableError(f"{path} is not a valid CSV file: {error}. Export it again") from None
     finally:
-        csv.field_size_limit(limit)
+        csv.field_size_limit(old_limit)
     unnamed = [i for i, name in enumerate(names) if not name.strip()]
     if unnamed not in ([], [0]):
         raise TableError(
@@ -243,5 +250,5 @@ def unnamed_column_name(other_names: Sequence[str]) -> str:
 
 
 def is_unnamed(name: str) -> bool:
-    """Whether a name was given to a column without one, here or by pandas."""
+    """Whether this module or pandas has named a column that had no name."""
     return re.fullmatch(rf"{UNNAMED}(\.[0-9]+)?", name) is not None

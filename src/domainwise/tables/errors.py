@@ -65,8 +65,8 @@ def describe_names(names: Iterable[Any], max_names: int = 8) -> str:
     return ", ".join(shown[:max_names]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
-def refuse_double_names(names: Iterable[str], where: str) -> None:
+def refuse_duplicate_names(names: Iterable[str], where: str) -> None:
     """Raise a TableError if several columns have the same name."""
-    if double := [name for name, count in Counter(names).items() if count > 1]:
-        text = f"{where} has more than one column named {describe_names(double)}"
+    if duplicates := [name for name, count in Counter(names).items() if count > 1]:
+        text = f"{where} has more than one column named {describe_names(duplicates)}"
         raise TableError(f"{text}. Give each column a unique name")

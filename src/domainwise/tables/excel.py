@@ -17,9 +17,9 @@ from xml.etree import ElementTree
 from domainwise.tables.csv_files import unnamed_column_name
 from domainwise.tables.errors import TableError, describe_names, import_pandas
 
-#: Maximum unpacked size of a workbook, and of one of its tables of contents, in bytes.
+#: Maximum unpacked size of a workbook, and of an XML file that lists its sheets, in bytes.
 MAX_UNPACKED, MAX_CONTENTS = 2**30, 2**24
-#: A sheet may span ``MAX_AREA`` cells, or ``MAX_AREA_PER_CELL`` times its cells with values.
+#: A sheet may span ``MAX_AREA`` cells, or ``MAX_AREA_PER_CELL`` per cell with a value.
 MAX_AREA, MAX_AREA_PER_CELL = 10_000_000, 20
 #: Number of rows that are searched for the column names.
 HEADER_ROWS = 20
@@ -69,7 +69,7 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     frame = import_pandas().DataFrame(rows, columns=names, dtype=object)
     notes = []
     if header:
-        notes.append(f"{path.name}: the {header} rows above the column names were skipped")
+        notes.append(f"{path.name}: rows skipped above the column names: {header}")
     if len(nonempty) > 1:
         ignored = describe_names([other.name for other in nonempty[1:]])
         notes.append(f"{path.name}: only sheet {sheet!r} was read, not {ignored}")
@@ -89,7 +89,7 @@ def _error_values(path: Path) -> dict[str, dict[tuple[int, int], str]]:
         contents = []
         for name in ("xl/workbook.xml", "xl/_rels/workbook.xml.rels"):
             if archive.getinfo(name).file_size > MAX_CONTENTS:
-                raise ValueError(f"{name} is too long")
+                raise ValueError(f"{name} has more than {MAX_CONTENTS} bytes")
             contents.append(ElementTree.fromstring(archive.read(name)))
         book, links = contents
         targets = {link.get("Id"): str(link.get("Target")) for link in links}
@@ -101,7 +101,7 @@ def _error_values(path: Path) -> dict[str, dict[tuple[int, int], str]]:
             with archive.open(file_name) as stream:
                 errors[str(sheet.get("name"))] = _scan_sheet(stream, where)
             scanned.add(file_name)
-        for member in members:  # reading fails if a member is longer than it declares
+        for member in members:  # reading fails if a member exceeds its declared size
             with archive.open(member) as stream:
                 while member.filename not in scanned and stream.read(BLOCK):
                     pass
@@ -116,7 +116,7 @@ def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
         block = stream.read(BLOCK)
         text = partial + block
         end = len(text)
-        if block:  # a cell that is cut off is read with the next block
+        if block:  # a cell at the end that is incomplete is read with the next block
             end = max(text.rfind(b"<c "), text.rfind(b":c "), len(text) - BLOCK)
             end = text.rfind(b"<", 0, end + 1) if end > 0 else 0
         text, partial = text[:end], text[end:]
@@ -126,24 +126,25 @@ def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
         rows |= {int(row) for _, row in cells}
         rows = {min(rows), max(rows)} if rows else rows
         for attributes, content in ERROR.findall(text) if b'"e"' in text or b"'e'" in text else ():
-            position, value = re.search(_POSITION, attributes), VALUE.search(content)
-            if position is not None and value is not None:
-                row, column = int(position[2]) - 1, _column_number(position[1])
-                errors[row, column] = value[1].decode("ascii", "replace")
-    numbers = sorted(map(_column_number, columns)) or [0]
-    height, width = max(rows, default=0) - min(rows, default=0) + 1, numbers[-1] - numbers[0] + 1
+            position_match, value_match = re.search(_POSITION, attributes), VALUE.search(content)
+            if position_match is not None and value_match is not None:
+                letters, row = position_match.groups()
+                value = value_match[1].decode("ascii", "replace")
+                errors[int(row) - 1, _column_index(letters)] = value
+    indices = sorted(map(_column_index, columns)) or [0]
+    height, width = max(rows, default=0) - min(rows, default=0) + 1, indices[-1] - indices[0] + 1
     if height * width > max(MAX_AREA, MAX_AREA_PER_CELL * n_cells):
         raise TableError(
             f"{where} has {n_cells:,} cells, spread over {height:,} rows and {width:,} columns. "
-            "Delete the cells far away from the table, or save the table as CSV"
+            "Delete the cells that are far away from the table, or save the table as CSV"
         )
     return errors
 
 
-def _column_number(letters: bytes) -> int:
-    """Return the index of a column.
+def _column_index(letters: bytes) -> int:
+    """Return the index of a column, from 0.
 
-    >>> _column_number(b"A"), _column_number(b"XFD")
+    >>> _column_index(b"A"), _column_index(b"XFD")
     (0, 16383)
     """
     number = 0
@@ -155,14 +156,15 @@ def _column_number(letters: bytes) -> int:
 def _header_row(rows: Sequence[Sequence[Any]]) -> int:
     """Return the index of the row with the column names.
 
-    It has distinct texts; rows above it are titles, which fill at most half of the columns.
+    Its cells are distinct strings. Rows above it are titles, with at most half of the cells filled.
     """
     width = len(rows[0])
-    for number, row in enumerate(rows[:HEADER_ROWS]):
+    for index, row in enumerate(rows[:HEADER_ROWS]):
         filled = [cell for cell in row if cell != ""]
         if len(filled) >= width - (row[0] == ""):
-            names = all(isinstance(cell, str) for cell in filled) and len({*filled}) == len(filled)
-            return number if number and names and width > 1 else 0
+            strings = all(isinstance(cell, str) for cell in filled)
+            are_names = strings and len({*filled}) == len(filled)
+            return index if are_names and width > 1 else 0
         if 2 * len(filled) > width:
             return 0
     return 0

@@ -14,7 +14,7 @@ from domainwise.checks import warn_caller
 from domainwise.jobs.store import replacing
 from domainwise.tables.cells import decimal_marks, mark_missing, typed_numbers, with_points
 from domainwise.tables.csv_files import CsvFile, open_csv
-from domainwise.tables.errors import TableError, import_pandas, refuse_double_names
+from domainwise.tables.errors import TableError, import_pandas, refuse_duplicate_names
 from domainwise.tables.excel import read_excel
 
 __all__ = ["CHUNK_ROWS", "FORMATS", "iter_table", "open_table", "read_table", "table_columns"]
@@ -31,12 +31,12 @@ READ_FORMATS = {**FORMATS, ".xlsx": "excel"}
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A table whose column names have been read, but not its rows."""
+    """A table whose column names are known; :meth:`frames` reads its rows."""
 
     path: Path
     kind: str
     names: list[str]
-    notes: tuple[str, ...]  #: What was guessed or skipped.
+    notes: tuple[str, ...]  #: Assumptions about the file, and skipped rows and sheets.
     source: Any  #: A CsvFile, the rows of a workbook, or None.
 
     def frames(self, columns: Sequence[str], rows: int | None = None) -> Iterator[Any]:
@@ -84,7 +84,7 @@ def open_table(
             keys = folder_keys(first.as_posix(), path.as_posix())
             stored = _dataset(first, kind).schema.names
             names = [name for name in (*stored, *keys) if not _is_index(name)]
-    refuse_double_names(names, str(path))
+    refuse_duplicate_names(names, str(path))
     return OpenTable(path, kind, names, notes, source)
 
 
@@ -125,12 +125,12 @@ def read_table(
     The file extension selects CSV (also ``.gz``), Parquet, Feather or Excel (first sheet). A folder
     of Parquet files is read in the order of their names; folders inside it such as ``site=A``
     become text columns. ``columns`` are returned in this order; None reads all. ``labels`` are
-    columns of labels: text is unchanged, and only empty text is missing ("NA" may mean North
+    columns of labels: text is unchanged, and only empty cells are missing ("NA" may mean North
     America). ``decimal`` is the decimal mark of numbers in text, ``encoding`` the encoding of a CSV
     file; None detects them. ``na`` lists values that count as missing in all columns.
 
-    Raises a TableError if the file does not exist, is empty or damaged, has an unknown encoding, or
-    has lines of different lengths or duplicate column names.
+    Raises a TableError if the file does not exist, is empty or damaged, has an unknown encoding,
+    lines with different numbers of fields, or duplicate column names.
     """
     (frame,) = iter_table(
         path, columns=columns, labels=labels, decimal=decimal, encoding=encoding, na=na
@@ -153,10 +153,10 @@ def iter_table(
     """Read a table in chunks, so that memory does not grow with the file.
 
     See :func:`read_table` for the other arguments. The first chunk with an unambiguous decimal mark
-    decides for its column; a later chunk that contradicts it stays text. Columns in ``text`` have
-    categories and stay text, even if a chunk has only digits. A chunk has ``rows`` rows; None reads
-    all rows as one chunk. ``fallback`` is the decimal mark and the encoding of earlier tables, used
-    if the file is ambiguous.
+    determines that of the column; in a later chunk that contradicts it, the column stays text.
+    Columns in ``text`` have categories and stay text, even if a chunk has only digits. A chunk has
+    ``rows`` rows; None reads all rows as one chunk. ``fallback`` is the decimal mark and the
+    encoding of earlier tables, used if the file is ambiguous.
     """
     read = "all" if rows is None else "chunks"
     table = open_table(path, encoding=encoding, fallback=fallback[1], read=read)
@@ -178,8 +178,8 @@ def iter_table(
 CHUNK_ROWS = 50_000
 #: Extensions of the files that are read from a folder.
 PARQUET_EXTENSIONS = (".parquet", ".parq", ".pq")
-#: Name of a partition folder whose rows have no value in the partition column.
-MISSING_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+#: Value in the name of a folder whose rows have no value in the partition column.
+MISSING_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 def _is_index(name: str) -> bool:
@@ -211,7 +211,7 @@ def folder_keys(path: str, root: str) -> dict[str, str | None]:
     """
     folders = path.removeprefix(root).split("/")[:-1]
     pairs = [folder.split("=", 1) for folder in folders if "=" in folder]
-    return {unquote(k): None if v == MISSING_FOLDER else unquote(v) for k, v in pairs}
+    return {unquote(k): None if v == MISSING_PARTITION else unquote(v) for k, v in pairs}
 
 
 def arrow_frame(
@@ -263,7 +263,7 @@ def arrow_frames(path: Path, kind: str, columns: list[str], rows: int | None) ->
             missing = [name for name in stored if name not in data.schema.names]
             if missing:
                 raise TableError(
-                    f"{file} has no column {missing[0]!r}, but other files of its folder have it. "
+                    f"{file} has no column {missing[0]!r}, but other files in its folder have it. "
                     "Use the same columns in all files"
                 )
             batches = data.to_batches(
@@ -283,15 +283,15 @@ def regrouped(batches: Iterator[Any], rows: int | None) -> Iterator[Any]:
     """Regroup record batches into tables of ``rows`` rows; the last one may be shorter."""
     import pyarrow
 
-    waiting: list[Any] = []
+    pending: list[Any] = []
     for batch in batches:
-        waiting.append(batch)
-        while rows is not None and sum(batch.num_rows for batch in waiting) >= rows:
-            table = pyarrow.Table.from_batches(waiting)
+        pending.append(batch)
+        while rows is not None and sum(batch.num_rows for batch in pending) >= rows:
+            table = pyarrow.Table.from_batches(pending)
             yield table[:rows]
-            waiting = table[rows:].to_batches()
-    if any(batch.num_rows for batch in waiting):
-        yield pyarrow.Table.from_batches(waiting)
+            pending = table[rows:].to_batches()
+    if any(batch.num_rows for batch in pending):
+        yield pyarrow.Table.from_batches(pending)
 
 
 @contextmanager
@@ -328,15 +328,15 @@ class TableWriter:
         if self._kind == "csv":
             name = self._path.name.lower()
             if self._file is None:
-                opened = gzip.open if name.endswith(".gz") else open
-                self._file = opened(self._path, "wt", encoding="utf-8", newline="")
+                open_text = gzip.open if name.endswith(".gz") else open
+                self._file = open_text(self._path, "wt", encoding="utf-8", newline="")
             separator = "\t" if ".tsv" in name else ","
             frame.to_csv(self._file, index=False, header=self.n_rows == 0, sep=separator)
         else:
             import pyarrow
             from pyarrow import parquet
 
-            # All chunks get the types of the first: a column without values has no type.
+            # All chunks use the types of the first, because a column without values has no type.
             table = pyarrow.Table.from_pandas(frame, schema=self.schema, preserve_index=False)
             if self._file is None:
                 self.schema = table.schema.remove_metadata()

@@ -33,7 +33,7 @@ from domainwise.tables.errors import (
     TableError,
     describe_names,
     import_pandas,
-    refuse_double_names,
+    refuse_duplicate_names,
 )
 from domainwise.tables.files import open_table
 
@@ -41,6 +41,7 @@ from domainwise.tables.files import open_table
 MAX_LISTED_FEATURES = 50
 TASKS = ("auto", "classification", "regression")
 ONE_CLASS = "domains with only one class are used for training"
+UNNAMED_NOTE = "the first column has no name; it was treated as an index and left out"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Schema:
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()  #: of each date: "month", "weekday" (0 is Monday), "age"
-    reference: str = ""  #: the day at which ages are computed, in years
+    reference: str = ""  #: the day on which ages are computed, in years
     decimal: str | None = None  #: passed or detected; used for new tables that are ambiguous
     encoding: str | None = None
     na: tuple[str, ...] = ()  #: values that count as missing
@@ -100,7 +101,7 @@ class Schema:
         """Return the indices of the rows with a target and a domain, their targets and domains.
 
         Targets are floats, or class names as text. A class such as "1.0" is read as the number 1
-        only if this gives known ``classes``. Domains are text; None if there is no domain column.
+        only if all targets are then in ``classes``. Domains are text; None without a domain column.
         """
         target, domains = cells.mark_missing(frame[self.target], self.na), None
         mark = cells.decimal_marks({self.target: target}, [self.target], self.decimal)
@@ -124,7 +125,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Schema:
-        """Return the schema that :meth:`as_dict` has converted."""
+        """Return the schema from the dict that :meth:`as_dict` has returned."""
         names = {f.name for f in fields(cls)}
         values: dict[str, Any] = {name: v for name, v in stored.items() if name in names}
         tuples = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
@@ -157,8 +158,8 @@ def make_preprocessor(schema: Schema) -> ColumnTransformer:
     """Return an unfitted transformer of a table's features to numbers.
 
     Numeric columns are imputed with the median and standardized. Categorical columns are imputed
-    with the most frequent category and one-hot encoded; a category that fit has not seen is encoded
-    as zeros.
+    with the most frequent category and one-hot encoded; categories that are unknown to ``fit`` are
+    encoded as zeros.
     """
     median, frequent = (
         SimpleImputer(strategy=strategy, keep_empty_features=True)
@@ -171,7 +172,7 @@ def make_preprocessor(schema: Schema) -> ColumnTransformer:
     ]
     steps = [step for step in steps if step[2]]
     transformer = ColumnTransformer(steps, verbose_feature_names_out=False)
-    return transformer.set_output(transform="default")  # whatever set_config says
+    return transformer.set_output(transform="default")  # regardless of set_config
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class Table:
     y: Array  #: classes or continuous targets
     sample_domain: Array  #: integers, or text
     schema: Schema
-    notes: tuple[str, ...] = ()  #: for the user, such as rows that were left out
+    notes: tuple[str, ...] = ()  #: for the user, for example about rows that were left out
 
     @property
     def domains(self) -> list[Any]:
@@ -212,7 +213,7 @@ def load_table(
     """
     table = open_table(path, encoding=encoding)
     roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
-    features, drop = (cells.split_names(texts, table.names) for texts in (features, drop))
+    features, drop = (cells.split_names(entries, table.names) for entries in (features, drop))
     chosen, notes = choose_features(table.names, features=features, drop=drop, **roles)
     (frame,) = table.frames([*chosen, target, domain])
     checked = check_table(frame, features=chosen, **roles, **options)
@@ -265,18 +266,21 @@ def check_table(
     marks = cells.decimal_marks(frame, [*chosen, target], decimal)
     frame[target] = cells.target_column(frame[target], marks.get(target))
     for name, role in ((target, "target"), (domain, "domain")):
-        missing = int(frame[name].isna().sum())
-        if missing == len(frame):
+        n_missing = int(frame[name].isna().sum())
+        if n_missing == len(frame):
             raise TableError(f"the {role} column {name!r} has no values. Choose another column")
-        if missing:
-            notes.append(f"{missing} of {len(frame)} rows have no {role} and are left out")
+        if n_missing:
+            notes.append(f"{n_missing} of {len(frame)} rows have no {role} and are left out")
             frame = frame[frame[name].notna()]
     domains = cells.as_labels(frame[domain])
     if drop_domains:
         keep = _domains_to_keep(domains, drop_domains, where)
         frame, domains = frame[keep], domains[keep]
     if not len(frame):
-        raise TableError(f"{where}: no row has both a target and a domain. Choose other columns")
+        raise TableError(
+            f"{where} has no row with a target and a domain that is not dropped. Choose other "
+            "columns, or drop fewer domains"
+        )
     task = cells.task_of(frame[target], task)
     y = target_values(frame[target], task, notes, marks.get(target))
     if several_domains:
@@ -285,7 +289,8 @@ def check_table(
         frame[chosen], marks, na=na, dates=dates, auto_drop=auto_drop, notes=notes
     )
     if not schema.features:
-        raise TableError(f"{where} has no feature that can be used: {'; '.join(notes)}")
+        text = f"{where} has no feature that can be used: {'; '.join(notes)}"
+        raise TableError(f"{text}. Choose other feature columns")
     mark = decimal or ("," if "," in marks.values() else None)
     schema = replace(schema, **roles, task=task, decimal=mark)
     notes += _identifier_notes(X, schema, domains)
@@ -314,7 +319,7 @@ def choose_features(
     >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
     (['age'], [])
     """
-    refuse_double_names(names, where)
+    refuse_duplicate_names(names, where)
     mentioned = [*(features or ()), *(drop or ())]
     require_columns([target, domain, *mentioned], names, where)
     if target == domain:
@@ -323,8 +328,8 @@ def choose_features(
         )
     if clash := sorted({target, domain}.intersection(mentioned)):
         raise TableError(
-            f"{describe_names(clash)} is the target or the domain, so it cannot be a feature or be "
-            "dropped. Remove it from the features and the columns to drop"
+            "the target and the domain cannot be features and cannot be dropped; got "
+            f"{describe_names(clash)}. Remove them from the features and the columns to drop"
         )
     unnamed = {name for name in names if is_unnamed(name)} - {target, domain, *mentioned}
     candidates = [name for name in names if not is_unnamed(name)] if features is None else features
@@ -332,7 +337,7 @@ def choose_features(
     chosen = [name for name in dict.fromkeys(candidates) if name not in excluded]
     if not chosen:
         raise TableError(f"{where} has no feature column. Select or drop other columns")
-    return chosen, ["the first column has no name and was left out as row numbers"] * bool(unnamed)
+    return chosen, [UNNAMED_NOTE] * bool(unnamed)
 
 
 def named_frame(frame: Any) -> Any:
@@ -372,7 +377,7 @@ def feature_schema(
     schema. Notes on columns that are left out, and on how cells are read, are added to ``notes``.
     One ColumnError lists all features that cannot be used.
     """
-    names: dict[str, list[str]] = defaultdict(list)  # of columns, by type
+    names: dict[str, list[str]] = defaultdict(list)  # of columns, by type or by note
     forms: dict[str, str] = {}
     problems: dict[str, cells.MessageParts] = {}
     values: dict[str, Any] = {}
@@ -397,7 +402,7 @@ def feature_schema(
             order = cells.date_order(column)
             values[name] = days = cells.days_in(column, order)
             if cells.first_unreadable(column, days) is not None:
-                problem = ("has dates that are ambiguous or cannot be read. Write 2024-05-31",)
+                problem = ("has dates that are ambiguous or cannot be read. Use 2024-05-31",)
             else:
                 names["date"].append(name)
                 forms[name] = order or ""
@@ -469,7 +474,7 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
         raise TableError(text, remedy, " for a continuous target")
     notes += [
         f"{word!r} is a class of {name}, with {int(np.sum(y == word))} rows; if it means a missing "
-        "value, list it in na"
+        "value, add it to na"
         for word in classes.tolist()
         if word in cells.MISSING
     ]
@@ -478,7 +483,7 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
 
 
 def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -> Array:
-    """Return the positions of class names in ``classes``, which are those of a model or a plan."""
+    """Return the indices of class names in ``classes``, which are those of a model or a plan."""
     codes = {str(label): code for code, label in enumerate(classes)}
     if unknown := sorted({*texts.tolist()} - {*codes}):
         raise TableError(
@@ -516,14 +521,15 @@ def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[s
         )
     notes += _similar_label_notes(labels, f"domains of column {name!r}")
     if task == "classification":
-        single = [str(labels[d]) for d in range(len(labels)) if len(np.unique(y[codes == d])) == 1]
-        if len(single) == len(labels):
+        n_classes = [len(np.unique(y[codes == d])) for d in range(len(labels))]
+        one_class = [str(d) for d, n in zip(labels, n_classes, strict=True) if n == 1]
+        if len(one_class) == len(labels):
             raise TableError(
                 f"every domain of column {name!r} has only one class, so classes cannot be "
                 "separated from domains. Choose another domain column"
             )
-        if single:
-            notes.append(f"{ONE_CLASS}, and are not scored: {describe_names(single)}")
+        if one_class:
+            notes.append(f"{ONE_CLASS}, but not scored: {describe_names(one_class)}")
 
 
 def _similar_label_notes(labels: Array, kind: str) -> list[str]:
@@ -533,26 +539,27 @@ def _similar_label_notes(labels: Array, kind: str) -> list[str]:
         groups[" ".join(normalize("NFKC", label).split()).casefold()].append(label)
     return [
         f"{describe_names(group)} are different {kind}, although they differ only in spaces, "
-        "capitals or composed letters"
+        "capitalization or Unicode form; if they mean the same, write them the same way"
         for group in groups.values()
         if len(group) > 1
     ]
 
 
 def identifier_reason(values: Array, rows: Sequence[Array]) -> str:
-    """Return why numbers look like row identifiers: all distinct, or monotonic; otherwise "".
+    """Return the reason why numbers look like row identifiers; "" if they do not.
 
-    Monotonic numbers rise or fall from row to row in every domain of at least five rows, and these
-    domains have at least 20 rows in total. ``rows`` has the row indices of each domain.
+    They are distinct integers, or they are monotonic in every domain with at least five rows, and
+    these domains have at least 20 rows in total. ``rows`` has the row indices of each domain.
     """
     integers = np.isfinite(values).all() and np.all(values == np.round(values))
     if integers and len(values) >= 20 and len(np.unique(values)) == len(values):
         return "is a different whole number in every row"
-    long = [indices for indices in rows if len(indices) >= 5]
-    steps = (np.diff(values[indices]) for indices in long)
+    long_domains = [indices for indices in rows if len(indices) >= 5]
+    steps = (np.diff(values[indices]) for indices in long_domains)
     monotonic = all((step > 0).all() or (step < 0).all() for step in steps)
-    enough_rows = sum(map(len, long)) >= 20
-    return "rises or falls in every domain" if enough_rows and monotonic else ""
+    enough_rows = sum(map(len, long_domains)) >= 20
+    text = "increases or decreases from row to row in every domain"
+    return text if enough_rows and monotonic else ""
 
 
 def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
@@ -568,18 +575,18 @@ def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
     for name in schema.numbers:
         values = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
         if reason := identifier_reason(values, rows_of):
-            text = f"feature {name!r} {reason}: it looks like an identifier or a clock"
+            text = f"feature {name!r} {reason}: it looks like an identifier or a time"
             notes.append(f"{text}. {advice}")
     rows = np.random.default_rng(0).permutation(len(domains))[:20_000]
     labels, codes = np.unique(domains[rows], return_inverse=True)
-    best = 1 - (len(labels) - 1) / max(len(codes) - 1, 1)
-    chance = float(np.sum((np.bincount(codes) / len(codes)) ** 2))
+    if_sorted = 1 - (len(labels) - 1) / max(len(codes) - 1, 1)
+    by_chance = float(np.sum((np.bincount(codes) / len(codes)) ** 2))
     for name in frame.columns:
         column = frame[name].iloc[rows]
         values = column if cells.is_numeric(column) else column.astype(str).factorize()[0]
         sorted_codes = codes[np.argsort(np.asarray(values), kind="stable")]
         same = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
-        if best > chance and same - chance >= 0.9 * (best - chance):
+        if if_sorted > by_chance and same - by_chance >= 0.9 * (if_sorted - by_chance):
             text = f"feature {name!r} identifies the domain by itself, so it may not generalize"
             notes.append(f"{text}. {advice}")
     return notes

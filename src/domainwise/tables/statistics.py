@@ -1,4 +1,4 @@
-"""Column statistics, shared by shift checks, plots, fault checks and preprocessing.
+"""Column statistics for preprocessing, plots, and checks for shift and for data errors.
 
 For rows in memory, :func:`columns_of` lists columns, and :func:`quantiles_by_domain` and
 :func:`describe_column` describe them by domain. Means and variances are computed by
@@ -27,13 +27,13 @@ from domainwise.tables.schema import Schema, make_preprocessor
 
 #: Probabilities of the quantiles in :func:`describe_column`.
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-#: Interquartile range, and inverse of the median absolute deviation, of a standard normal.
+#: Interquartile range, and inverse of the median absolute deviation, of a standard normal variable.
 NORMAL_IQR, NORMAL_MAD = 1.349, 1.4826
 #: A domain with fewer values in a column may differ from the others by chance.
 MIN_VALUES = 10
 #: Number of categories listed. Categories with fewer rows than ``MIN_CATEGORY_ROWS`` are merged.
 SHOWN_CATEGORIES, MIN_CATEGORY_ROWS = 4, 5
-#: Size of a sketch. A merge shifts a rank by at most 1 / (2 * SKETCH_SIZE) of the rows.
+#: Number of values in a sketch. A merge shifts a rank by at most 1 / (2 * SKETCH_SIZE) of the rows.
 SKETCH_SIZE = 2000
 
 
@@ -113,10 +113,10 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
     statistics, distances, areas = describe(values[observed], codes[observed], n_domains)
     missing = 1 - counts / rows
     missing_elsewhere = ((~observed).sum() - (rows - counts)) / (len(codes) - rows)
-    # Domains with few values are compared only if all domains have few.
+    # Domains with few values are compared only if all domains have few values.
     is_small = counts < (MIN_VALUES if (counts >= MIN_VALUES).any() else 1)
-    by_missing = 0.5 + np.abs(missing - missing_elsewhere) / 2
-    areas = np.maximum(np.where(is_small, 0.5, areas), by_missing)
+    missing_areas = 0.5 + np.abs(missing - missing_elsewhere) / 2
+    areas = np.maximum(np.where(is_small, 0.5, areas), missing_areas)
     distances = np.where(is_small, 0.0, distances)
     farthest, best = int(np.argmax(distances)), int(np.argmax(areas))
     return {
@@ -157,7 +157,8 @@ def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], A
 def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
     """Return statistics of categories, and distances and areas as for numbers.
 
-    For the areas, categories are sorted by the ratio of their shares, which is the best order.
+    Categories are sorted by the ratio of their shares in the domain and in all other domains, which
+    gives the largest area.
     """
     names = [str(value) for value in x]
     by_count = Counter(names).most_common()
@@ -166,20 +167,20 @@ def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Arra
     table = np.zeros((n, len(frequent) + 1))
     category = np.array([index.get(name, len(frequent)) for name in names], dtype=np.intp)
     np.add.at(table, (codes, category), 1.0)
-    counts, others = table.sum(axis=1), table.sum(axis=0) - table
+    counts, other_counts = table.sum(axis=1), table.sum(axis=0) - table
     shares = table / np.maximum(counts, 1)[:, None]
-    others = others / np.maximum(others.sum(axis=1), 1)[:, None]
+    other_shares = other_counts / np.maximum(other_counts.sum(axis=1), 1)[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
-        order = np.argsort(np.nan_to_num(-shares / (shares + others)), axis=1, kind="stable")
-    hits, alarms = (
+        order = np.argsort(np.nan_to_num(-shares / (shares + other_shares)), axis=1, kind="stable")
+    true_rates, false_rates = (
         np.pad(np.cumsum(np.take_along_axis(rates, order, axis=1), axis=1), ((0, 0), (1, 0)))
-        for rates in (shares, others)
+        for rates in (shares, other_shares)
     )
-    observed = (hits[:, -1] > 0) & (alarms[:, -1] > 0)
-    areas = np.where(observed, np.trapezoid(hits, alarms, axis=1), 0.5)
+    observed = (true_rates[:, -1] > 0) & (false_rates[:, -1] > 0)
+    areas = np.where(observed, np.trapezoid(true_rates, false_rates, axis=1), 0.5)
     shown = frequent[:SHOWN_CATEGORIES]
     by_domain = [shares[d, : len(shown)].tolist() if counts[d] else None for d in range(n)]
-    distances = np.abs(shares - others).sum(axis=1) / 2
+    distances = np.abs(shares - other_shares).sum(axis=1) / 2
     return {"categories": shown, "shares": by_domain}, distances, areas
 
 
@@ -187,14 +188,14 @@ Sketch = tuple[Array, Array]  #: Sorted values, and the number of rows each repr
 
 
 def sketched(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
-    """Return at most ``size`` values; if there are more, all that remain have the same weight."""
+    """Sort weighted values; if there are more than ``size``, select ``size`` with equal weights."""
     order = np.argsort(values, kind="stable")
     values, weights = values[order], weights[order]
     if len(values) <= size:
         return values, weights
-    middle, total = np.cumsum(weights) - weights / 2, float(weights.sum())
-    shares = (np.arange(size) + 0.5) * (total / size)
-    chosen = np.searchsorted(middle, shares).clip(max=len(values) - 1)
+    mid_ranks, total = np.cumsum(weights) - weights / 2, float(weights.sum())
+    ranks = (np.arange(size) + 0.5) * (total / size)
+    chosen = np.searchsorted(mid_ranks, ranks).clip(max=len(values) - 1)
     return values[chosen], np.full(size, total / size)
 
 
@@ -204,10 +205,10 @@ def joined_sketch(sketches: Sequence[Sketch]) -> Sketch:
     return sketched(values, weights)
 
 
-def quantile(sketch: Sketch, share: float) -> float:
-    """Return the value below which a share of the rows lies; 0 for a sketch without values."""
+def quantile(sketch: Sketch, probability: float) -> float:
+    """Return a quantile of the rows that a sketch represents; 0 for a sketch without values."""
     values, weights = sketch
-    index = np.searchsorted(np.cumsum(weights), share * weights.sum())
+    index = np.searchsorted(np.cumsum(weights), probability * weights.sum())
     return float(values[min(index, len(values) - 1)]) if len(values) else 0.0
 
 
@@ -242,8 +243,8 @@ class Preprocessing:
             scaler.n_samples_seen_ = np.int64(self.n_rows)
         if schema.categorical:
             imputer = prepare.named_transformers_["categorical"].steps[0][1]
-            texts = [np.nan if name is None else name for name in self.frequent]
-            imputer.statistics_ = np.array(texts, dtype=object)
+            fill_values = [np.nan if name is None else name for name in self.frequent]
+            imputer.statistics_ = np.array(fill_values, dtype=object)
         return prepare
 
 
@@ -279,8 +280,8 @@ class Statistics:
         for column, counts in zip(schema.categorical, self.categories, strict=True):
             if len(counts) > max(MAX_CATEGORIES, counts.total() // 2):
                 raise TableError(
-                    f"column {column!r} has {len(counts)} distinct texts in {counts.total()} "
-                    "rows, so it identifies rows. Drop it"
+                    f"column {column!r} has {len(counts)} distinct values in {counts.total()} "
+                    "rows, so it looks like an identifier. Drop it"
                 )
             names.append(sorted(counts))
             ordered = sorted(counts, key=lambda text: (-counts[text], text))
@@ -289,13 +290,13 @@ class Statistics:
         count, mean, squares = (np.asarray(values)[0, :p] for values in vars(self.numbers).values())
         n, medians = self.domains.total(), self.medians()[:p]
         missing = n - count
-        centre = (count * mean + missing * medians) / n
-        between = count * (mean - centre) ** 2 + missing * (medians - centre) ** 2
-        return Preprocessing(n, medians, centre, (squares + between) / n, names, frequent)
+        imputed_mean = (count * mean + missing * medians) / n
+        between = count * (mean - imputed_mean) ** 2 + missing * (medians - imputed_mean) ** 2
+        return Preprocessing(n, medians, imputed_mean, (squares + between) / n, names, frequent)
 
 
 def labels_by_text(texts: Iterable[str]) -> dict[str, Any]:
-    """Map texts to the labels of a table in memory: integers if all texts are whole numbers."""
+    """Map labels that were read as text to integers if all are whole numbers, otherwise to text."""
     names = sorted(texts)
     labels = as_labels(import_pandas().Series(names, dtype=object)).tolist() if names else []
     return dict(zip(names, labels, strict=True))
