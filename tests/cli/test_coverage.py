@@ -53,7 +53,8 @@ def folder(tmp_path_factory):
         assert done.exit_code == 0, done.output
         assert "on a single new domain (90 % interval)" in " ".join(done.output.split())
         assert "prediction sets" in done.output
-        assert "approximate, from 5 held-out domains" in " ".join(done.output.split())
+        expected = "approximate coverage, calibrated on 5 held-out domains"
+        assert expected in " ".join(done.output.split())
     return folder
 
 
@@ -132,7 +133,7 @@ def test_info_tells_the_calibration(folder):
     assert len(check["calibration"]["thresholds"]) == 83  # 5 domains of 6
     assert check["calibration"]["coverage"] == 0.8
     words = " ".join(run("info", folder / "classes.skops").stdout.split())
-    assert "classes at a coverage of 80 %" in words
+    assert "classes on average at a coverage of 80 %" in words
 
 
 def test_an_evaluation_has_expected_scores_and_calibrations_and_fit_takes_them(folder, tmp_path):

@@ -133,7 +133,7 @@ def test_the_mean_residual_of_a_continuous_target_is_reported(numbers):
     for name in numbers.domains:
         assert column(sections, "bias")[name] == f"{bias[name]:+.{decimals}f}"
         percent = f"{100 * share[name]:.0f} %"
-        assert column(sections, "share of bias in squared error")[name] == percent
+        assert column(sections, "squared error due to bias")[name] == percent
     worst = bias.abs().idxmax()
     (sentence,) = sections["sections"][0].sentences
     assert f"on {worst}: predictions are {abs(bias[worst]):.3g} too" in sentence
@@ -171,7 +171,7 @@ def test_the_page_shows_the_answers_and_names_are_text(binary, tmp_path):
     page = binary.report(tmp_path / "page.html").read_text("utf-8")
     assert 'id="failures"' in page
     assert "<i>b</i>" not in page
-    assert page.count("<h3>Confused classes</h3>") == 1
+    assert page.count("<h3>Classification errors</h3>") == 1
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
 
@@ -199,8 +199,10 @@ def test_a_page_without_predictions_says_why_errors_are_not_shown(
 
 def test_of_six_domains_each_is_in_colour_and_has_a_panel(binary):
     parts = {part.title: part for part in failure_sections(binary)["sections"]}
-    picture = parts["Confused classes"].pictures[0]
-    assert picture.caption.endswith("Each domain has a panel")
+    picture = parts["Classification errors"].pictures[0]
+    assert picture.caption.endswith(
+        "Each domain has a panel, with its number of rows in parentheses"
+    )
     assert "the other" not in picture.svg
     calibration = parts["Calibration"].pictures[0].svg
     assert " others: up to" not in calibration

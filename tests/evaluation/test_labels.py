@@ -1,4 +1,4 @@
-"""How much labels from the new site would help, on the page and in JSON."""
+"""Gain from labelled rows of the new site, on the page and in JSON."""
 
 from dataclasses import replace
 
@@ -90,7 +90,7 @@ def test_the_gain_is_in_json_with_the_keys_that_were_there_before(levels):
 def test_the_page_has_the_sentence_and_a_table(levels, tmp_path):
     page = page_of(levels, tmp_path)
     section = page.split('<section id="labels">')[1].split("</section>")[0]
-    assert "How much labels from the new site would help" in section
+    assert "Gain from labelled rows of the new site" in section
     assert label_sentence(levels) in section
     assert section.count("<tr") == 1 + len(levels.label_gain)
 
@@ -126,17 +126,19 @@ def test_a_row_that_was_held_out_twice_counts_once(levels):
     [
         (
             (0.4, 0.3, 0.29, 0.25, 0.249),
-            "5 labels from the new site improve RMSE from 0.400 to 0.300, and 20 labels to 0.250; ",
+            "5 labelled rows of the new site are expected to improve RMSE from 0.400 to 0.300, and "
+            "20 to 0.250; ",
         ),
         (
             (0.4, 0.3, 0.299, 0.3, 0.3),
-            "5 labels from the new site improve RMSE from 0.400 to 0.300; more labels add little.",
+            "5 labelled rows of the new site are expected to improve RMSE from 0.400 to 0.300; "
+            "more labelled rows add little.",
         ),
         (
             (0.4, 0.395, 0.38, 0.35, 0.3),
-            "50 labels from the new site improve RMSE from 0.400 to 0.300.",
+            "50 labelled rows of the new site are expected to improve RMSE from 0.400 to 0.300.",
         ),
-        ((0.4, 0.42, 0.41, 0.4, 0.4), "would hardly help ridge: RMSE 0.400 without labels"),
+        ((0.4, 0.42, 0.41, 0.4, 0.4), "would hardly help ridge: RMSE 0.400 without them, "),
     ],
 )
 def test_the_sentence_says_how_many_labels_are_enough(levels, scores, sentence):

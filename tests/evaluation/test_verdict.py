@@ -40,10 +40,10 @@ def test_the_best_method_is_recommended_with_its_lead_and_whether_that_is_chance
     assert evaluation.best.p_value == pytest.approx(2 / 2**8)
     assert evaluation.answer.take == "DCM"
     assert evaluation.answer.reason == (
-        "best on average over eight held-out domains, 0.050 better than SVM; this is statistically "
-        "significant (p = 0.008)."
+        "best mean accuracy over eight held-out domains, 0.050 better than SVM; this is "
+        "statistically significant (p = 0.008)."
     )
-    assert evaluation.verdict().startswith("Use DCM: best on average")
+    assert evaluation.verdict().startswith("Use DCM: best mean accuracy over")
     mixed = [score + (0.07 if i % 2 else -0.04) for i, score in enumerate(SVM)]
     reason = make_evaluation({"svm": SVM, "dcm": mixed}).answer.reason
     assert "; this may be due to chance (p = " in reason
@@ -76,11 +76,11 @@ def test_of_methods_that_are_alike_the_simplest_is_recommended():
         "ensemble",
     )
     assert evaluation.answer.reason == (
-        "as good as ENSEMBLE on average over eight held-out domains (accuracy 0.735 and 0.744), "
-        "and simpler and faster."
+        "as good as ENSEMBLE on eight held-out domains (mean accuracy: 0.735 and 0.744), and "
+        "simpler and faster."
     )
     same = make_evaluation({"svm": better, "ensemble": SVM}).answer
-    assert same.reason.startswith("as good as ENSEMBLE on average over eight held-out domains (acc")
+    assert same.reason.startswith("as good as ENSEMBLE on eight held-out domains (mean accuracy: ")
     clearly = make_evaluation({"svm": SVM, "ensemble": [score + 0.011 for score in SVM]})
     assert clearly.recommended.key == "ensemble"
     # The same mean with a far worse domain is not as good.
@@ -135,8 +135,8 @@ def test_the_range_is_that_of_students_t_over_domains():
     assert evaluation.next_site == pytest.approx((0.735 - reach, 0.735 + reach))
     low, high = evaluation.next_site
     assert evaluation.answer.expect == (
-        f"accuracy between {low:.3f} and {high:.3f} at the next site (90 % range), 0.735 on "
-        "average."
+        f"accuracy between {low:.3f} and {high:.3f} at the next site, with a probability of 90 %. "
+        "The mean over held-out domains is 0.735."
     )
     assert evaluation.to_dict()["answer"]["range"] == pytest.approx([low, high])
 
@@ -228,11 +228,11 @@ def test_the_answer_fits_twelve_lines_of_a_terminal():
         "scores": {"SVM": 0.6, "DCM": 0.55},
     }
     assert (
-        "Without b, the best score is 0.600 (SVM). A constant prediction scores 0.500."
-        in evaluation.answer.expect
+        "Without b, the best score is 0.600 (SVM). A constant prediction (the mean of the target) "
+        "scores 0.500." in evaluation.answer.expect
     )
     assert (evaluation.answer.certainty, evaluation.answer.certain) == (
-        "low", "A column may contain the answer (b): the scores may be too good."
+        "low", "The scores may be too good, because this column may contain the answer: b."
     )  # fmt: skip
 
 
@@ -279,7 +279,7 @@ def test_methods_that_failed_are_named():
     evaluation.left_out["dica"] = "too many rows"
     assert evaluation.answer.faults == [
         {
-            "problem": "Not scored because of an error: dcm.",
-            "action": "The notes give the error messages.",
+            "problem": "These methods failed and have no score: dcm.",
+            "action": "See the notes for the error messages.",
         }
     ]

@@ -245,8 +245,10 @@ def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> DomainQ
 def describe_sets(calibration: Mapping[str, Any]) -> str:
     """Describe coverage and size of prediction sets in one line."""
     n, size, coverage = (calibration[name] for name in ("n_domains", "size", "coverage"))
-    text = f"{calibration['promise']}, from {n} held-out domains"
+    text = f"{calibration['promise']} coverage, calibrated on {n} held-out domains"
     if coverage is None or size is None:
         return text
-    extent = f"width {size:.3g}" if calibration["of"] == "value" else f"{size:.2g} classes"
+    extent = f"{size:.2g} classes on average"
+    if calibration["of"] == "value":
+        extent = f"intervals of width {size:.3g}"
     return f"{text}; {extent} at a coverage of {100 * coverage:.0f} %"

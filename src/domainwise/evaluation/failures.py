@@ -84,7 +84,7 @@ def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Secti
         shares = {d: tables[d][a, b] / n for d, n in counts.items() if n >= MIN_CLASS_ROWS}
         if shares:
             worst = max(shares, key=lambda d: shares[d])
-            sentence += f". The largest share is {percent(shares[worst])}, on {worst!s}"
+            sentence += f". This share is largest on {worst!s}: {percent(shares[worst])}"
         sentence += "."
     errors = dict.fromkeys(tables, "none")
     for d, table in tables.items():
@@ -94,7 +94,7 @@ def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Secti
     correct = {d: percent(np.trace(t) / t.sum()) for d, t in tables.items()}
     columns = {"correct": correct, "most frequent error": errors}
     picture = _confusion_picture(label, tables, names)
-    return Section("Confused classes", [sentence], [picture], columns)
+    return Section("Classification errors", [sentence], [picture], columns)
 
 
 def _most_frequent_error(table: Array) -> tuple[int, int] | None:
@@ -136,8 +136,8 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
         correct = "; ".join(f"{name} {np.trace(t)} of {t.sum()} correct" for name, t in panels)
         alt = f"Predicted classes by true class on held-out domains, {label}: {correct}"
         caption = (
-            f"{label}: shares of predicted classes among the rows of each true class; errors are "
-            f"red, and numbers of rows are in brackets. {which} has a panel"
+            f"{label}: for each true class, the share of its rows that were predicted as each "
+            f"class. Errors are red. {which} has a panel, with its number of rows in parentheses"
         )
         return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
 
@@ -157,16 +157,16 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
     if not areas:
         return None
     lowest = min(areas, key=lambda d: areas[d])
-    averaged = "" if len(classes) == 2 else " (each class against the others)"
+    averaged = "" if len(classes) == 2 else ", with each class against the others,"
     sentences = [
-        f"The AUC of {label}{averaged} is {_mean(areas):.2f} on average over held-out domains; the "
-        f"lowest is {areas[lowest]:.2f}, on {lowest!s}."
+        f"The area under the ROC curve (AUC) of {label}{averaged} is {_mean(areas):.2f} on average "
+        f"over held-out domains; the lowest is {areas[lowest]:.2f}, on {lowest!s}."
     ]
     if without := [str(domain) for domain in predictions if domain not in areas]:
         sentences.append(f"Domains with only one class have no AUC: {', '.join(without)}.")
     columns = {"AUC": areas, "average precision": precisions}
     shown = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
-    return Section("Ranking of rows", sentences, [], shown)
+    return Section("Discrimination between classes", sentences, [], shown)
 
 
 def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Section:
@@ -189,16 +189,17 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
             f"Probabilities of {label} against observed frequencies on {len(errors)} held-out "
             f"domains, calibration errors up to {max(errors.values()):.2f}"
         )
-        caption = f"{label}: on the dotted line, probabilities equal observed frequencies"
+        caption = f"{label}: on the dotted line, predicted probabilities equal observed frequencies"
         picture = Picture(to_svg(figure, "reliable", alt), alt, caption)
     worst = max(errors, key=lambda d: errors[d])
     predicted, observed, rows, _ = display.curves[worst]
     about = f"class {display.about}" if len(classes) == 2 else display.about
     sentence = (
-        f"The calibration error of {label} is {_mean(errors):.2f} on average over domains. The "
-        f"largest is {errors[worst]:.2f}, on {worst!s}, where the mean predicted probability of "
-        f"{about} is {percent(rows @ predicted / rows.sum())} and the observed frequency "
-        f"is {percent(rows @ observed / rows.sum())}."
+        f"The calibration error of {label}, which is the mean absolute difference between "
+        f"predicted probabilities and observed frequencies, is {_mean(errors):.2f} on average over "
+        f"held-out domains. The largest is {errors[worst]:.2f}, on {worst!s}, where the mean "
+        f"predicted probability of {about} is {percent(rows @ predicted / rows.sum())} and the "
+        f"observed frequency is {percent(rows @ observed / rows.sum())}."
     )
     columns = {"calibration error": {d: f"{e:.2f}" for d, e in errors.items()}}
     return Section("Calibration", [sentence], [picture], columns)
@@ -236,7 +237,7 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
         caption += f", {len(shown)} worst of {len(order)} domains" * (len(shown) < len(order))
         picture = Picture(to_svg(figure, "residuals", alt), alt, caption)
     shares = {d: percent(s) for d, s in share.items()}
-    columns = {"bias": _aligned(bias, "+"), "share of bias in squared error": shares}
+    columns = {"bias": _aligned(bias, "+"), "squared error due to bias": shares}
     return Section("Residuals", [sentence], [picture], columns)
 
 
@@ -248,16 +249,16 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
     by_domain = covered(predictions, classes, nominal)
     shares, sizes = ({d: pair[i] for d, pair in by_domain.items()} for i in (0, 1))
     lowest = min(shares, key=lambda d: shares[d])
-    kind, size, value = "sets", "classes in a set", "class"
+    kind, size, value, plural = "sets", "classes per set", "class", "classes"
     if classes is None:
-        kind, size, value = "intervals", "width", "value"
+        kind, size, value, plural = "intervals", "width of intervals", "value", "values"
     sentence = (
-        f"The nominal coverage of the prediction {kind} of {label} is {percent(nominal)}: they "
-        f"should contain the true {value} for this share of rows. They contain it for "
-        f"{percent(_mean(shares))} of the rows on average over held-out domains, and for "
-        f"{percent(shares[lowest])} on {lowest!s}, the lowest share. These numbers are "
-        "approximate: thresholds come from the other domains, whose models were trained on this "
-        "domain."
+        f"A prediction {kind[:-1]} contains the plausible {plural} of a row. The nominal coverage "
+        f"of the prediction {kind} of {label} is {percent(nominal)}: they should contain the true "
+        f"{value} for this share of rows. They contain it for {percent(_mean(shares))} of the rows "
+        f"on average over held-out domains; the lowest share is {percent(shares[lowest])}, on "
+        f"{lowest!s}. These numbers are approximate: the {kind} of a domain are calibrated on "
+        "the other domains, whose predictions come from models that were trained on this domain."
     )
     shown = {d: percent(s) for d, s in shares.items()}
     columns = {f"coverage (nominal {percent(nominal)})": shown, size: _aligned(sizes)}

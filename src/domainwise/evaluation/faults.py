@@ -1,6 +1,7 @@
-"""Differences between domains, and faults in a table, such as leaks, units, fillers and copies.
+"""Differences between domains, and faults in a table, such as leaks, wrong units and duplicates.
 
-All checks use all rows. About one in ten tables without faults raises an alarm (theory 19).
+All checks use all rows. A fault is reported for about one in ten tables without faults (section 19
+of the theory).
 """
 
 from __future__ import annotations
@@ -25,32 +26,33 @@ from domainwise.tables.statistics import columns_of, describe_column
 
 #: Maximum number of columns that are described: those that identify domains best.
 MAX_COLUMNS = 40
-#: A numeric column with more distinct values is a quantity.
+#: Maximum number of distinct values of a numeric column that is not a quantity but may be a code.
 MAX_CODES = 10
-#: A filler is a value whose share is at least the first number in a domain, and at most the second
-#: elsewhere. For a value outside the range of all others, OUTLIER_SHARES are enough.
+#: A placeholder for missing values is a value whose share is at least the first number in some
+#: domains, and at most the second elsewhere. For outliers, OUTLIER_SHARES are used instead.
 FILLER_SHARES, OUTLIER_SHARES = (0.95, 0.2), (0.2, 0.02)
-#: Minimum share of missing values in a domain that lacks a column, and maximum in one that has it.
+#: A column is missing in a domain if at least this share of its values is missing, and present if
+#: at most this share is.
 MISSING_SHARE, PRESENT_SHARE = 0.5, 0.1
 #: Minimum correlation of copied columns, and minimum share of rows that two domains have in common.
 COPY_CORRELATION, COPIED_ROWS = 0.9995, 0.05
-#: Domains with fewer rows are tiny. With more domains, copied rows are not searched.
+#: Domains with fewer rows are tiny. With more domains, duplicate rows are not searched for.
 TINY_ROWS, MAX_DOMAINS = 10, 2000
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A possible fault in a table, for JSON."""
+    """A possible fault in a table, as stored in JSON."""
 
     kind: str
     columns: list[str]
-    domains: list[str]  #: names of domains; empty if it concerns all of them
-    rows: int  #: number of rows that it concerns
-    severity: int  #: 3 if scores cannot be trusted, 2 if they may change, 1 for a remark
+    domains: list[str]  #: names of affected domains; empty if all are affected
+    rows: int  #: number of affected rows
+    severity: int  #: 3 if scores cannot be trusted, 2 if they may be affected, 1 for a remark
     message: str  #: what is wrong, and where
     action: str  #: what to do about it
-    leak: bool = False  #: whether methods are also compared without the columns
-    effect: str = ""  #: what it does to scores, in a sentence
+    leak: bool = False  #: whether the columns may leak; methods are also compared without them
+    effect: str = ""  #: a sentence on how the fault affects scores
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,12 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Table:
-    """Columns, target and domains. Domains are given by their codes, the index of their name."""
+    """Columns, target and domains; the code of a domain is the index of its name."""
 
     columns: list[_Column]
     target: Target
-    codes: Array  #: domain of each row
-    names: list[str]  #: of the domains
+    codes: Array  #: code of the domain of each row
+    names: list[str]  #: names of the domains
 
     @cached_property
     def sizes(self) -> Array:
@@ -102,7 +104,7 @@ class _Table:
 
     @cached_property
     def rows(self) -> list[Array]:
-        """Rows of each domain."""
+        """Indices of the rows of each domain."""
         return np.split(np.argsort(self.codes, kind="stable"), np.cumsum(self.sizes)[:-1])
 
     def counts(self, column: _Column) -> Array:
@@ -115,7 +117,7 @@ class _Table:
 
     @cached_property
     def copies(self) -> list[tuple[int, int]]:
-        """Pairs of columns that are equal up to location and scale, or names of categories."""
+        """Pairs of columns that are equal up to location and scale, or up to category names."""
         rows = spaced(np.arange(len(self.codes)), 20_000)
         numbers = [i for i, c in enumerate(self.columns) if c.is_number and len(c.values) > 2]
         pairs = []
@@ -142,9 +144,9 @@ class _Table:
         rows: int | None = None,
         leak: bool = False,
     ) -> Fault:
-        """Make a fault in some domains, or in all domains if the list is empty.
+        """Make a fault that affects some domains, or all domains if the list is empty.
 
-        It concerns all rows of these domains, unless the number of ``rows`` is passed.
+        All rows of these domains are affected, unless the number of affected ``rows`` is passed.
         """
         if rows is None:
             rows = sum(self.sizes[d] for d in domains) if len(domains) else len(self.codes)
@@ -221,7 +223,7 @@ def _rounded(value: float) -> str:
 
 
 def _leaks(table: _Table) -> Iterator[Fault]:
-    """Columns that leak the target, or that predict it as well as all others together."""
+    """Columns that leak the target, or that predict it as well as all other columns together."""
     X = np.column_stack([column.numbers for column in table.columns])
     categorical = {j for j, column in enumerate(table.columns) if not column.is_number}
     metric = "AUC" if table.target.n_classes else "rank correlation"
@@ -238,7 +240,10 @@ def _leaks(table: _Table) -> Iterator[Fault]:
             f"{min(leak.scores.values()):.2f} alone, {leak.others_score:.2f} for all other columns "
             "together): it may contain the answer."
         )
-        action = f"If it is not known when a prediction is made, leave it out: {_drop([name])}."
+        action = (
+            "If it is not known when a prediction is made, evaluate again without this column: "
+            f"{_drop([name])}."
+        )
         yield table.fault("leak", 3, [name], domains, message, action, leak=True)
     if neutral:
         names, score = list(neutral), max(neutral.values())
@@ -257,31 +262,29 @@ def _missing(table: _Table) -> Iterator[Fault]:
     groups: dict[tuple[int, ...], dict[str, Array]] = {}
     for column in table.columns:
         shares = 1 - table.counts(column) / table.sizes
-        lacking = large & (shares >= MISSING_SHARE)
-        if lacking.any() and (large & (shares <= PRESENT_SHARE)).any():
-            groups.setdefault(tuple(np.flatnonzero(lacking)), {})[column.name] = shares
-    for domains, shares_of in groups.items():
-        names, missing = list(shares_of), np.array(list(shares_of.values()))
+        is_missing = large & (shares >= MISSING_SHARE)
+        if is_missing.any() and (large & (shares <= PRESENT_SHARE)).any():
+            groups.setdefault(tuple(np.flatnonzero(is_missing)), {})[column.name] = shares
+    for domains, shares_by_column in groups.items():
+        names, missing = list(shares_by_column), np.array(list(shares_by_column.values()))
         low, high = np.floor(100 * np.quantile(missing[:, domains], (0, 1)))
         share = f"{low:.0f} %" if low == high else f"{low:.0f} to {high:.0f} %"
-        highest = np.where(large, missing, np.inf).max(axis=0)
-        best = int(np.argmin(highest))
-        contrast = f"in only {100 * highest[best]:.0f} % of the rows"
-        if highest[best] < 0.01:
-            contrast = "in less than 1 % of the rows" if highest[best] > 0 else "in no row"
+        largest = np.where(large, missing, np.inf).max(axis=0)
+        best = int(np.argmin(largest))  # the domain with the fewest missing values
+        contrast = f"in only {100 * largest[best]:.0f} % of the rows"
+        if largest[best] < 0.01:
+            contrast = "in less than 1 % of the rows" if largest[best] > 0 else "in no row"
         message = (
             f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing in "
             f"{'all rows' if low == 100 else f'{share} of the rows'} of "
             f"{table.listed(domains)}, but {contrast} of {table.names[best]}."
         )
-        action = (
-            f"Check whether the values exist there; if not, evaluate again with {_drop(names)}."
-        )
+        action = f"Check whether these values exist; if not, evaluate again with {_drop(names)}."
         yield table.fault("missing", 2, names, domains, message, action)
 
 
 def _fillers(table: _Table) -> Iterator[Fault]:
-    """Codes for missing values: a value that is frequent in some domains and rare elsewhere."""
+    """Placeholders for missing values: values that are frequent in some domains only."""
     for column in table.columns:
         name, size, has_value = column.name, len(column.values), column.index >= 0
         present = table.counts(column)
@@ -292,7 +295,7 @@ def _fillers(table: _Table) -> Iterator[Fault]:
         min_counts = np.maximum(OUTLIER_SHARES[0] * present[domain], MIN_CLASS_ROWS)
         frequent = large[domain] & (counts >= min_counts)
         constant = np.unique(domain[frequent & (counts >= FILLER_SHARES[0] * present[domain])])
-        if 2 * len(constant) > large.sum():  # the column describes domains
+        if 2 * len(constant) > large.sum():  # the column is a property of domains
             continue
         for i in np.unique(value[frequent]).tolist():
             same = value == i
@@ -315,14 +318,15 @@ def _fillers(table: _Table) -> Iterator[Fault]:
             text = f"{column.values[i]:g}" if column.is_number else repr(str(column.values[i]))
             cells_by_domain = [
                 ("all " if rows[d] == present[d] else f"{rows[d]:,.0f} of ")
-                + f"{present[d]:,.0f} rows of {table.names[d]}"
+                + f"{present[d]:,.0f} {'non-missing ' * bool(present[d] < table.sizes[d])}rows of "
+                + table.names[d]
                 for d in domains
             ]
             message = (
                 f"{name} is {text} in {listed(cells_by_domain, 3)}, and hardly anywhere else: this "
                 "looks like a code for missing values."
             )
-            action = f"Leave these cells empty, or evaluate again with {_drop([name])}."
+            action = f"Clear these cells, or evaluate again with {_drop([name])}."
             n_filled = rows[domains].sum()
             yield table.fault("filler", 2, [name], domains, message, action, rows=n_filled)
 
@@ -330,7 +334,7 @@ def _fillers(table: _Table) -> Iterator[Fault]:
 def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
     """Columns with another unit, the opposite sign, or very different values in some domains.
 
-    Columns are not compared in the domains where they already have one of the ``faults``.
+    A column is not compared in the domains for which it already has one of the ``faults``.
     """
     names = [column.name for column in table.columns]
     quantities = {i: c.numbers for i, c in enumerate(table.columns) if c.is_quantity}
@@ -364,17 +368,17 @@ def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
     for group, columns in distant.items():
         verb = "differs" if len(group) == 1 else "differ"
         message = f"{table.listed(group)} {verb} strongly from all other domains in "
-        message += f"{listed(columns)}."
-        action = "Check that all domains record these columns in the same way."
+        message += f"{'this column' if len(columns) == 1 else 'these columns'}: {listed(columns)}."
+        action = "Check that these values are recorded in the same way in all domains."
         yield table.fault("level", 1, columns, group, message, action)
 
 
 def _identifiers(table: _Table) -> Iterator[Fault]:
-    """Columns that number the rows, or identify the domain."""
+    """Columns that identify the row or the domain."""
     n, n_domains = len(table.codes), len(table.names)
     for column in table.columns:
         name, size, has_value = column.name, len(column.values), column.index >= 0
-        action = f"Leave it out unless it has the same meaning in new domains: {_drop([name])}."
+        action = f"Drop it, unless it has the same meaning in new domains: {_drop([name])}."
         reason = identifier_reason(column.numbers, table.rows) if column.is_number else ""
         if not column.is_number and n >= MIN_ROWS and size >= 0.95 * n:
             reason = "is a different text in almost every row"
@@ -394,10 +398,9 @@ def _copied_columns(table: _Table) -> Iterator[Fault]:
     pairs = [(table.columns[a].name, table.columns[b].name) for a, b in table.copies]
     if pairs:
         names, copies = (list(dict.fromkeys(n)) for n in (sum(pairs, ()), [b for _, b in pairs]))
-        message = listed([f"{second} repeats {first}" for first, second in pairs])
-        message += ": one can be computed from the other."
-        action = f"One of them is enough: {_drop(copies)}."
-        yield table.fault("copied column", 1, names, [], message, action)
+        message = listed([f"{second} can be computed from {first}" for first, second in pairs])
+        action = f"One column of each pair is enough: {_drop(copies)}."
+        yield table.fault("copied column", 1, names, [], f"{message}.", action)
 
 
 def _copied_rows(table: _Table) -> Iterator[Fault]:
@@ -434,7 +437,7 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
     )
     if more := len(pairs) - 1:
         message += f" {more} more {'pair shares' if more == 1 else 'pairs share'} rows."
-    action = "Remove the copies, or give these domains the same name."
+    action = "Remove the duplicates, or give these domains the same name."
     yield table.fault("copied rows", 2, [], np.unique(pairs), message, action, rows=rows.sum())
 
 
@@ -443,14 +446,14 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
     if table.target.n_classes:
         single = np.array([len(np.unique(table.target.y[rows])) == 1 for rows in table.rows])
     few_rows = f"fewer than {TINY_ROWS} rows"
-    for kind, marked, reason, consequence in (
+    for kind, marked, description, consequence in (
         ("tiny domain", tiny, few_rows, "Scores on so few rows are uncertain."),
         ("one class", single & ~tiny, "only one class", "These rows are used for training only."),
     ):
         if marked.any():
             domains, rows = np.flatnonzero(marked), table.sizes[marked].sum()
             verb = "has" if len(domains) == 1 else "have"
-            message = f"{table.listed(domains)} {verb} {reason} ({rows:,} rows in total)."
+            message = f"{table.listed(domains)} {verb} {description} ({rows:,} rows in total)."
             yield table.fault(kind, 1, [], domains, message, consequence)
 
 
@@ -458,7 +461,7 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
 
 
 def stored_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a fault from a file of this or an earlier version to the current form."""
+    """Convert a fault that this or an earlier version stored to the current form."""
     if "words" not in fault:
         return dict(fault)
     columns, domains = [fault["column"]], [fault["domain"]]
@@ -466,12 +469,12 @@ def stored_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leaking_columns(faults: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Columns that may leak; methods are also compared without them."""
+    """Columns that may leak the target; methods are also compared without them."""
     return list(dict.fromkeys(c for fault in faults if fault["leak"] for c in fault["columns"]))
 
 
 def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dict[str, Any]]:
-    """Add the effects of faults on scores, and a fault if scores are too good to be true.
+    """Add the effects of faults on scores, and a fault if the best score is almost perfect.
 
     A method fails on a domain if its gain over a constant prediction is less than half of its
     median gain on the domains without the fault.
@@ -501,15 +504,16 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
             f"{results.measure.label} is {results.show(best.mean)} on held-out domains, which is "
             "too good for most tasks: a column may contain the answer."
         )
-        action = f"Check the most important columns: {listed(columns)}."
-        action = action if columns else "Check how the columns were obtained."
+        action = "Check how the columns were obtained."
+        if columns:
+            action = f"Check the most important columns: {listed(columns)}."
         rows = int(results.facts["rows"])
         with_effect.insert(0, asdict(Fault("score", columns, [], rows, 3, message, action)))
     return with_effect
 
 
 def _effect(fault: Mapping[str, Any], gains: Sequence[Mapping[str, float]]) -> tuple[str, str]:
-    """The domain of a fault on which most methods fail, and a sentence about it."""
+    """The affected domain on which most methods fail, and a sentence about it; empty if none."""
     failures: dict[str, int] = {}
     for by_domain in gains:
         others = [gain for d, gain in by_domain.items() if d not in fault["domains"]]
@@ -521,6 +525,6 @@ def _effect(fault: Mapping[str, Any], gains: Sequence[Mapping[str, float]]) -> t
         return "", ""
     return worst, (
         f"{in_words(failures[worst]).capitalize()} of {in_words(len(gains))} methods "
-        f"fail{'s' * (len(gains) == 1)} at {worst}: their gain over a constant prediction is less "
-        "than half of the usual gain."
+        f"fail{'s' * (len(gains) == 1)} at {worst}: there, the gain over a constant prediction is "
+        "less than half of the gain on other domains."
     )

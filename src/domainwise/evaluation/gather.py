@@ -114,7 +114,9 @@ def scored_evaluation(
             ]
     if not results:
         reasons = "; ".join(f"{key} {reason}" for key, reason in left_out.items())
-        raise ValueError(f"no method could be evaluated: {reasons}")
+        raise ValueError(
+            f"no method could be evaluated: {reasons}. Choose other methods, or correct the table"
+        )
     results = with_p_values(results)
     evaluation = Evaluation(
         results,
@@ -224,12 +226,13 @@ def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[st
         ),
         (
             undefined,
-            f"{label} is not defined on {', '.join(undefined)}; means are over the other domains.",
+            f"{label} is not defined on {', '.join(undefined)}; these domains are not included in "
+            "means.",
         ),
         (
             row_folds,
-            "Some parameters were chosen on folds of rows, because there was only one source "
-            "domain.",
+            "Some parameters were chosen by cross-validation over rows, because there was only one "
+            "source domain.",
         ),
         (
             problem.class_weight is not None,
@@ -237,13 +240,13 @@ def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[st
         ),
         (
             any(result.context for result in evaluation.results),
-            f"Methods with {CONTEXT} use all rows of the held-out domain together, without labels "
-            f"(a median of {median_size:,} rows), and assume that these rows are typical of the "
-            "domain. The other methods predict each row independently.",
+            f"Methods with {CONTEXT} predict all rows of the held-out domain together (a median of "
+            f"{median_size:,} rows), without using their labels, and assume that these rows are "
+            "typical of the domain. The other methods predict each row independently.",
         ),
         (
             measure.uses_positive_class and positive is not None,
-            f"{label} is computed for the class {positive!s} (pos_label).",
+            f"{label} is computed for class {positive!s}, the positive class (pos_label).",
         ),
         *((True, f"{key}: {reason}.") for key, reason in evaluation.left_out.items()),
         (

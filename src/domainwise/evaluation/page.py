@@ -238,9 +238,10 @@ def domains_picture(evaluation: Results) -> Picture:
         f"The worst domain of {best.label} is {worst!s}: {measure.format(best.scores[worst])}"
     )
     caption = (
-        f"Each row is a held-out domain; the worst one of {best.label} is at the top (shaded). "
-        f"Lines: 95 % intervals. Bars: score of {best.label} in random folds, where it was trained "
-        f"on other rows of the domain. {measure.direction.capitalize()}"
+        f"Each row is a held-out domain; the worst domain of {best.label} is at the top (shaded). "
+        f"Horizontal lines: 95 % intervals. Vertical bars: scores of {best.label} if rows are held "
+        "out at random, so that it was trained on other rows of the domain. "
+        f"{measure.direction.capitalize()}"
     )
     with _drawn_scores(evaluation, 9.0) as figure:
         return Picture(to_svg(figure, "domains", alt), alt, caption, wide=True)
@@ -268,7 +269,8 @@ def methods_picture(evaluation: Results) -> Picture:
             for result in results
         )
         alt = f"Mean and worst {measure.label} over held-out domains: {listed}"
-        return Picture(to_svg(figure, "methods", alt), alt, "Dot: mean; cross: worst domain")
+        caption = "Dots: mean scores; crosses: worst domains; ticks: the other held-out domains"
+        return Picture(to_svg(figure, "methods", alt), alt, caption)
 
 
 def shift_picture(evaluation: Results) -> Picture | None:
@@ -293,9 +295,9 @@ def shift_picture(evaluation: Results) -> Picture | None:
         display.plot(figure.subplots(), max_features=n_shown, highlight=[worst])
         alt = f"Standardized medians and quartiles of {n_shown} columns by domain"
         caption = (
-            f"Median and quartiles of each domain, with {worst} in colour. Values are differences "
-            "from the median over all domains, in standard deviations within domains. Columns that "
-            "differ most are at the top"
+            f"Median and quartiles of each domain, with {worst} (the worst domain) in colour. "
+            "Values are differences from the median of all domain medians, in within-domain "
+            "standard deviations. Columns that differ most are at the top"
         )
         return Picture(to_svg(figure, "shift", alt), alt, caption, wide=True)
 

@@ -50,7 +50,7 @@ class Answer:
         """All sentences, in the order of the page."""
         take = f"Use {self.take}: {self.reason}" if self.take else self.reason
         certain = f"Confidence: {self.certainty}. {self.certain}"
-        faults = [f"Before you use it: {_joined(fault)}" for fault in self.faults]
+        faults = [f"Check first: {_joined(fault)}" for fault in self.faults]
         command = f"Next: {self.command}" if self.command else ""
         expect = f"Expect {self.expect}"
         texts = (take, self.context, expect, certain, *faults, self.labels, command)
@@ -99,8 +99,8 @@ def make_answer(results: Results) -> Answer:
         command, watch = f"domainwise {arguments}", "domainwise predict"
     failed = [key for key, reason in results.left_out.items() if reason.startswith("failed")]
     if failed:
-        text = f"Not scored because of an error: {', '.join(failed)}."
-        messages.append({"problem": text, "action": "The notes give the error messages."})
+        text = f"These methods failed and have no score: {', '.join(failed)}."
+        messages.append({"problem": text, "action": "See the notes for the error messages."})
     shown = messages[:MAX_FAULTS]
     return Answer(
         "" if trivial else recommended.label,
@@ -133,28 +133,32 @@ def _reason(results: Results) -> str:
     label, show = results.measure.label, results.show
     n_scored, n_domains = len(method.known), results.facts.get("domains", 0)
     of_all = f" of {n_domains}" if n_scored < n_domains else ""
-    where = f"on average over {in_words(n_scored)} held-out domains{of_all}"
+    domains = f"{in_words(n_scored)} held-out domains{of_all}"
+    where = f"over {domains}"
     if method.trivial:
         row_by_row = " that predicts row by row" * any(r.context for r in results.results)
-        next_best = f", and {rival.label} {show(rival.mean)}" if rival else ""
+        next_best = ""
+        if rival is not None:
+            next_best = f"; the next best method, {rival.label}, has {show(rival.mean)}"
         return (
-            f"No method{row_by_row} is better than a constant prediction on unseen domains, which "
-            f"has a {label} of {show(method.mean)} {where}{next_best}."
+            f"No method{row_by_row} is better than a constant prediction ({_constant(results)}), "
+            f"which has a mean {label} of {show(method.mean)} {where}{next_best}."
         )
     mean: Callable[[MethodResult], float] = results.weighted_mean
     other = leader if leader is not method else rival
     if other is not None and not other.trivial and mean(method) - mean(other) < results.margin:
         simpler = ", and simpler and faster" if method.cost < other.cost else ""
-        means = f"{label} {show(method.mean)} and {show(other.mean)}"
-        return f"as good as {other.label} {where} ({means}){simpler}."
+        means = f"mean {label}: {show(method.mean)} and {show(other.mean)}"
+        return f"as good as {other.label} on {domains} ({means}){simpler}."
     if method is max(results.row_by_row, key=lambda result: result.mean):
         mean = attrgetter("mean")
     else:
         where += ", with less weight for domains with few rows"
     if rival is None:
-        return f"the only method that was evaluated, with a {label} of {show(method.mean)} {where}."
+        mean_score = f"mean {label} of {show(method.mean)}"
+        return f"the only method that was evaluated, with a {mean_score} {where}."
     if rival.trivial:
-        return f"best {where}."
+        return f"best mean {label} {where}."
     lead = show(results.measure.sign * (mean(method) - mean(rival)))
     p_value = compare(method.known, rival.known).p_value
     if method.p_adjusted is not None and rival is results.baseline:
@@ -166,7 +170,7 @@ def _reason(results: Results) -> str:
         significant = p_value < SIGNIFICANCE_LEVEL
         chance = "this is statistically significant" if significant else "this may be due to chance"
         chance += f" (p {'' if p_value < 0.001 else '= '}{p_text(p_value)})"
-    return f"best {where}, {lead} better than {rival.label}; {chance}."
+    return f"best mean {label} {where}, {lead} better than {rival.label}; {chance}."
 
 
 def _context(results: Results) -> str:
@@ -203,7 +207,8 @@ def _expect(results: Results) -> str:
     constant = results.find(TRIVIAL)
     comparison = ""
     if constant is not None and not method.trivial:
-        comparison = f" A constant prediction scores {show(constant.mean)}."
+        score = show(constant.mean)
+        comparison = f" A constant prediction ({_constant(results)}) scores {score}."
     if (without := results.differences.get("without_leaks")) and without["scores"]:
         name = max(without["scores"], key=lambda name: without["scores"][name])
         columns, score = listed(without["columns"]), show(without["scores"][name])
@@ -211,18 +216,23 @@ def _expect(results: Results) -> str:
     if ends is not None:
         low, high = (show(measure.sign * end) for end in ends)
         return (
-            f"{measure.label} between {low} and {high} at the next site (90 % range), "
-            f"{show(method.mean)} on average.{comparison}"
+            f"{measure.label} between {low} and {high} at the next site, with a probability of "
+            f"90 %. The mean over held-out domains is {show(method.mean)}.{comparison}"
         )
     mean = f"{measure.label} {show(method.mean)} on average"
     if n < 2:
-        return f"{mean}. A range cannot be computed from one scored domain.{comparison}"
+        return f"{mean}. A 90 % range cannot be computed from one scored domain.{comparison}"
     low, high = sorted(map(show, method.known.values()), key=float)[:: n - 1]
     probability = {2: "one third", 3: "one half"}[n]
     return (
         f"{mean}. A 90 % range cannot be computed from {in_words(n)} domains: the score at the "
         f"next site is between {low} and {high} with a probability of {probability}.{comparison}"
     )
+
+
+def _constant(results: Results) -> str:
+    """What the constant prediction is."""
+    return "the mean of the target" if results.classes is None else "the most frequent class"
 
 
 def _certainty(results: Results) -> tuple[str, str]:
@@ -232,8 +242,9 @@ def _certainty(results: Results) -> tuple[str, str]:
     faults = results.differences.get("faults", ())
     leaks = [name for fault in faults if fault["leak"] for name in fault["columns"]]
     if leaks:
-        reason = f"A column may contain the answer ({listed(leaks)}): the scores may be too good."
-        return "low", reason
+        columns = "this column" if len(leaks) == 1 else "these columns"
+        reason = f"The scores may be too good, because {columns} may contain the answer"
+        return "low", f"{reason}: {listed(leaks)}."
     if n < MIN_PAIRS or ends is None:
         domains = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
         return "low", f"{domains} not enough to predict the score at the next site reliably."
@@ -251,7 +262,7 @@ def _certainty(results: Results) -> tuple[str, str]:
         text = f"at the next site, more than half of the gain over {prediction} may be lost"
         return "medium", f"Domains differ: {text}."
     text = f"more than half of the gain over {prediction} remains"
-    return "high", f"Even at the worse end of the range, {text}."
+    return "high", f"Even at the worse end of the 90 % range, {text}."
 
 
 def interval(results: Results, ends: Any) -> str:
@@ -265,8 +276,10 @@ def interval(results: Results, ends: Any) -> str:
 def domains_table(results: Results) -> TextTable:
     """Rows, target and scores of each domain; the worst for the recommended method first."""
     (method, *others), classes = results.main, results.facts["classes"]
-    share = f"share of {classes[1]}" if classes is not None and len(classes) == 2 else "classes"
-    columns = ["domain", "rows", "target quartiles" if classes is None else share]
+    classes_heading = "most frequent classes"
+    if classes is not None and len(classes) == 2:
+        classes_heading = f"share of class {classes[1]}"
+    columns = ["domain", "rows", "target quartiles" if classes is None else classes_heading]
     columns += [method.label, "95 %", *(result.label for result in others), "seen", "within"]
     domains = {domain["name"]: domain for domain in results.differences.get("domains", ())}
     rows = []
@@ -308,16 +321,16 @@ def label_sentence(results: Results) -> str:
     if best - gains[start] < margin:
         last = counts[-1]
         return (
-            f"Labels from the new site would hardly help {results.recommended.label}: {label} "
-            f"{show(gains[start])} without labels, {show(gains[last])} with {last} labels."
+            f"Labelled rows of the new site would hardly help {results.recommended.label}: {label} "
+            f"{show(gains[start])} without them, {show(gains[last])} with {last} labelled rows."
         )
     # The smallest number of labels with about the best score.
     enough = next(n for n in counts if best - gains[n] < margin)
     first = counts[0] if gains[counts[0]] - gains[start] >= margin else enough
-    text = f"{first} labels from the new site improve {label} from {show(gains[start])} to "
-    text += show(gains[first])
-    text += f", and {enough} labels to {show(gains[enough])}" * (enough != first)
-    return text + ("; more labels add little." if enough < counts[-1] else ".")
+    text = f"{first} labelled rows of the new site are expected to improve {label} from "
+    text += f"{show(gains[start])} to {show(gains[first])}"
+    text += f", and {enough} to {show(gains[enough])}" * (enough != first)
+    return text + ("; more labelled rows add little." if enough < counts[-1] else ".")
 
 
 def difference_sentence(results: Results) -> str:
@@ -327,10 +340,11 @@ def difference_sentence(results: Results) -> str:
     names = [domain["name"] for domain in differences["domains"]]
     described = [f"{c['name']} ({names[c['tells_at']]}, AUC {c['tells']:.2f})" for c in columns]
     n = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
+    separate = "separate one domain from all others, by values or missing values"
     if not n:
-        return f"No single column identifies a domain well; the best is {described[0]}."
-    verb = "identifies a domain on its own" if n == 1 else "identify a domain on their own"
-    return f"{n} of {len(columns) + differences['others']} columns {verb}: {listed(described[:n])}."
+        return f"No single column can {separate}; the best is {described[0]}."
+    total = len(columns) + differences["others"]
+    return f"{n} of {total} columns can {separate}: {listed(described[:n])}."
 
 
 def importance_sentences(results: Results) -> list[str]:
@@ -357,7 +371,7 @@ def importance_sentences(results: Results) -> list[str]:
     if unused:
         verb, them = ("identifies", "it") if len(unused) == 1 else ("identify", "them")
         sentences.append(
-            f"{method.label} hardly uses {listed(unused)}, which {verb} domains: consider dropping "
+            f"{method.label} hardly uses {listed(unused)}, which {verb} domains. Consider dropping "
             f"{them}."
         )
     return sentences

@@ -190,7 +190,7 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
         partial(_clone, estimator),
         None if grid is None else (grid, grid),
         "own",
-        type(estimator).__name__ + (f"; {', '.join(grid)} chosen" if grid else ""),
+        type(estimator).__name__ + (f"; the search chooses {', '.join(grid)}" if grid else ""),
         prepare=prepare,
         context=context,
     )
@@ -295,35 +295,42 @@ _linear = partial(_either, partial(LogisticRegression, max_iter=1000), Ridge)
 # Iterative solvers fail on the systems of DICA (theory 5.2).
 _dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
-SCATTER_ABOUT = "and a linear model; the search chooses gamma, ridge and domain weight"
-MIDA_ABOUT = "and a linear model; the search chooses gamma, components and domain weight"
+_LINEAR = "and a linear model; the search chooses"
+_SCATTER = f"{_LINEAR} gamma, ridge and domain weight"
+_MIDA = f"{_LINEAR} gamma, the number of components and domain weight"
 #: Description of each method, with the arguments that the search chooses.
 ABOUT = {
     "constant": "predicts the most frequent class, or the mean, of the source domains",
-    "svm": "support vector machine, RBF kernel; the search chooses C and gamma",
-    "linear": "linear model; the search chooses its penalty",
-    "boosting": "histogram gradient boosting, 100 trees; the search chooses their size",
-    "kpca": "kernel PCA and a linear model; the search chooses gamma and components",
-    "coir": "DCM without domains, and a linear model; the search chooses gamma and ridge",
-    "dica": "domain-invariant component analysis, linear model; the search chooses gamma, lam",
-    "dcm": "domain weight 1, as in the paper, linear model; the search chooses gamma and ridge",
-    "fastdcm": "DCMCV on landmarks",
-    "dcmcv": "DCM and a linear model; the search chooses gamma, ridge and the domain penalty",
-    "invariant": "vote of the five best SVMs with invariant kernels; the search chooses them",
-    "invariantridge": "kernel ridge, averaged over the ten invariant kernels with the best scores",
+    "svm": "support vector machine with an RBF kernel; the search chooses C and gamma",
+    "linear": "logistic or ridge regression; the search chooses its penalty",
+    "boosting": "gradient boosting with 100 trees; the search chooses their number of leaves",
+    "kpca": f"kernel PCA {_LINEAR} gamma and the number of components",
+    "coir": f"DCM with domain weight 0 {_LINEAR} gamma and ridge",
+    "dica": f"domain-invariant component analysis {_LINEAR} gamma and lam",
+    "dcm": f"DCM with domain weight 1, as in its paper, {_LINEAR} gamma and ridge",
+    "fastdcm": "DCMCV with landmarks",
+    "dcmcv": f"DCM, which reduces differences between domains, {_SCATTER}",
+    "invariant": (
+        "vote (or mean) of the five best SVMs, with kernels that reduce differences between domains"
+    ),
+    "invariantridge": (
+        "kernel ridge regression, averaged over the ten best kernels; the kernels reduce "
+        "differences between domains"
+    ),
     "ensemble": (
-        "average of kernel machines, trees, boosting and a linear model, weighted by scores"
+        "weighted average of kernel methods, trees, boosting and a linear model; weights are "
+        "chosen on held-out source domains"
     ),
     "fastdcmcv": "DCMCV with at most 500 landmarks, for large tables",
     "fastcoir": "COIR with landmarks",
     "fastdica": "DICA with landmarks",
     "fastkpca": "KPCA with landmarks",
-    "sca": f"scatter component analysis {SCATTER_ABOUT}",
-    "mda": f"multidomain discriminant analysis {SCATTER_ABOUT}",
-    "mida": f"independence of the domain {MIDA_ABOUT}",
-    "fastsca": f"scatter component analysis with landmarks {SCATTER_ABOUT}",
-    "fastmda": f"multidomain discriminant analysis with landmarks {SCATTER_ABOUT}",
-    "fastmida": f"independence of the domain with landmarks {MIDA_ABOUT}",
+    "sca": f"scatter component analysis {_SCATTER}",
+    "mda": f"multidomain discriminant analysis {_SCATTER}",
+    "mida": f"maximum independence domain adaptation {_MIDA}",
+    "fastsca": f"scatter component analysis with landmarks {_SCATTER}",
+    "fastmda": f"multidomain discriminant analysis with landmarks {_SCATTER}",
+    "fastmida": f"maximum independence domain adaptation with landmarks {_MIDA}",
 }
 
 _baseline: Callable[..., Method] = partial(Method, kind="baseline", compared=True)
