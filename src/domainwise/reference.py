@@ -1,12 +1,12 @@
 r"""The paper's algorithms as published, with dense computations on precomputed kernel matrices.
 
-They are slow. The tests compare the estimators with them, and the paper's tables are reproduced
-with them. They share no code with the estimators.
+They are slow and share no code with the estimators. The tests compare the estimators with them, and
+they reproduce the paper's tables.
 
 Matrices are laid out as in the paper: ``K_x[i, j] = k(x_i, x_j)``, and a kernel between training
 points and new points has the **training points as rows**, ``K_z[i, j] = k(x_i, z_j)``. Projected
-points are returned as rows. Pass kernels without centring: every function centres them with the
-training means, because the paper assumes feature maps of zero mean. ``K_x``, ``K_y`` and ``K_d``
+points are returned as rows. Pass uncentred kernels: every function centres them with the training
+means, because the paper assumes feature maps of zero mean. ``K_x``, ``K_y`` and ``K_d``
 are the kernels of points, targets and domains, ``epsilon`` is the positive regularization of the
 label kernels, and ``domain_weight`` is the factor w of the domain term: 1 in the paper, 0 for COIR.
 Eigenvalues are real in exact arithmetic. If rounding makes one complex (relative imaginary part
@@ -84,7 +84,7 @@ def centre(K: Matrix) -> Matrix:
     return np.asarray(K - means - means[:, None] + means.mean())
 
 
-def matrix(values: ArrayLike, name: str) -> Matrix:
+def check_matrix(values: ArrayLike, name: str) -> Matrix:
     """Check a matrix of finite numbers."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or 0 in array.shape:
@@ -93,14 +93,15 @@ def matrix(values: ArrayLike, name: str) -> Matrix:
         )
     if not np.isfinite(array).all():
         raise ValueError(
-            f"{name} contains NaN or infinity. Remove these points, or fix the kernel."
+            f"{name} contains NaN or infinity. Remove points with missing or infinite features, or "
+            "use another kernel."
         )
     return array
 
 
-def square(values: ArrayLike, name: str, size: int | None = None) -> Matrix:
-    """Check a symmetric matrix, and its size."""
-    array = matrix(values, name)
+def check_symmetric(values: ArrayLike, name: str, size: int | None = None) -> Matrix:
+    """Check that a matrix is symmetric, and its size."""
+    array = check_matrix(values, name)
     expected = len(array) if size is None else size
     if array.shape != (expected, expected):
         raise ValueError(
@@ -108,14 +109,14 @@ def square(values: ArrayLike, name: str, size: int | None = None) -> Matrix:
             "values between all pairs of points."
         )
     if not np.allclose(array, array.T, rtol=1e-8, atol=1e-10 * np.abs(array).max()):
-        raise ValueError(f"{name} must be symmetric. Pass the values of a kernel function.")
+        raise ValueError(f"{name} must be symmetric. Pass a symmetric kernel matrix.")
     return (array + array.T) / 2
 
 
-def positive(value: float, name: str, *, zero: bool = False) -> float:
-    """Check that a number is finite and positive, or 0 if ``zero`` is True."""
-    if not np.isfinite(value) or value < 0 or (value == 0 and not zero):
-        kind = "non-negative" if zero else "positive"
+def check_positive(value: float, name: str, *, allow_zero: bool = False) -> float:
+    """Check that a number is finite and positive, or 0 if ``allow_zero`` is True."""
+    if not np.isfinite(value) or value < 0 or (value == 0 and not allow_zero):
+        kind = "non-negative" if allow_zero else "positive"
         raise ValueError(f"{name} must be a finite {kind} number; got {value!r}")
     return float(value)
 
@@ -146,7 +147,7 @@ def algorithm1(
     .. math:: (P_y K_x^2 + K_x) B = (w P_d K_x^2 + K_x) B \Gamma, \qquad
         P_\alpha = K_\alpha (K_\alpha + N \epsilon I)^{-1}
 
-    With :math:`K_x = U \Lambda U^\top` (relative eigenvalues above N times machine precision),
+    With :math:`K_x = U \Lambda U^\top` (eigenvalues above N eps times the largest one),
     :math:`\beta = U \Lambda^{-1} a` turns it into :math:`(U^\top P_y U \Lambda + I) a = \gamma
     (w U^\top P_d U \Lambda + I) a`, which QZ solves. All but rank(K_y) + rank(K_d) eigenvalues
     equal 1, and their eigenvectors are arbitrary. ``n_components`` is at most the rank of the
@@ -168,23 +169,23 @@ def algorithm1(
     >>> bool(result.eigenvalues[0] > 1), bool(np.isclose(result.eigenvalues[1], 1))
     (True, True)
     """
-    K_raw = square(K_x, "K_x")
+    K_raw = check_symmetric(K_x, "K_x")
     n_samples = len(K_raw)
-    P_y = _smoother(square(K_y, "K_y", n_samples), epsilon)
-    P_d = _smoother(square(K_d, "K_d", n_samples), epsilon)
-    weight = positive(domain_weight, "domain_weight", zero=True)
+    P_y = _smoother(check_symmetric(K_y, "K_y", n_samples), epsilon)
+    P_d = _smoother(check_symmetric(K_d, "K_d", n_samples), epsilon)
+    weight = check_positive(domain_weight, "domain_weight", allow_zero=True)
     values, vectors = scipy.linalg.eigh(centre(K_raw))
     nonzero = values > n_samples * np.finfo(np.float64).eps * values[-1]
-    scale, U = values[nonzero], vectors[:, nonzero]
-    check_components(n_components, len(scale), "the rank of the centred K_x")
-    identity = np.eye(len(scale))
+    values, U = values[nonzero], vectors[:, nonzero]
+    check_components(n_components, len(values), "the rank of the centred K_x")
+    identity = np.eye(len(values))
     gammas, W = scipy.linalg.eig(
-        (U.T @ P_y @ U) * scale + identity, weight * (U.T @ P_d @ U) * scale + identity
+        (U.T @ P_y @ U) * values + identity, weight * (U.T @ P_d @ U) * values + identity
     )
     gammas, W = leading(gammas, W, n_components)
     # K_x B = U W avoids the rounding errors of dividing and multiplying by small eigenvalues.
     W = W * unit_variance(U @ W)
-    B = U @ (W / scale[:, None])
+    B = U @ (W / values[:, None])
     new = None if K_z is None else project(K_raw, K_z, B)
     return ReferenceResult(gammas, B, U @ W, new)
 
@@ -228,14 +229,14 @@ def dica_original(
     >>> result.projected.shape
     (12, 2)
     """
-    K_raw = square(K_x, "K_x")
+    K_raw = check_symmetric(K_x, "K_x")
     n_samples = len(K_raw)
-    ridge = positive(lam, "lam") * np.eye(n_samples)
+    ridge = check_positive(lam, "lam") * np.eye(n_samples)
     check_components(n_components, n_samples - 1, "n_samples - 1")
     K = centre(K_raw)
     left = K @ K
     if K_y is not None:
-        left = _smoother(square(K_y, "K_y", n_samples), epsilon) @ left
+        left = _smoother(check_symmetric(K_y, "K_y", n_samples), epsilon) @ left
     domains = np.asarray(sample_domain)
     if domains.shape != (n_samples,):
         raise ValueError(
@@ -243,15 +244,16 @@ def dica_original(
             "domain per row."
         )
     _, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
-    n_domains, size = len(counts), counts[codes].astype(np.float64)
-    L = (n_domains * (codes[:, None] == codes) - 1.0) / (n_domains**2 * np.outer(size, size))
+    n_domains, sizes = len(counts), counts[codes].astype(np.float64)
+    L = (n_domains * (codes[:, None] == codes) - 1.0) / (n_domains**2 * np.outer(sizes, sizes))
     gammas, vectors = scipy.linalg.eig(left, K @ L @ K + K + ridge)
-    size = np.abs(gammas)
-    usable = (np.abs(gammas.imag) <= 1e-8 * size) & (gammas.real > 1e-10 * size.max())
+    magnitudes = np.abs(gammas)
+    real = np.abs(gammas.imag) <= 1e-8 * magnitudes
+    usable = real & (gammas.real > 1e-10 * magnitudes.max())
     if usable.sum() < n_components:
         warn_caller(
-            f"n_components={n_components}, but DICA has {usable.sum()} real positive eigenvalues. "
-            "Only their components are returned.",
+            f"n_components={n_components}, but DICA has only {usable.sum()} real positive "
+            "eigenvalues. Only their components are returned; reduce n_components.",
             RuntimeWarning,
         )
     gammas, B = leading(gammas[usable], vectors[:, usable], n_components)
@@ -279,9 +281,9 @@ def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[
     array([[ 2.],
            [-2.]])
     """
-    K = square(K_x, "K_x")
-    new = matrix(K_z, "K_z")
-    B = matrix(coefficients, "coefficients")
+    K = check_symmetric(K_x, "K_x")
+    new = check_matrix(K_z, "K_z")
+    B = check_matrix(coefficients, "coefficients")
     for name, values in (("K_z", new), ("coefficients", B)):
         if len(values) != len(K):
             raise ValueError(
@@ -295,7 +297,7 @@ def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[
 def _smoother(K: Matrix, epsilon: float) -> Matrix:
     """P = K (K + N epsilon I)^-1 with K centred."""
     centred = centre(K)
-    shifted = centred + len(K) * positive(epsilon, "epsilon") * np.eye(len(K))
+    shifted = centred + len(K) * check_positive(epsilon, "epsilon") * np.eye(len(K))
     P: Matrix = scipy.linalg.solve(shifted, centred, assume_a="sym")
     return (P + P.T) / 2
 
@@ -319,10 +321,10 @@ def algorithm2(
     r"""FastDCM through Omega, V and Theta (the paper's Algorithm 2, line by line).
 
     The columns of every C are centred, which centres the kernels :math:`C W^+ C^\top`.
-    With :math:`S_{\alpha\beta} = C_\alpha^\top C_\beta`, eq. (omega) gives an M x M matrix
+    With :math:`S_{\alpha\beta} = C_\alpha^\top C_\beta`, the paper defines an M x M matrix
     :math:`\Omega`; V contains the eigenvectors of :math:`S_{xx}`, :math:`\Theta` those of
     :math:`V^\top \Omega V V^\top S_{xx} V`, and :math:`\tilde B = C_x V \Theta`. (V cancels; it
-    is computed because the paper does.) The algorithm solves, for the approximate kernels,
+    is computed because the paper computes it.) The algorithm solves, for the approximate kernels,
 
     .. math:: K_x (P_y K_x^2 + K_x) B = \left(K_x (w P_d K_x^2 + K_x) + N \epsilon I\right) B
         \Gamma
@@ -356,8 +358,8 @@ def algorithm2(
     C, W, column_means = _landmark_kernel(C_x, W_x, "x")
     n_samples, n_landmarks = C.shape
     check_components(n_components, n_landmarks, "the number of landmarks")
-    weight = positive(domain_weight, "domain_weight", zero=True)
-    ridge = n_samples * positive(epsilon, "epsilon")
+    weight = check_positive(domain_weight, "domain_weight", allow_zero=True)
+    ridge = n_samples * check_positive(epsilon, "epsilon")
     W_inverse = _root_inverse(W) @ _root_inverse(W).T
     S = C.T @ C
     WSWS = W_inverse @ S @ W_inverse @ S
@@ -399,8 +401,8 @@ def algorithm2_stable(
     .. math:: (S A_y S + S^2) b = \gamma (w S A_d S + S^2 + N \epsilon I) b
 
     has the eigenvalues of Algorithm 2. The training points are projected to :math:`\Phi b`, and the
-    coefficients are :math:`\Phi S^+ b`. Relative eigenvalues of W_x below M times machine precision
-    are dropped, and ``n_components`` is at most its rank. Projections are not computed from the
+    coefficients are :math:`\Phi S^+ b`. Eigenvalues of W_x below M eps times the largest one are
+    dropped, and ``n_components`` is at most the rank of W_x. Projections are not computed from the
     coefficients, so only the coefficients are inaccurate if S is badly conditioned.
 
     Returns
@@ -410,8 +412,8 @@ def algorithm2_stable(
     """
     C, W, column_means = _landmark_kernel(C_x, W_x, "x")
     n_samples = len(C)
-    weight = positive(domain_weight, "domain_weight", zero=True)
-    ridge = n_samples * positive(epsilon, "epsilon")
+    weight = check_positive(domain_weight, "domain_weight", allow_zero=True)
+    ridge = n_samples * check_positive(epsilon, "epsilon")
     root = _root_inverse(W)
     check_components(n_components, root.shape[1], "the rank of W_x")
     phi = C @ root
@@ -439,12 +441,12 @@ def _nystroem_result(
     K_z: ArrayLike | None,
     column_means: Matrix,
 ) -> ReferenceResult:
-    """Project rows of centred landmark kernels by ``extension``, the paper's W_x C_x' B."""
+    """Project rows of the centred landmark kernel by ``extension``, the paper's W_x C_x' B."""
     scale = unit_variance(C @ extension)
     B, extension = B * scale, extension * scale
     new = None
     if K_z is not None:
-        values = matrix(K_z, "K_z")
+        values = check_matrix(K_z, "K_z")
         if len(values) != C.shape[1]:
             raise ValueError(
                 f"K_z has {len(values)} rows but C_x has {C.shape[1]} columns. Pass one row per "
@@ -464,11 +466,11 @@ def _root_inverse(W: Matrix) -> Matrix:
 def _landmark_kernel(
     C: ArrayLike, W: ArrayLike, letter: str, n_samples: int | None = None
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """Check C and W of points (x), targets (y) or domains (d); return C centred, W and means."""
-    values = matrix(C, f"C_{letter}")
+    """Check C and W of points (x), targets (y) or domains (d); return C centred, W, means of C."""
+    values = check_matrix(C, f"C_{letter}")
     if n_samples is not None and len(values) != n_samples:
         raise ValueError(
             f"C_{letter} has {len(values)} rows but C_x has {n_samples}. Pass one row per point."
         )
     means: Matrix = values.mean(axis=0)
-    return values - means, square(W, f"W_{letter}", values.shape[1]), means
+    return values - means, check_symmetric(W, f"W_{letter}", values.shape[1]), means

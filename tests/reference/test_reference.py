@@ -224,7 +224,7 @@ def test_dica_domain_term_is_the_variance_of_the_domain_means():
 
 def test_dica_may_return_fewer_components_than_requested_with_a_warning():
     p = Problem()
-    with pytest.warns(RuntimeWarning, match="DICA has 1 real positive eigenvalues"):
+    with pytest.warns(RuntimeWarning, match="DICA has only 1 real positive eigenvalues"):
         result = dica_original(p.K_x, p.K_y, p.d, p.K_z, epsilon=EPSILON, lam=1e-2, n_components=3)
     assert result.projected.shape == (p.n, 1)
     assert result.projected_new.shape == (9, 1)

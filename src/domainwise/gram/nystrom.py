@@ -24,11 +24,10 @@ from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.labels.factors import LabelSpace, kernel_columns, label_kernel, pivoted_cholesky
 from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, Solution, pairs_within
 
-#: Number of panels of a product with a triangular matrix, which skip most of its zeros.
+#: A product with a triangular matrix is computed in this number of panels, to skip most zeros.
 PANELS = 4
-#: Moments of kernel values can be converted to moments of features if the rounding error of the
-#: solution is small. It is about this number divided by the product of the ridge and the smallest
-#: squared pivot of the landmarks.
+#: Sums of kernel values are converted to sums of features if the rounding error of the solutions is
+#: then small. It is about this number divided by the ridge and by the smallest squared pivot.
 DIRECT_ROUNDING = 2e-18
 #: Spacing of a grid of target landmarks, in bandwidths of the RBF kernel, and its maximum size.
 GRID_STEP, MAX_GRID = 0.5, 5000
@@ -38,11 +37,11 @@ MAX_CANDIDATES = 10_000
 
 @dataclass(frozen=True)
 class NystromMap:
-    """The map from rows to Nystrom features, or to columns that are used unchanged."""
+    """The map from rows to Nystrom features, or to random Fourier features."""
 
     kernel: Basis
     landmarks: Array  #: linearly independent to working precision
-    #: Lower Cholesky factor of the landmarks' kernel matrix; None for columns used unchanged.
+    #: Lower Cholesky factor of the landmarks' kernel matrix; None for random Fourier features.
     triangle: Array | None
     n_asked: int  #: number of landmarks, including linearly dependent ones that were dropped
     direct: bool = False  #: kernel values are summed instead of features, which is much faster
@@ -63,7 +62,7 @@ class NystromMap:
 
     @classmethod
     def fourier(cls, columns: FourierMap) -> NystromMap:
-        """Use random Fourier features, with their frequencies and phases in place of landmarks."""
+        """Return the map to random Fourier features; frequencies and phases are the landmarks."""
         return cls(columns, columns.points, None, columns.n_features)
 
     @classmethod
@@ -72,8 +71,8 @@ class NystromMap:
     ) -> NystromMap:
         """Choose linearly independent landmarks by pivoted Cholesky.
 
-        ``ridge`` is the regularization of the solutions, per row. Kernel values are summed
-        (``direct``) if the rounding error of the solutions is then below ``rounding``.
+        ``ridge`` is the regularization of later solutions, per row. Kernel values are summed
+        (``direct``) if the rounding error of these solutions is then below ``rounding``.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             W = check_finite(_float64_matrix(kernel, landmarks), landmarks.dtype)
@@ -83,21 +82,22 @@ class NystromMap:
         tolerance = relative * float(np.abs(np.diagonal(W)).max(initial=0.0))
         scale = float(np.diagonal(W).max(initial=0.0))
         factor, order, rank, _ = dpstrf(W, tol=tolerance, lower=1)
-        triangle, order = np.tril(factor[:rank, :rank]), order - 1
+        L, order = np.tril(factor[:rank, :rank]), order - 1
         pivots, dropped = order[:rank], order[rank:]
-        if scale <= 0 or not np.isfinite(triangle).all():
+        if scale <= 0 or not np.isfinite(L).all():
             raise ValueError(
-                "the diagonal of the kernel matrix is not positive and finite. If it contains "
+                "the kernel matrix must have a positive and finite diagonal. If it contains "
                 "distances or a negated kernel, pass a kernel instead."
             )
-        # A function that is known to be indefinite (not sound) is positive definite on the pivots.
+        # A function that is known to be indefinite (not ``sound``) is used nevertheless: its matrix
+        # is positive definite on the pivots.
         residual = W[dropped, dropped] - np.square(factor[rank:, :rank]).sum(axis=1)
         if kernel.sound and residual.min(initial=0.0) < -1e-6 * scale:
             raise ValueError("the kernel is not positive semi-definite. Choose another kernel.")
-        sizes = np.diagonal(triangle) ** 2
-        margin = float(sizes.min() / sizes.max()) * min(ridge, 1.0) * (eps_double / eps)
-        direct = margin > DIRECT_ROUNDING / rounding
-        return cls(kernel, landmarks[pivots], triangle, len(landmarks), direct, pivots)
+        squared_pivots = np.diagonal(L) ** 2
+        ratio = float(squared_pivots.min() / squared_pivots.max())
+        direct = ratio * min(ridge, 1.0) * (eps_double / eps) > DIRECT_ROUNDING / rounding
+        return cls(kernel, landmarks[pivots], L, len(landmarks), direct, pivots)
 
     @property
     def n_features(self) -> int:
@@ -117,7 +117,7 @@ class NystromMap:
         return Phi
 
     def values(self, X: Array, weights: Array) -> Array:
-        """Return ``Phi weights`` for the rows of X, up to a constant."""
+        """Return ``Phi weights`` for the features Phi of X, up to a constant."""
         landmarks = self.kernel.prepare(self.landmarks)
         return cross_product(self.kernel, X, landmarks, self.dual(weights))
 
@@ -127,8 +127,8 @@ class NystromMap:
         """Return the columns that are summed: features, or kernel values if ``direct``.
 
         ``memory`` is an array that may be overwritten, large enough for the result. ``distances``
-        between X and all landmarks can be shared by kernels that differ in gamma. ``compiled`` is
-        for sums over many rows.
+        between X and all landmarks can be shared by kernels that differ in gamma. ``compiled``
+        uses compiled exponentials, for sums over many rows.
         """
         values = self._values if self.direct else self.features
         return values(X, memory, distances=distances, compiled=compiled)
@@ -214,7 +214,7 @@ class LabelMap:
         constant = not np.ptp(values, axis=0).any()
         resolved = label_kernel(values, kernel, 1.0 if constant and gamma == "median" else gamma)
         if points is not None:
-            candidates = _user_points(points, values, resolved)
+            candidates = _target_landmarks(points, values, resolved)
         else:
             candidates = values[evenly_spaced(len(values), MAX_CANDIDATES)]
         column, diagonal = kernel_columns(resolved, candidates)
@@ -237,24 +237,26 @@ class LabelMap:
         return np.asarray(solve_triangular(self.triangle, C.T, lower=True).T)
 
 
-def _user_points(points: Any, values: Array, kernel: Kernel) -> Array:
+def _target_landmarks(points: Any, values: Array, kernel: Kernel) -> Array:
     """Check ``target_landmarks`` and return them as an array."""
     if isinstance(points, tuple):
         if len(points) != 2 or not points[0] < points[1] or values.shape[1] != 1:
             raise ValueError(
-                f"target_landmarks={points!r} must be an array, or a range (low, high) of one "
-                "target."
+                f"target_landmarks={points!r} must be an array, or a range (low, high) for a "
+                "single target, with low < high."
             )
         if kernel.name != "rbf":
             raise ValueError(
-                f"target_landmarks={points!r} needs an RBF target kernel. Pass an array of points."
+                f"target_landmarks={points!r} is a range, which needs an RBF target kernel. Pass "
+                "an array of points."
             )
         step = GRID_STEP / np.sqrt(2.0 * kernel.gamma)
         n_points = int(np.ceil((points[1] - points[0]) / step)) + 1
         if n_points > MAX_GRID:
             raise ValueError(
-                f"target_landmarks={points!r} needs {n_points} points with this target_gamma; at "
-                f"most {MAX_GRID} are allowed. Pass a smaller target_gamma, or an array of points."
+                f"target_landmarks={points!r} needs a grid of {n_points} points for this "
+                f"target_gamma; at most {MAX_GRID} are allowed. Pass a smaller target_gamma, or an "
+                "array of points."
             )
         return np.linspace(points[0], points[1], n_points)[:, None]
     landmarks = np.asarray(points, dtype=np.float64)
@@ -272,9 +274,10 @@ def _user_points(points: Any, values: Array, kernel: Kernel) -> Array:
 class NystromGram(Gram):
     """The Gram matrix ``Phi Phi'`` of centred features, represented by sums over rows.
 
-    A thin matrix contains coordinates: first with respect to the columns of Phi, then with respect
-    to the orthonormal label directions. ``second`` is ``Phi'Phi``, ``cross`` is the product of the
-    label directions with Phi. The centred ``landmark_features`` determine the signs of components.
+    A thin matrix is represented by coordinates: first with respect to the columns of Phi, then with
+    respect to the orthonormal label directions. ``second`` is ``Phi'Phi``, ``cross`` is the product
+    of the label directions with Phi. ``landmark_features``, the centred features of the landmarks,
+    determine the signs of components.
     """
 
     def __init__(
@@ -301,20 +304,19 @@ class NystromGram(Gram):
 
     def product(self, V: Array) -> Array:
         """Return ``K V``, which lies in the span of the features."""
-        return self._inside(self.weights(V))
+        return self._from_features(self.weights(V))
 
     def solve(self, V: Array, shift: float) -> Solution:
         """Solve by Woodbury: ``(V - Phi (Phi'Phi + shift I)^-1 Phi'V) / shift``."""
         weights = self.weights(V)
         if shift == 0:
             d, U = self._spectrum()
-            twice = U @ ((U.T @ weights) / d[:, None] ** 2)
-            X = self._inside(twice)
+            X = self._from_features(U @ ((U.T @ weights) / d[:, None] ** 2))
             return Solution(X, self.product(X), {"linear_solver": "eigh", "rank": len(d)})
         A = self.second + shift * np.eye(self.size)
         factor = cho_factor((A + A.T) / 2, lower=True, overwrite_a=True)
-        inside = self._inside(cho_solve(factor, weights))
-        return Solution((V - inside) / shift, inside, {"linear_solver": "cholesky"})
+        image = self._from_features(cho_solve(factor, weights))
+        return Solution((V - image) / shift, image, {"linear_solver": "cholesky"})
 
     def ritz(
         self, images: Images, k: int, *, depth: int = 1, start: Matrix = None, **options: Any
@@ -324,7 +326,7 @@ class NystromGram(Gram):
         if not len(d):  # all rows are the same
             empty = self.lift(np.zeros((self.labels.size, 0)))
             return RitzPairs(d, empty, empty, {"eigen_solver": "lapack", "converged": True})
-        X = self._inside(U / np.sqrt(d))
+        X = self._from_features(U / np.sqrt(d))
         if start is not None:
             for _ in range(2):
                 start = start - X @ self.inner(X, start)
@@ -338,7 +340,8 @@ class NystromGram(Gram):
         """Return the values of the components at the landmarks."""
         return np.asarray(self.landmark_features @ self.weights(dual))
 
-    def _inside(self, weights: Array) -> Array:
+    def _from_features(self, weights: Array) -> Array:
+        """Return the coordinates of ``Phi weights``."""
         return np.vstack([weights, np.zeros((len(self.cross), weights.shape[1]))])
 
     def _spectrum(self) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Sums over rows that are read once: over all rows, or separately by cell (theory 9.2, 13.1)."""
+"""Sums of features in one pass over the rows: of all rows, or by cell (theory 9.2, 13.1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.gram.tiles import in_threads, panels, use_compiled
 from domainwise.labels.factors import LabelSpace, category_space
 
-#: Number of rows of a batch, whose features take a few megabytes.
+#: Number of rows of a batch; their features take a few megabytes.
 BATCH_ROWS = 4096
 
 
@@ -36,13 +36,13 @@ class NystromSums:
     :meth:`partial` sums over a batch, :meth:`merge` adds two sums, and :func:`finalize` turns sums
     into a Gram operator. A distributed computation needs only these three.
 
-    Centred second moments are merged by Chan's update, which is precise. The moments between
-    features are zero if a method does not use them.
+    Centred second moments are merged by Chan's update, which is precise. The second moments of Phi
+    are zero if the method does not use them.
     """
 
     n_samples: int
     mean: Array
-    second: Array
+    second: Array  #: centred second moments
     groups: dict[Any, tuple[int, Array]]  #: count and sum of features of each (class, domain)
 
     def __sizeof__(self) -> int:
@@ -76,11 +76,11 @@ class NystromSums:
         *,
         moments: bool = True,
     ) -> NystromSums:
-        """Sum over one batch of features: an array or a tensor, which is overwritten.
+        """Sum over one batch of rows; ``features``, an array or a tensor, is overwritten.
 
         ``codes`` has the group of each row as an index into ``keys``, the (class, domain) pairs;
         ``dense`` has the features of continuous labels. ``moments=False`` sets the second moments
-        of the features to zero.
+        of ``features`` to zero.
         """
         n, m = features.shape
         xp, rows, dtype = namespace(features), features, features.dtype
@@ -89,7 +89,7 @@ class NystromSums:
             rows = xp.hstack([features, cast(columns, dtype)])
         mean = rows.mean(0, dtype=xp.float64)
         rows -= cast(mean, dtype)
-        # The error of rounding the mean to the precision of the rows.
+        # The difference between the mean and its rounded value, which was subtracted.
         rounding = rows.mean(0, dtype=xp.float64)
         mean = cast(cast(mean, dtype), xp.float64)
         second = xp.zeros((len(mean), len(mean)), dtype=xp.float64, device=rows.device)
@@ -146,11 +146,11 @@ class NystromSums:
         """Merge the sums of two sets of rows."""
         n = self.n_samples + other.n_samples
         delta = other.mean - self.mean
-        share = other.n_samples / n
+        weight = other.n_samples / n
         second = self.second + other.second
-        second += delta[:, None] * (delta * (self.n_samples * share))
+        second += delta[:, None] * (delta * (self.n_samples * weight))
         groups = add_groups(chain(self.groups.items(), other.groups.items()))
-        return NystromSums(n, self.mean + share * delta, second, groups)
+        return NystromSums(n, self.mean + weight * delta, second, groups)
 
 
 def add_groups(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int, Any]]:
@@ -206,8 +206,8 @@ Cells = dict[Any, NystromSums]
 class CellRows:
     """Cells and groups of the rows, and columns that are summed in addition to the features.
 
-    A group is a (class, domain) pair, for which only the count and the sums are stored; a cell,
-    which may contain many groups, also has second moments.
+    A cell is a set of rows whose second moments are computed. Its rows may belong to many groups,
+    the (class, domain) pairs, for which only the count and the sums are stored.
     """
 
     cells: Any  #: cell of each row, as an index into ``cell_keys``
@@ -219,23 +219,24 @@ class CellRows:
     @classmethod
     def of_parts(
         cls,
-        part_of: Any,
+        part_codes: Any,
         classes: Any,
         domains: Any,
-        sizes: tuple[int, int],
+        n_categories: tuple[int, int],
         dense: Any,
         by_class: bool,
     ) -> CellRows:
         """Return one cell for each part of the rows, or for each (part, class) if ``by_class``.
 
-        ``classes`` and ``domains`` are codes. ``sizes`` are the numbers of classes and of domains,
-        0 if there are none.
+        A part is a set of rows that no split divides. ``part_codes``, ``classes`` and ``domains``
+        have one code per row; ``n_categories`` are the numbers of classes and of domains, 0 if
+        there are none.
         """
-        labels: list[Any] = list(range(sizes[0])) or [None]
-        n_domains = max(1, sizes[1])
-        parts = range(int(part_of.max()) + 1)
+        labels: list[Any] = list(range(n_categories[0])) or [None]
+        n_domains = max(1, n_categories[1])
+        parts = range(int(part_codes.max()) + 1)
         return cls(
-            part_of * len(labels) + classes if by_class else part_of,
+            part_codes * len(labels) + classes if by_class else part_codes,
             classes * n_domains + domains,
             list(product(parts, labels)) if by_class else [(part, None) for part in parts],
             list(product(labels, range(n_domains))),
@@ -321,8 +322,8 @@ def cells_by_split(
 ) -> Iterator[tuple[Cells, Cells]]:
     """Yield the training cells and the test cells of each split, by class.
 
-    The keys of ``cells`` are (part, class). A part is a set of rows that no split divides; a split
-    consists of training parts and test parts.
+    The keys of ``cells`` are (part, class), where no split divides a part. A split consists of
+    training parts and test parts.
     """
     parts: dict[int, Cells] = {}
     for (part, label), cell in cells.items():
@@ -339,7 +340,7 @@ def cells_by_split(
         for train, test in splits:
             yield union(train), union(test)
         return
-    # Each part is held out once: merge the parts before a split with the parts after it.
+    # Each part is held out once: the training cells are all cells before and after the test cells.
     tests = [union(test) for _, test in splits]
     after: list[Cells] = [{}]
     for held_out in tests[:0:-1]:
@@ -355,22 +356,22 @@ def sum_cells(
 ) -> CellSums:
     """Sum over the rows of each cell of X, in threads whose results are merged in order.
 
-    The landmarks of all maps are subsets of the same set, so that maps share the distances.
+    The landmarks of all maps are subsets of the same rows, so that maps share the distances.
     """
-    xp, tasks = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
+    xp, batches = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
     landmarks = common_landmarks(maps)
-    shared = None if landmarks is None else cast(landmarks, X.dtype)
+    landmarks = None if landmarks is None else cast(landmarks, X.dtype)
     compiled = [use_compiled(len(X) * nystrom.n_features) for nystrom in maps]
 
     def work(thread: int, threads: int) -> CellSums:
-        share = tasks[thread * len(tasks) // threads : (thread + 1) * len(tasks) // threads]
+        first, last = (t * len(batches) // threads for t in (thread, thread + 1))
         memory = _batch_memory(maps, X)
         total: list[Cells] = [{} for _ in maps]
-        for key, index in share:
+        for key, index in batches[first:last]:
             # A slice of contiguous rows is not copied.
             contiguous = not is_tensor(X) and index[-1] - index[0] + 1 == len(index)
             batch = X[index[0] : index[-1] + 1] if contiguous else X[index]
-            distances = None if shared is None else cross_distances(batch, shared, l1=True)
+            distances = None if landmarks is None else cross_distances(batch, landmarks, l1=True)
             dense = None if rows.dense is None else rows.dense[index]
             for cells, nystrom, fast in zip(total, maps, compiled, strict=True):
                 values = nystrom.summands(batch, memory, distances, compiled=fast)
@@ -379,7 +380,7 @@ def sum_cells(
                 cells[key] = cells[key].merge(sums) if key in cells else sums
         return CellSums(total)
 
-    total = reduce(CellSums.merge, in_threads(len(tasks), work, sequential=is_tensor(X)))
+    total = reduce(CellSums.merge, in_threads(len(batches), work, sequential=is_tensor(X)))
     direct_cells = [
         (cells, key, nystrom)
         for nystrom, cells in zip(maps, total.maps, strict=True)
@@ -404,19 +405,20 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
     free = available_memory(X)
     if free is not None and needed > free:
         raise MemoryError(
-            f"the moments of {n_cells} cells and {len(widths)} kernel(s) with up to {max(widths)} "
-            f"columns need {needed / 2**30:.1f} GiB, but only {free / 2**30:.1f} GiB are free; "
-            f"{advice}"
+            f"the second moments for {n_cells} cells and {len(widths)} "
+            f"kernel{'s' * (len(widths) > 1)} with up to "
+            f"{max(widths)} columns need {needed / 2**30:.1f} GiB of memory, but only "
+            f"{free / 2**30:.1f} GiB are free; {advice}"
         )
 
 
 def common_landmarks(maps: Sequence[NystromMap]) -> Any:
-    """Return the set that contains the landmarks of all maps, with zeros for unused ones."""
+    """Return the rows that contain the landmarks of all maps, with zeros in rows not used."""
     first = maps[0]
     if len(maps) == 1 or first.chosen is None:
         return None
-    shape, like = (first.n_asked, first.landmarks.shape[1]), first.landmarks
-    landmarks = namespace(like).zeros(shape, dtype=like.dtype, device=like.device)
+    shape, dtype = (first.n_asked, first.landmarks.shape[1]), first.landmarks.dtype
+    landmarks = namespace(first.landmarks).zeros(shape, dtype=dtype, device=first.landmarks.device)
     for nystrom in maps:
         landmarks[nystrom.chosen] = nystrom.landmarks
     return landmarks
@@ -441,16 +443,16 @@ def finalize(
     totals = np.array([sums.groups[key][1] for key in keys])
     classes = sorted({key[0] for key in keys if key[0] is not None})
     domains = sorted({key[1] for key in keys if key[1] is not None})
-    class_of = _codes([key[0] for key in keys], classes) if classes else None
-    domain_of = _codes([key[1] for key in keys], domains) if len(domains) > 1 else None
-    groups = category_space(counts, class_of, domain_of, conditional=conditional)
+    class_codes = _codes([key[0] for key in keys], classes) if classes else None
+    domain_codes = _codes([key[1] for key in keys], domains) if len(domains) > 1 else None
+    groups = category_space(counts, class_codes, domain_codes, conditional=conditional)
     # Orthonormal group directions 1_g / sqrt(n_g) times the centred features.
     centred = (totals - counts[:, None] * sums.mean) / np.sqrt(counts)[:, None]
     if target is None and domain is None:
         space, cross = groups, centred[: groups.size, :m]
     else:
         space, cross = _joint_space(sums, groups, centred, np.sqrt(counts), m, target, domain)
-    # Without landmarks, the weights of the columns determine the signs of components.
+    # Without landmarks, the weights of the features determine the signs of components.
     landmark_features = np.eye(m) if nystrom.triangle is None else nystrom.triangle - sums.mean[:m]
     gram = NystromGram(
         sums.second[:m, :m], cross, space, landmark_features, nystrom.landmarks.dtype
@@ -462,18 +464,18 @@ def _joint_space(
     sums: NystromSums,
     groups: LabelSpace,
     centred: Array,
-    root: Array,
+    root_counts: Array,
     m: int,
     target: LabelMap | None,
     domain: LabelMap | None,
 ) -> tuple[LabelSpace, Array]:
     """Build the label space spanned by the group directions and the continuous label features.
 
-    ``root`` are the square roots of the group sizes.
+    ``root_counts`` are the square roots of the group sizes.
     """
     n_groups, continuous = len(centred), sums.second[m:, m:]
     # Group directions are orthonormal, except that centring removes the constant.
-    inner_groups = np.eye(n_groups) - np.outer(root, root) / sums.n_samples
+    inner_groups = np.eye(n_groups) - np.outer(root_counts, root_counts) / sums.n_samples
     gram = np.block([[inner_groups, centred[:, m:]], [centred[:, m:].T, continuous]])
     # Scale features to unit variance; the constant group direction must stay zero.
     variance = np.diagonal(continuous)
@@ -486,21 +488,22 @@ def _joint_space(
     basis = U / np.sqrt(d) / scale[:, None]
     products = np.vstack([centred[:, :m], sums.second[m:, :m]])
     cross = basis.T @ products
-    of_groups, of_features = coordinates[:, :n_groups], coordinates[:, n_groups:]
     n_target = 0 if target is None else target.n_features
-    # The features of a target are followed by the target itself.
-    ends = [n_target, n_target + (target is not None)]
-    of_target, of_values, of_domain = np.split(of_features, ends, axis=1)
+    # Group directions are followed by the features of a target, the target itself, and the domain.
+    ends = n_groups + np.cumsum([0, n_target, target is not None])
+    group_directions, target_features, target_values, domain_features = np.split(
+        coordinates, ends, axis=1
+    )
 
     def from_groups(factor: Array | None) -> Array | None:
-        return None if factor is None else of_groups @ factor
+        return None if factor is None else group_directions @ factor
 
     space = LabelSpace(
         sums.n_samples,
-        from_groups(groups.target) if target is None else of_target,
-        from_groups(groups.domain) if domain is None else of_domain,
+        from_groups(groups.target) if target is None else target_features,
+        from_groups(groups.domain) if domain is None else domain_features,
         from_groups(groups.domain_means) if domain is None else None,
-        from_groups(groups.sign) if target is None else of_values[:, 0],
+        from_groups(groups.sign) if target is None else target_values[:, 0],
     )
     return space, cross
 

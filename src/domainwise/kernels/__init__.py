@@ -1,1 +1,1 @@
-"""Kernels of rows: values, rules for their widths, landmarks and precision."""
+"""Kernels of rows: their values, bandwidths, landmarks and precision."""

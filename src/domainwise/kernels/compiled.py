@@ -3,8 +3,7 @@
 A product evaluates four rows of a tile at a time against a block of ``BLOCK`` rows: the exponents,
 the kernel values and their products stay in the first-level cache, and no tile of K is stored. All
 loops run over a fixed number of contiguous values, so that they are compiled to vector
-instructions. The same holds for the exponential, which combines a polynomial with the exponent bits
-of a float.
+instructions. So is the exponential, which combines a polynomial with the exponent bits of a float.
 
 The functions release the GIL and start no threads: they run in the threads of
 :mod:`domainwise.gram.tiles`. Importing this module imports Numba.
@@ -35,8 +34,9 @@ _FUSED = {"contract"}
 #: Also allows sums over a strip to be reordered for vector registers.
 _SUMMED = {"contract", "reassoc", "nsz"}
 
-# ``(e^r - 1) / r`` for |r| up to log(2) / 2, by interpolation at Chebyshev points: to 1e-8 and to
-# 2e-17. Adding _SHIFT to a number rounds it to an integer, which is then in its last bits.
+# _C and _D are coefficients of polynomials that interpolate ``(e^r - 1) / r`` at Chebyshev points,
+# for |r| up to log(2) / 2, with errors up to 1e-8 (float32) and 2e-17 (float64). Adding _SHIFT to a
+# number rounds it to an integer, which is then in the last bits of the sum.
 _LOG2E, _LN2 = np.float32(1.4426950408889634), np.float32(0.6931471805599453)
 _SHIFT, _LOWEST, _ONE = np.float32(12582912.0), np.float32(-87.0), np.float32(1.0)
 _C = tuple(
@@ -45,7 +45,7 @@ _C = tuple(
                   0.0013933730715792083)
 )  # fmt: skip
 _LOG2E_64, _SHIFT_64, _LOWEST_64 = 1.4426950408889634, 6755399441055744.0, -708.0
-#: log(2) as a sum of two numbers; the last bits of the first are zero.
+#: log(2) as a sum of two numbers; the last bits of the first are zero, so that products are exact.
 _HIGH, _LOW = 0.6931471803691238, 1.9082149292705877e-10
 _D = (1.0, 0.5000000000000006, 0.1666666666666667, 0.04166666666657239, 0.008333333333326084,
       0.0013888888932751, 0.0001984126987500228, 2.4801504014426906e-05, 2.755725517000089e-06,
@@ -178,7 +178,7 @@ def _powers(t, coefs, powers):
 
 @njit(fastmath=_SUMMED, **_OPTIONS)
 def _multiply(t, i, right, up, columns):
-    """Multiply a strip by the thin matrix of the block; add the result to ``up``, its rows."""
+    """Multiply a strip by the thin matrix of the block; add the result to its rows of ``up``."""
     for c in range(columns):
         z, s = right[c * BLOCK : (c + 1) * BLOCK], up[c * BLOCK + i : (c + 1) * BLOCK]
         s0 = s1 = s2 = s3 = t.dtype.type(0)
@@ -192,7 +192,7 @@ def _multiply(t, i, right, up, columns):
 
 @njit(fastmath=_SUMMED, **_OPTIONS)
 def _multiply_both(t, i, left, right, up, down, columns):
-    """Multiply as :func:`_multiply` does, and by the transposed strip; add that to ``down``."""
+    """Do the same as :func:`_multiply`, and add the transposed strip times ``left`` to ``down``."""
     for c in range(columns):
         x, z = left[c * BLOCK + i : (c + 1) * BLOCK], right[c * BLOCK : (c + 1) * BLOCK]
         s, back = up[c * BLOCK + i : (c + 1) * BLOCK], down[c * BLOCK : (c + 1) * BLOCK]
@@ -256,10 +256,10 @@ def multiply(left, right, kind, coefs, pairs, thin_left, thin_right, out):
 
 
 def pack_rows(X: Array, norms: bool) -> Array:
-    """Cut rows into blocks of ``[feature, row]``; the last "feature" is -1/2 the squared norm.
+    """Cut rows into blocks of ``[feature, row]``.
 
-    Without ``norms`` it is zero. Features are padded with zeros to a multiple of ``FEATURES``, and
-    the rows of the last block to ``BLOCK``.
+    Features are padded with zeros to a multiple of ``FEATURES``, the rows of the last block to
+    ``BLOCK``. An additional last "feature" is -1/2 times the squared norm, or 0 without ``norms``.
     """
     width = -(-X.shape[1] // FEATURES) * FEATURES
     blocks = np.zeros((-(-len(X) // BLOCK), width + 1, BLOCK), dtype=X.dtype)

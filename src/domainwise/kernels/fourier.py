@@ -1,4 +1,4 @@
-"""Random Fourier features: columns that do not depend on the training rows (theory 9.4)."""
+"""Random Fourier features, which do not depend on the training rows (theory 9.4)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ FOURIER_KERNELS = ("rbf", "laplacian")
 
 @dataclass(frozen=True)
 class FourierMap:
-    """Columns ``sqrt(2 / M) cos(w'x + b)`` whose expected inner products are a kernel.
+    """Features ``sqrt(2 / M) cos(w'x + b)`` whose inner products have a kernel as expectation.
 
     Frequencies w are drawn from the kernel's spectrum: normal for ``exp(-gamma |x - y|^2)``, Cauchy
-    in each coordinate for ``exp(-gamma |x - y|_1)``. Each frequency is used for two columns, a
+    in each coordinate for ``exp(-gamma |x - y|_1)``. Each frequency is used for two features, a
     cosine and a sine, which is more precise than two frequencies with random phases. If the number
-    of columns is odd, the last one has a random phase.
+    of features is odd, the last one has a random phase.
 
-    ``orthogonal=True``, for the RBF kernel with few columns, makes the frequencies orthogonal in
+    ``orthogonal=True``, for the RBF kernel with few features, makes the frequencies orthogonal in
     blocks of ``n_columns``, all with the root mean square length. The sines of a block come before
-    its cosines, so that for a small gamma the first columns are nearly linear in x.
+    its cosines, so that for a small gamma the first features are nearly linear in x.
 
-    :meth:`prepare` and :meth:`block` are those of :class:`~domainwise.kernels.functions.Kernel`,
-    with ``points`` instead of a second set of rows.
+    :meth:`prepare` and :meth:`block` have the interface of
+    :class:`~domainwise.kernels.functions.Kernel`, with ``points`` instead of a second set of rows.
 
     >>> import numpy as np
     >>> columns = FourierMap("rbf", gamma=0.5, n_columns=1, n_features=10_000)
@@ -41,7 +41,7 @@ class FourierMap:
 
     kernel: str  #: one of ``FOURIER_KERNELS``
     gamma: float
-    n_columns: int  #: number of columns of the rows
+    n_columns: int  #: number of columns of X
     n_features: int  #: M, the number of Fourier features
     seed: int = 0
     orthogonal: bool = False
@@ -62,13 +62,13 @@ class FourierMap:
                 f'{", ".join(FOURIER_KERNELS)}, or feature_map="nystroem".'
             )
         if not (isinstance(self.gamma, Real) and self.gamma > 0 and isfinite(self.gamma)):
-            raise ValueError(f"gamma must be a positive number; got {self.gamma!r}")
+            raise ValueError(f"gamma must be a positive, finite number; got {self.gamma!r}")
         for argument in ("n_columns", "n_features"):
             count = getattr(self, argument)
             if not isinstance(count, Integral) or count < 1:
                 raise ValueError(f"{argument} must be an integer of at least 1; got {count!r}")
         # The stream of RandomState is the same in all versions of NumPy, so that machines that
-        # share only the seed compute the same columns.
+        # share only the seed compute the same features.
         rng = np.random.RandomState(self.seed)
         points = self._orthogonal(rng) if self.orthogonal else self._independent(rng)
         object.__setattr__(self, "points", points)
@@ -93,8 +93,8 @@ class FourierMap:
         length = sqrt(2.0 * self.gamma * self.n_columns)
         points: list[Array] = []
         while len(points) < self.n_features:
-            n_vectors = min(self.n_columns, self.n_features - len(points))
-            basis = np.zeros((n_vectors, self.n_columns))
+            n_frequencies = min(self.n_columns, self.n_features - len(points))
+            basis = np.zeros((n_frequencies, self.n_columns))
             for i, vector in enumerate(rng.standard_normal(basis.shape)):
                 for _ in range(2):
                     vector = vector - (basis[:i] @ vector) @ basis[:i]
@@ -109,9 +109,9 @@ class FourierMap:
         return cast(self.block(rows, as_type_of(self.points, rows)), X.dtype)
 
     def prepare(self, X: Any) -> Prepared:
-        """Return X in float64: with a column of ones as rows (left), unchanged as points (right).
+        """Return rows X, with a column of ones, as the left and points X as the right argument.
 
-        Some Cauchy frequencies are so large that angles have no correct digits in float32.
+        Both are float64: Cauchy frequencies can be so large that angles are wrong in float32.
         """
         xp = namespace(X)
         X = cast(X, xp.float64)

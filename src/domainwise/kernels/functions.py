@@ -37,14 +37,15 @@ KERNEL_NAMES = ("rbf", "linear", "poly", "laplacian", "cosine", "precomputed")
 #: The median rule uses all rows, or this number of evenly spaced rows if there are more.
 MEDIAN_ROWS = 2000
 #: RBF distances are computed from inner products, which is faster than from differences, if the
-#: error of an exponent is at most this.
+#: error of the exponent ``-gamma d^2`` is at most this.
 EXPONENT_ERROR = {"float32": 1e-3, "float64": 1e-9}
-#: Limits of the largest feature value, so that squared distances and their inverses fit float64.
+#: Limits of the largest absolute feature, so that squared distances and their inverses fit float64.
 MIN_MAGNITUDE, MAX_MAGNITUDE = 1e-153, 1e153
-#: Largest values of polynomial and linear kernels, so that sums of their products do not overflow.
+#: Limits of polynomial and linear kernel values, so that sums of their products do not overflow.
 MAX_POLYNOMIAL = {"float32": 1e17, "float64": 1e100}
 MAX_LINEAR = {"float32": 1e38, "float64": 1e154}
-#: Exponentials of MIN_CHUNKED or more values are computed in chunks, which fit the cache.
+#: Exponentials of MIN_CHUNKED or more values are computed in chunks of CHUNK values, which fit the
+#: cache.
 CHUNK, MIN_CHUNKED = 2**15, 2**12
 #: Entries per unit of the table of exponentials, and the absolute value of its last argument.
 TABLE_STEPS, TABLE_END = 2048, 40
@@ -58,7 +59,9 @@ def compiled_functions() -> Any:
     except ImportError:
         return None
     except Exception as error:  # such as incompatible versions
-        message = f"Numba cannot be imported ({error}): NumPy is used instead"
+        message = (
+            f"Numba cannot be imported ({error}), so the slower NumPy is used. Reinstall Numba."
+        )
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
     return compiled
@@ -66,7 +69,7 @@ def compiled_functions() -> Any:
 
 @cache
 def _is_vectorized(kind: str) -> bool:
-    """Whether NumPy's own ``expm1`` uses vector instructions for a precision, "f" or "d"."""
+    """Whether NumPy's ``expm1`` uses vector instructions for a dtype, "f" or "d"."""
     paths = introspect.opt_func_info(func_name="^expm1$").get("expm1", {})
     return not paths.get(2 * kind, {"current": "baseline"})["current"].startswith("baseline")
 
@@ -128,7 +131,7 @@ def _expm1_by_table(x: Array) -> None:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel whose parameters are numbers."""
+    """A kernel whose parameters, such as gamma, are resolved to numbers."""
 
     name: str  #: one of ``KERNEL_NAMES`` or ``"callable"``
     #: Scale of ``rbf``, ``laplacian`` and ``poly``; the other kernels do not use it.
@@ -162,22 +165,22 @@ class Kernel:
         if self.name not in ("rbf", "linear"):
             return self
         origin = cast(X.mean(0, dtype=namespace(X).float64), X.dtype)
-        farthest, batch = 0.0, max(1, 2**22 // X.shape[1])
+        max_distance, batch_rows = 0.0, max(1, 2**22 // X.shape[1])
         if self.name == "rbf":
             with np.errstate(over="ignore"):
-                for start in range(0, len(X), batch):
-                    sizes = squared_norms(X[start : start + batch] - origin)
-                    farthest = max(farthest, float(sizes.max()))
-        return self.with_origin(to_host(origin), farthest)
+                for start in range(0, len(X), batch_rows):
+                    distances = squared_norms(X[start : start + batch_rows] - origin)
+                    max_distance = max(max_distance, float(distances.max()))
+        return self.with_origin(to_host(origin), max_distance)
 
-    def with_origin(self, origin: Array, farthest: float) -> Kernel:
+    def with_origin(self, origin: Array, max_distance: float) -> Kernel:
         """Return this kernel with an origin; without one if differences are more precise.
 
-        ``farthest`` is the largest squared distance between a row and the origin.
+        ``max_distance`` is the largest squared distance between a row and the origin.
         """
         if self.name == "rbf":
             precision = precision_name(origin)
-            error = self.gamma * farthest * float(np.finfo(origin.dtype).eps)
+            error = self.gamma * max_distance * float(np.finfo(origin.dtype).eps)
             if not error <= EXPONENT_ERROR[precision]:
                 return replace(self, origin=None, by_differences=True)
         return replace(self, origin=origin, by_differences=False)
@@ -190,15 +193,15 @@ class Kernel:
         """Convert rows to the left and right arguments of :meth:`block`."""
         xp, X = namespace(X), self.subtract_origin(X)
         if self.name == "rbf" and not self.by_differences:
-            # -gamma d^2 = u.v - |u|^2/2 - |v|^2/2 for u = sqrt(2 gamma) x: two more columns turn
-            # the whole exponent into one matrix product.
+            # -gamma d^2 = u.v - |u|^2/2 - |v|^2/2 for u = sqrt(2 gamma) x: with two more columns,
+            # the whole exponent is one matrix product.
             U = X * sqrt(2.0 * self.gamma)
             half = -0.5 * squared_norms(U)[:, None]
             one = xp.ones_like(half)
             return Prepared(xp.hstack([U, half, one]), xp.hstack([U, one, half]))
         if self.name == "poly":
-            # Values differ by orders of magnitude, and small ones are not precise in float32. The
-            # caller chooses the precision of tensors, because some devices are slow in float64.
+            # Kernel values differ by orders of magnitude: in float32, small ones are not precise.
+            # The caller chooses the precision of tensors, because some devices are slow in float64.
             X = X if is_tensor(X) else cast(X, np.float64)
             return Prepared(X * self.gamma, X)
         if self.name == "cosine":
@@ -258,8 +261,8 @@ class Kernel:
             if bool((base < 0).any()):
                 raise ValueError(
                     f"degree={self.degree} must be an integer, because gamma x'y + coef0 is "
-                    "negative for some rows of X. Choose an integer degree, or scale X to features "
-                    "that are not negative."
+                    "negative for some rows of X. Choose an integer degree, or scale X so that no "
+                    "feature is negative."
                 )
             return base ** float(self.degree)
         d = int(self.degree)
@@ -313,8 +316,8 @@ def check_finite(values: Any, dtype: Any) -> Any:
     """Return kernel values; raise ValueError if they overflowed ``dtype``."""
     if not bool(namespace(values).isfinite(values).all()):
         raise ValueError(
-            f"the kernel overflows {np.dtype(dtype).name} for features of this size. Scale X, or "
-            "choose a smaller gamma or degree."
+            f"the kernel overflows {np.dtype(dtype).name} for feature values this large. Scale X, "
+            "or choose a smaller gamma or degree."
         )
     return values
 
@@ -342,17 +345,17 @@ def make_kernel(
     if kernel not in ("poly", "linear"):
         return scaled
     # Sums and squares of kernel values must not overflow.
-    power = kernel == "poly"
-    limit = (MAX_POLYNOMIAL if power else MAX_LINEAR)[precision_name(X)]
+    is_poly = kernel == "poly"
+    limit = (MAX_POLYNOMIAL if is_poly else MAX_LINEAR)[precision_name(X)]
     with np.errstate(over="ignore"):
-        farthest = np.square(np.float64(abs(X).max())) * X.shape[1]
-        base = scaled.gamma * farthest + abs(scaled.coef0) if power else farthest
-        exponent = (degree if power else 1) * np.log10(base + 1.0)
+        max_product = np.square(np.float64(abs(X).max())) * X.shape[1]
+        base = scaled.gamma * max_product + abs(scaled.coef0) if is_poly else max_product
+        exponent = (degree if is_poly else 1) * np.log10(base + 1.0)
     if exponent > np.log10(limit):
         raise ValueError(
-            f"the {'polynomial' if power else 'linear'} kernel overflows {precision_name(X)}: its "
-            f"values reach 1e{exponent:.0f}, and the limit is {limit:.0e}. Scale X"
-            f"{', or choose a smaller gamma or degree' * power}."
+            f"the {'polynomial' if is_poly else 'linear'} kernel overflows {precision_name(X)}: "
+            f"its values reach 1e{exponent:.0f}, and the limit is {limit:.0e}. Scale X"
+            f"{', or choose a smaller gamma or degree' * is_poly}."
         )
     return scaled
 
@@ -383,19 +386,19 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     largest = float(abs(rows).max())
     if kernel == "rbf" and largest > 0 and not MIN_MAGNITUDE < largest < MAX_MAGNITUDE:
         raise ValueError(
-            f"gamma={gamma!r} cannot be computed: features have values up to {largest:.0e}, so "
+            f"gamma={gamma!r} cannot be computed: the largest feature value is {largest:.0e}, so "
             "that squared distances overflow or underflow. Scale X, or pass gamma as a number."
         )
     median = median_distance(rows, l1=kernel == "laplacian")
     if median is None:
         raise ValueError(
-            f"gamma={gamma!r} cannot be computed: the {len(rows)} rows that it depends on are "
-            "identical. Pass gamma as a number."
+            f"gamma={gamma!r} cannot be computed: the {len(rows)} rows used for it are identical. "
+            "Pass gamma as a number."
         )
     return 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
 
 
-#: From fast to precise: operands of a product have 11, 22 and 24 significant bits.
+#: From fast to precise: operands of products have 11, 22 and 24 significant bits.
 PRECISIONS = ("tf32", "tf32x3", "ieee")
 
 _current: ContextVar[str] = ContextVar("domainwise_precision", default="tf32x3")
@@ -412,8 +415,8 @@ def precision(name: str) -> Iterator[None]:
     ----------
     name : {"tf32", "tf32x3", "ieee"}
         ``"tf32"`` rounds operands to 11 significant bits: it is the fastest, with relative errors
-        of a few 1e-4. ``"tf32x3"``, the default, keeps about 22 bits at three times the work of
-        the tensor cores. ``"ieee"`` multiplies in plain float32, without tensor cores.
+        of a few 1e-4. ``"tf32x3"``, the default, uses about 22 bits and three products on tensor
+        cores instead of one. ``"ieee"`` multiplies in ordinary float32, without tensor cores.
 
     Examples
     --------

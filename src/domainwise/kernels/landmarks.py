@@ -1,4 +1,4 @@
-"""Choice and number of landmarks (theory 9.3)."""
+"""The number of landmarks and rules to choose them (theory 9.3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from domainwise.arrays import Array
 from domainwise.kernels.functions import Kernel
 
 LANDMARK_RULES = ("uniform", "stratified", "kmeans++", "leverage")
-#: ``n_landmarks="auto"`` means ``AUTO_FACTOR * sqrt(N)``, between MIN_AUTO and MAX_AUTO.
+#: ``n_landmarks="auto"`` means ``AUTO_FACTOR * sqrt(N)``, clipped to MIN_AUTO and MAX_AUTO.
 AUTO_FACTOR, MIN_AUTO, MAX_AUTO = 5, 100, 2000
 #: ``"kmeans++"`` and ``"leverage"`` choose from at most this number of rows, drawn uniformly.
 SUBSAMPLE = 5000
@@ -67,8 +67,8 @@ def choose_landmarks(
     if rule == "stratified" and domains is not None:
         # Take a random row of each domain in turn until m rows are selected.
         members = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
-        turns = np.concatenate([np.arange(len(rows)) for rows in members])
-        chosen = np.concatenate(members)[np.argsort(turns, kind="stable")[:m]]
+        rounds = np.concatenate([np.arange(len(rows)) for rows in members])
+        chosen = np.concatenate(members)[np.argsort(rounds, kind="stable")[:m]]
     elif rule in ("uniform", "stratified"):
         chosen = rng.choice(n, m, replace=False)
     else:

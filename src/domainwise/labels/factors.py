@@ -21,17 +21,17 @@ from domainwise.kernels.functions import Kernel, resolve_gamma
 
 #: A label kernel is factored until its residual trace is below this fraction of N * epsilon.
 CHOLESKY_TOLERANCE = 1e-7
-#: This tolerance is divided by the weight of the kernel's term, up to this weight.
+#: That tolerance is divided by the weight of the label kernel in the objective, at most by this.
 LARGEST_WEIGHT = 1e6
 #: Singular values below this fraction of the largest one are treated as rounding errors.
 RANK_TOLERANCE = 1e-10
-#: Maximum memory of the factor of a label kernel.
+#: Maximum size of the factor of a label kernel, in bytes.
 MAX_FACTOR_BYTES = 4 * 2**30
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The (class, domain) groups that occur."""
+    """The (class, domain) groups that have rows."""
 
     counts: Array  #: number of rows of each group
     classes: Array | None  #: class of each group; None without a target
@@ -113,12 +113,12 @@ def label_rows(
     if not features:
         return RowLabels(LabelSpace(n_samples))
     if any(feature.codes is None for feature in features):
-        return _dense_rows(n_samples, target, domain, conditional, values)
+        return _dense_labels(n_samples, target, domain, conditional, values)
     # Categories only: one coordinate per (class, domain) group that occurs.
     n_domains = 1 if domain is None else domain.n_categories
-    pair: Any = 0 if target is None else target.codes * n_domains
-    pair = pair if domain is None else pair + domain.codes
-    present, codes, counts = namespace(pair).unique(pair, return_inverse=True, return_counts=True)
+    pairs: Any = 0 if target is None else target.codes * n_domains
+    pairs = pairs if domain is None else pairs + domain.codes
+    present, codes, counts = namespace(pairs).unique(pairs, return_inverse=True, return_counts=True)
     groups, sizes = to_host(present), to_host(counts).astype(np.float64)
     classes = None if target is None else groups // n_domains
     domains = None if domain is None else groups % n_domains
@@ -167,7 +167,7 @@ def category_space(
     )
 
 
-def _dense_rows(
+def _dense_labels(
     n_samples: int,
     target: Feature | None,
     domain: Feature | None,
@@ -183,7 +183,7 @@ def _dense_rows(
         if conditional:
             if target is None or target.codes is None:
                 raise ValueError("conditional=True needs class labels. Pass them as y.")
-            blocks["domain"] = np.hstack(within(blocks["domain"], to_host(target.codes)))
+            blocks["domain"] = np.hstack(centre_by_class(blocks["domain"], to_host(target.codes)))
     if values is not None:
         blocks["sign"] = values[:, :1]
     stacked = np.hstack(list(blocks.values()))
@@ -202,7 +202,7 @@ def _dense_rows(
     return RowLabels(space, dense=orthonormal)
 
 
-def within(features: Array, codes: Array) -> list[Array]:
+def centre_by_class(features: Array, codes: Array) -> list[Array]:
     """Return for each class the features minus their class mean, with zeros in other rows."""
     centred = []
     for code in np.unique(codes):
@@ -231,7 +231,7 @@ def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:
 
 
 def joint_basis(*factors: Array) -> Array:
-    """Return an orthonormal basis of the columns of all factors, which are orthogonal in each."""
+    """Return an orthonormal basis of the columns of all factors, each with orthogonal columns."""
     stacked = np.hstack([F / np.linalg.norm(F, axis=0) for F in factors])
     if not stacked.shape[1]:
         return stacked
@@ -240,7 +240,7 @@ def joint_basis(*factors: Array) -> Array:
 
 
 def residual_trace(epsilon: float, weight: float = 1.0) -> float:
-    """Return the residual trace per row at which the factor of a label kernel is accurate."""
+    """Return the residual trace per row that the factor of a label kernel may have."""
     return CHOLESKY_TOLERANCE * epsilon / min(max(weight, 1.0), LARGEST_WEIGHT)
 
 
@@ -315,7 +315,7 @@ def pivoted_cholesky(
                 break
             raise ValueError(
                 f"the factor of {name} needs more than {limit} columns for {n} rows, because the "
-                "bandwidth is too narrow. Use a smaller gamma or a larger epsilon."
+                "kernel is too narrow. Use a smaller gamma or a larger epsilon."
             )
         if rank == factor.shape[1]:
             grown = np.empty((n, min(n, limit, 2 * rank)), order="F")
@@ -365,7 +365,9 @@ def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
     """
     K = np.asarray(K, dtype=np.float64)
     if K.ndim != 2 or K.shape[0] != K.shape[1]:
-        raise ValueError(f"K must be a square matrix; got shape {K.shape}.")
+        raise ValueError(
+            f"K must be a square matrix; got shape {K.shape}. Pass one value for each pair of rows."
+        )
     if not np.isfinite(K).all():
         raise ValueError("K contains NaN or infinite values. Pass finite values.")
     if not np.allclose(K, K.T, rtol=1e-8, atol=1e-10 * max(1.0, np.abs(K).max(initial=0.0))):
