@@ -88,7 +88,7 @@ def test_rows_have_to_be_numbers_in_two_dimensions(method, given, rows):
     with pytest.raises(ValueError, match="X must be numeric"):
         method().fit(X.astype(str), y)
     frame = dd.from_pandas(rows("three").frame(), npartitions=3)
-    with pytest.raises(ValueError, match="X has the columns 'site'"):
+    with pytest.raises(ValueError, match="these columns of X are not: 'site'"):
         method().fit(frame, "y")
     with pytest.raises(TypeError, match="X is a Dask Series. Pass a data frame"):
         method().fit(frame["x0"], frame["y"])

@@ -144,7 +144,7 @@ def test_columns_that_are_not_there_name_the_file(folder, frame):
 
 
 def test_features_that_are_not_numeric_and_labels_are_refused(folder):
-    with pytest.raises(ValueError, match="X has the columns 'y'"):
+    with pytest.raises(ValueError, match="these columns of X are not: 'y'"):
         fit_parquet(FastKPCA(), folder, target=None, domain="site")
     with pytest.raises(ValueError, match="'y' is also a label"):
         fit_parquet(FastDCM(), folder, target="y", domain="site", features=["x0", "y"])

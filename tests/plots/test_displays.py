@@ -374,7 +374,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
         ),
         (
             lambda X, y, d: ShiftDisplay.from_estimator(KPCA().fit(X), X),
-            "has no statistics of its sources",
+            "stores no statistics of its source domains",
         ),
         (lambda X, y, d: DomainMapDisplay.from_predictions(X, d, color_by="x"), "color_by"),
         (lambda X, y, d: DomainMapDisplay.from_predictions(X, d, color_by="target"), "needs y"),

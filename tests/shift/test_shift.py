@@ -135,7 +135,7 @@ def test_domains_are_checked_one_by_one(fitted):
     where = ["known"] * 100 + ["new"] * 60
     shift_findings = check_shift(watch, rows, sample_domain=where)
     assert {f.domain for f in shift_findings} == {"new"}
-    assert str(shift_findings[0]).startswith("new: 'x0' is ")
+    assert str(shift_findings[0]).startswith("new: 'x0' ranges from ")
     assert json.loads(json.dumps(shift_findings[0].as_dict()))["domain"] == "new"
 
 
@@ -172,7 +172,7 @@ def test_blocks_of_a_table_give_the_findings_of_the_whole_table(fitted):
     rows = planted(X, 0, lambda c: 1.8 * c + 32, n=90)
     where = np.array(["u", "v", "w"])[np.arange(90) % 3]
     blocks = [watch.summarize(rows[i : i + 17], where[i : i + 17]) for i in range(0, 90, 17)]
-    together, all_rows = watching.joined_views(blocks), watch.summarize(rows, where)
+    together, all_rows = watching.merge_statistics(blocks), watch.summarize(rows, where)
     assert [str(f) for f in findings(watch, together)] == [
         str(f) for f in findings(watch, all_rows)
     ]
@@ -182,7 +182,7 @@ def test_rows_of_very_many_domains_are_pooled(fitted, monkeypatch):
     X, watch = fitted
     monkeypatch.setattr(watching, "MAX_DOMAINS", 10)
     blocks = [watch.summarize(X[i : i + 6], np.arange(i, i + 6)) for i in range(0, 60, 6)]
-    assert list(watching.joined_views(blocks)) == [None]
+    assert list(watching.merge_statistics(blocks)) == [None]
 
 
 def test_the_size_of_the_statistics_does_not_depend_on_rows_or_domains():
@@ -296,7 +296,9 @@ def test_constant_columns_empty_columns_and_a_single_source_are_accepted():
 
 
 def test_a_model_without_statistics_is_refused():
-    with pytest.raises(ValueError, match="has no statistics of its sources. .*ShiftWatch"):
+    with pytest.raises(
+        ValueError, match="stores no statistics of its source domains. .*ShiftWatch"
+    ):
         check_shift(LogisticRegression(), np.zeros((3, 2)))
 
 

@@ -67,7 +67,9 @@ def test_a_model_elsewhere_is_refused(fitted, data):
 
 def test_a_device_that_is_not_here_is_refused(fitted):
     if torch.cuda.is_available():
-        with pytest.raises(RuntimeError, match="numbered from 0"):
+        with pytest.raises(
+            RuntimeError, match="no CUDA device with this index. Use an index from 0 to"
+        ):
             fitted.to("cuda:99")
     else:
         with pytest.raises(RuntimeError, match="CUDA is not available"):

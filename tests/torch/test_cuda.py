@@ -128,7 +128,7 @@ def test_running_out_of_memory_says_what_to_change(data):
     ).total_memory
     torch.cuda.set_per_process_memory_fraction(limit)
     try:
-        with pytest.raises(MemoryError, match="fewer n_components"):
+        with pytest.raises(MemoryError, match="a smaller n_components"):
             model.transform(rows)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

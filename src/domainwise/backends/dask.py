@@ -104,10 +104,10 @@ class DaskBackend(Backend):
             if resolved.name in VALID_KERNELS:
                 return resolved
             return check_kernel(resolved, fetch(X[evenly_spaced(len(X), FUNCTION_ROWS)]))
-        origin, farthest = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype), 0.0
+        origin, max_squared = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype), 0.0
         if resolved.name == "rbf":
-            farthest = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
-        return resolved.with_origin(origin, farthest)
+            max_squared = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
+        return resolved.with_origin(origin, max_squared)
 
     @staticmethod
     def kernel_matrix(kernel: Kernel, rows: Any) -> Array:
@@ -130,15 +130,15 @@ class DaskBackend(Backend):
             pairs = zip(tasks, sums, strict=True)
             projected = [call(_projected, *pair, shared) for pair in pairs]
             return collect(projected, X, names, layout.dtype)
-        sample = np.empty((0, len(names)), dtype=layout.dtype)
-        return _map_partitions(X, layout, model, "transform", sample, names)
+        empty = np.empty((0, len(names)), dtype=layout.dtype)
+        return _map_partitions(X, layout, model, "transform", empty, names)
 
     def predict(self, model: Any, method: str, X: Any) -> Any:
         """Call a method of a fitted model on every partition, lazily."""
         layout, _ = partitions.layout_of(X)
-        sample = getattr(model, method)(np.zeros((1, layout.n_features), dtype=layout.dtype))[:0]
-        columns = None if sample.ndim == 1 else list(range(sample.shape[1]))
-        return _map_partitions(X, layout, model, method, sample, columns)
+        empty = getattr(model, method)(np.zeros((1, layout.n_features), dtype=layout.dtype))[:0]
+        columns = None if empty.ndim == 1 else list(range(empty.shape[1]))
+        return _map_partitions(X, layout, model, method, empty, columns)
 
     def copy_rows(self, rows: Any) -> Any:
         """Return the rows themselves: a Dask collection does not change."""
@@ -186,23 +186,23 @@ def collect(tasks: list[Any], X: Any, columns: Array, dtype: Any) -> Any:
 
 
 def _map_partitions(
-    X: Any, layout: partitions.Layout, model: Any, method: str, sample: Array, columns: Any
+    X: Any, layout: partitions.Layout, model: Any, method: str, empty: Array, columns: Any
 ) -> Any:
-    """Apply a fitted model to every partition; ``sample`` is an empty result of the right type."""
-    shared = constant((model, layout, method, sample, columns), "model")
+    """Apply a fitted model to every partition; ``empty`` is a result without rows."""
+    shared = constant((model, layout, method, empty, columns), "model")
     if partitions.is_frame(X):
-        return X.map_partitions(_values_of, shared, meta=_with_index(X._meta, sample, columns))
+        return X.map_partitions(_apply_to_rows, shared, meta=_with_index(X._meta, empty, columns))
     X = X.rechunk({1: -1})
     shape: dict[str, Any] = {"drop_axis": 1}
-    if sample.ndim == 2:
-        shape = {"chunks": (X.chunks[0], (sample.shape[1],))}
-    return X.map_blocks(_values_of, shared=shared, dtype=sample.dtype, meta=sample, **shape)
+    if empty.ndim == 2:
+        shape = {"chunks": (X.chunks[0], (empty.shape[1],))}
+    return X.map_blocks(_apply_to_rows, shared=shared, dtype=empty.dtype, meta=empty, **shape)
 
 
 @task
-def _values_of(rows: Any, shared: tuple[Any, ...]) -> Any:
-    model, layout, method, sample, columns = shared
-    X, values = layout.values(rows), sample
+def _apply_to_rows(rows: Any, shared: tuple[Any, ...]) -> Any:
+    model, layout, method, empty, columns = shared
+    X, values = layout.values(rows), empty
     if len(X):
         project = method == "transform"
         values = Backend().transform(model, X) if project else getattr(model, method)(X)

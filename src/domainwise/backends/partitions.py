@@ -144,7 +144,7 @@ def label_column(X: Any, labels: Any, name: str) -> Any:
     missing = [column for column in names if column not in X.columns]
     if missing:
         raise ValueError(
-            f"{name}={labels!r}: X has no column {missing[0]!r}. Its columns are "
+            f"{name}={labels!r}: X has no column {missing[0]!r}. Use one of its columns: "
             f"{_first(X.columns)}."
         )
     return labels
@@ -167,8 +167,8 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
         not_numeric = [column for column, kind in zip(features, kinds, strict=True) if kind is None]
         if not_numeric:
             raise ValueError(
-                f"features must be numeric, but X has the columns {_first(not_numeric)}. Drop or "
-                "encode them."
+                "features must be numeric, but these columns of X are not: "
+                f"{_first(not_numeric)}. Drop or encode them."
             )
         dtype = np.dtype(np.float32 if set(kinds) == {np.dtype(np.float32)} else np.float64)
         return Layout(tuple(features), len(features), dtype, target, domain), empty
@@ -271,14 +271,14 @@ def _first(items: Any) -> str:
 
 #: Number of partitions and rows that :func:`sample_rows` reads at a time.
 SAMPLE_PARTITIONS, SAMPLE_ROWS = 32, 32_768
-#: It reads more partitions if it has fewer rows than this, because many may be empty.
+#: It continues until it has this number of rows, because many partitions may be empty.
 MIN_SAMPLE_ROWS = 2_000
 
 
 def sum_partitions(estimator: Any, partitions: Partitions) -> NystromSums:
     """Choose landmarks, kernel and labels from some rows, then sum over all partitions."""
     validate_data(estimator, partitions.empty, skip_check_array=True)
-    # Landmarks are chosen from the sampled rows, so that there must be at least as many rows.
+    # Landmarks are chosen from the sampled rows, so at least as many rows must be sampled.
     count = estimator.n_landmarks
     is_count = isinstance(estimator.landmarks, str) and isinstance(count, Integral)
     (X, y, sample_domain), n_rows = sample_rows(partitions, int(count) if is_count else 0)

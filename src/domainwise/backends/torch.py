@@ -161,9 +161,9 @@ class TorchBackend(Backend):
             yield
         except torch.OutOfMemoryError as error:
             raise MemoryError(
-                f"the device ran out of memory with {len(X)} rows. Float64 matrices of rows x "
-                "(classes + domains + components) must fit. Use fewer n_components, pass float32 "
-                "rows, project fewer rows at a time, lower "
+                f"the device ran out of memory with {len(X)} rows. Float64 matrices of shape "
+                "(n_rows, n_classes + n_domains + n_components) must fit. Use a smaller "
+                "n_components, pass float32 rows, project fewer rows at a time, lower "
                 "sklearn.set_config(working_memory=...) if solver_info_ contains 'blocked torch', "
                 "delete other tensors, or use the Fast estimators, which do not store rows. "
                 f"Message of torch: {error}"

@@ -1,8 +1,8 @@
 """Parquet files as partitions of known length: footers are read first, and rows later in tasks.
 
-``pyarrow.dataset`` does not support patterns, reads the footers of remote files one after the
-other, fills columns that are missing in a later file, and does not name the file with a damaged row
-group.
+``pyarrow.dataset`` is not used, because it does not support patterns, reads the footers of remote
+files one after the other, fills columns that are missing in a later file, and does not name the
+file with a damaged row group.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Piece:
     ``keys`` are columns from the names of folders, as in ``site=A/part.parquet``.
     """
 
-    files: Any
+    filesystem: Any
     path: str
     groups: tuple[int, ...]
     n_rows: int
@@ -53,9 +53,9 @@ class Piece:
 class Footer:
     """The metadata of a file, which is read before its rows."""
 
-    files: Any
+    filesystem: Any
     path: str
-    content: Any
+    metadata: Any
     schema: Any
     keys: dict[str, str | None]
 
@@ -98,30 +98,37 @@ def _is_number(kind: Any) -> bool:
 def read_footers(path: Any) -> list[Footer]:
     """Read the footers of all files of a path, which reveals most damaged files."""
     if local := Path(path).exists():  # also if its name looks like a pattern
-        files, paths = fsspec.filesystem("file"), [Path(path).absolute().as_posix()]
+        filesystem, paths = fsspec.filesystem("file"), [Path(path).absolute().as_posix()]
     else:
-        files, _, paths = fsspec.get_fs_token_paths(str(path))
+        filesystem, _, paths = fsspec.get_fs_token_paths(str(path))
     root = paths[0] if paths else str(path)
     if not local and any(character in str(path) for character in "*?["):
-        prefix = re.split(r"[*?\[]", files._strip_protocol(str(path)))[0]
+        prefix = re.split(r"[*?\[]", filesystem._strip_protocol(str(path)))[0]
         root = prefix.rpartition("/")[0]  # folders below it may name columns
-    if len(paths) == 1 and files.isdir(root):
-        paths = [p for p in files.find(root) if is_data_file(p)]
+    if len(paths) == 1 and filesystem.isdir(root):
+        paths = [p for p in filesystem.find(root) if is_data_file(p)]
     if not paths:
         raise FileNotFoundError(f"no Parquet files were found in {path}. Check the path.")
 
     def footer(p: str) -> Footer:
         try:
-            with files.open(p) as file:
-                content = pq.read_metadata(file)
-            return Footer(files, p, content, content.schema.to_arrow_schema(), folder_keys(p, root))
+            with filesystem.open(p) as file:
+                metadata = pq.read_metadata(file)
+            return Footer(
+                filesystem, p, metadata, metadata.schema.to_arrow_schema(), folder_keys(p, root)
+            )
         except FileNotFoundError:
             raise
         except Exception as error:
-            raise OSError(f"cannot read {p}: {type(error).__name__}: {error}") from error
+            raise _unreadable(p, error) from error
 
     with ThreadPoolExecutor(FOOTER_THREADS) as pool:
         return list(pool.map(footer, sorted(paths)))
+
+
+def _unreadable(source: str, error: Exception) -> OSError:
+    message = f"{type(error).__name__}: {error}".rstrip(".")
+    return OSError(f"cannot read {source}: {message}. Replace the file, or remove it.")
 
 
 def cut_pieces(
@@ -137,15 +144,18 @@ def cut_pieces(
         present = {*footer.schema.names, *footer.keys}
         if missing := [name for name in columns if name not in present]:
             listed = ", ".join(sorted(present))
-            raise ValueError(f"{footer.path} has no column {missing[0]!r}. Its columns: {listed}.")
+            raise ValueError(
+                f"{footer.path} has no column {missing[0]!r}. Use columns that all files have. "
+                f"This file has {listed}."
+            )
         start, groups = len(pieces), tuple[int, ...]()
-        for g in range(footer.content.num_row_groups):
-            n, groups = footer.content.row_group(g).num_rows, (g,)
+        for g in range(footer.metadata.num_row_groups):
+            n, groups = footer.metadata.row_group(g).num_rows, (g,)
             if n and len(pieces) > start and pieces[-1].n_rows + n <= max_rows:
                 last = pieces.pop()
                 n, groups = last.n_rows + n, (*last.groups, g)
             if n:
-                pieces.append(Piece(footer.files, footer.path, groups, n, footer.keys))
+                pieces.append(Piece(footer.filesystem, footer.path, groups, n, footer.keys))
     if not pieces:
         raise ValueError(
             f"none of the {len(footers)} Parquet files has rows; the first is {footers[0].path}. "
@@ -158,10 +168,10 @@ def read_piece(piece: Piece, columns: list[str]) -> Any:
     """Read a piece as a data frame; raise OSError with its name if it cannot be read."""
     stored = [name for name in columns if name not in piece.keys]
     try:
-        with piece.files.open(piece.path) as file:
+        with piece.filesystem.open(piece.path) as file:
             table = pq.ParquetFile(file).read_row_groups(
                 list(piece.groups), columns=stored, use_threads=False
             )
     except Exception as error:  # a damaged file can raise errors of any type
-        raise OSError(f"cannot read {piece.source}: {type(error).__name__}: {error}") from error
+        raise _unreadable(piece.source, error) from error
     return arrow_frame(table, columns, piece.keys)

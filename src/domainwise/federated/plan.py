@@ -389,7 +389,7 @@ class Plan:
         shape = (len(watch["landmarks"]), len(schema.numbers))
         lowest, highest = np.array(watch["ends"], dtype=float)
         categories = zip(schema.categorical, params.categories, strict=True)
-        return ShiftWatch.of_summary(
+        return ShiftWatch.from_summary(
             {**dict.fromkeys(schema.numbers), **dict(categories)},
             lowest_=lowest,
             highest_=highest,

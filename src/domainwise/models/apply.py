@@ -25,7 +25,7 @@ from domainwise.ensemble.moments import Moments
 from domainwise.jobs.store import replacing_folder
 from domainwise.models.table_model import TableModel
 from domainwise.shift.check import Finding, find_watch, findings
-from domainwise.shift.watch import View, joined_views
+from domainwise.shift.watch import ShiftStatistics, merge_statistics
 from domainwise.tables.cells import as_labels
 from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, table_columns, writing_table
@@ -148,7 +148,7 @@ class Applied:
 
     columns: list[str] = field(default_factory=list)
     n_rows: int = 0
-    views: dict[Any, View] = field(default_factory=dict)  #: statistics of domains, to find shift
+    statistics: dict[Any, ShiftStatistics] = field(default_factory=dict)  #: by domain
     notes: list[str] = field(default_factory=list)  #: messages of warnings
     frame: Any = None  #: output rows; None if a worker has written them, or in a first pass
     summaries: Summaries = field(default_factory=dict)  #: of domains, for context
@@ -193,7 +193,7 @@ class Application:
                 labels[named] = as_labels(frame[name][named]).astype(str)
             domains = labels.astype(str)
         watch, _ = find_watch(model.pipeline) if self.check_shift else (None, None)
-        views = {} if watch is None else watch.summarize(X, domains)
+        statistics = {} if watch is None else watch.summarize(X, domains)
         if self.context != "column":
             domains = None if self.context is None else np.full(len(frame), "all")
         elif (domains == "").any():
@@ -204,7 +204,7 @@ class Application:
         if self.first_pass:
             in_context = domains is not None
             summaries = summarize_domains(model.pipeline, X, domains) if in_context else {}
-            return Applied(n_rows=len(frame), views=views, summaries=summaries)
+            return Applied(n_rows=len(frame), statistics=statistics, summaries=summaries)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             if self.project:
@@ -219,7 +219,7 @@ class Application:
             )
         out = import_pandas().concat([frame[self.copied].reset_index(drop=True), out], axis=1)
         notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-        return Applied([str(name) for name in out.columns], len(out), views, notes, out)
+        return Applied([str(name) for name in out.columns], len(out), statistics, notes, out)
 
 
 class ShiftError(ValueError):
@@ -315,11 +315,11 @@ def _apply(
         total = Applied(
             result.columns,
             total.n_rows + result.n_rows,
-            joined_views([total.views, result.views]),
+            merge_statistics([total.statistics, result.statistics]),
             list(dict.fromkeys(total.notes + result.notes)),
             summaries=merge_summaries(total.summaries, result.summaries),
         )
         if progress is not None:
             progress(total.n_rows)
     watch, _ = find_watch(application.model.pipeline)
-    return replace(total, findings=[] if watch is None else findings(watch, total.views))
+    return replace(total, findings=[] if watch is None else findings(watch, total.statistics))

@@ -47,7 +47,7 @@ def exceeds_memory(path: str | Path) -> bool:
     if existing_format(path) != "parquet":
         return False
     free = available_memory()
-    cells = sum(f.content.num_rows * f.content.num_columns for f in parquet.read_footers(path))
+    cells = sum(f.metadata.num_rows * f.metadata.num_columns for f in parquet.read_footers(path))
     return free is not None and N_COPIES * 8 * cells > free
 
 

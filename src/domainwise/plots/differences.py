@@ -16,9 +16,9 @@ from domainwise.plots import style
 from domainwise.shift.check import statistics_of_rows
 from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
 
-#: Quantiles that are drawn: lower end, middle and upper end.
+#: Quantiles at the lower end, in the middle and at the upper end of each line.
 QUARTILES = (0.25, 0.5, 0.75)
-#: With larger differences, in standard deviations, the axis is logarithmic.
+#: If a difference is larger than this, in standard deviations, the axis is logarithmic.
 MAX_LINEAR = 8.0
 
 
@@ -106,7 +106,7 @@ class ShiftDisplay(style.Display):
         sources = [code for code, name in enumerate(domains) if name not in new]
         if not sources:
             raise ValueError(
-                f"new={new!r} contains all domains. Remove at least one, which is then a source."
+                f"new={new!r} contains all domains. Remove at least one, so that there is a source."
             )
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
@@ -122,7 +122,7 @@ class ShiftDisplay(style.Display):
     def from_predictions(
         cls, y_pred: ArrayLike | dict[str, ArrayLike], sample_domain: ArrayLike, **options: Any
     ) -> Self:
-        """Draw medians and quartiles of predictions, which may shift if features shift.
+        """Draw medians and quartiles of predictions, which shift if relevant features shift.
 
         Parameters
         ----------
@@ -162,10 +162,11 @@ class ShiftDisplay(style.Display):
         **options
             Passed to :meth:`plot`.
         """
-        watch, views = statistics_of_rows(estimator, X, sample_domain)
-        names = ("new rows" if name is None else str(name) for name in views)
+        watch, by_domain = statistics_of_rows(estimator, X, sample_domain)
+        names = ("new rows" if name is None else str(name) for name in by_domain)
         new = [f"{name} (new)" if name in watch.sources_ else name for name in names]
-        totals = np.vstack([watch.totals_, *(view.totals for view in views.values())])
+        new_totals = [statistics.totals for statistics in by_domain.values()]
+        totals = np.vstack([watch.totals_, *new_totals])
         moments = watch.moments(totals)
         mean = np.where(moments.count > 0, moments.mean, np.nan)
         deviation = np.sqrt(moments.variance)
@@ -239,14 +240,14 @@ class ShiftDisplay(style.Display):
         return self._finish(ax, columns=5)
 
 
-#: Share of rows outside the axes at each end, so that a few outliers do not shrink the plot.
+#: Share of rows that are cut off at each end of an axis, so that outliers do not compress the plot.
 CUT_SHARE = 0.005
 #: Style of points; they are rasterized, because there may be many.
 POINTS: Any = {"s": 12, "alpha": 0.65, "linewidths": 0, "rasterized": True}
 
 
 class DomainMapDisplay(style.Display):
-    """Rows on two components, on which invariant features do not separate domains.
+    """Rows on two components; if the components are invariant, domains overlap.
 
     Parameters
     ----------

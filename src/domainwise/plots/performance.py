@@ -101,7 +101,8 @@ class DomainScoresDisplay(style.Display):
         kinds = {is_classifier(model) if hasattr(model, "predict") else None for model in models}
         if kinds not in ({True}, {False}):
             raise ValueError(
-                f"estimator must contain only classifiers or only regressors; got {estimator!r}"
+                f"estimator must contain only classifiers or only regressors; got {estimator!r}. "
+                "Draw classifiers and regressors in separate displays."
             )
         if kinds == {True}:
             for model in models:
@@ -260,8 +261,8 @@ class Reliability(NamedTuple):
 def reliability(probability: Array, hit: Array, n_bins: int = 10) -> Reliability:
     """Compare probabilities with observed frequencies in bins of about the same number of rows.
 
-    A bin has at least 15 rows, even if there are fewer bins then. Equal probabilities are in the
-    same bin.
+    ``hit`` is 1 where the event occurred, else 0. A bin has at least 15 rows, so there may be fewer
+    than ``n_bins``. Equal probabilities are in the same bin.
 
     >>> p, hit = np.repeat([0.25, 0.75], 20), np.arange(40) % 2
     >>> reliability(p, hit).predicted, reliability(p, hit).error
@@ -390,7 +391,8 @@ class CalibrationByDomainDisplay(style.Display):
         names = np.unique(truth) if classes is None else checked_labels(classes, "classes")
         if not np.all((p >= 0) & (p <= 1)):
             raise ValueError(
-                f"y_prob must contain probabilities from 0 to 1; got {p.min():g} to {p.max():g}"
+                f"y_prob must contain probabilities from 0 to 1; got {p.min():g} to {p.max():g}. "
+                "Pass predict_proba(X)."
             )
         codes_of(truth, names)  # refuses unknown classes
         if len(names) != (2 if p.ndim == 1 else p.shape[1]):

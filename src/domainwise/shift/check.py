@@ -12,15 +12,15 @@ from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import ArrayLike, Label, MaybeArray
-from domainwise.shift.watch import CLIP, ShiftWatch, View
+from domainwise.shift.watch import CLIP, ShiftStatistics, ShiftWatch
 
 #: Probability of a false alarm about distance, or about missing values in any column.
 FALSE_ALARM_RATE = 0.01
-#: A share of missing values is reported if it exceeds that of all sources by this much.
+#: A share of missing values is reported if it exceeds the largest of the sources by this much.
 MISSING_EXCESS = 0.1
 #: Share of values that may lie outside the sources' range by chance.
 OUT_OF_RANGE_RATE = 0.005
-#: Negative logarithm of the probability that a mean exceeds Bernstein's bound.
+#: Negative logarithm of the probability that a mean exceeds its Bernstein bound.
 BERNSTEIN_LOG = 8.0
 
 
@@ -118,7 +118,7 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     >>> from domainwise import ShiftWatch, check_shift
     >>> watch = ShiftWatch().fit(np.linspace(0, 1, 100)[:, None])
     >>> print(*check_shift(watch, np.full((20, 1), np.nan)), sep="\n")
-    'x0' is missing in all 20 rows; in the sources, at most 0 % are missing
+    'x0' is missing in all 20 rows, but in no row of the sources
     """
     return findings(*statistics_of_rows(model, X, sample_domain))
 
@@ -126,7 +126,7 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
 @config_context(transform_output="default")
 def statistics_of_rows(
     model: Any, X: Any, sample_domain: Any = None
-) -> tuple[ShiftWatch, dict[Any, View]]:
+) -> tuple[ShiftWatch, dict[Any, ShiftStatistics]]:
     """Return the ShiftWatch of a model, and statistics of new rows by domain."""
     if hasattr(model, "schema"):  # a TableModel, whose frames have a column of domains
         schema, frame = model.schema, X
@@ -137,8 +137,8 @@ def statistics_of_rows(
     watch, before = find_watch(model)
     if watch is None:
         raise ValueError(
-            f"{type(model).__name__} has no statistics of its sources. Fit a pipeline whose first "
-            "step is ShiftWatch()."
+            f"{type(model).__name__} stores no statistics of its source domains. Fit a pipeline "
+            "whose first step is ShiftWatch()."
         )
     return watch, watch.summarize(X if before is None else before.transform(X), sample_domain)
 
@@ -153,52 +153,58 @@ def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
     return None, None
 
 
-def findings(watch: ShiftWatch, views: dict[Any, View]) -> list[Finding]:
+def findings(watch: ShiftWatch, by_domain: dict[Any, ShiftStatistics]) -> list[Finding]:
     """Compare statistics of new rows with those of the sources, domain by domain."""
     differences: list[Finding] = []
-    for domain, view in views.items():
-        if view.totals[0]:
-            columns = list(_columns(watch, view))
-            levels = _levels(watch, view, {finding.column for finding in columns})
-            others = (*levels, *_categories(watch, view), *_distance(watch, view))
+    for domain, statistics in by_domain.items():
+        if statistics.totals[0]:
+            columns = list(_columns(watch, statistics))
+            levels = _levels(watch, statistics, {finding.column for finding in columns})
+            others = (*levels, *_categories(watch, statistics), *_distance(watch, statistics))
             differences += [replace(finding, domain=domain) for finding in (*columns, *others)]
     return differences
 
 
-def _columns(watch: ShiftWatch, view: View) -> Iterator[Finding]:
-    """Yield columns with missing values, or values outside the sources' range."""
-    sources, new = watch.split_totals(watch.totals_), watch.split_totals(view.totals)
+def _columns(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
+    """Yield findings about missing values, and about values outside the sources' range."""
+    sources, new = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
     n, names = int(new["rows"][0]), [watch.columns_[i] for i in watch.numeric_ + watch.categorical_]
-    highest = (sources["missing"] / sources["rows"]).max(axis=0)
-    # Add one missing and one other value to each source: shares in few rows are uncertain.
-    likely = ((sources["missing"] + 1) / (sources["rows"] + 2)).max(axis=0)
-    rare = FALSE_ALARM_RATE / max(len(names), 1)
+    max_shares = (sources["missing"] / sources["rows"]).max(axis=0)
+    # Add one missing and one other value to each source: shares of few rows are uncertain.
+    smoothed_shares = ((sources["missing"] + 1) / (sources["rows"] + 2)).max(axis=0)
+    rate = FALSE_ALARM_RATE / max(len(names), 1)
     for j, name in enumerate(names):
-        missing, usual = int(new["missing"][j]), float(highest[j])
+        missing, usual = int(new["missing"][j]), float(max_shares[j])
         share = missing / n
-        empty = missing == n and usual**n < rare
-        if empty or (share > usual + MISSING_EXCESS and bdtrc(missing - 1, n, likely[j]) < rare):
+        empty = missing == n and usual**n < rate
+        if empty or (
+            share > usual + MISSING_EXCESS and bdtrc(missing - 1, n, smoothed_shares[j]) < rate
+        ):
             where = f"all {n} rows" if empty else f"{100 * share:.0f} % of {n} rows"
-            words = f"{name!r} is missing in {where}; in the sources, at most {100 * usual:.0f} % "
-            words += "are missing"
+            bound = f"at most {100 * usual:.0f} % of the rows of any source"
+            words = f"{name!r} is missing in {where}, but in "
+            words += bound if usual else "no row of the sources"
             numbers = {"share": share, "sources": usual, "rows": n}
             yield Finding("missing", words, name, numbers=numbers)
         outside = int(new["beyond"][j]) if j < len(watch.numeric_) else 0
         if outside and bdtrc(outside - 1, n - missing, OUT_OF_RANGE_RATE) <= FALSE_ALARM_RATE:
-            ends = {"lowest": view.lowest, "highest": view.highest}
-            ends |= {"least": watch.lowest_, "most": watch.highest_}
-            numbers = {"rows": outside, **{end: float(values[j]) for end, values in ends.items()}}
-            low, high, source_low, source_high = (numbers[end] for end in ends)
+            limits = {"lowest": statistics.lowest, "highest": statistics.highest}
+            limits |= {"least": watch.lowest_, "most": watch.highest_}
+            low, high, source_low, source_high = (float(values[j]) for values in limits.values())
+            numbers = dict(zip(limits, (low, high, source_low, source_high), strict=True))
+            numbers = {"rows": outside, **numbers}
             words = (
-                f"{name!r} is {low:.4g} to {high:.4g}; {outside} of {n - missing} rows are outside "
-                f"the range of all sources, {source_low:.4g} to {source_high:.4g}"
+                f"{name!r} ranges from {low:.4g} to {high:.4g}; {outside} of {n - missing} rows "
+                f"are outside the range of all sources, {source_low:.4g} to {source_high:.4g}"
             )
             yield Finding("range", words, name, numbers=numbers)
 
 
-def _levels(watch: ShiftWatch, view: View, reported: set[str | None]) -> Iterator[Finding]:
-    """Yield columns whose mean lies outside the range of the sources' means."""
-    moments, new = watch.moments(watch.totals_), watch.split_totals(view.totals)
+def _levels(
+    watch: ShiftWatch, statistics: ShiftStatistics, reported: set[str | None]
+) -> Iterator[Finding]:
+    """Yield findings about columns whose mean lies outside the range of the sources' means."""
+    moments, new = watch.moments(watch.totals_), watch.split_totals(statistics.totals)
     counts = (new["rows"] - new["missing"]).astype(int)
     centres = np.where(moments.count > 0, moments.mean, np.nan)
     deviation = np.sqrt(moments.squares.sum(axis=0) / np.maximum(moments.count.sum(axis=0), 1))
@@ -216,26 +222,26 @@ def _levels(watch: ShiftWatch, view: View, reported: set[str | None]) -> Iterato
         ):
             m, a, b = (float(watch.mean_[j] + watch.scale_[j] * v) for v in (mean, low, high))
             usual = f"{a:.4g} to {b:.4g} in the sources" if b > a else f"{a:.4g} in the source"
-            words = f"the mean of {name!r} is {m:.4g}; it is {usual}"
+            words = f"the mean of {name!r} is {m:.4g}, but {usual}"
             yield Finding("level", words, name, numbers={"mean": m, "least": a, "most": b})
 
 
-def _categories(watch: ShiftWatch, view: View) -> Iterator[Finding]:
-    """Yield text columns with values that no source has."""
-    new = watch.split_totals(view.totals)
+def _categories(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
+    """Yield findings about text columns with values that no source has."""
+    new = watch.split_totals(statistics.totals)
     for i, count in zip(watch.categorical_, new["unknown"].astype(int).tolist(), strict=True):
         if count:
             name = watch.columns_[i]
-            values = ", ".join(repr(value) for value in view.examples[name])
+            values = ", ".join(repr(value) for value in statistics.examples[name])
             rows = "1 row has" if count == 1 else f"{count} rows have"
             words = f"{rows} a value of {name!r} that the model does not know: {values}"
             numbers = {"rows": count, "of": int(new["rows"][0])}
             yield Finding("category", words, name, numbers=numbers)
 
 
-def _distance(watch: ShiftWatch, view: View) -> Iterator[Finding]:
-    """Yield the distance of the rows if it exceeds the usual distances between sources."""
-    sources, new = watch.split_totals(watch.totals_), watch.split_totals(view.totals)
+def _distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
+    """Yield a finding if the rows are farther from all sources than sources usually are."""
+    sources, new = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
     kernel, n = sources["kernel"], int(new["rows"][0])
     sizes = np.full(len(kernel), kernel.shape[1])
     sizes = sizes if watch.n_features_ is None else np.asarray(watch.n_features_)

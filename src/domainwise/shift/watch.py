@@ -32,7 +32,7 @@ MAX_LANDMARKS = 100
 MAX_SOURCES = 200
 #: Smallest number of rows of a source with separate statistics; smaller sources are pooled.
 MIN_SOURCE_ROWS = 20
-#: Smallest number of rows of a pooled source whose distance to the others is estimated.
+#: Smallest number of rows of a pooled domain whose distance to the others is computed.
 MIN_POOLED_ROWS = 5
 #: Name of the source of pooled domains.
 POOLED = "other sources"
@@ -53,8 +53,8 @@ _ANY_ROWS: dict[str, Any] = {"numbers": False, "dtype": None, "ensure_all_finite
 
 
 @dataclass(frozen=True)
-class View:
-    """Statistics of some rows of one domain; views of several blocks of a table can be added.
+class ShiftStatistics:
+    """Statistics of some rows of one domain; those of several blocks of a table can be added.
 
     They are sums over rows (see :meth:`ShiftWatch.split_totals`), the range of each numeric column,
     and a few categories of each text column that no source has.
@@ -65,25 +65,25 @@ class View:
     highest: Array
     examples: dict[str, list[str]]
 
-    def __add__(self, other: View) -> View:
-        """Return the statistics of the rows of both views."""
+    def __add__(self, other: ShiftStatistics) -> ShiftStatistics:
+        """Return the statistics of the rows of both operands."""
         a, b = self.examples, other.examples
         examples = {n: sorted({*a.get(n, ()), *b.get(n, ())})[:MAX_EXAMPLES] for n in a | b}
         lowest = np.fmin(self.lowest, other.lowest)
         highest = np.fmax(self.highest, other.highest)
-        return View(self.totals + other.totals, lowest, highest, examples)
+        return ShiftStatistics(self.totals + other.totals, lowest, highest, examples)
 
 
-def joined_views(blocks: Iterable[dict[Any, View]]) -> dict[Any, View]:
-    """Add the views of blocks of a table, domain by domain; the key None means all rows."""
-    joined: dict[Any, View] = {}
-    for views in blocks:
-        for name, view in views.items():
-            joined[name] = joined[name] + view if name in joined else view
-        if len(joined) > (1 if None in joined else MAX_DOMAINS):
-            first, *others = joined.values()
-            joined = {None: sum(others, first)}
-    return joined
+def merge_statistics(blocks: Iterable[dict[Any, ShiftStatistics]]) -> dict[Any, ShiftStatistics]:
+    """Add the statistics of blocks of a table, domain by domain; the key None means all rows."""
+    merged: dict[Any, ShiftStatistics] = {}
+    for by_domain in blocks:
+        for name, statistics in by_domain.items():
+            merged[name] = merged[name] + statistics if name in merged else statistics
+        if len(merged) > (1 if None in merged else MAX_DOMAINS):
+            first, *others = merged.values()
+            merged = {None: sum(others, first)}
+    return merged
 
 
 @with_domain_checks
@@ -117,8 +117,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Effective number of directions in which the rows of a source vary in the kernel's space.
     n_features_ : ndarray of shape (n_sources,), or None
         Number of kernel means of each source: at most a third of its rows, and so few that a source
-        has at most half as many statistics as values; 0 for fewer than 20 rows. The distance to
-        sources with 0 is not checked. None means that all sources have all kernel means.
+        has at most half as many statistics as values; 0 for fewer than 20 rows. If it is 0, the
+        distance to the source is not checked. None means that all sources have all kernel means.
     pooled_distance_ : float
         Largest distance of a pooled domain from the other pooled domains.
 
@@ -142,7 +142,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    # Defaults for a watch that is made from sums, or loaded from a file of format 3. In such
+    # Defaults for a watch that is made by from_summary, or loaded from a file of format 3. In such
     # files, landmarks are rows, and a matrix (_root) maps kernel values to features.
     _uses_target = False
     n_features_: Array | None = None
@@ -174,8 +174,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         kinds = [column_kind(column) for column in columns]
         self.numeric_ = [i for i, kind in enumerate(kinds) if kind == "number"]
         self.categorical_ = [i for i, kind in enumerate(kinds) if kind == "text"]
-        texts = [columns[i] for i in self.categorical_]
-        values = [sorted({str(value) for value in x[~missing_cells(x)]}) for x in texts]
+        text_columns = [columns[i] for i in self.categorical_]
+        values = [sorted({str(value) for value in x[~missing_cells(x)]}) for x in text_columns]
         self.categories_ = [v if len(v) <= MAX_CATEGORIES else None for v in values]
         numbers = self._numbers(columns)
         numbers[~np.isfinite(numbers)] = np.nan
@@ -190,8 +190,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Z = self._standardised(numbers)
         n_features = self._draw_landmarks(Z, np.bincount(codes[codes >= 0]))
         self.totals_ = self._totals(columns, codes, len(self.sources_), n_features)[0]
-        rows_of = (Z[codes == d] for d in range(len(self.sources_)))
-        self.freedom_ = np.array(list(map(self._freedom, rows_of, n_features)))
+        source_rows = (Z[codes == d] for d in range(len(self.sources_)))
+        self.freedom_ = np.array(list(map(self._freedom, source_rows, n_features)))
         self.n_features_ = n_features
         if self.sources_[-1] == POOLED and labels.codes is not None:
             pooled = np.where(codes == len(self.sources_) - 1, labels.codes, -1)
@@ -199,7 +199,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     @classmethod
-    def of_summary(cls, columns: dict[str, list[str] | None], **attributes: object) -> ShiftWatch:
+    def from_summary(cls, columns: dict[str, list[str] | None], **attributes: object) -> ShiftWatch:
         """Make a watch for data frames without reading rows.
 
         ``columns`` maps names to categories, or to None for numbers; ``attributes`` are ranges,
@@ -223,8 +223,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             totals += self._totals(self._columns(X.iloc[rows]), codes[rows], n_groups)[0]
         freedom = np.ones(n_groups)
         for d in range(n_groups):
-            rows_of = np.flatnonzero(codes == d)
-            sample = X.iloc[rows_of[:: -(-len(rows_of) // 2000)]]
+            indices = np.flatnonzero(codes == d)
+            sample = X.iloc[indices[:: -(-len(indices) // 2000)]]
             freedom[d] = self._freedom(self._standardised(self._numbers(self._columns(sample))))
         return totals, freedom
 
@@ -245,7 +245,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return X
         return validate_rows(self, X, reset=False, **_ANY_ROWS)
 
-    def summarize(self, X: ArrayLike, sample_domain: MaybeArray = None) -> dict[Label | None, View]:
+    def summarize(
+        self, X: ArrayLike, sample_domain: MaybeArray = None
+    ) -> dict[Label | None, ShiftStatistics]:
         """Compute statistics of new rows by domain; the key None means all rows."""
         check_is_fitted(self)
         rows: Any = X if hasattr(X, "iloc") else validate_rows(self, X, reset=False, **_ANY_ROWS)
@@ -258,7 +260,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ends = np.full((2, len(names), numbers.shape[1]), np.nan)
         np.fmin.at(ends[0], codes, numbers)
         np.fmax.at(ends[1], codes, numbers)
-        return dict(zip(names, map(View, totals, *ends, examples), strict=True))
+        return dict(zip(names, map(ShiftStatistics, totals, *ends, examples), strict=True))
 
     def split_totals(self, totals: Array) -> dict[str, Array]:
         """Return sums over rows by name.
@@ -317,8 +319,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 numbers[present, j] = np.asarray(columns[i][present], dtype=np.float64)
             except (TypeError, ValueError):
                 raise ValueError(
-                    f"column {self.columns_[i]!r} of X contains text, but sources have numbers. "
-                    "Convert it to numbers."
+                    f"column {self.columns_[i]!r} of X contains text, but the sources have "
+                    "numbers there. Convert it to numbers."
                 ) from None
         return numbers
 
@@ -357,7 +359,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.asarray(n_features)
 
     def _features(self, Z: Array) -> Array:
-        """Map rows to the kernel's space, projected on the span of the landmarks.
+        """Map rows to the kernel's feature space, projected onto the span of the landmarks.
 
         The first k features depend only on the first k landmarks.
         """
@@ -377,27 +379,22 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         squares = float(np.sum(np.square(C)))
         return float(np.trace(C)) ** 2 / squares if squares > 1e-300 else 1.0
 
-    def _pooled_distance(self, columns: list[Any], domains: Array, r: int) -> float:
-        """Return the largest distance of a pooled domain from the others, corrected for noise.
+    def _pooled_distance(self, columns: list[Any], domains: Array, n_features: int) -> float:
+        """Return the largest distance of a pooled domain from the others, corrected for chance.
 
         ``domains`` are codes of the domains of pooled rows, and -1 for other rows.
         """
         counts = np.bincount(domains[domains >= 0])
         largest = np.argsort(-counts, kind="stable")[: 5 * MAX_SOURCES]
         largest = largest[counts[largest] >= MIN_POOLED_ROWS]
-        if not r or len(largest) < 2:
+        if not n_features or len(largest) < 2:
             return 0.0
         group = np.full(len(counts) + 1, -1)
         group[largest] = np.arange(len(largest))
-        sums = self.split_totals(self._totals(columns, group[domains], len(largest))[0])["kernel"][
-            :, :r
-        ]
-        pooled, n, count = (
-            self.split_totals(self.totals_[-1]),
-            counts.sum(),
-            counts[largest][:, None],
-        )
-        total = pooled["kernel"][:r]
+        totals, _ = self._totals(columns, group[domains], len(largest))
+        sums = self.split_totals(totals)["kernel"][:, :n_features]
+        pooled = self.split_totals(self.totals_[-1])
+        total, n, count = pooled["kernel"][:n_features], counts.sum(), counts[largest][:, None]
         variance = pooled["norms"][0] / n - np.sum((total / n) ** 2)
         squared = ((sums / count - (total - sums) / (n - count)) ** 2).sum(axis=1, keepdims=True)
         return float(np.sqrt(np.max(squared - variance / count).clip(0)))
