@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from domainwise import InvariantRidgeClassifierCV
-from domainwise.calibration.quantiles import usual_coverage
+from domainwise.calibration.quantiles import reported_coverage
 from domainwise.scoring.statistics import expected_score
 from domainwise.selection import DomainConformal, adapt_class_shares
 from domainwise.splits.folds import draw_rows
@@ -127,8 +127,8 @@ def observed(names: list[str]) -> tuple[list[str], list[str]]:
     ]
     for name in names:
         X, y, domain, classes = loaded(name)
-        usual = usual_coverage(domain.max()) or 0.5
-        nominal = sorted({0.5, usual} if usual < 0.9 else {0.8, usual})
+        largest = reported_coverage(domain.max()) or 0.5
+        nominal = sorted({0.5, largest} if largest < 0.9 else {0.8, largest})
         for label, model in models(classes).items():
             covered: dict[float, list[float]] = {c: [] for c in nominal}
             sizes: dict[float, list[float]] = {c: [] for c in nominal}

@@ -74,13 +74,16 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     true_type, predicted_type = (kind_of_label(y[0].item()) for y in (truth, predicted))
     if true_type != predicted_type:
         raise ValueError(
-            f"y_pred contains labels of type {predicted_type}, but y_true labels of type "
-            f"{true_type}. Convert them to one type."
+            f"y_pred contains labels of type {predicted_type}, but y_true contains labels of type "
+            f"{true_type}. Convert both to the same type."
         )
     for name, values in (("y_true", truth), ("y_pred", predicted)):
         kind = type_of_target(values, input_name=name)
         if kind not in ("binary", "multiclass"):
-            raise ValueError(f"{name} must contain class labels; got a target of type {kind!r}")
+            raise ValueError(
+                f"{name} must contain class labels; got a target of type {kind!r}. Pass predicted "
+                "classes, not probabilities or values."
+            )
     recalls = [np.mean(predicted[truth == label] == label) for label in np.unique(truth)]
     return float(gmean(recalls))
 
@@ -230,7 +233,7 @@ def hsic(
     tile_a, n_a = tiles.kernel_tile(A, "A", kernel_a, gamma_a)
     tile_b, n_b = tiles.kernel_tile(B, "B", kernel_b, gamma_b)
     if n_a != n_b:
-        raise ValueError(f"B has {n_b} rows but A has {n_a} rows. Pass the same rows in both.")
+        raise ValueError(f"B has {n_b} rows but A has {n_a} rows. Pass the same number of rows.")
     inner = tiles.centred_inner_products([tile_a, tile_b], n_a, block_size)
     value = tiles.alignment(inner, 0, 1) if normalize else max(inner[0, 1], 0.0) / n_a**2
     return float(value)
@@ -273,7 +276,7 @@ def mmd(
 
     See Also
     --------
-    hsic : Dependence between two representations.
+    hsic : Dependence between two sets of variables.
 
     References
     ----------

@@ -46,7 +46,7 @@ def brute_threshold(scores, domains, coverage):
 
 def test_thresholds_computed_by_hand():
     # Weights: a has 1/3 in halves, b has 1/3 in one piece, 1/3 is infinite.
-    quantiles = DomainQuantiles.of(np.array([3.0, 1.0, 2.0]), np.array(["a", "a", "b"]))
+    quantiles = DomainQuantiles.from_scores(np.array([3.0, 1.0, 2.0]), np.array(["a", "a", "b"]))
     np.testing.assert_allclose(quantiles.levels, [1 / 6, 1 / 2, 2 / 3])
     assert quantiles.threshold(1 / 6) == 1.0
     assert quantiles.threshold(0.17) == 2.0
@@ -58,14 +58,16 @@ def test_thresholds_computed_by_hand():
 
 def test_ties_share_one_threshold():
     scores, domains = np.array([1.0, 1.0, 1.0, 0.0, 5.0, 5.0]), np.array([0, 0, 1, 1, 2, 2])
-    quantiles = DomainQuantiles.of(scores, domains)
+    quantiles = DomainQuantiles.from_scores(scores, domains)
     # 1/8 at 0; 1/8 + 1/4 more at 1; 1/4 more at 5; 1/4 beyond.
     thresholds = [quantiles.threshold(c) for c in (0.125, 0.126, 0.5, 0.501, 0.75, 0.76)]
     assert thresholds == [0.0, 1.0, 1.0, 5.0, 5.0, np.inf]
 
 
 def test_scores_that_are_infinite_or_unknown_are_beyond_every_other():
-    quantiles = DomainQuantiles.of(np.array([np.nan, 1.0, np.inf, 2.0]), np.array([0, 0, 1, 1]))
+    quantiles = DomainQuantiles.from_scores(
+        np.array([np.nan, 1.0, np.inf, 2.0]), np.array([0, 0, 1, 1])
+    )
     assert quantiles.threshold(1 / 3) == 2.0
     assert quantiles.threshold(0.34) == np.inf
 
@@ -75,14 +77,14 @@ def test_thresholds_equal_those_found_by_counting(seed):
     rng = np.random.default_rng(seed)
     domains = rng.integers(4, size=40)
     scores = rng.integers(8, size=40) / 4.0
-    quantiles = DomainQuantiles.of(scores, domains)
+    quantiles = DomainQuantiles.from_scores(scores, domains)
     for coverage in (0.05, 0.2, 0.4, 0.5, 0.6, 0.75, 0.79, 0.8, 0.81, 0.95):
         assert quantiles.threshold(coverage) == brute_threshold(scores, domains, coverage)
 
 
 @pytest.mark.parametrize("n_domains", [1, 2, 3, 4, 6, 8, 9, 12, 19, 24, 49, 99, 199, 999])
 def test_a_threshold_is_infinite_exactly_where_domains_are_too_few(n_domains):
-    quantiles = DomainQuantiles.of(np.zeros(n_domains), np.arange(n_domains))
+    quantiles = DomainQuantiles.from_scores(np.zeros(n_domains), np.arange(n_domains))
     limit = n_domains / (n_domains + 1)
     assert needed_domains(limit) == n_domains
     assert quantiles.threshold(limit) == 0.0

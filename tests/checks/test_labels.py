@@ -161,7 +161,10 @@ def test_numbers_that_fit_no_type_are_refused(values, container):
 COMPARED = [
     (lambda: metrics.g_mean_score(["0", "1"], [0, 1]), "y_pred contains labels of type number"),
     (lambda: metrics.g_mean_score([0, 1], ["0", "1"]), "y_pred contains labels of type string"),
-    (lambda: metrics.g_mean_score([b"a", b"b"], ["a", "b"]), "y_true labels of type bytes"),
+    (
+        lambda: metrics.g_mean_score([b"a", b"b"], ["a", "b"]),
+        "y_true contains labels of type bytes",
+    ),
     (lambda: metrics.g_mean_score([0, 1, 1], [0, 1]), "y_pred has 2 entries but y_true has 3"),
     (lambda: metrics.g_mean_score([0.5, 1.5], [0, 1]), "must contain class labels"),
     (lambda: metrics.g_mean_score([], []), "empty"),

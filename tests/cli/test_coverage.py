@@ -91,10 +91,12 @@ def test_intervals_reach_as_far_as_left_out_domains_say(folder, tmp_path):
     held_out = evaluate(frame[["age", "dose"]], frame["risk"], frame["site"], methods=["linear"],
                     progress=False).predictions_  # fmt: skip
     errors = np.abs(held_out["target"] - held_out["prediction"])
-    reach = DomainQuantiles.of(errors.to_numpy(), held_out["domain"].to_numpy()).threshold(0.8)
+    radius = DomainQuantiles.from_scores(
+        errors.to_numpy(), held_out["domain"].to_numpy()
+    ).threshold(0.8)
     written = pandas.read_csv(out)
-    np.testing.assert_allclose(written["high"] - written["prediction"], reach, rtol=1e-6)
-    np.testing.assert_allclose(written["prediction"] - written["low"], reach, rtol=1e-6)
+    np.testing.assert_allclose(written["high"] - written["prediction"], radius, rtol=1e-6)
+    np.testing.assert_allclose(written["prediction"] - written["low"], radius, rtol=1e-6)
 
 
 def test_more_coverage_than_domains_allow_returns_everything_and_says_so(folder, tmp_path):

@@ -137,7 +137,7 @@ def test_a_scorer_of_the_callers_gets_the_estimator_and_classes_as_they_are():
         (dict(y="il"), ValueError, "y='il' is not a column of X; use one of age"),
         (dict(sample_domain="ward"), ValueError, "sample_domain='ward' is not a column"),
         (dict(X=np.zeros((96, 2))), ValueError, "but X is not a data frame"),
-        (dict(pos_label="maybe"), ValueError, "pos_label='maybe' must be one of two classes"),
+        (dict(pos_label="maybe"), ValueError, "pos_label='maybe' must be one of the two classes"),
     ],
 )
 def test_each_wrong_argument_has_its_own_error(change, error, words):

@@ -27,7 +27,7 @@ from domainwise.evaluation.results import (
 )
 from domainwise.evaluation.verdict import domains_table
 from domainwise.scoring.measures import choose_measure
-from domainwise.scoring.statistics import expected_score, widened
+from domainwise.scoring.statistics import expected_score, widened_interval
 
 NAMES = np.array(["a", "b", "c"])
 
@@ -115,7 +115,7 @@ def test_intervals_are_those_of_domains_and_rows_drawn_by_hand():
     hits = [r["target"] == r["prediction"] for r in evaluation.records["linear"]]
     rng = np.random.default_rng(7)
     means = [np.mean([hits[d].mean() for d in rng.integers(4, size=4)]) for _ in range(4000)]
-    low, high = widened(evaluation.best.mean, np.array(means), 4, 1.0)
+    low, high = widened_interval(evaluation.best.mean, np.array(means), 4, 1.0)
     assert evaluation.expect(evaluation.best) == pytest.approx(
         (evaluation.best.mean, low, high), abs=0.02
     )
@@ -219,7 +219,7 @@ def test_intervals_of_a_mean_have_about_their_nominal_coverage():
         held += low <= 0.7 <= high
         scores = np.array([h[rng.integers(60, size=(50, 60))].mean(axis=1) for h in hits])
         two_stage = scores[draws, rng.integers(50, size=draws.shape)].mean(axis=1)
-        low, high = widened(float(hits.mean()), two_stage, 8, 1.0)
+        low, high = widened_interval(float(hits.mean()), two_stage, 8, 1.0)
         both += low <= 0.7 <= high
     assert 0.92 < held / 400 < 0.98
     assert both / 400 > 0.98  # with rows drawn as well, as if their noise were not in the scores

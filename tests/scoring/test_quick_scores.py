@@ -16,7 +16,7 @@ def test_scores_of_classes_are_those_of_scikit_learn(name, present):
     classes = np.array(["a", "b", "c"])
     y, predicted = rng.choice(present, 40), rng.choice(classes, 40)
     record = {"prediction": predicted, "probabilities": None, "decisions": None}
-    predictions = Predictions.of_record(classes, record)
+    predictions = Predictions.from_record(classes, record)
     measure = choose_measure(name, classes, True)
     expected = get_scorer(name)._score_func(y, predicted)
     assert measure.scorer(predictions, None, y) == pytest.approx(expected, abs=1e-15)

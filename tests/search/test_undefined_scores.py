@@ -62,7 +62,7 @@ def test_scores_of_probabilities_are_refused_in_words(name, problem):
 
 def test_summaries_leave_undefined_domains_out(problem):
     X, y, domain = problem
-    with pytest.warns(UserWarning, match="not defined on domain 2, "):
+    with pytest.warns(UserWarning, match="not defined on these domains: 2. "):
         result = domain_cross_validate(LogisticRegression(), X, y, domain, scoring="roc_auc")
     defined = result.scores[[0, 1, 3, 4]]
     assert np.isnan(result.scores[2])

@@ -145,7 +145,7 @@ def test_folds_are_the_same_for_every_call_without_a_seed():
 @pytest.mark.parametrize("rows", [[0, 99], [0.5, 1.0], np.ones(3, dtype=bool)])
 def test_splits_with_rows_that_do_not_exist_are_refused(rows):
     splits = [(np.arange(8), np.arange(8, 16)), (np.arange(8), rows)]
-    with pytest.raises(ValueError, match="cv: the test set of split 1 has row numbers from"):
+    with pytest.raises(ValueError, match="cv: the test set of split 1 has row indices from"):
         domain_folds(np.arange(16) % 2, None, classification=True, cv=splits)
 
 

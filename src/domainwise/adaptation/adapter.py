@@ -337,13 +337,15 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
                 self.curves_[kind] = fit_curve(values, y_test, equal_weights(domains))[0]
                 outputs[kind] = self.curves_[kind].probabilities(values)
         self._reset_adaptation()
-        self.held_out_ = HeldOut.of(y_test, domains, outputs["plain"], outputs.get("context"))
+        self.held_out_ = HeldOut.from_rows(
+            y_test, domains, outputs["plain"], outputs.get("context")
+        )
         sources = self._source_outputs()
         score = corrections.outputs_score(self.scoring, classes)
         self.domain_scores_ = corrections.domain_scores(sources["plain"], score, len(domain.names))
         self.expected_score_ = expected_score(self.domain_scores_, 0)
         self._quantiles = {
-            kind: DomainQuantiles.of(corrections.nonconformity(o.outputs, o.y), o.domain)
+            kind: DomainQuantiles.from_scores(corrections.nonconformity(o.outputs, o.y), o.domain)
             for kind, o in sources.items()
         }
         return self

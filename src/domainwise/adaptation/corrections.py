@@ -457,7 +457,7 @@ class SiteQuantiles:
         for group in range(min(n, 50)):
             labelled, scored = np.flatnonzero(groups != group), groups == group
             label_scores[scored] = _corrected_scores(prior, outputs, labels.y, labelled, scored)
-        quantiles = DomainQuantiles.of(np.concatenate(scores), np.concatenate(domains))
+        quantiles = DomainQuantiles.from_scores(np.concatenate(scores), np.concatenate(domains))
         return cls(quantiles, np.sort(label_scores))
 
     def _quantiles(self, coverage: float) -> DomainQuantiles:

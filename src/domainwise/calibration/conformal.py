@@ -256,7 +256,7 @@ class DomainConformal(DomainMetaEstimator):
         self.calibration_domains_ = domain.names[np.unique(domains)]
         self.promise_ = PROMISES[self.calibration]
         self._quantiles = {
-            kind: DomainQuantiles.of(np.concatenate(split_scores), domains)
+            kind: DomainQuantiles.from_scores(np.concatenate(split_scores), domains)
             for kind, split_scores in scores.items()
         }
         return self

@@ -40,7 +40,7 @@ class Calibration:
     model: LogisticRegression
 
     @classmethod
-    def of(cls, values: Array, y: Array) -> Calibration:
+    def fit(cls, values: Array, y: Array) -> Calibration:
         """Fit to decision values for held-out rows."""
         scale = float(values.std()) or 1.0
         return cls(scale, LogisticRegression(max_iter=1000).fit(values / scale, y))

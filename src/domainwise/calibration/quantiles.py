@@ -57,7 +57,7 @@ class DomainQuantiles:
     n_domains: int
 
     @classmethod
-    def of(cls, scores: Array, domains: Array) -> DomainQuantiles:
+    def from_scores(cls, scores: Array, domains: Array) -> DomainQuantiles:
         """Create from the score and the domain of each row; NaN becomes infinity."""
         scores = np.where(np.isnan(scores), np.inf, np.asarray(scores, dtype=np.float64))
         _, codes, sizes = np.unique(domains, return_inverse=True, return_counts=True)
@@ -186,7 +186,7 @@ def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[s
     output_names, class_scores, target_scores = zip(*scored, strict=True)
     domains = [codes.setdefault(record["domain"], len(codes)) for record in records]
     row_domains = np.repeat(domains, [len(scores) for scores in target_scores])
-    quantiles = DomainQuantiles.of(np.concatenate(target_scores), row_domains)
+    quantiles = DomainQuantiles.from_scores(np.concatenate(target_scores), row_domains)
     n = quantiles.n_domains
     coverages = [step / COVERAGE_STEPS for step in range(1, COVERAGE_STEPS)]
     coverage = reported_coverage(n)

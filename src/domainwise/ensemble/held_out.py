@@ -15,7 +15,7 @@ from domainwise.calibration.curves import Curve, equal_weights, fit_curve
 from domainwise.calibration.quantiles import DomainQuantiles
 from domainwise.ridge.scores import ClassRule, NumberRule
 from domainwise.scoring.predictions import HeldOut
-from domainwise.search.driver import by_row
+from domainwise.search.driver import outputs_by_row
 from domainwise.search.scores import Outcome, outputs, row_losses
 from domainwise.splits.folds import draw_rows
 
@@ -81,7 +81,9 @@ class HeldOutScore:
         if self.scoring is None:
             rows = rows[draw_rows(self.domains[rows], max(COMPARED_ROWS, 2 * self.n_domains), 0)]
         subset, present = replace(self, rows=rows), np.unique(self.domains[rows])
-        scores = np.array([subset.selection_scores(by_row(o, tests, n))[present] for o in outcomes])
+        scores = np.array(
+            [subset.selection_scores(outputs_by_row(o, tests, n))[present] for o in outcomes]
+        )
         defined = np.isfinite(scores).any(axis=0)
         return scores[:, defined]
 
@@ -154,14 +156,16 @@ class HeldOutScore:
             # A class that was not seen in fit has the last code and the probability 0.
             padded = np.column_stack([predicted, np.zeros(len(y))])
             scores = 1.0 - padded[np.arange(len(y)), y]
-        return DomainQuantiles.of(scores, self.domains[self.rows])
+        return DomainQuantiles.from_scores(scores, self.domains[self.rows])
 
     def held_out(self, plain: Array, context: Array | None, members: dict[str, Array]) -> HeldOut:
         """Return predictions of the ensemble and of its members, in the unit of the target."""
         convert = self.in_target_unit
         predictions = (convert(plain), None if context is None else convert(context))
         members = {name: convert(values) for name, values in members.items()}
-        return HeldOut.of(convert(self.y), self.domains, *predictions, members, rows=self.rows)
+        return HeldOut.from_rows(
+            convert(self.y), self.domains, *predictions, members, rows=self.rows
+        )
 
     def in_target_unit(self, values: Array) -> Array:
         """Convert a standardized target to its unit; do not change probabilities or codes."""

@@ -36,8 +36,9 @@ from domainwise.search.heads import quick_head
 from domainwise.search.scores import Outcome, Score, as_score, quiet_scores
 from domainwise.splits.folds import Split, domain_folds
 
-#: With more rows, all splits share landmarks and moments.
-MAX_ROWS_PER_SPLIT = 1000
+#: Up to this many rows, each split has its own landmarks; with more, all splits share landmarks and
+#: moments.
+MAX_SEPARATE_ROWS = 1000
 #: Fitted attributes of the selected model that are also attributes of the search.
 FITTED = (
     *("X_fit_", "embedding_", "landmarks_", "frequencies_", "dual_coef_", "expansion", "gamma_"),
@@ -48,13 +49,13 @@ FITTED = (
 
 @dataclass(frozen=True)
 class DCMKind:
-    """The search for the arguments of DCM: candidates with one gamma share matrix products."""
+    """The search for the arguments of DCM; candidates with the same gamma share matrix products."""
 
-    template: Projection  #: sets the arguments that are not searched
+    template: Projection  #: unfitted model with the arguments that are not searched
     grid: list[Candidate]
     fold: type  #: class for one split with its rows in memory
     head: Any  #: predictor that is fitted to projected rows
-    one_pass: bool = False  #: whether folds are made from moments, in one pass over the rows
+    one_pass: bool = False  #: whether moments of all splits are computed in one pass over the rows
 
     def candidates(self, data: Data) -> list[Candidate]:
         """Return all candidates of the grid."""
@@ -67,7 +68,7 @@ class DCMKind:
     def outcomes(
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
-        """Score candidates with the same gamma by a simple predictor on their projections."""
+        """Score candidates that have the same gamma, by a simple predictor on their projections."""
         smallest = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
         template = clone(self.template).set_params(gamma=batch[0]["gamma"], **smallest)
         if hasattr(template, "tol"):
@@ -110,7 +111,7 @@ RULES: dict[str, Rule] = {
 
 
 @arguments
-class DCMSearch(driver.Searched, Projection):
+class DCMSearch(driver.SearchAttributes, Projection):
     """Arguments and ``fit`` of the search, for DCMCV and FastDCMCV."""
 
     n_components: int | None = field(default=None, kw_only=False)
@@ -170,7 +171,7 @@ class DCMSearch(driver.Searched, Projection):
             self._grid(X),
             self._fold,
             self.estimator or (Ridge() if continuous else LinearDiscriminantAnalysis()),
-            fast and self.estimator is None and len(X) > MAX_ROWS_PER_SPLIT,
+            fast and self.estimator is None and len(X) > MAX_SEPARATE_ROWS,
         )
         scoring = "neg_root_mean_squared_error" if continuous else "balanced_accuracy"
         splits, _ = domain_folds(values, domain.codes, classification=not continuous, cv=self.cv)

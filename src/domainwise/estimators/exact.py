@@ -142,13 +142,13 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
 
     Finds the directions with the largest :math:`\gamma` in
     :math:`P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta`, where :math:`L` measures distances
-    between domain means. Without ``y`` the left side is :math:`K^2 \beta` (unsupervised DICA).
+    between domain means. Without ``y`` the left-hand side is :math:`K^2 \beta` (unsupervised DICA).
 
     Parameters
     ----------
     {n_components} {kernel} {target} {epsilon}
     lam : float, default=1e-3
-        Regularization of the right side. It is not multiplied by the number of rows, so
+        Regularization of the right-hand side. It is not multiplied by the number of rows, so
         iterative solvers converge more slowly on large problems.
     {solver}
 

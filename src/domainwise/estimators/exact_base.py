@@ -13,7 +13,7 @@ from domainwise.kernels.functions import Kernel
 from domainwise.labels import factors
 from domainwise.methods.components import standardise
 
-#: Up to this many rows the Gram matrix is stored: it takes less than 80 MB.
+#: Up to this many rows, the Gram matrix is stored, which takes less than 80 MB.
 DENSE_ROWS = 3000
 
 
@@ -24,7 +24,7 @@ class KernelProjection(MethodProjection):
     tol: float
     max_iter: int
     verbose: int
-    #: For methods without this argument; not 0, which would require the dense solver.
+    #: Default for methods without this argument; 0 would require the dense solver.
     ridge: float = 1.0
 
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
@@ -35,7 +35,7 @@ class KernelProjection(MethodProjection):
         self._warn_about_domains(sample_domain, domain, len(rows))
         labels = self._label_rows(backend, rows, target, domain if self._uses_domain else None)
         kernel = resolved_kernel(self, backend, rows)
-        gram, matrix, basis = self._gram(backend, rows, kernel, labels)
+        gram, indefinite, basis = self._gram(backend, rows, kernel, labels)
         continuous = target is not None and target.values is not None
         solution = self._solve(gram, labels.space, continuous)
         solution = standardise(gram, solution, labels.space, warn=self.n_components is not None)
@@ -43,9 +43,9 @@ class KernelProjection(MethodProjection):
         self._record_solution(gram, solution)
         self.dual_coef_ = solution.dual - solution.dual.mean(axis=0)
         self._offset, values = gram.offset(self.dual_coef_), solution.values
-        if basis is not None:  # the kernel is invalid: project training rows as transform does
+        if basis is not None:  # indefinite kernel: project training rows as transform does
             self.dual_coef_ = basis @ (basis.T @ self.dual_coef_)
-            values = matrix @ self.dual_coef_
+            values = indefinite @ self.dual_coef_
             self._offset = values.mean(0)
             values = values - self._offset
         self.__dict__.pop("X_fit_", None)  # from an earlier fit
@@ -104,7 +104,10 @@ def make_gram(
     dense: bool,
     **options: Any,
 ) -> tuple[Any, Any, Any]:
-    """Return the operator and, for an invalid kernel, its matrix and positive eigenvectors."""
+    """Return the Gram operator.
+
+    For an indefinite kernel, also return its matrix, and the eigenvectors of positive eigenvalues.
+    """
     precomputed = kernel.name == "precomputed"
     if not (precomputed or dense):
         refuse_unsound(kernel, len(rows))

@@ -67,7 +67,7 @@ class FastDICA(LabelLandmarkArguments, exact.DICAMethod, FastProjection):
     ----------
     {n_components} {kernel} {target} {epsilon}
     lam : float, default=1e-3
-        Regularization of the right side, not multiplied by the number of rows.
+        Regularization of the right-hand side, not multiplied by the number of rows.
     {landmarks} {target_landmarks} {seed}
 
     {fast_sections}

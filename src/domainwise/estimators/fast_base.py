@@ -29,7 +29,7 @@ from domainwise.kernels.landmarks import check_landmarks, choose_landmarks, land
 from domainwise.methods.components import standardise
 
 #: With less regularization per row than this, all computations use float64.
-FLOAT32_SHIFT = 1e-4
+MIN_FLOAT32_SHIFT = 1e-4
 
 
 class OnePass:
@@ -73,8 +73,8 @@ class OnePass:
         )
 
     def _check_kinds(self, target: Labels | None, domain: Labels) -> None:
-        used = domain if self._uses_domain else Labels(codes=np.zeros(0), names=np.array([0]))
-        check_kinds(self._kinds, target, used)
+        checked = domain if self._uses_domain else Labels(codes=np.zeros(0), names=np.array([0]))
+        check_kinds(self._kinds, target, checked)
 
 
 class LandmarkProjection(Projection, OnePass):
@@ -98,8 +98,8 @@ class LandmarkProjection(Projection, OnePass):
         """Add a batch of rows to those seen before.
 
         Landmarks, ``gamma`` and the landmarks of continuous labels come from the first batch,
-        unless they are given. New classes and domains may appear in any batch. The result is that
-        of :meth:`fit` on all rows with the same landmarks.
+        unless they are passed as arguments. New classes and domains may appear in any batch. The
+        result is that of :meth:`fit` on all rows with the same landmarks.
 
         {as_in_fit}
         self : object
@@ -113,7 +113,7 @@ class LandmarkProjection(Projection, OnePass):
         backend, first = backend_of(X), not hasattr(self, "_sums")
         rows = backend.check_rows(self, X, reset=first)
         target, domain = self._check_labels(backend, y, sample_domain, rows, min_classes=1)
-        before = dict(vars(self))
+        previous_state = dict(vars(self))
         try:
             if first:
                 self._first_batch = batch_record(self, sample_domain)
@@ -124,7 +124,7 @@ class LandmarkProjection(Projection, OnePass):
             self._sums = sums if first else self._sums.merge(sums)
             self._finish()
         except BaseException:
-            self.__dict__ = before  # undo everything if the batch is invalid
+            self.__dict__ = previous_state  # undo everything if the batch is invalid
             raise
         backend.finish_fit(self, rows)
         return self
@@ -168,7 +168,7 @@ class LandmarkProjection(Projection, OnePass):
             self._map = fourier_map(self, self.kernel, kernel.gamma, rows.shape[1], m)
         else:
             landmarks = chosen_landmarks(self, backend, rows, domain, kernel, n_rows or len(rows))
-            if self._relative_shift < FLOAT32_SHIFT:
+            if self._relative_shift < MIN_FLOAT32_SHIFT:
                 landmarks = landmarks.astype(np.float64)
             self._map = NystromMap.from_landmarks(kernel, landmarks, ridge=self._relative_shift)
         rank = self._map.n_features
@@ -232,7 +232,7 @@ class LandmarkProjection(Projection, OnePass):
     def _record_map(
         self, weights: Array, mean: Array, classes: list[Any], domains: list[Any]
     ) -> None:
-        """Store the function of the features with these weights, and the classes and domains."""
+        """Store the projection with these weights of the features, and the classes and domains."""
         kernel = self._map.kernel
         labels = (classes, "y"), (domains, "sample_domain")
         self._record(kernel, *(label_array(seen, name) if seen else None for seen, name in labels))
@@ -260,9 +260,9 @@ class LandmarkProjection(Projection, OnePass):
 
 
 class FastProjection(LandmarkProjection, MethodProjection):
-    """A projection that a method computes with the Nystrom operator of the landmarks."""
+    """A projection computed by a method with the Gram operator of Nystrom features."""
 
-    #: For methods without this argument.
+    #: Default for methods without this argument.
     ridge: float = 0.0
 
     @property
@@ -309,7 +309,7 @@ def refuse_descriptors(domain: Labels, exact_name: str) -> None:
 def chosen_landmarks(
     estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
 ) -> Array:
-    """Return the landmarks of an estimator, or choose them from rows; ``n_rows`` is the total."""
+    """Return the landmarks passed to an estimator, or choose them from some of ``n_rows`` rows."""
     X = backend.indexable(rows)
     if not isinstance(estimator.landmarks, str):
         return check_landmarks(to_host(estimator.landmarks), X)

@@ -33,11 +33,11 @@ from domainwise.splits.folds import Split, split_rows
 
 #: Relative residual at which iterative solves stop; scores need less precision than a model.
 PATH_TOLERANCE = 1e-4
-ADVICE = "choose fewer n_landmarks, or a cv that holds out domains in fewer groups"
+MEMORY_ADVICE = "choose a smaller n_landmarks, or a cv that holds out domains in fewer groups"
 
 
 def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Any, Array]]:
-    """Yield the index of each candidate with the projected training rows and test rows.
+    """Yield the index of each candidate, with its projected training rows and test rows.
 
     Candidates have ``conditional``, ``epsilon``, ``domain_weight`` and ``ridge``. The
     method ``gram(conditional)`` of a fold returns the operator of its training rows and their label
@@ -46,9 +46,9 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
     most ``n_components`` of the template.
     """
     for conditional in dict.fromkeys(candidate["conditional"] for candidate in candidates):
-        members = [i for i, c in enumerate(candidates) if c["conditional"] == conditional]
-        points = [(candidates[i]["epsilon"], candidates[i]["domain_weight"]) for i in members]
-        ridges = list(dict.fromkeys(candidates[i]["ridge"] for i in members))
+        indices = [i for i, c in enumerate(candidates) if c["conditional"] == conditional]
+        settings = [(candidates[i]["epsilon"], candidates[i]["domain_weight"]) for i in indices]
+        ridges = list(dict.fromkeys(candidates[i]["ridge"] for i in indices))
         gram, space = fold.gram(conditional)
         n = gram.n_samples
         assert space.target is not None
@@ -58,18 +58,18 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
         KQ = gram.product(Q)
         G = gram.inner(Q, KQ)
         directions = {
-            point: _directions(fold, gram, space, basis, G, *point)
-            for point in dict.fromkeys(points)
+            setting: _directions(fold, gram, space, basis, G, *setting)
+            for setting in dict.fromkeys(settings)
         }
         # The directions of all candidates span a small space: solve for a basis of it.
         U, s, _ = np.linalg.svd(np.hstack(list(directions.values())), full_matrices=False)
         U = U[:, s > gram.tolerance * s[0]]
         V, KV = gram.combine(Q, U), gram.combine(KQ, U)
         rows = _projected(fold, gram, V, KV, ridges)
-        for i, point in zip(members, points, strict=True):
+        for i, setting in zip(indices, settings, strict=True):
             train, test = rows[candidates[i]["ridge"]]
-            coordinates = U.T @ directions[point]
-            scale = train.mapped(coordinates).spread()
+            coordinates = U.T @ directions[setting]
+            scale = train.mapped(coordinates).std()
             nonzero = scale > gram.tolerance * max(float(scale.max(initial=0.0)), 1e-300)
             coordinates = coordinates[:, nonzero] / scale[nonzero]
             yield i, train.mapped(coordinates), test @ coordinates
@@ -164,7 +164,7 @@ def projections(
     fold = ExactFold(models[0], replace(data, target=target, domain=domain), X_test)
     gram, space = fold.gram(template.conditional)
     solutions: dict[int, Components] = {}
-    # Candidates with fewer components can use a subset of those computed first.
+    # Candidates with fewer components can use a subset of the components computed first.
     for i in sorted(range(len(models)), key=lambda i: -(models[i].n_components or 0)):
         solved = models[i]._solve(gram, space, fold.continuous)
         solutions[i] = standardise(gram, solved, space, warn=models[i].n_components is not None)
@@ -270,7 +270,7 @@ def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterat
             codes, classes, domains, sizes, dense, target.codes is not None
         )
         width = template._map.n_features + rows.width
-        sums.check_cell_memory(len(rows.cell_keys), [width], X, ADVICE)
+        sums.check_cell_memory(len(rows.cell_keys), [width], X, MEMORY_ADVICE)
         (cells,) = backend_of(X).sum_cells([template._map], X, rows).maps
         for train, _ in sums.cells_by_split(cells, parts):
             yield train

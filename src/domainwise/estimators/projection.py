@@ -1,4 +1,4 @@
-"""Base classes of exact and Nystrom estimators, and the function that a projection evaluates."""
+"""Base classes of exact and Nystrom estimators, and a projection as a function of kernel values."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Expansion:
     intercept: Any
 
     @classmethod
-    def of_features(cls, features: NystromMap, coefficients: Any, intercept: Any) -> Expansion:
+    def from_features(cls, features: NystromMap, coefficients: Any, intercept: Any) -> Expansion:
         """Express a function of the features by kernel values, on the coefficients' device."""
         dual = features.dual(to_host(coefficients))
         constant = features.kernel.constant * dual.sum(axis=0)
@@ -99,7 +99,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     _kernel: Basis
     _offset: Any  #: subtracted from sums of kernel values
 
-    #: Values of arguments that some methods do not have.
+    #: Defaults of arguments that some methods do not have.
     n_components: int | None = None
     target_kernel: Any = "auto"
     target_gamma: float | str = "median"
@@ -116,7 +116,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     _needs_classes = False
 
     def _label_kernel(self, role: str) -> tuple[Any, float | str, float]:
-        """Return kernel and gamma of continuous labels, and the negligible trace per row."""
+        """Return kernel and gamma of continuous labels, and the trace per row to neglect."""
         kernel, gamma, weight = self.target_kernel, self.target_gamma, 1.0
         if role == "domain":
             kernel, gamma, weight = self.domain_kernel, self.domain_gamma, float(self.domain_weight)
@@ -253,7 +253,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
 
 class MethodProjection(Projection):
-    """A projection that a method computes with a Gram operator."""
+    """A projection computed by a method with a Gram operator."""
 
     @property
     @abstractmethod

@@ -26,7 +26,7 @@ from domainwise.scoring.statistics import (
     expected_range,
     expected_score,
     p_text,
-    widened,
+    widened_interval,
 )
 from domainwise.tables.errors import Argument, TableError
 from domainwise.tables.schema import Table
@@ -210,7 +210,7 @@ def _difference(
         np.array([row[name] for row in rows]) for name in ("first", "second", "difference")
     )
     draws = np.random.default_rng(0).choice(differences, (DOMAIN_SAMPLES, len(rows))).mean(axis=1)
-    ends = widened(float(differences.mean()), draws, len(rows), np.inf)
+    ends = widened_interval(float(differences.mean()), draws, len(rows), np.inf)
     mean = _row(scores_a.mean(), scores_b.mean(), ends)
     p_value = compare(dict(enumerate(scores_b)), dict(enumerate(scores_a))).p_value
     words = _words(mean["difference"], sign, a.margin, ends)

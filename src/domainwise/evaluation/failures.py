@@ -278,7 +278,7 @@ def covered(
     pairs = {}
     for i, (domain, (_, by_class, observed)) in enumerate(scores.items()):
         other = domain_of != i
-        threshold = DomainQuantiles.of(pooled[other], domain_of[other]).threshold(nominal)
+        threshold = DomainQuantiles.from_scores(pooled[other], domain_of[other]).threshold(nominal)
         size = 2 * threshold
         if classes is not None:
             size = (by_class <= threshold).sum(axis=1).mean()

@@ -221,7 +221,7 @@ class _Search:
             candidates += of_map
             scores.append(self._scores(nystrom, self.cells(i), of_map))
         table = np.vstack(scores)
-        best = SearchResult.of(candidates, table).indices[0]
+        best = SearchResult.from_scores(candidates, table).indices[0]
         nystrom = plan.maps[best // len(grid)]
         by_class = ({c: cell} for (_, c), cell in self.cells(best // len(grid)).items())
         cells: Cells = reduce(merged_cells, by_class)

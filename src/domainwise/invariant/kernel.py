@@ -32,7 +32,7 @@ from domainwise.kernels.functions import Kernel
 from domainwise.labels import factors
 from domainwise.labels.factors import LabelSpace, RowLabels
 
-#: Up to this many rows ``fit`` stores the Gram matrix; with more, it computes the matrix in tiles.
+#: Up to this many rows, ``fit`` stores the Gram matrix; with more, it computes the matrix in tiles.
 DENSE_ROWS = 3000
 
 
@@ -64,7 +64,7 @@ class InvariantKernel(
     X_fit_ : ndarray of shape (n_samples, n_features)
         The training rows; not set for ``kernel="precomputed"``.
     gamma_ : float
-        The kernel's scale.
+        Coefficient of the kernel, computed from the rows if ``gamma`` is a string.
     domains_ : ndarray or None
         Domain labels seen in fit; None for continuous descriptors.
     classes_ : ndarray
@@ -118,7 +118,7 @@ class InvariantKernel(
         {row_domains}
         """
         with one_thread_if_small(X):
-            self._fit(X, y, sample_domain, keep=False)
+            self._fit(X, y, sample_domain, store_gram=False)
         return self
 
     def fit_transform(
@@ -130,7 +130,7 @@ class InvariantKernel(
         K : ndarray of shape (n_samples, n_samples)
         """
         with one_thread_if_small(X):
-            gram, dtype = self._fit(X, y, sample_domain, keep=True)
+            gram, dtype = self._fit(X, y, sample_domain, store_gram=True)
             if self._positive is not None:
                 return self.transform(X)
             assert isinstance(gram, DenseGram)
@@ -172,8 +172,8 @@ class InvariantKernel(
         """The kernel that is corrected, with its fitted arguments."""
         return self._kernel
 
-    def _fit(self, X: Any, y: Any, sample_domain: Any, *, keep: bool) -> tuple[RowsGram, Any]:
-        """Fit; return the Gram operator, with its matrix if ``keep``, and the dtype of X."""
+    def _fit(self, X: Any, y: Any, sample_domain: Any, *, store_gram: bool) -> tuple[RowsGram, Any]:
+        """Fit; return the Gram operator, with its matrix if ``store_gram``, and the dtype of X."""
         self._validate_params()
         X = check_rows(self, X, ensure_min_samples=2)
         domain, target = check_invariance_labels(self, y, sample_domain, len(X))
@@ -181,11 +181,11 @@ class InvariantKernel(
             inputs.warn_about_domains(self, sample_domain, domain, len(X))
         F = domain_factor(self, len(X), domain, target, self.domain_weight)
         kernel = resolved_kernel(self, Backend(), X)
-        if keep and kernel.name != "precomputed":
+        if store_gram and kernel.name != "precomputed":
             advice = "use InvariantFeatures with a linear machine"
             solver = ' (solver="fast" in InvariantSVC and InvariantSVR)'
             check_dense_memory(len(X), "the exact kernel", advice + solver)
-        labels, dense = RowLabels(LabelSpace(len(X))), keep or len(X) <= DENSE_ROWS
+        labels, dense = RowLabels(LabelSpace(len(X))), store_gram or len(X) <= DENSE_ROWS
         gram, indefinite, self._positive = make_gram(Backend(), X, kernel, labels, dense=dense)
         # K is only symmetric up to rounding, which an infinite weight amplifies: use K as stored.
         multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
@@ -243,7 +243,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     n_samples_seen_ : int
         Rows seen so far.
     gamma_ : float
-        The kernel's scale.
+        Coefficient of the kernel, computed from the rows if ``gamma`` is a string.
     domains_ : ndarray or None
         Domain labels seen so far; None for continuous descriptors.
     classes_ : ndarray
@@ -349,20 +349,20 @@ def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Arra
     compiled = use_compiled(len(X) * len(row_means))
 
     def work(thread: int, threads: int) -> None:
-        for a in slices[thread::threads]:
-            values = X[a]
+        for panel in slices[thread::threads]:
+            values = X[panel]
             if rows is not None:
                 values = kernel.block(kernel.prepare(values).left, rows.right, compiled=compiled)
-            K[a] = values
-            K[a] -= K[a].mean(axis=1, keepdims=True)
-            K[a] -= shift
+            K[panel] = values
+            K[panel] -= K[panel].mean(axis=1, keepdims=True)
+            K[panel] -= shift
 
     in_threads(len(slices), work)
     return K
 
 
 def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Check X, or X and y. Tensors and Dask collections raise an error; copying could be slow."""
+    """Check X, or X and y; raise an error for tensors and Dask collections."""
     refuse_tensors_and_dask(estimator, X, "Use InvariantFeatures, which supports them")
     if y is not None and not isinstance(y, str):
         # scikit-learn would convert NaN among strings to a class "nan", and nullable integers to
@@ -374,7 +374,7 @@ def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any)
 def check_invariance_labels(
     estimator: Any, y: Any, sample_domain: Any, n_samples: int
 ) -> tuple[Labels, Labels | None]:
-    """Check domains and, if they are compared within classes, the classes."""
+    """Return checked domains and, if domains are compared within classes, checked classes."""
     domain = inputs.check_sample_domain(sample_domain, n_samples, estimator.domain_kernel)
     if not estimator.conditional:
         return domain, None
@@ -426,7 +426,8 @@ def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Ar
     """Return A with ``k_w(x, x') = k(x, x') - k(x)'F A A' F'k(x')``, and the eigenvalues.
 
     ``inner`` is ``F'KF``; its eigenvalues, in descending order, measure how much the kernel
-    separates domains. An infinite weight removes all of them above ``tolerance`` times the first.
+    separates domains. An infinite weight removes all directions whose eigenvalues are larger than
+    ``tolerance`` times the largest one.
 
     >>> A, _ = correction(np.array([[3.0]]), weight=1.0, tolerance=1e-10)
     >>> float((A @ A.T).squeeze())
@@ -436,8 +437,8 @@ def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Ar
     values, U = np.maximum(values[::-1], 0.0), U[:, ::-1]
     largest = float(values[0]) if len(values) else 0.0
     if np.isinf(weight):
-        keep = values > tolerance * largest
-        return U[:, keep] / np.sqrt(values[keep]), values
+        nonzero = values > tolerance * largest
+        return U[:, nonzero] / np.sqrt(values[nonzero]), values
     # A huge weight would amplify eigenvalues that are rounding errors of the largest one.
-    keep = values > len(values) * np.finfo(float).eps * largest
-    return U[:, keep] * np.sqrt(weight / (1.0 + weight * values[keep])), values
+    nonzero = values > len(values) * np.finfo(float).eps * largest
+    return U[:, nonzero] * np.sqrt(weight / (1.0 + weight * values[nonzero])), values

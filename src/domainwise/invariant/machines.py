@@ -29,8 +29,7 @@ from domainwise.splits.folds import domain_folds, row_folds
 #: Up to this many rows ``solver="auto"`` is exact: the Gram matrix takes 200 MB, and three times as
 #: much while it is computed.
 EXACT_ROWS = 5000
-#: An exact machine stops after this many iterations with a warning: it may not converge if X is not
-#: scaled.
+#: Maximum number of iterations of an exact machine, which may not converge if X is not scaled.
 MAX_ITER = 50_000_000
 #: Linear machines penalize their intercept; this divides the penalty by a hundred.
 INTERCEPT_SCALING = 10.0
@@ -143,7 +142,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     r"""Support vector classifier with a penalty on differences between domains.
 
     :class:`sklearn.svm.SVC` with the kernel of :class:`InvariantKernel`; ``domain_weight=0``, or a
-    single domain, gives SVC itself. Several classes are separated one against one.
+    single domain, gives SVC itself. Multiclass problems are solved one-vs-one.
 
     Parameters
     ----------
@@ -202,7 +201,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
             self.calibration_: Calibration = self._calibrate(X, y, sample_domain)
 
     def _calibrate(self, X: Array, y: Array, sample_domain: Any) -> Calibration:
-        """Learn probabilities from decision values on held-out domains."""
+        """Fit the calibration to decision values on held-out domains."""
         domain = inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
         domains = None if sample_domain is None else np.asarray(sample_domain)
         with warnings.catch_warnings():
@@ -213,8 +212,8 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
                 classification=True,
                 usable=lambda train, _: len(np.unique(train)) == len(self.classes_),
             )
-        tested = y[np.concatenate([test for _, test in splits])]
-        if len(np.unique(tested)) < len(self.classes_):  # no test fold contains some class
+        y_test = y[np.concatenate([test for _, test in splits])]
+        if len(np.unique(y_test)) < len(self.classes_):  # a class is missing in all test folds
             splits, unit = row_folds(y, True), "rows"
         if unit == "rows":
             reason = "sample_domain has fewer than two domains"
@@ -230,7 +229,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
             model = fit_rows(machine, X[:, columns], y, domains, train)
             values.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
         rows = np.concatenate([test for _, test in splits])
-        return Calibration.of(np.concatenate(values), y[rows])
+        return Calibration.fit(np.concatenate(values), y[rows])
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return decision values: for the second of two classes, or for each of several classes.
@@ -318,5 +317,5 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
         return self.on_target_scale(super()._values(X, method))
 
     def on_target_scale(self, values: Array) -> Array:
-        """Convert outputs of the machine, which is fitted to a centred target, to the target."""
+        """Add the mean that was subtracted from the target before the machine was fitted."""
         return values + self._target_mean

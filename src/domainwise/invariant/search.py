@@ -40,12 +40,13 @@ from domainwise.labels.factors import LARGEST_WEIGHT, LabelSpace, RowLabels
 from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import MetaEstimator, fit_with_domains
 from domainwise.search import driver
-from domainwise.search.driver import Candidate, Data, Outcomes, Searched
+from domainwise.search.driver import Candidate, Data, Outcomes, SearchAttributes
 from domainwise.search.scores import Outcome, Score, SmoothScore, as_score
 from domainwise.splits.folds import Split, domain_folds
 
 #: Arguments of InvariantSVC and InvariantSVR that do not change the kernel.
 SVM_ARGUMENTS = ("C", "epsilon", "class_weight", "tol")
+#: Arguments in which candidates with shared kernel values may differ.
 PATH_ARGUMENTS = (*SVM_ARGUMENTS, "domain_weight", "conditional")
 
 
@@ -73,7 +74,7 @@ class KernelPath:
     def fitted(self, machine: InvariantMachine, y: Any, sample_domain: Any) -> tuple[Any, Array]:
         """Fit a machine to the training rows, with its own weight and arguments.
 
-        Return the fitted SVM with a precomputed kernel, and the kernel values of the new rows.
+        Returns the fitted SVM with a precomputed kernel, and the kernel values of the new rows.
         """
         kernels = self.gram, self.cross
         if machine.domain_weight:
@@ -104,8 +105,8 @@ class KernelPath:
         return self._cached[1]
 
 
-def last_step(estimator: Any) -> tuple[str, Any]:
-    """Return the prefix of the machine's parameters in the estimator, and the machine."""
+def find_machine(estimator: Any) -> tuple[str, Any]:
+    """Return the prefix of the machine's parameters (empty without a pipeline), and the machine."""
     prefix, machine = "", estimator
     if isinstance(estimator, Pipeline):
         prefix, machine = f"{estimator.steps[-1][0]}__", estimator.steps[-1][1]
@@ -131,7 +132,7 @@ class InvariantKind:
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
         """Group candidates that differ only in ``PATH_ARGUMENTS``."""
-        prefix, _ = last_step(self.estimator)
+        prefix, _ = find_machine(self.estimator)
         names = dict.fromkeys(name for candidate in candidates for name in candidate)
         shared = [name for name in names if name.removeprefix(prefix) not in PATH_ARGUMENTS]
         return driver.batches_by(candidates, shared)
@@ -151,7 +152,7 @@ class InvariantKind:
         """Score candidates that share kernel values on one split."""
         ((train, test),) = splits
         first = self._model(batch[0])
-        prefix, machine = last_step(first)
+        prefix, machine = find_machine(first)
         y, y_test = data.y[train], data.y[test]
         domain = None if data.sample_domain is None else data.sample_domain[train]
         X, X_test = _prepared_rows(first, machine, data, (train, test))
@@ -165,7 +166,7 @@ class InvariantKind:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             kernel = resolved_kernel(machine, Backend(), X)
-        # For an invalid kernel, the fit of a machine computes its positive part.
+        # For an indefinite kernel, the fit of a machine computes its positive part.
         if not (machine._is_exact(len(train)) and kernel.sound):
             with inputs.quiet_about_domains(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", NotAKernelWarning)  # the final fit warns
@@ -208,7 +209,7 @@ _Grid = Mapping[str, Sequence[Any]]
 
 
 @arguments
-class InvariantSearchCV(Searched, MetaEstimator):
+class InvariantSearchCV(SearchAttributes, MetaEstimator):
     """Grid search for InvariantSVC and InvariantSVR with the kernel evaluated once per split.
 
     The scores and the best candidate are those of :class:`sklearn.model_selection.GridSearchCV`.
@@ -306,7 +307,7 @@ class InvariantSearchCV(Searched, MetaEstimator):
         self : object
         """
         self._validate_params()
-        prefix, _ = last_step(self.estimator)
+        prefix, _ = find_machine(self.estimator)
         # Data frames are not converted, because steps may select columns by name.
         inputs.validate_rows(self, X, numbers=False, skip_check_array=True)
         rows: Any = X

@@ -57,7 +57,14 @@ from domainwise.ridge.search import (
     problem_of,
 )
 from domainwise.scoring.predictions import HeldOut
-from domainwise.search.driver import Candidate, Data, Searched, batches_by, best_of_paths, search
+from domainwise.search.driver import (
+    Candidate,
+    Data,
+    SearchAttributes,
+    batches_by,
+    best_of_paths,
+    search,
+)
 from domainwise.search.grids import RIDGE_ALPHAS, RIDGE_GAMMAS, RIDGE_WEIGHTS
 from domainwise.search.scores import Scorer
 from domainwise.splits.folds import Split, draw_rows, leaves_domains_out
@@ -176,7 +183,7 @@ class RidgeCandidates(RidgeArguments):
         return tuple(float(alpha) for alpha in self.alphas)
 
 
-class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
+class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OnePass):
     """Base class of both estimators, which searches candidates, fits members and predicts."""
 
     __metadata_request__fit = {"sample_domain": True}

@@ -170,7 +170,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         if isinstance(self.class_weight, dict):
             weights = weights * compute_sample_weight(self.class_weight, self.classes_[codes])
         self.curve_ = fit_curve(values, codes, weights, fit_bias=False)[0]
-        self.held_out_ = HeldOut.of(codes, domains, self.curve_.probabilities(values))
+        self.held_out_ = HeldOut.from_rows(codes, domains, self.curve_.probabilities(values))
 
     def _decisions(self, X: Any) -> Any:
         if not hasattr(self, "corrections_"):
@@ -234,7 +234,7 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
 
     def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
         domains = to_host(rows.codes()[1])[indices]
-        self.held_out_ = HeldOut.of(rows.y[indices], domains, values)
+        self.held_out_ = HeldOut.from_rows(rows.y[indices], domains, values)
 
     def _uncorrected(self, X: Any) -> Any:
         return self._values(X)

@@ -42,7 +42,7 @@ from domainwise.ridge.problem import (
     score_cells,
 )
 from domainwise.ridge.scores import Rows, candidate_scorer, class_codes
-from domainwise.search.driver import Candidate, Data, Outcomes, by_row
+from domainwise.search.driver import Candidate, Data, Outcomes, outputs_by_row
 from domainwise.splits.folds import (
     Split,
     SplitParts,
@@ -133,7 +133,7 @@ def averaged(
             with single_blas_thread():  # more threads hardly reduce the time
                 mean = share * sum(problem.solutions(*penalty) for penalty in penalties)
             intercept = share * len(same) * problem.target - problem.mean @ mean
-            expansions.append(Expansion.of_features(nystrom, mean, intercept))
+            expansions.append(Expansion.from_features(nystrom, mean, intercept))
     return expansions
 
 
@@ -218,7 +218,7 @@ class RowSearch(RidgeSearch):
         for k, by_split in enumerate(values):
             if by_split:
                 blocks, indices = zip(*(by_split[i] for i in sorted(by_split)), strict=True)
-                held_out = by_row(blocks, indices, len(self.predicted))
+                held_out = outputs_by_row(blocks, indices, len(self.predicted))
                 problems[k] = replace(problems[k], held_out=held_out)
         return [np.hstack(columns) for columns in scores], problems
 
@@ -283,7 +283,7 @@ def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Exp
     """Return a function that computes the values of many solutions in adjacent columns."""
     tiled = problem.target.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, len(problem.target))
     intercept = tiled.reshape(-1) - problem.mean @ solutions
-    return Expansion.of_features(nystrom, solutions, intercept)
+    return Expansion.from_features(nystrom, solutions, intercept)
 
 
 def _classes_differ(penalties: Penalties, descriptors: Array | None) -> bool:

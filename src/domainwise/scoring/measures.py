@@ -1,4 +1,4 @@
-"""Measures of evaluations, which are scorers with a name, and scores on held-out domains."""
+"""Measures (scorers with a name, for evaluations), and scores on held-out domains."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from domainwise.checks.inputs import check_is_table, check_sample_domain, count_
 from domainwise.scoring.predictions import NamedScorer, Predictions
 from domainwise.splits.folds import LeaveDomainsOut
 
-#: Classes are balanced if the rarest has at least this fraction of an equal share of the rows, and
-#: if no class share varies by more than this between domains.
-BALANCED_SHARE, SHARE_RANGE = 0.5, 0.2
+#: Classes are balanced if the rarest class has at least this fraction of ``n_rows / n_classes``
+#: rows, and the share of each class differs by at most this between any two domains.
+MIN_RELATIVE_SHARE, MAX_SHARE_RANGE = 0.5, 0.2
 _LABELS = {
     "balanced_accuracy": "balanced accuracy",
     "roc_auc": "AUC",
@@ -50,8 +50,7 @@ class Measure:
     """A score for evaluations: a scorer, its name, and how it is displayed.
 
     ``scorer(estimator, X, y)`` accepts estimators and
-    :class:`~domainwise.scoring.predictions.Predictions`; a scorer of the user accepts only
-    estimators.
+    :class:`~domainwise.scoring.predictions.Predictions`; custom scorers accept only estimators.
     """
 
     name: str  #: name of the scorer
@@ -62,7 +61,7 @@ class Measure:
 
     @property
     def balanced(self) -> bool:
-        """Whether all classes have equal weight, regardless of their size."""
+        """Whether all classes have equal weight, regardless of how frequent they are."""
         return self.name in _CLASS_AVERAGED
 
     @property
@@ -85,20 +84,20 @@ class Measure:
         return self.sign * score
 
     def format(self, score: float | None, digits: int = 3, like: float | None = None) -> str:
-        """Format a score, with decimals by the magnitude of ``like``; a dash if not finite."""
+        """Format a score for display; ``like`` is a score that sets the number of decimals."""
         if score is None or not np.isfinite(score):
             return "–"
-        value, size = self.shown(score), abs(score if like is None else like)
-        if self.sign < 0 and 0 < size < 0.01:  # an error, in the unit of the target
+        value, magnitude = self.shown(score), abs(score if like is None else like)
+        if self.sign < 0 and 0 < magnitude < 0.01:  # an error, in the unit of the target
             return f"{value:.{digits}g}"
-        decimals = max(0, digits + 1 - len(f"{size:.0f}")) if size >= 100 else digits
+        decimals = max(0, digits + 1 - len(f"{magnitude:.0f}")) if magnitude >= 100 else digits
         return f"{value:.{decimals}f}" if abs(value) < 100 else f"{value:.{digits + 1}g}"
 
     def score_record(
         self, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
     ) -> float:
         """Score some rows of a record, which contains targets and predictions."""
-        predictions = Predictions.of_record(classes, record, rows)
+        predictions = Predictions.from_record(classes, record, rows)
         return float(self.scorer(predictions, None, record["target"][rows]))
 
     def defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
@@ -106,7 +105,7 @@ class Measure:
         return not self.undefined_reason(y_train, y_test, classification)
 
     def undefined_reason(self, y_train: Array, y_test: Array, classification: bool) -> str:
-        """Return the reason why a constant prediction has no score, or an empty string."""
+        """Return why the score of a constant prediction is undefined; empty if it is defined."""
         dummy = DummyClassifier() if classification else DummyRegressor()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -121,10 +120,10 @@ class Measure:
 def choose_measure(
     scoring: Any, y: Any, classification: bool, pos_label: Any = None, sample_domain: Any = None
 ) -> Measure:
-    """Return the measure for a scorer or its name; None chooses one.
+    """Return the measure for a scorer or its name.
 
-    None is RMSE for a continuous target, and balanced accuracy for classes. If classes have similar
-    sizes, and no class share varies by more than 0.2 between domains, it is accuracy.
+    None means RMSE for a continuous target, and balanced accuracy for classes; or accuracy, if
+    classes have similar sizes and no class share varies by more than 0.2 between domains.
     ``pos_label`` is the positive class for scores such as F1; None is the second of two classes.
     """
     if scoring is None:
@@ -162,7 +161,7 @@ def check_task(scoring: Any, classification: bool) -> None:
 
 
 def positive_last(classes: Array, pos_label: Any) -> Array:
-    """Return the classes in order, with the positive class last if ``pos_label`` is given.
+    """Return the classes, with the positive class last if ``pos_label`` is not None.
 
     >>> positive_last(np.array(["case", "control"]), "case").tolist()
     ['control', 'case']
@@ -172,8 +171,8 @@ def positive_last(classes: Array, pos_label: Any) -> Array:
     names = [str(name) for name in classes.tolist()]
     if len(names) != 2 or str(pos_label) not in names:
         raise ValueError(
-            f"pos_label={pos_label!r} must be one of two classes, but the target has the classes "
-            f"{', '.join(names)}."
+            f"pos_label={pos_label!r} must be one of the two classes of a binary target, but the "
+            f"target has the classes {', '.join(names)}."
         )
     return classes[[1, 0]] if names[0] == str(pos_label) else classes
 
@@ -187,14 +186,14 @@ def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -
     if not classification:
         return "neg_root_mean_squared_error"
     _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-    balanced = counts.min() >= BALANCED_SHARE * len(y) / len(counts)
+    balanced = counts.min() >= MIN_RELATIVE_SHARE * len(y) / len(counts)
     if sample_domain is not None:
         domains = check_sample_domain(sample_domain, len(y), "delta").codes
         shares = np.zeros((domains.max() + 1, len(counts)))
         np.add.at(shares, (domains, codes), 1.0)
         shares /= shares.sum(axis=1, keepdims=True)
-        # Otherwise accuracy would reward guessing the most frequent class of a domain.
-        balanced = balanced and bool(np.ptp(shares, axis=0).max() <= SHARE_RANGE + 1e-9)
+        # If class shares vary, accuracy rewards guessing the most frequent class of a domain.
+        balanced = balanced and bool(np.ptp(shares, axis=0).max() <= MAX_SHARE_RANGE + 1e-9)
     return "accuracy" if balanced else "balanced_accuracy"
 
 
@@ -267,8 +266,8 @@ def domain_cross_validate(
 ) -> DomainScores:
     """Score an estimator on each domain with that domain held out.
 
-    This works for any estimator. Estimators that request ``sample_domain`` get it, also in
-    pipelines and searches.
+    This works for any estimator. ``sample_domain`` is passed to estimators that request it, also
+    within pipelines and searches.
 
     Parameters
     ----------
@@ -342,7 +341,7 @@ def domain_cross_validate(
         )
     if undefined.any():
         warn_caller(
-            f"The score is not defined on domain {', '.join(map(str, names[undefined]))}, which "
-            "may contain only one class. The mean and the worst score ignore it."
+            f"The score is not defined on these domains: {', '.join(map(str, names[undefined]))}. "
+            "They may contain only one class. The mean and the worst score ignore them."
         )
     return DomainScores(names, scores, results["fit_time"])

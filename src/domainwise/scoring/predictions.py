@@ -1,4 +1,4 @@
-"""Stored predictions for scorers, and fits that pass domains to estimators that use them.
+"""Stored predictions for scorers, and functions that pass domains to estimators that use them.
 
 Scorers of scikit-learn call ``predict`` without ``sample_domain``, and do not return predictions.
 Here predictions are computed first, and scored later.
@@ -53,7 +53,7 @@ def requests_domains(estimator: Any, method: str = "fit") -> bool:
 
 
 class MetaEstimator(MetaEstimatorMixin, BaseEstimator):
-    """A meta-estimator with the type and the input of its estimator."""
+    """A meta-estimator with the type and input tags of its estimator."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -81,8 +81,8 @@ class Predictions(BaseEstimator):
 
     Classes are predicted as codes. The last of ``classes`` is the positive class; ``classes`` is
     None for a continuous target. Values are computed when they are first used. ``sample_domain`` is
-    for estimators that use all rows of a domain; ``rows`` then selects rows of X, and None selects
-    all.
+    for estimators that predict the rows of a domain together; only the rows of X in ``rows`` are
+    then scored (None: all).
     """
 
     estimator: Any
@@ -92,10 +92,10 @@ class Predictions(BaseEstimator):
     rows: Any = None
 
     @classmethod
-    def of_record(
+    def from_record(
         cls, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
     ) -> Predictions:
-        """Create from some rows of a record, which has the keys of :meth:`outputs`."""
+        """Create from some rows of a record with the keys that :meth:`outputs` returns."""
         names = ("probabilities", "decisions")
         outputs = [None if record[name] is None else record[name][rows] for name in names]
         methods = zip(("predict_proba", "decision_function"), outputs, strict=True)
@@ -106,7 +106,7 @@ class Predictions(BaseEstimator):
         return predictions
 
     def outputs(self) -> dict[str, Any]:
-        """Return all outputs by name; those that the estimator does not have are None."""
+        """Return all outputs by name; None for outputs that the estimator does not provide."""
         outputs = {"probabilities": self.probabilities, "decisions": self.decisions}
         return {"prediction": self.labels, **outputs}
 
@@ -195,7 +195,7 @@ class HeldOut:
     members: dict[str, Array] | None = None  #: ``plain`` of each member of an ensemble
 
     @classmethod
-    def of(
+    def from_rows(
         cls,
         y: Array,
         domain: Array,
@@ -204,9 +204,10 @@ class HeldOut:
         members: dict[str, Array] | None = None,
         rows: Array | None = None,
     ) -> HeldOut:
-        """Store at most ``MAX_HELD_OUT`` rows, drawn evenly from the domains.
+        """Create from predictions, with at most ``MAX_HELD_OUT`` rows, drawn evenly from domains.
 
-        Probabilities are stored in single precision, because there may be many classes.
+        Only the rows with indices ``rows`` are used. Probabilities are stored in single precision,
+        because there may be many classes.
         """
         rows = np.arange(len(y)) if rows is None else rows
         codes = np.unique(domain[rows], return_inverse=True)[1]
@@ -239,7 +240,7 @@ def codes_of(labels: Any, classes: Array) -> Array:
 
 @dataclass(frozen=True)
 class NamedScorer:
-    """A scorer of scikit-learn for classes with any labels."""
+    """A scikit-learn scorer that accepts classes of any type."""
 
     scorer: Any  #: from :func:`sklearn.metrics.get_scorer`
     classes: Array  #: the last one is positive
@@ -252,7 +253,7 @@ class NamedScorer:
         codes = codes_of(y, self.classes)
         if self.name not in ("accuracy", "balanced_accuracy"):
             return float(self.scorer(estimator, None, codes))
-        # Searches compute thousands of these, and scikit-learn spends most of the time on checks.
+        # Searches compute thousands of scores; scikit-learn spends most of their time on checks.
         correct = estimator.predict(None) == codes
         if self.name == "accuracy":
             return float(correct.mean())

@@ -62,7 +62,7 @@ def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, f
     samples = np.random.default_rng(seed).integers(n, size=(DOMAIN_SAMPLES, n))
     # Proportions are at most 1, negative errors at most 0.
     upper = next((bound for bound in (0.0, 1.0) if defined.max() <= bound), np.inf)
-    return mean, *widened(mean, defined[samples].mean(axis=1), n, upper)
+    return mean, *widened_interval(mean, defined[samples].mean(axis=1), n, upper)
 
 
 def _defined(scores: Sequence[float] | Array) -> Array:
@@ -70,11 +70,16 @@ def _defined(scores: Sequence[float] | Array) -> Array:
     return values[np.isfinite(values)]
 
 
-def widened(mean: float, means: Array, n: int, upper: float) -> tuple[float, float]:
-    """Return an interval from bootstrap means of ``n`` domains, at most ``upper``."""
+def widened_interval(
+    mean: float, bootstrap_means: Array, n: int, upper: float
+) -> tuple[float, float]:
+    """Return a 95 % interval from bootstrap means over ``n`` domains, widened for small ``n``.
+
+    The upper bound is at most ``upper``.
+    """
     if n < 2:
         return float("nan"), float("nan")
-    low, high = np.quantile(means, [TAIL, 1 - TAIL])
+    low, high = np.quantile(bootstrap_means, [TAIL, 1 - TAIL])
     factor = np.sqrt(n / (n - 1)) * stdtrit(n - 1, TAIL) / ndtri(TAIL)
     return float(mean - factor * (mean - low)), float(min(mean + factor * (high - mean), upper))
 
@@ -82,21 +87,21 @@ def widened(mean: float, means: Array, n: int, upper: float) -> tuple[float, flo
 def expected_range(
     scores: Sequence[float] | Array, scoring: object = None
 ) -> tuple[float, float] | None:
-    """Return a range that contains the score of a new domain with probability 90 % (theory 18).
+    """Return a range that contains the score of a new domain with 90 % probability (theory 18).
 
-    It is a prediction interval of Student's t over the scores of the given domains: of the
-    logarithm of errors, of the logarithm of 1 - R², or of proportions such as accuracy, clipped to
-    0 and 1. It is valid for the score measured on a domain of similar size. None with fewer than
-    four domains. ``scoring`` is the name of the scorer, if it has one.
+    The range is a prediction interval by Student's t distribution, from the scores of the given
+    domains. It is computed for the logarithm of errors or of 1 - R²; for proportions such as
+    accuracy, it is clipped to 0 and 1. It is valid for the score measured on a domain of similar
+    size. None with fewer than four domains. ``scoring`` is the name of the scorer, if it has one.
 
-    >>> [round(end, 2) for end in expected_range([0.7, 0.8, 0.75, 0.9, 0.65])]
+    >>> [round(bound, 2) for bound in expected_range([0.7, 0.8, 0.75, 0.9, 0.65])]
     [0.54, 0.98]
     """
     values = defined = _defined(scores)
     n = len(defined)
     if n < 4:
         return None
-    bound = None  # if set, the interval is of the logarithm of bound - score
+    bound = None  # if set, the interval is computed for the logarithm of bound - score
     if (scoring is None or str(scoring).startswith("neg_")) and (defined < 0.0).all():
         bound = 0.0
     elif scoring in ("r2", "explained_variance") and (defined < 1.0).all():
@@ -163,19 +168,19 @@ def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
     """
     common = sorted(first.keys() & second.keys())
     pairs = np.array([(first[repeat], second[repeat]) for repeat in common]).reshape(-1, 2)
-    difference = pairs[:, 0] - pairs[:, 1]
+    differences = pairs[:, 0] - pairs[:, 1]
     scale = float(np.abs(pairs).max(initial=0.0))
     if 0 < scale < np.inf:  # equal differences must be ties, in spite of rounding errors
-        difference = np.round(difference / scale, 12) * scale
-    mean = float(np.mean(difference)) if common else float("nan")
+        differences = np.round(differences / scale, 12) * scale
+    mean = float(np.mean(differences)) if common else float("nan")
     if len(common) < MIN_PAIRS:
         return Paired(mean, None)
-    if not np.any(difference):
+    if not np.any(differences):
         return Paired(mean, 1.0)
     with warnings.catch_warnings():
         # With ties and zeros, scipy uses the normal approximation and warns.
         warnings.simplefilter("ignore")
-        return Paired(mean, float(stats.wilcoxon(difference).pvalue))
+        return Paired(mean, float(stats.wilcoxon(differences).pvalue))
 
 
 def p_text(p_value: float | None) -> str:
@@ -188,7 +193,7 @@ def p_text(p_value: float | None) -> str:
 
 
 def in_words(number: int) -> str:
-    """Return a count as a word up to ten, and otherwise in digits.
+    """Return a count in words up to ten, and in digits above.
 
     >>> in_words(3), in_words(1234)
     ('three', '1,234')

@@ -133,23 +133,23 @@ class Race:
     over the columns of the scores (domains or splits). The others are scored on all splits.
     """
 
-    first: int = 2  #: splits of the first round; the second ends at half of all splits
+    first: int = 2  #: number of splits in the first round; two rounds use half of all splits
     margin: float = 1.0  #: standard errors; infinity drops nothing
 
     def rounds(self, n_splits: int) -> list[list[int]]:
-        """Indices of the splits of each round; each round is spread over all splits."""
+        """Return the indices of the splits of each round, which are spread over all splits."""
         ends = sorted({min(self.first, n_splits), max(self.first, n_splits // 2), n_splits})
-        spread = np.argsort(np.arange(n_splits) * (np.sqrt(5.0) - 1) / 2 % 1.0, kind="stable")
-        return [spread[a:b].tolist() for a, b in pairwise([0, *ends]) if b <= n_splits]
+        order = np.argsort(np.arange(n_splits) * (np.sqrt(5.0) - 1) / 2 % 1.0, kind="stable")
+        return [order[a:b].tolist() for a, b in pairwise([0, *ends]) if b <= n_splits]
 
     def survivors(self, candidates: Sequence[Candidate], scores: Array, rule: Rule) -> list[int]:
-        """Indices of the candidates that are not dropped."""
+        """Return the indices of the candidates that are not dropped."""
         scores = scores[:, np.isfinite(scores).all(axis=0)]
         if scores.shape[1] < 2:
             return list(range(len(candidates)))
         chosen = rule(candidates, scores)
         deficit = scores[chosen[-1]] - scores
-        error = deficit.std(axis=1, ddof=1) / np.sqrt(deficit.shape[1])
+        error = deficit.std(axis=1, ddof=1) / np.sqrt(deficit.shape[1])  # standard error
         close = deficit.mean(axis=1) <= self.margin * np.maximum(error, np.finfo(float).tiny)
         close[chosen] = True
         return np.flatnonzero(close).tolist()
@@ -166,7 +166,7 @@ def search(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> SearchResult:
-    """Score candidates of a kind on the splits, and choose by a rule; None chooses the best.
+    """Score the candidates of a kind on the splits, and choose by a rule; None is :func:`best`.
 
     All candidates are scored on every split, unless there is a ``race``; the result then contains
     only candidates that were not dropped. Kinds with ``one_pass`` ignore ``race``.
@@ -183,13 +183,13 @@ def search(
         values = [[outcomes[i][k] for k in finished] for i in remaining]
         return score.table(values, [splits[k][1] for k in finished])
 
-    for split_numbers in rounds:
+    for split_indices in rounds:
         if finished and race is not None and len(remaining) > 1:
-            raced = [candidates[i] for i in remaining]
-            survivors = race.survivors(raced, remaining_scores(), rule)
+            compared = [candidates[i] for i in remaining]
+            survivors = race.survivors(compared, remaining_scores(), rule)
             remaining = [remaining[i] for i in survivors]
         batches = kind.batches([candidates[i] for i in remaining])
-        groups = [split_numbers] if kind.one_pass else [[number] for number in split_numbers]
+        groups = [split_indices] if kind.one_pass else [[k] for k in split_indices]
         tasks = [([remaining[i] for i in batch], group) for batch in batches for group in groups]
         run = partial(_outcomes, kind, data, score=score, n_jobs=n_jobs)
         computed = Parallel(n_jobs=n_jobs, verbose=verbose)(
@@ -200,19 +200,19 @@ def search(
             for i, values in zip(batch, result.values, strict=True):
                 outcomes[i].update(zip(group, values, strict=True))
         reusable = [result.reusable for result in computed] if kind.one_pass else []
-        finished = sorted(finished + split_numbers)
-    result = SearchResult.of([candidates[i] for i in remaining], remaining_scores(), rule)
+        finished = sorted(finished + split_indices)
+    result = SearchResult.from_scores([candidates[i] for i in remaining], remaining_scores(), rule)
     chosen = [[outcomes[remaining[i]][k] for k in finished] for i in result.indices]
     if not isinstance(chosen[0][0], np.ndarray):
         return replace(result, reusable=reusable)
     tests = [test for _, test in splits]
     n_rows = 1 + max(int(test.max()) for test in tests) if data.y is None else len(data.y)
-    held_out = np.stack([by_row(values, tests, n_rows) for values in chosen])
+    held_out = np.stack([outputs_by_row(values, tests, n_rows) for values in chosen])
     return replace(result, held_out=held_out, reusable=reusable)
 
 
 def limit_jobs(n_jobs: int | None, data: Data) -> int | None:
-    """Return the number of workers, limited to those that fit into the free memory."""
+    """Return the number of workers, limited so that they fit into the free memory."""
     free = available_memory()
     if n_jobs in (None, 1) or free is None:
         return n_jobs
@@ -268,7 +268,7 @@ class SearchResult:
     reusable: Sequence[Any] = ()  #: ``reusable`` of each batch of a kind with ``one_pass``
 
     @classmethod
-    def of(
+    def from_scores(
         cls, candidates: Sequence[Candidate], scores: Array, rule: Rule | None = None
     ) -> SearchResult:
         """Choose candidates by their scores; splits on which no score is defined are ignored."""
@@ -281,7 +281,7 @@ class SearchResult:
         return [self.candidates[i] for i in self.indices]
 
 
-class Searched:
+class SearchAttributes:
     """Fitted attributes that a search sets."""
 
     best_index_: int
@@ -317,10 +317,10 @@ class Searched:
         self.held_out_outputs_ = result.held_out
 
 
-def by_row(values: Sequence[Any], tests: Sequence[Array], n_rows: int) -> Array:
-    """Combine the outputs for the test rows of all splits into one array with a row per row of X.
+def outputs_by_row(values: Sequence[Any], tests: Sequence[Array], n_rows: int) -> Array:
+    """Combine outputs for the test rows of all splits into one array, in the order of the rows.
 
-    Rows in several test sets get the mean, and rows in none get NaN.
+    Rows in several test sets get the mean of their outputs; rows in no test set get NaN.
     """
     total = np.zeros((n_rows, values[0].shape[1]), dtype=values[0].dtype)
     count = np.zeros((n_rows, 1), dtype=total.dtype)
@@ -334,9 +334,9 @@ def by_row(values: Sequence[Any], tests: Sequence[Array], n_rows: int) -> Array:
 
 
 def comparable_scores(scores: Array) -> Array:
-    """Return the scores of the splits on which any score is defined.
+    """Return the scores on those splits on which any candidate has a score.
 
-    Some scores are not defined on all domains; the area under the ROC curve needs two classes.
+    Some scores are not defined on all domains: the area under the ROC curve needs two classes.
     Candidates are then compared on the other splits.
     """
     defined = _defined(scores)
@@ -365,17 +365,17 @@ def ranks(mean: Array) -> Array:
 
 
 def best(candidates: Sequence[Candidate], scores: Array) -> list[int]:
-    """Rule: the candidate with the best mean score, and the first of them if there are ties."""
+    """Rule: choose the candidate with the best mean score; the first one if there are ties."""
     return [int(ranks(scores.mean(axis=1)).argmin())]
 
 
 def one_standard_error(
     candidates: Sequence[Candidate], scores: Array, *, order: Callable[[Candidate], Any]
 ) -> list[int]:
-    """Rule: the first in ``order`` among candidates within a standard error of the best.
+    """Rule: choose the first in ``order`` of the candidates within a standard error of the best.
 
-    It is the standard error, over splits, of the difference to the best candidate, which does not
-    depend on how difficult the domains are.
+    It is the standard error of the difference in scores from the best candidate over splits. It
+    does not depend on how difficult the domains are.
     """
     mean = scores.mean(axis=1)
     first = best(candidates, scores)
@@ -390,7 +390,7 @@ def one_standard_error(
 def best_of_paths(
     candidates: Sequence[Candidate], scores: Array, *, path: Container[str], n: int = 1
 ) -> list[int]:
-    """Rule: the ``n`` best candidates from different paths, the best first.
+    """Rule: choose the ``n`` best candidates from different paths, the best first.
 
     Candidates that differ only in the arguments of ``path`` are on one path. Averaging
     the outputs of several candidates reduces the effect of noisy scores.
@@ -401,6 +401,6 @@ def best_of_paths(
     """
     best_by_path: dict[Any, int] = {}
     for i in np.argsort(ranks(scores.mean(axis=1)), kind="stable").tolist():
-        shared = ((name, _key(v)) for name, v in candidates[i].items() if name not in path)
-        best_by_path.setdefault(frozenset(shared), i)
+        fixed = ((name, _key(v)) for name, v in candidates[i].items() if name not in path)
+        best_by_path.setdefault(frozenset(fixed), i)
     return list(best_by_path.values())[:n]

@@ -58,9 +58,9 @@ RIDGES = (1e-3, 1e-1, float("inf"))
 WEIGHTS = (0.0, 0.01, 0.1, 1.0)
 COSTS = (0.1, 1.0, 10.0, 100.0)
 ALPHAS = (1e-2, 1.0, 1e2, 1e4)
-LAMBDAS = (1e-4, 1e-2, 1.0)  #: of DICA, in multiples of the number of rows
+LAMBDAS = (1e-4, 1e-2, 1.0)  #: ``lam`` of DICA, in multiples of the number of rows
 #: Support vector regression ignores errors below a tenth of the target's standard deviation.
-TUBE: Grid = {
+SVR: Grid = {
     "C": InUnits("deviation", COSTS),
     "epsilon": InUnits("deviation", (0.1,)),
     "tol": InUnits("tolerance", (1e-3,)),
@@ -68,8 +68,8 @@ TUBE: Grid = {
 KERNELS: Grid = {"kernel": ("rbf", "laplacian"), "gamma": GAMMAS}
 LINEAR = {"C": [1.0 / alpha for alpha in ALPHAS[::-1]]}, {"alpha": ALPHAS}
 BOOSTING: Grid = {"max_leaf_nodes": (4, 31)}
-SVM = {"gamma": GAMMAS, "C": COSTS}, {"gamma": GAMMAS, **TUBE}
-INVARIANT_SVM = {**KERNELS, "C": COSTS}, {**KERNELS, **TUBE}
+SVM = {"gamma": GAMMAS, "C": COSTS}, {"gamma": GAMMAS, **SVR}
+INVARIANT_SVM = {**KERNELS, "C": COSTS}, {**KERNELS, **SVR}
 KPCA: Grid = {"gamma": GAMMAS, "n_components": InUnits("components", (5, 30))}
 DICA: Grid = {"gamma": GAMMAS, "lam": InUnits("rows", LAMBDAS)}
 SCATTER: Grid = {"gamma": GAMMAS, "ridge": (1e-4, 1e-2, 1.0), "domain_weight": (0.1, 1.0, 10.0)}
@@ -77,6 +77,6 @@ MIDA: Grid = {**KPCA, "domain_weight": InUnits("per row", (0.1, 1.0, 10.0))}
 
 
 def dcm_grid(*weights: float, conditionals: Sequence[bool] = (False,)) -> Grid:
-    """Values to choose from for DCM with some domain weights."""
+    """Return the grid for DCM with these domain weights."""
     grid: Grid = {"gammas": GAMMAS, "ridges": RIDGES, "domain_weights": weights}
     return {**grid, "conditionals": conditionals} if len(conditionals) > 1 else grid

@@ -26,7 +26,7 @@ def quick_head(head: Any) -> Any:
 
 @cache
 def lost_degrees_of_freedom() -> int:
-    """Degrees of freedom per class that covariances lose; they depend on scikit-learn's version."""
+    """Return how many degrees of freedom scikit-learn's LDA subtracts per class, by its version."""
     fitted = LinearDiscriminantAnalysis().fit([[0.0], [2.0], [3.0], [5.0]], [0, 0, 1, 1])
     return round(2 - 2 * float(fitted.coef_[0, 0]) / 3)
 
@@ -46,8 +46,8 @@ class ProjectedRows:
         """Split the columns into n blocks of equal size."""
         return [replace(self, values=block) for block in np.hsplit(self.values, n)]
 
-    def spread(self) -> Array:
-        """Standard deviation of each column."""
+    def std(self) -> Array:
+        """Return the standard deviation of each column."""
         return np.asarray(self.values.std(axis=0))
 
     def fitted(self, head: Any) -> Any:
@@ -75,8 +75,8 @@ class ProjectedMoments:
         """Split the columns into n blocks of equal size."""
         return [self.mapped(block) for block in np.hsplit(np.eye(len(self.scatter)), n)]
 
-    def spread(self) -> Array:
-        """Standard deviation of each column."""
+    def std(self) -> Array:
+        """Return the standard deviation of each column."""
         n = self.counts.sum()
         deviations = self.means - self.counts @ self.means / n
         squares = self.scatter.diagonal() + self.counts @ deviations**2
@@ -97,7 +97,7 @@ class QuickRidge(RegressorMixin, BaseEstimator):
         self._bias = moments.target - (moments.means @ self._coef).ravel()
 
     def predict(self, X: Array) -> Array:
-        """Predicted targets; one column is returned as a vector."""
+        """Return predicted targets; a single column is returned as a vector."""
         values = X @ self._coef + self._bias
         return np.asarray(values[:, 0] if values.shape[1] == 1 else values)
 
@@ -117,39 +117,41 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
         means = np.stack([X[codes == c].mean(axis=0) for c in range(len(counts))])
         residuals = X - means[codes]
-        spread = residuals.std(axis=0)
-        spread[spread == 0] = 1.0
-        scale = spread * np.sqrt(len(y) - len(counts) * lost_degrees_of_freedom())
-        _, lengths, V = np.linalg.svd(residuals / scale, full_matrices=False)
-        return self._fit_whitened(classes, counts, means, lengths, V / spread)
+        std = residuals.std(axis=0)
+        std[std == 0] = 1.0
+        scale = std * np.sqrt(len(y) - len(counts) * lost_degrees_of_freedom())
+        _, singular_values, V = np.linalg.svd(residuals / scale, full_matrices=False)
+        return self._fit_whitened(classes, counts, means, singular_values, V / std)
 
     def fit_moments(self, moments: ProjectedMoments) -> Self:
         """Fit to moments of rows."""
         n, k = int(moments.counts.sum()), len(moments.counts)
-        spread = np.sqrt(moments.scatter.diagonal().clip(0.0) / n)
-        spread[spread == 0] = 1.0
-        scale = spread * np.sqrt(max(n - k * lost_degrees_of_freedom(), 1))
+        std = np.sqrt(moments.scatter.diagonal().clip(0.0) / n)
+        std[std == 0] = 1.0
+        scale = std * np.sqrt(max(n - k * lost_degrees_of_freedom(), 1))
         values, V = np.linalg.eigh(moments.scatter / np.outer(scale, scale))
-        lengths, classes = np.sqrt(values[::-1].clip(0.0)), moments.classes
+        singular_values, classes = np.sqrt(values[::-1].clip(0.0)), moments.classes
         assert classes is not None
-        directions = V.T[::-1] / spread
-        return self._fit_whitened(classes, moments.counts, moments.means, lengths, directions)
+        directions = V.T[::-1] / std
+        return self._fit_whitened(
+            classes, moments.counts, moments.means, singular_values, directions
+        )
 
     def _fit_whitened(
-        self, classes: Array, counts: Array, means: Array, lengths: Array, V: Array
+        self, classes: Array, counts: Array, means: Array, within: Array, directions: Array
     ) -> Self:
-        """Fit in directions V, in which deviations from class means have these ``lengths``."""
+        """Fit from singular values ``within`` and directions of the deviations from class means."""
         n, k = counts.sum(), len(counts)
-        overall = counts @ means / n
-        white = V[lengths > 1e-4].T / lengths[lengths > 1e-4]
-        deviations = (means - overall) @ white
-        _, singular, V = np.linalg.svd(
+        overall_mean = counts @ means / n
+        whitening = directions[within > 1e-4].T / within[within > 1e-4]
+        deviations = (means - overall_mean) @ whitening
+        _, between, V = np.linalg.svd(
             np.sqrt(counts / (k - 1))[:, None] * deviations, full_matrices=False
         )
-        V = V[singular > 1e-4 * singular.max(initial=0.0)]
+        V = V[between > 1e-4 * between.max(initial=0.0)]
         deviations = deviations @ V.T
-        coef = deviations @ (white @ V.T).T
-        bias = -0.5 * (deviations**2).sum(axis=1) - coef @ overall
+        coef = deviations @ (whitening @ V.T).T
+        bias = -0.5 * (deviations**2).sum(axis=1) - coef @ overall_mean
         bias += 0.0 if self.equal_priors else np.log(counts / n)
         if k == 2:
             coef, bias = coef[1] - coef[0], bias[1] - bias[0]
@@ -157,15 +159,15 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Array) -> Array:
-        """Decision values: one for two classes, else one for each class."""
+        """Return decision values: one per row for two classes, else one per class."""
         return np.asarray(X @ self._coef + self._bias)
 
     def predict(self, X: Array) -> Array:
-        """Predicted class of each row."""
+        """Return the predicted class of each row."""
         return np.asarray(self.classes_[class_columns(self.decision_function(X)).argmax(axis=1)])
 
     def predict_proba(self, X: Array) -> Array:
-        """Probabilities of the classes."""
+        """Return the probability of each class."""
         values = self.decision_function(X)
         # class_columns returns -v and v for two classes, whose logits differ by v.
         scale = 0.5 if values.ndim == 1 else 1.0

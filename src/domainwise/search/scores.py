@@ -2,9 +2,9 @@
 
 Accuracy on a few domains is noisy, because it ignores confidence. The smooth score is the negative
 log loss of probabilities, which a logistic curve computes from outputs for held-out domains, or
-the negative squared error of a continuous target. All domains have equal weights, and so have the
-classes within a domain. One curve is fitted to all splits; a search therefore passes the
-outputs for all splits instead of a score for each.
+the negative squared error of a continuous target. All domains have equal weights, and so do the
+classes within a domain. One curve is fitted to all splits; a search therefore collects the
+outputs for all splits instead of a score for each split.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Score(Protocol):
     """Score by which candidates are compared."""
 
     def outcome(self, model: Any, X: Any, y: Array) -> Outcome:
-        """Return the score of a fitted candidate, or its outputs if the score needs all splits."""
+        """Return the score of a fitted model, or its outputs if the score needs all splits."""
 
     def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
         """Return scores of shape (candidates, splits), from each candidate's outcomes."""
@@ -112,22 +112,22 @@ def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> A
 
 
 def log_probabilities(p: Array) -> Array:
-    """Return logarithms of probabilities, after raising these to ``MIN_PROBABILITY``."""
+    """Return logarithms of probabilities, which are first raised to ``MIN_PROBABILITY``."""
     return np.asarray(np.log(np.maximum(p, MIN_PROBABILITY)))
 
 
 def decision_outputs(values: Array, codes: Any, n_classes: int) -> Array:
-    """Return decision values of all classes from those of the classes ``codes``."""
+    """Return decision values of all classes, given those of the classes ``codes``."""
     columns = class_columns(np.asarray(values, dtype=np.float64))
     return _all_classes(columns, columns.min(axis=1, initial=0.0)[:, None], codes, n_classes)
 
 
-def _all_classes(values: Array, unseen: Any, codes: Any, n_classes: int) -> Array:
-    """Return columns of all classes, with ``unseen`` for those that the model has not seen."""
+def _all_classes(values: Array, fill_value: Any, codes: Any, n_classes: int) -> Array:
+    """Return one column per class, with ``fill_value`` for classes that the model has not seen."""
     if codes is None:
         return values
     columns = np.empty((len(values), n_classes))
-    columns[:] = unseen
+    columns[:] = fill_value
     columns[:, np.asarray(codes, dtype=np.intp)] = values
     return columns
 

@@ -36,7 +36,7 @@ class LeaveDomainsOut(BaseCrossValidator):
         Number of domains in each test set.
     n_repeats : int, default=None
         None tests each of T domains once, in ``ceil(T / n_test_domains)`` splits. An integer is the
-        number of test sets, which are then drawn at random; a set contains a domain only once.
+        number of test sets, each of which is drawn at random without replacement.
     random_state : int, RandomState instance or None, default=None
         Seed of the draws; None uses a fixed seed, so that every call of ``split`` gives the same
         folds. With ``n_repeats=None`` and test sets of several domains, an int shuffles the domains
@@ -151,16 +151,16 @@ class LeaveDomainsOut(BaseCrossValidator):
         return np.array_split(order, n_splits)
 
 
-Split = tuple[Array, Array]  #: training rows and test rows
+Split = tuple[Array, Array]  #: indices of training rows and of test rows
 SplitParts = list[tuple[list[int], list[int]]]  #: training parts and test parts of each split
 
 #: Up to this many domains are held out one at a time; more are held out in this many groups.
 MAX_FOLDS = 10
 #: Number of folds of rows, if there are no domains to hold out.
 ROW_FOLDS = 5
-#: Maximum number of parts, per split, into which splits may divide the rows. If there are more, as
-#: for repeated folds, there is one pass over the rows for each split.
-PARTS_PER_SPLIT = 4
+#: If splits divide the rows into more parts than this per split, as repeated folds do, there is one
+#: pass over the rows for each split.
+MAX_PARTS_PER_SPLIT = 4
 #: Maximum number of rows if ``max_rows`` is "auto".
 AUTO_ROWS = 2000
 
@@ -174,12 +174,12 @@ def domain_folds(
     max_splits: int | None = MAX_FOLDS,
     usable: Callable[[Array, Array], bool] | None = None,
 ) -> tuple[list[Split], str]:
-    """Split by domains or, with a warning, by rows if there are no domains to hold out.
+    """Return splits by domains or, with a warning, by rows if there are no domains to hold out.
 
     Splits are removed if they have a single training class, or if ``usable`` returns False for
     their training and test targets. If no split by domains remains, rows are split. ``cv=None`` is
-    :class:`LeaveDomainsOut` with at most ``max_splits``. Also returns whether "domains" or "rows"
-    were split.
+    :class:`LeaveDomainsOut` with at most ``max_splits``. The second value is "domains" or "rows",
+    whichever were split.
     """
     has_domains = domains is not None and len(np.unique(domains)) > 1
 
@@ -194,8 +194,8 @@ def domain_folds(
     rows = np.zeros((len(y), 1))
     if domains is not None and 2 < len(y) == len(np.unique(domains)):
         warn_caller(
-            "sample_domain is different in every row. Held-out domains are then single rows, whose "
-            "scores say little about unseen domains."
+            "sample_domain is different in every row. Held-out domains are then single rows, and "
+            "scores say little about unseen domains. Pass a column that groups the rows."
         )
     if cv is not None or has_domains:
         cv = LeaveDomainsOut(max_splits=max_splits) if cv is None else cv
@@ -206,8 +206,8 @@ def domain_folds(
             pairs = splitter.split(rows, y, domains if has_domains else None)
             splits = usable_splits(
                 (
-                    _row_numbers(train, len(y), f"the training set of split {number}"),
-                    _row_numbers(test, len(y), f"the test set of split {number}"),
+                    _row_indices(train, len(y), f"the training set of split {number}"),
+                    _row_indices(test, len(y), f"the test set of split {number}"),
                 )
                 for number, (train, test) in enumerate(pairs)
             )
@@ -216,20 +216,24 @@ def domain_folds(
     if not has_domains:
         warn_caller(
             "There is no domain to hold out, because sample_domain has fewer than two domains. "
-            "Folds of rows are used instead, whose scores say little about unseen domains.",
+            "Folds of rows are used instead, and their scores say little about unseen domains.",
             RowFoldsWarning,
         )
     splits = usable_splits(row_folds(y, classification)) if usable or not has_domains else []
     if not splits and len(y) < 2:
-        raise ValueError(f"n_samples={len(y)}, but at least 2 rows are needed to hold some out.")
+        raise ValueError(
+            f"n_samples={len(y)}, but at least 2 rows are needed to hold some out. Pass more rows."
+        )
     if not splits:
         missing = "targets for which the score is defined" if usable else "two training classes"
-        raise ValueError(f"No split has {missing}. Choose another scoring or another cv.")
+        raise ValueError(
+            f"No split has {missing}. Choose another {'scoring or cv' if usable else 'cv'}."
+        )
     return splits, "rows"
 
 
-def _row_numbers(rows: Any, n: int, where: str) -> Array:
-    """Return the rows of a user's split as numbers; raise an error for rows that do not exist."""
+def _row_indices(rows: Any, n: int, where: str) -> Array:
+    """Return the row indices of a user's split; raise an error for rows that do not exist."""
     rows = np.asarray(rows)
     if rows.dtype.kind == "b" and rows.shape == (n,):
         return np.flatnonzero(rows)
@@ -237,8 +241,8 @@ def _row_numbers(rows: Any, n: int, where: str) -> Array:
         return rows.astype(np.intp)
     if rows.dtype.kind not in "iu" or rows.min() < -n or rows.max() >= n:
         raise ValueError(
-            f"cv: {where} has row numbers from {rows.min()} to {rows.max()}, but there are {n} "
-            f"rows. Pass integers from 0 to {n - 1}."
+            f"cv: {where} has row indices from {rows.min()} to {rows.max()}, but there are {n} "
+            f"rows. Indices must be integers from 0 to {n - 1}."
         )
     return rows
 
@@ -260,16 +264,16 @@ def row_folds(
 
 
 def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
-    """Divide n rows into parts that no split divides.
+    """Divide n rows into parts; a split uses a part as a whole for training, for testing or not.
 
     Returns the part of each row, and the training and test parts of each split.
     """
     codes = np.zeros(n, dtype=np.int64)
     for train, test in splits:
-        state = np.zeros(n, dtype=np.int64)
-        state[train] = 1
-        state[test] = 2
-        codes = np.unique(codes * 3 + state, return_inverse=True)[1]
+        role = np.zeros(n, dtype=np.int64)
+        role[train] = 1
+        role[test] = 2
+        codes = np.unique(codes * 3 + role, return_inverse=True)[1]
     return codes, [
         (np.unique(codes[train]).tolist(), np.unique(codes[test]).tolist())
         for train, test in splits
@@ -277,21 +281,21 @@ def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
 
 
 def leaves_domains_out(cv: Any) -> bool:
-    """Whether a splitter depends only on domains and needs no rows."""
+    """Whether the splits of a splitter depend only on the domains, and not on the rows."""
     return cv is None or isinstance(cv, LeaveDomainsOut | LeaveOneGroupOut | LeavePGroupsOut)
 
 
 def split_domains(cv: Any, n_domains: int) -> tuple[Array, SplitParts]:
-    """Divide domains into parts that no split divides, as :func:`split_parts` does for rows."""
+    """Divide domains into parts, as :func:`split_parts` does for rows."""
     splitter = LeaveDomainsOut(max_splits=MAX_FOLDS) if cv is None else cv
     domains = np.arange(n_domains)
     return split_parts(list(splitter.split(domains[:, None], None, domains)), n_domains)
 
 
 def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]]:
-    """Return the passes over n rows; each has the part of each row, and the splits it covers."""
+    """Return the result of :func:`split_parts` for each pass over n rows, usually only one."""
     codes, parts = split_parts(splits, n)
-    if codes.max() < PARTS_PER_SPLIT * len(splits):
+    if codes.max() < MAX_PARTS_PER_SPLIT * len(splits):
         return [(codes, parts)]
     return [split_parts([split], n) for split in splits]
 
@@ -313,9 +317,9 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
             f"max_rows={max_rows} allows fewer than two rows for each of {len(counts)} domains. "
             f"Use at least {2 * len(counts)}."
         )
-    # All domains have the same limit; the largest domains get one more row until max_rows.
+    # All domains have the same limit; the remaining rows are drawn from the largest domains.
     limits = range(max_rows + 1)
-    limit = bisect_right(limits, max_rows, key=lambda n: int(np.minimum(counts, n).sum())) - 1
+    limit = bisect_right(limits, max_rows, key=lambda k: int(np.minimum(counts, k).sum())) - 1
     sizes = np.minimum(counts, limit)
     largest = np.argsort(sizes - counts, kind="stable")
     sizes[largest[: max_rows - int(sizes.sum())]] += 1
