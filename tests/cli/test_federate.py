@@ -98,7 +98,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(folder, tmp_path):
             ["fit", file, file, "--plan", folder / "merged.json"],
             "two files of site 'east'",
         ),
-        (["fit", "--plan", folder / "merged.json"], "there is no file of moments"),
+        (["fit", "--plan", folder / "merged.json"], "no file of the second round was passed"),
         (["fit", file, "--plan", folder / "merged.json"], "only one site"),
         (["fit", file, "--plan", folder / "plan.json"], "was made with plan"),
         (["fit", file, "--plan", file], "damaged, or not a plan"),
@@ -219,7 +219,7 @@ def test_a_site_that_is_too_small_writes_nothing_unless_it_accepts_that(folder, 
     words = " ".join(refused.output.split())
     assert refused.exit_code == 2
     assert "the file of the second round was not made: the plan asks for 1 map of" in words
-    assert "Send more rows, or ask for a plan with fewer n_features" in words
+    assert "Use a table with more rows, or ask for a plan with a smaller n_features" in words
     assert "--accept-disclosure" in words
     assert not (tmp_path / "small.npz").exists()
     accepted = done(*command, "--accept-disclosure")

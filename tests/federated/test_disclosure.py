@@ -113,7 +113,7 @@ def test_one_small_site_among_large_ones_does_not_take_their_columns():
     words = str(caught.value)
     assert f"1 map of {large} columns" in words
     assert "This site has" in words
-    assert "Send more rows, or ask for a plan with fewer n_features" in words
+    assert "Use a table with more rows, or ask for a plan with a smaller n_features" in words
     assert "accept_disclosure=True (--accept-disclosure)" in words
 
 
@@ -138,7 +138,7 @@ def test_large_wards_are_domains_and_small_ones_are_sent_together_unnamed(tmp_pa
     file = files["s0"]
     assert file.content["domains"] == ["large", "s0 (other domains)"]
     assert file.arrays["counts"].sum(axis=0).tolist() == [900, 628]
-    assert any("sent as one domain" in note and "'tiny'" in note for note in file.notes)
+    assert any("merged into one domain" in note and "'tiny'" in note for note in file.notes)
     file.save(tmp_path / "s0.npz")
     content = (tmp_path / "s0.npz").read_bytes()
     for ward in (b"tiny", b"little", b"medium"):

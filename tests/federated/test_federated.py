@@ -241,7 +241,7 @@ def test_a_site_can_come_late_and_another_be_withdrawn(frames):
     plan, files = both_rounds(make_plan(frames["s0"]), early)
     late = fit(plan, [*files, moments_of(frames["s3"], plan, site="s3")])
     assert late.info["sites"] == list(frames)
-    assert any("came later" in note and "s3" in note for note in late.info["notes"])
+    assert any("joined later" in note and "s3" in note for note in late.info["notes"])
     assert late.info["n_rows"] == sum(map(len, frames.values()))
     left = fit(plan, files[1:])
     assert left.info["sites"] == ["s1", "s2"]
@@ -454,7 +454,7 @@ def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
         ({"smallest_cell": 1}, r"'smallest_cell' parameter .* range \[3, inf\). Got 1 instead"),
         ({"gammas": (-1.0,)}, r"'gammas' parameter of Plan .* Got \(-1.0,\) instead"),
         ({"seed": -1}, "'seed' parameter of Plan .* Got -1 instead"),
-        ({"candidates": {"lam": [1.0]}}, "has no candidates 'lam'. Use alphas, domain_weights"),
+        ({"candidates": {"lam": [1.0]}}, "does not search over 'lam'. Use alphas, domain_weights"),
         ({"candidates": {"alphas": [-1.0]}}, r"'alphas' parameter of .* Got \[-1.0\] instead"),
         ({"method": "fastdcm", "candidates": {"ridge": [-1.0]}}, "'ridge' parameter .* Got -1.0"),
         ({"centres": {"a": [0, 1]}}, r"the range of 'b' must be \[low, high\]"),

@@ -1,4 +1,4 @@
-"""Federated fits: one model from several sites that do not share rows.
+"""Federated learning: one model from several sites that do not share rows.
 
 The coordinator makes a :class:`Plan`. Every site computes :func:`statistics`, which :func:`merge`
 combines into the plan of the second round. With that plan every site computes :func:`moments`, and

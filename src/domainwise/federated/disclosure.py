@@ -1,15 +1,16 @@
-"""Disclosure control: about which rows a site may send numbers, and how many.
+"""Disclosure control: which groups of rows a site may describe, and with how many numbers.
 
 A group of rows is a site, one of its classes, a domain, or a class within a domain. A number in a
 file is about a group if it depends only on the rows of the group. Three rules apply:
 
 1. There are at most half as many numbers about a group as it has values (rows times columns). An
    attacker who searches for rows that explain them has at least two unknowns for each equation.
-2. A map has at most a third as many columns as the group has rows. Whether a row is in the span of
-   the others then reveals nothing.
-3. If second moments are sent, the cube of the number of columns, times the number of maps, is at
-   most a quarter of the square of the number of rows. The leverage of a row in the second moment of
-   its group then differs from that of a row outside it by less than half a standard deviation.
+2. A feature map has at most a third as many columns as the group has rows. Whether a row is in the
+   span of the others then reveals nothing.
+3. If second moments are sent, the cube of the number of columns of a map, times the number of maps,
+   is at most a quarter of the square of the number of rows. The leverage of a row in the second
+   moment of its group then differs from that of a row outside it by less than half a standard
+   deviation.
 
 Groups that are too small are merged, or their rows are left out of the file. Notes for the site,
 which are not part of the file, name these groups.
@@ -35,19 +36,19 @@ from domainwise.tables.schema import class_codes, named_frame, require_columns
 #: Minimum rows per column of a map (rule 2), and values of a group per number about it (rule 1).
 ROWS_PER_COLUMN, VALUES_PER_NUMBER = 3, 2
 #: Minimum ratio of rows^2 to maps * columns^3 if second moments are sent (rule 3).
-LEVERAGE = 4
+LEVERAGE_RATIO = 4
 #: With at least this number of columns, more maps are preferred to more columns.
 ENOUGH_COLUMNS = 100
-#: The number of columns is chosen so that at least ``MIN_SHARE`` of all rows can be sent. If that
-#: allows fewer than ``FEW_COLUMNS``, it is ``MIN_SHARE_FEW_COLUMNS`` of the rows.
+#: The number of columns is chosen so that the sums of sites include at least ``MIN_SHARE`` of all
+#: rows. If that allows fewer than ``FEW_COLUMNS``, it is ``MIN_SHARE_FEW_COLUMNS`` of the rows.
 MIN_SHARE, FEW_COLUMNS, MIN_SHARE_FEW_COLUMNS = 0.95, 8, 0.8
 #: Minimum and maximum number of columns for ``n_features="auto"``.
 MIN_COLUMNS, MAX_AUTO_COLUMNS = 4, 500
 #: Maximum number of landmarks for the comparison of new rows with domains.
 WATCH_POINTS = 30
 ADVICE = (
-    "Send more rows, or ask for a plan with fewer n_features, kernels or gammas. If you may "
-    "disclose these rows, pass accept_disclosure=True (--accept-disclosure)"
+    "Use a table with more rows, or ask for a plan with a smaller n_features, or fewer kernels or "
+    "gammas. If you may disclose these rows, pass accept_disclosure=True (--accept-disclosure)"
 )
 
 
@@ -81,35 +82,38 @@ class Request:
         return cls.of_plan(plan, len(plan.maps), width, by_class, n_points)
 
     @property
-    def maps(self) -> str:
-        """The number of maps, for messages."""
+    def maps_text(self) -> str:
+        """The number of maps, such as "3 maps", for messages."""
         return f"{self.n_maps} map" + "s" * (self.n_maps != 1)
 
     def cell_rows(self) -> int:
         """Smallest number of rows of a class in a domain."""
-        return self._rows_for(cells=1)
+        return self._rows_for(n_cells=1)
 
     def class_rows(self, n_domains: int = 1) -> int:
         """Smallest number of rows of a class at a site with ``n_domains`` domains."""
-        return self._rows_for(cells=n_domains, seconds=int(self.by_class))
+        return self._rows_for(n_cells=n_domains, n_second_moments=int(self.by_class))
 
     def domain_rows(self) -> int:
         """Smallest number of rows of a domain at a site."""
-        return self._rows_for(cells=self.n_classes, others=self.n_watch)
+        return self._rows_for(n_cells=self.n_classes, n_others=self.n_watch)
 
     def site_rows(self, n_sent: int, n_domains: int = 1) -> int:
         """Smallest number of rows of a site that sent ``n_sent`` numbers in the first round."""
-        seconds = self.n_classes if self.by_class else 1
-        others = n_sent + n_domains * self.n_watch
-        return self._rows_for(n_domains * self.n_classes, seconds, others)
+        n_second_moments = self.n_classes if self.by_class else 1
+        n_others = n_sent + n_domains * self.n_watch
+        return self._rows_for(n_domains * self.n_classes, n_second_moments, n_others)
 
-    def _rows_for(self, cells: int, seconds: int = 0, others: int = 0) -> int:
-        """Smallest number of rows for these numbers of cell sums, second moments and others."""
-        second = self.width * (self.width + 1) // 2
-        numbers = self.n_maps * (cells * self.width + seconds * second) + others
-        leverage = isqrt(LEVERAGE * self.n_maps * self.width**3 - 1) + 1 if seconds else 0
-        by_values = ceil(VALUES_PER_NUMBER * numbers / max(self.n_columns, 1))
-        return max(ROWS_PER_COLUMN * self.width, by_values, leverage)
+    def _rows_for(self, n_cells: int, n_second_moments: int = 0, n_others: int = 0) -> int:
+        """Smallest number of rows for sums of cells, second moments, and other single numbers."""
+        per_second_moment = self.width * (self.width + 1) // 2
+        per_map = n_cells * self.width + n_second_moments * per_second_moment
+        n_numbers = self.n_maps * per_map + n_others
+        by_leverage = (
+            isqrt(LEVERAGE_RATIO * self.n_maps * self.width**3 - 1) + 1 if n_second_moments else 0
+        )
+        by_values = ceil(VALUES_PER_NUMBER * n_numbers / max(self.n_columns, 1))
+        return max(ROWS_PER_COLUMN * self.width, by_values, by_leverage)
 
 
 def choose_sizes(
@@ -126,14 +130,15 @@ def choose_sizes(
         points = min(WATCH_POINTS, columns)
         return Request.of_plan(plan, n_maps, columns + n_targets, by_class, points)
 
-    def rows_sent(request: Request) -> int:
-        sizes = [int(by_class[by_class >= request.class_rows()].sum()) for by_class in counts]
+    def rows_included(request: Request) -> int:
+        min_rows = request.class_rows()
+        sizes = [int(class_rows[class_rows >= min_rows].sum()) for class_rows in counts]
         return sum(n for n, k in zip(sizes, n_sent, strict=True) if n >= request.site_rows(k))
 
     def max_columns(n_maps: int, share: float, limit: int) -> int:
-        needed = share * sum(int(by_class.sum()) for by_class in counts)
+        needed = share * sum(int(class_rows.sum()) for class_rows in counts)
         return bisect_left(
-            range(1, limit + 1), True, key=lambda m: rows_sent(request(m, n_maps)) < needed
+            range(1, limit + 1), True, key=lambda m: rows_included(request(m, n_maps)) < needed
         )
 
     by_class = plan.second_moments == "classes"
@@ -162,13 +167,13 @@ def choose_sizes(
     else:
         columns = int(plan.n_features)
     if plan.second_moments == "auto":
-        rows = [rows_sent(request(columns, n_maps, option)) for option in (False, True)]
+        rows = [rows_included(request(columns, n_maps, option)) for option in (False, True)]
         by_class = rows[0] == rows[1] > 0
     return columns, n_maps, by_class
 
 
 def select_rows(rows: SiteRows, request: Request, n_sent: int, accept: bool) -> SiteRows:
-    """Select the rows that may be sent, and merge domains that are too small.
+    """Select the rows that sums may include, and merge domains that are too small.
 
     Classes that are too small are left out. Raises :class:`DisclosureError` if too few rows remain.
     ``n_sent`` is how many numbers the site sent in the first round.
@@ -180,8 +185,8 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept: bool) -> 
         selected = counts[rows.classes, rows.domains] >= rows.min_rows
         if not selected.any():
             raise DisclosureError(
-                f"all classes of all domains have fewer than {rows.min_rows} rows. Add rows, or "
-                "ask for a plan with a smaller smallest_cell"
+                f"no class has at least {rows.min_rows} rows in a domain. Use a table with more "
+                "rows, or ask for a plan with a smaller smallest_cell"
             )
         excluded = f"domains and classes with fewer than {rows.min_rows} rows"
         groups = [[int(d)] for d in np.unique(rows.domains[selected])]
@@ -191,10 +196,10 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept: bool) -> 
         n, needed = int(selected.sum()), request.site_rows(n_sent)
         if n < needed:
             raise DisclosureError(
-                f"the file of the second round was not made: the plan asks for {request.maps} of "
-                f"{request.width} columns, for which a site needs {needed} rows, and "
-                f"{request.class_rows()} rows in each class. This site has {n} rows in classes "
-                f"that are large enough, and {len(selected) - n} in smaller classes. {ADVICE}"
+                "the file of the second round was not made: the plan asks for "
+                f"{request.maps_text} of {request.width} columns, for which a site needs {needed} "
+                f"rows, and {request.class_rows()} rows in each class. This site has {n} rows in "
+                f"classes of this size, and {len(selected) - n} in smaller classes. {ADVICE}"
             )
         excluded = f"classes with fewer than {request.class_rows()} rows"
         groups = _groups_of_domains(counts[large], request, n_sent)
@@ -204,7 +209,7 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept: bool) -> 
     if len(groups[-1]) > 1:
         names[-1] = rows.site if len(groups) == 1 else f"{rows.site} (other domains)"
         merged = describe_names([rows.names[d] for d in groups[-1]])
-        notes.append(f"sent as one domain, {names[-1]!r}: {merged}")
+        notes.append(f"merged into one domain, {names[-1]!r}: {merged}")
     group_of = np.zeros(len(rows.names), dtype=np.int64)
     for index, group in enumerate(groups):
         group_of[group] = index
@@ -222,21 +227,21 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept: bool) -> 
 def _groups_of_domains(counts: Array, request: Request, n_sent: int) -> list[list[int]]:
     """Return a group for each domain that is large enough, and one group of all others."""
     sizes = counts.sum(axis=0)
-    large = (counts >= request.cell_rows()).all(axis=0) & (sizes >= request.domain_rows())
-    named = sorted(np.flatnonzero(large).tolist(), key=lambda d: (-sizes[d], d))[:MAX_SOURCES]
+    is_large = (counts >= request.cell_rows()).all(axis=0) & (sizes >= request.domain_rows())
+    large = sorted(np.flatnonzero(is_large).tolist(), key=lambda d: (-sizes[d], d))[:MAX_SOURCES]
     present = np.flatnonzero(sizes)
-    for k in range(len(named), 0, -1):
-        others = np.setdiff1d(present, named[:k])
-        merged = [*counts[:, named[:k]].T]
-        merged += [counts[:, others].sum(axis=1)] if len(others) else []
-        n = len(merged)
+    for k in range(len(large), 0, -1):
+        others = np.setdiff1d(present, large[:k])
+        group_counts = [*counts[:, large[:k]].T]
+        group_counts += [counts[:, others].sum(axis=1)] if len(others) else []
+        n = len(group_counts)
         if (
-            min(by_class.min() for by_class in merged) >= request.cell_rows()
-            and merged[-1].sum() >= request.domain_rows()
+            min(class_rows.min() for class_rows in group_counts) >= request.cell_rows()
+            and group_counts[-1].sum() >= request.domain_rows()
             and counts.sum(axis=1).min() >= request.class_rows(n)
             and sizes.sum() >= request.site_rows(n_sent, n)
         ):
-            return [[d] for d in named[:k]] + ([others.tolist()] if len(others) else [])
+            return [[d] for d in large[:k]] + ([others.tolist()] if len(others) else [])
     return [present.tolist()]
 
 
@@ -244,7 +249,7 @@ def _groups_of_domains(counts: Array, request: Request, n_sent: int) -> list[lis
 class SiteRows:
     """The rows of a site that belong to classes with at least ``min_rows`` rows.
 
-    All values of a column are treated as missing if it has fewer than ``min_rows``.
+    A column with fewer than ``min_rows`` values is treated as missing in all rows.
     """
 
     site: str
@@ -303,7 +308,7 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     if not selected.any():
         raise TableError(
             f"every class of {schema.target!r} has fewer than {min_rows} rows, the smallest number "
-            "that the plan allows sites to report. Add rows"
+            "that the plan allows sites to report. Use a table with more rows"
         )
     notes, unlabelled = [], len(frame) - len(labelled)
     if not selected.all():

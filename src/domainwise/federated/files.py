@@ -112,11 +112,11 @@ class SiteFile:
                 check_archive(archive, size)
                 about = json.loads(archive.read(ABOUT))
                 names = [name for name in archive.namelist() if name != ABOUT]
-                arrays = {n.removesuffix(".npy"): _array(archive.read(n), n) for n in names}
+                arrays = {n.removesuffix(".npy"): _read_array(archive.read(n), n) for n in names}
             check_fields(about, ABOUT, ABOUT)
-            digest, number = about.pop("digest"), about.pop("format")
-            if number != FORMAT:
-                raise ValueError(f"it has format {number}, but this version reads format {FORMAT}")
+            digest, version = about.pop("digest"), about.pop("format")
+            if version != FORMAT:
+                raise ValueError(f"it has format {version}, but this version reads format {FORMAT}")
             file = cls(**about, arrays=arrays)
             if file.digest() != digest:
                 raise ValueError("its digest does not match: it was changed after it was written")
@@ -136,7 +136,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def default_output(function: Call) -> Call:
-    """Decorate a function so that transformers in it return arrays, whatever set_config says."""
+    """Decorate a function so that transformers in it return arrays, regardless of set_config."""
     return config_context(transform_output="default")(function)
 
 
@@ -148,7 +148,7 @@ def _stored(array: Array) -> Array:
     return np.ascontiguousarray(array, dtype="<i8" if array.dtype.kind in "iu" else "<f8")
 
 
-def _array(content: bytes, name: str) -> Array:
+def _read_array(content: bytes, name: str) -> Array:
     stream = io.BytesIO(content)
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ValueError(f"{name!r} is not in version 1.0 of NumPy's format")
@@ -166,8 +166,9 @@ def _array(content: bytes, name: str) -> Array:
 
 def check_fields(values: dict[str, Any], form: str, where: str) -> None:
     """Raise ValueError if a dict does not have exactly the fields of a form in ``FORMS``."""
-    if unexpected := sorted(map(str, set(values) ^ set(FORMS[form]))):
-        raise ValueError(f"{where}: the field {unexpected[0]!r} is missing or unexpected")
+    if differing := sorted(set(values) ^ set(FORMS[form]), key=str):
+        problem = "unexpected" if differing[0] in values else "missing"
+        raise ValueError(f"{where}: the field {str(differing[0])!r} is {problem}")
     check_form(values, FORMS[form], where)
 
 
@@ -204,12 +205,12 @@ def load_files(
             check(plan, file)
         except Exception as error:
             raise SiteFileError(
-                f"{name} does not fit the plan: {error}. Ask the site to make it again from its "
+                f"{name} does not match the plan: {error}. Ask the site to make it again from its "
                 "rows, or leave it out"
             ) from error
         by_site[file.site] = file
     if not by_site:
-        raise SiteFileError(f"there is no file of {kind}. Pass one file per site")
+        raise SiteFileError(f"no file of the {ROUNDS[kind]} round was passed. Pass one per site")
     return [by_site[site] for site in sorted(by_site)]
 
 
@@ -220,8 +221,9 @@ def check_arrays(
 
     The array named ``counts`` must contain integers from 0 to ``max_count``, the others floats.
     """
-    if unexpected := sorted(set(file.arrays) ^ set(shapes)):
-        raise ValueError(f"the array {unexpected[0]!r} is missing or unexpected")
+    if differing := sorted(set(file.arrays) ^ set(shapes)):
+        problem = "unexpected" if differing[0] in file.arrays else "missing"
+        raise ValueError(f"the array {differing[0]!r} is {problem}")
     for name, shape in shapes.items():
         array = file.arrays[name]
         if array.shape != shape or array.dtype.kind != ("i" if name == counts else "f"):

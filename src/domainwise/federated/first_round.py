@@ -50,15 +50,17 @@ from domainwise.tables.statistics import (
 #: block, in multiples of ``smallest_cell``.
 MAX_BLOCKS, BLOCK_CELLS = 100, 2
 #: Probabilities of the quantiles of row distances that a site sends, and rows sampled for them.
-SHARES, DISTANCE_ROWS = (0.1, 0.25, 0.5, 0.75, 0.9), 1000
+PROBABILITIES, DISTANCE_ROWS = (0.1, 0.25, 0.5, 0.75, 0.9), 1000
 METRICS = {"rbf": "euclidean", "laplacian": "cityblock"}
 #: Maximum absolute value in a column; its square is finite.
 MAX_VALUE = 1e150
-#: If the values of a site exceed those of all others by this factor, they are in another unit.
+#: If the values of a site exceed those of all others by this factor, their unit must differ.
 MAX_UNIT_RATIO = 1e6
-#: The range of a source exceeds its outermost blocks by this share of their distance to the median.
+#: Ranges of columns extend beyond the outermost block means by this share of their distance to the
+#: median.
 TAIL = 0.5
-#: Centres that are less independent of the others are dropped, because rounding differs by machine.
+#: Centres with a smaller pivot, which nearly depend on the others, are dropped, because their
+#: rounding errors differ between machines.
 MIN_PIVOT = 1e-6
 N_QUANTILES = 200  #: landmarks of a continuous target
 
@@ -69,9 +71,9 @@ def statistics(
     """Compute a site's file of the first round, for preprocessing and kernel widths.
 
     It contains, for each numeric column, the count, mean, squared deviations and means of blocks of
-    neighbouring values, each of at least twice ``smallest_cell`` rows; for each text column, the
+    neighbouring values, with at least twice ``smallest_cell`` rows each; for each text column, the
     counts of categories with at least ``smallest_cell`` rows; counts of classes; and a few
-    quantiles of distances between rows, to two digits. It contains nothing about domains.
+    quantiles of distances between rows, rounded to two digits. It does not describe domains.
 
     Parameters
     ----------
@@ -81,7 +83,7 @@ def statistics(
     site : str, default=None
         Name of the site. None uses the name of its domain, if all rows are in the same one.
     accept_disclosure : bool, default=False
-        Make the file even if it has more than half as many numbers as the rows have values.
+        Make the file even if the table has fewer than two values for each number in the file.
 
     Returns
     -------
@@ -146,7 +148,7 @@ def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
         "block_rows": BLOCK_CELLS * min_rows,
         "n_texts": len(categories),
         "least": min_rows,
-        "n_quantiles": len(SHARES),
+        "n_quantiles": len(PROBABILITIES),
     }
     content = {
         "rows": n,
@@ -184,7 +186,7 @@ def _distances(X: Any, schema: Any) -> Array:
     for metric in METRICS.values():
         distances = pdist(Z, metric)
         positive = distances[distances > 0]
-        quantiles.append(np.quantile(positive if len(positive) else np.zeros(1), SHARES))
+        quantiles.append(np.quantile(positive if len(positive) else np.zeros(1), PROBABILITIES))
     return np.array([[float(f"{value:.2g}") for value in row] for row in quantiles])
 
 
@@ -214,7 +216,7 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
     p = len(plan.schema.numbers) + (plan.classes is None)
     n_blocks = int(arrays["lengths"].sum()) if "lengths" in arrays else 0
     shapes = {"lengths": (p,), "blocks": (n_blocks,), "numbers": (3, p)}
-    shapes["distances"] = (len(METRICS), len(SHARES))
+    shapes["distances"] = (len(METRICS), len(PROBABILITIES))
     check_arrays(file, shapes, "lengths", MAX_BLOCKS)
     (counts, means, squares), distances = arrays["numbers"], arrays["distances"]
     if ((counts < min_rows) & (counts != 0)).any() or (counts > n).any() or (counts % 1).any():
@@ -225,7 +227,9 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
         raise ValueError(f"'blocks' and 'distances' must be at most {MAX_VALUE:.0e}")
     for j, (values, weights) in enumerate(sketches(file)):
         if (np.diff(values) < 0).any() or (len(values) > 0) != (counts[j] > 0):
-            raise ValueError("'blocks' of a column must be present and in ascending order")
+            raise ValueError(
+                "'blocks' must be in ascending order, and present for each column with values"
+            )
         if not len(values):
             continue
         size = np.abs(values).max() + np.finfo(float).tiny
@@ -266,8 +270,8 @@ def sketches(file: SiteFile) -> list[Sketch]:
 def merge(plan: Plan, files: SiteFiles) -> Plan:
     """Merge the statistics of sites into the plan of the second round.
 
-    Unless the plan sets the numbers of columns and maps, they are as large as possible while most
-    rows of the sites may still be sent (see :mod:`domainwise.federated.disclosure`).
+    Unless the plan sets the numbers of columns and maps, they are as large as possible while the
+    sums can include most rows of the sites (see :mod:`domainwise.federated.disclosure`).
 
     Parameters
     ----------
@@ -332,7 +336,7 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
 
 def _maps(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
     """Return kernels and gammas of the plan, or gammas from the median distance within sites."""
-    rows = np.repeat([float(file.content["rows"]) for file in sites], len(SHARES))
+    rows = np.repeat([float(file.content["rows"]) for file in sites], len(PROBABILITIES))
     maps: list[dict[str, Any]] = []
     for i, kernel in enumerate(METRICS):
         gammas: Any = plan.gammas
@@ -367,19 +371,19 @@ def _target(sketch: Sketch) -> dict[str, Any]:
 def _watch(
     plan: Plan, by_site: list[list[Sketch]], total: Statistics, params: Preprocessing, n_points: int
 ) -> dict[str, Any]:
-    """Return ranges of columns over all sources, and landmarks drawn from blocks by column."""
+    """Return ranges of columns over all sites, and landmarks drawn from the blocks of columns."""
     p, rng = len(params.mean), np.random.RandomState(plan.seed)
     scale = np.sqrt(np.where(params.variance > 0, params.variance, 1.0))
-    ends, points = np.full((2, p), np.nan), np.zeros((n_points if p else 0, p))
+    ranges, points = np.full((2, p), np.nan), np.zeros((n_points if p else 0, p))
     for j, (values, weights) in enumerate(total.sketches[:p]):
         if not len(values):
             continue
         blocks = [site[j][0] for site in by_site if len(site[j][0])]
-        ends[0, j] = min(b[0] - TAIL * (float(np.median(b)) - b[0]) for b in blocks)
-        ends[1, j] = max(b[-1] + TAIL * (b[-1] - float(np.median(b))) for b in blocks)
+        ranges[0, j] = min(b[0] - TAIL * (float(np.median(b)) - b[0]) for b in blocks)
+        ranges[1, j] = max(b[-1] + TAIL * (b[-1] - float(np.median(b))) for b in blocks)
         shares = (np.cumsum(weights) - weights / 2) / weights.sum()
         drawn = np.interp(rng.uniform(size=n_points), shares, values)
         points[:, j] = np.clip((drawn - params.mean[j]) / scale[j], -CLIP, CLIP)
     constant = not np.ptp(points, axis=0).any() if p else True
     gamma = 1.0 if constant else resolve_gamma("median", "rbf", points)
-    return {"ends": ends, "landmarks": points, "gamma": gamma}
+    return {"ends": ranges, "landmarks": points, "gamma": gamma}

@@ -82,8 +82,8 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     n_classes = [np.delete(present, s, axis=0).any(axis=0).sum() for s in range(len(sites))]
     if plan.classes is not None and max(n_classes) < 2:
         raise SiteFileError(
-            "with any site held out, the other sites have only one class. Add a site with rows of "
-            "another class"
+            "whichever site is held out, the other sites have only one class. Add a site with rows "
+            "of another class"
         )
     moments, method = _Search(plan, sites), find_method(plan.method)
     try:
@@ -102,13 +102,13 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     search = method.make(setting)
     search.set_fitted(model, best, candidates)
     search.expected_score_ = expected = moments.errors(best_scores)
-    sources: dict[str, tuple[Array, float]] = {}  # sums and freedom of domains over sites
+    sources: dict[str, tuple[Array, float]] = {}  # sums, and mean freedom, of each domain
     for file in sites:
         by_domain = (file.content["domains"], file.arrays["watch"], file.arrays["freedom"])
         for name, totals, freedom in zip(*by_domain, strict=True):
-            before, mean = sources.get(name, (0.0 * totals, 0.0))
-            share = totals[0] / (totals[0] + before[0])
-            sources[name] = before + totals, float((1 - share) * mean + share * freedom)
+            earlier, mean = sources.get(name, (0.0 * totals, 0.0))
+            share = totals[0] / (totals[0] + earlier[0])
+            sources[name] = earlier + totals, float((1 - share) * mean + share * freedom)
     watch = plan.watch
     watch.sources_ = sorted(sorted(sources, key=lambda n: -sources[n][0][0])[:MAX_SOURCES])
     watch.totals_ = np.array([sources[name][0] for name in watch.sources_])
@@ -119,7 +119,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     info = describe_model(method, setting, search, classes=classes, domains=counts, notes=notes)
     info |= {"sites": [file.site for file in sites], "plan": plan.hash, "expected_score": expected}
     if len(expected) > 1:
-        errors = (expected, moments.errors(moments.constant()))
+        errors = (expected, moments.errors(moments.constant_scores()))
         scores = [{site: -error for site, error in by_site.items()} for by_site in errors]
         info["check"] = vars(compare_with_constant(METRICS[plan.schema.task], *scores))
     steps = [("watch", watch), ("prepare", plan.prepare), ("model", search)]
@@ -134,7 +134,7 @@ def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
     notes = [f"fitted from the moments of {len(sites)} sites, which do not share their rows"]
     if late:
         notes.append(
-            f"preprocessing and kernel widths do not include sites that came later: {late}"
+            f"preprocessing and kernel widths do not include sites that joined later: {late}"
         )
     if absent:
         notes.append(f"sites that are used for preprocessing and kernel widths only: {absent}")
@@ -150,7 +150,7 @@ def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
 class _Search:
     """Moments of all sites, and searches that hold out sites.
 
-    A search returns the model, all candidates, the best one's scores by site, and the best one.
+    A search returns the model, all candidates, and the scores and arguments of the best candidate.
     """
 
     def __init__(self, plan: Plan, sites: list[SiteFile]) -> None:
@@ -161,7 +161,10 @@ class _Search:
         # For problems in which only the coefficients of the head are penalized.
         self.penalties = Penalties([(0.0, False)], [1.0], 1.0, plan.class_weight)
         kind = "fourier" if plan.feature_map == "fourier" else "nystroem"
-        self.map: Candidate = {"feature_map": kind, "n_landmarks": plan.first_round("columns")}
+        self.map_arguments: Candidate = {
+            "feature_map": kind,
+            "n_landmarks": plan.first_round("columns"),
+        }
 
     def cells(self, i: int) -> Cells:
         """Sums of one map, by the index of the site and the code of the class."""
@@ -186,22 +189,24 @@ class _Search:
         errors = np.sqrt(-scores) if self.plan.classes is None else -scores / 4.0
         return {f.site: float(e) for f, e in zip(self.sites, errors, strict=True) if np.isfinite(e)}
 
-    def constant(self) -> Array:
+    def constant_scores(self) -> Array:
         """Return the scores of a constant prediction: the mean target of the other sites."""
         columns = self.columns(self.plan.maps[0])
         score = error_score(columns)
 
-        def of_mean(split: Any, problem: RidgeProblem, solutions: Array, test: Any) -> Any:
+        def score_of_mean(split: Any, problem: RidgeProblem, solutions: Array, test: Any) -> Any:
             return score(split, problem, 0.0 * solutions, test)
 
-        return score_cells(self.cells(0), columns, self.splits, self.penalties, of_mean)[0]
+        return score_cells(self.cells(0), columns, self.splits, self.penalties, score_of_mean)[0]
 
     def ridge(self) -> tuple[Any, list[Candidate], Array, Candidate]:
         """Fit kernel ridge regression, which has its own search."""
         plan, labels = self.plan, dict(enumerate(self.plan.classes or ()))
         arguments: Candidate = {"kernels": plan.kernels, "gammas": plan.gammas, **plan.candidates}
         arguments |= {"class_weight": plan.class_weight} if labels else {}
-        model = build(plan.method, bool(labels), **arguments, **self.map, random_state=plan.seed)
+        model = build(
+            plan.method, bool(labels), **arguments, **self.map_arguments, random_state=plan.seed
+        )
         cells = [
             {(self.sites[s].site, labels.get(c)): cell for (s, c), cell in self.cells(i).items()}
             for i in range(len(plan.maps))
@@ -217,9 +222,9 @@ class _Search:
         grid = list_candidates(plan.method, plan.candidates, plan.classes is not None, self.n_rows)
         for i, nystrom in enumerate(plan.maps):
             kernel = dict(zip(("kernel", "gamma"), kernel_of(nystrom), strict=True))
-            of_map = [{**kernel, **candidate} for candidate in grid]
-            candidates += of_map
-            scores.append(self._scores(nystrom, self.cells(i), of_map))
+            map_candidates = [{**kernel, **candidate} for candidate in grid]
+            candidates += map_candidates
+            scores.append(self._scores(nystrom, self.cells(i), map_candidates))
         table = np.vstack(scores)
         best = SearchResult.from_scores(candidates, table).indices[0]
         nystrom = plan.maps[best // len(grid)]
@@ -249,7 +254,7 @@ class _Search:
             equal = {c: 1.0 / (len(test) * cell.n_samples) for c, cell in test.items()}
             held_out = weighted(test, equal, columns)
             for j, candidate in enumerate(candidates):
-                with warnings.catch_warnings():  # about single splits
+                with warnings.catch_warnings():  # that are about single splits
                     warnings.simplefilter("ignore", UserWarning)
                     W = self._projected(nystrom, train, candidate)[1]
                 scores[j, s] = score(s, problem, W @ least_squares(problem, W), held_out)[0]
@@ -260,7 +265,9 @@ class _Search:
     ) -> tuple[Any, Array]:
         """Fit a projection to sums by class; return it and its weights of the map's columns."""
         plan = self.plan
-        project = build(plan.method, True, **candidate, **self.map, random_state=plan.seed)
+        project = build(
+            plan.method, True, **candidate, **self.map_arguments, random_state=plan.seed
+        )
         project.fit_sums(nystrom, joined_cells(cells), self.width, plan.target_map)
         dual, triangle = project.dual_coef_, nystrom.triangle
         return project, dual if triangle is None else triangle.T @ dual

@@ -45,12 +45,13 @@ TEXTS = tomllib.loads((files("domainwise.federated") / "texts.toml").read_text(e
 RIDGE = "invariantridge"
 PROJECTIONS: dict[str, Any] = {"fastdcm": FastDCM, "fastcoir": FastCOIR, "fastdica": FastDICA}
 #: Default candidates of projections; "auto" is proportional to the number of rows.
-_DEFAULTS: dict[str, dict[str, Any]] = {
+_DEFAULT_CANDIDATES: dict[str, dict[str, Any]] = {
     "fastdcm": {"ridge": RIDGES, "domain_weight": WEIGHTS},
     "fastcoir": {"ridge": RIDGES},
     "fastdica": {"lam": "auto"},
 }
-_NAMES = ("ridge", "domain_weight", "conditional", "lam", "epsilon", "n_components")
+#: Arguments of projections that can have candidates.
+_PROJECTION_ARGUMENTS = ("ridge", "domain_weight", "conditional", "lam", "epsilon", "n_components")
 
 FORMAT = 2
 #: Maximum number m of columns of a map: a second moment has about m^2 / 2 numbers.
@@ -58,7 +59,7 @@ MAX_FEATURES = 20_000
 MAX_MAPS = 100
 N_CENTRES = 100  #: default number of centres drawn from ranges
 #: Arguments of :func:`~domainwise.tables.schema.check_table`.
-READING = ("features", "drop", "task", "auto_drop", "dates", "decimal", "na")
+TABLE_OPTIONS = ("features", "drop", "task", "auto_drop", "dates", "decimal", "na")
 _CONSTRAINTS: dict[str, list[Any]] = {
     "method": [StrOptions({RIDGE, *PROJECTIONS})],
     "kernels": [SequenceOf(StrOptions(set(FOURIER_KERNELS)))],
@@ -147,7 +148,9 @@ class Plan:
         except (TypeError, ValueError) as error:
             raise PlanError(str(error)) from None
         if self.class_weight and self.classes is None:
-            raise PlanError("class_weight needs classes, but the target is continuous. Omit it")
+            raise PlanError(
+                "class_weight needs classes, but the target is continuous. Use class_weight=None"
+            )
         if (self.feature_map == "fourier") != (self.centres is None):
             raise PlanError(
                 f"feature_map={self.feature_map!r}, but there are "
@@ -158,9 +161,14 @@ class Plan:
         for name in [] if self.centres is None else [*numbers, *self.schema.categorical]:
             values = (self.centres or {}).get(name, ())
             if len(values) != self.n_features:
-                raise PlanError(f"centres must have {self.n_features} values in column {name!r}")
+                raise PlanError(
+                    f"centres must have n_features={self.n_features} values in column {name!r}; "
+                    f"got {len(values)}"
+                )
             if name in numbers and np.isinf(np.array(values, dtype=np.float64)).any():
-                raise PlanError(f"centres must not have infinite values in column {name!r}")
+                raise PlanError(
+                    f"centres has infinite values in column {name!r}. Use finite values"
+                )
 
     @classmethod
     def of_table(
@@ -187,7 +195,7 @@ class Plan:
             Classes of the target; None uses those in the table.
         **options
             ``features``, ``drop``, ``task``, ``auto_drop``, ``dates``, ``decimal`` and ``na`` as
-            ``domainwise fit`` takes them, and other arguments of the plan. ``centres`` may be a
+            in ``domainwise fit``, and other arguments of the plan. ``centres`` may be a
             data frame, or a dict with a range ``[low, high]`` for each numeric column.
 
         Returns
@@ -197,7 +205,7 @@ class Plan:
         table: Any = named_frame(frame)
         if domain not in table.columns:
             table[domain] = "all"
-        reading = {name: options.pop(name) for name in READING if name in options}
+        reading = {name: options.pop(name) for name in TABLE_OPTIONS if name in options}
         table = check_table(table, target=target, domain=domain, several_domains=False, **reading)
         if options.get("centres") is not None:
             options = {"feature_map": "centres", **options}
@@ -237,11 +245,11 @@ class Plan:
         content = Path(path).read_bytes()
         try:
             values = json.loads(content)
-            number, digest = values.pop("format"), values.pop("hash")
-            if number != FORMAT:
-                raise PlanError(f"it has format {number}, but this version reads format {FORMAT}")
+            version, digest = values.pop("format"), values.pop("hash")
+            if version != FORMAT:
+                raise PlanError(f"it has format {version}, but this version reads format {FORMAT}")
             tuples = {n: tuple(v) for n, v in values.items() if isinstance(v, list)}
-            lists = {n: _values(value) for n, value in values["candidates"].items()}
+            lists = {n: _from_json(value) for n, value in values["candidates"].items()}
             schema = Schema.from_dict(values["schema"])
             plan = cls(**{**values, **tuples, "schema": schema, "candidates": lists})
             if plan.hash != digest:
@@ -272,13 +280,17 @@ class Plan:
             numbers = [*by_column, [params.n_rows], self.first_round("target_range") or [0.0]]
             numbers += [*(m.landmarks for m in self.maps), watch.landmarks_, [watch.gamma_]]
             if not all(np.isfinite(np.asarray(values, dtype=float)).all() for values in numbers):
-                raise PlanError("numbers must not be missing or infinite")
+                raise PlanError("statistics and landmarks of the first round must be finite")
             if np.abs(watch.landmarks_).max(initial=0.0) > CLIP or watch.gamma_ <= 0:
-                raise PlanError(f"watch must have landmarks within {CLIP:g}, and a positive gamma")
+                raise PlanError(
+                    f"landmarks of 'watch' must be from {-CLIP:g} to {CLIP:g}, and gamma positive"
+                )
             if (params.variance < 0).any() or type(by_class) is not bool:
                 raise PlanError("variances must not be negative, and by_class must be a boolean")
             if {len(values) for values in by_column} != {len(schema.numbers)}:
-                raise PlanError("'learnt' must have a number for each numeric column of the schema")
+                raise PlanError(
+                    "medians, means and variances must have one number for each numeric column"
+                )
             _ = self.target_map, watch.n_totals
         if schema.decimal not in (None, ".", ","):
             raise PlanError(f"decimal={schema.decimal!r} must be a point or a comma")
@@ -348,7 +360,7 @@ class Plan:
                 self.first_round("columns"),
                 self.seed,
             )
-            auto = self.n_features == "auto"  # then there may be few columns
+            auto = self.n_features == "auto"  # there may be few columns in this case
             return [
                 NystromMap.fourier(FourierMap(name, gamma, *shape, auto and name == "rbf"))
                 for name, gamma in ((entry["kernel"], entry["gamma"]) for entry in kernels)
@@ -412,10 +424,10 @@ def _centres(
         return schema.prepare(centres)
     n_centres, columns = N_CENTRES if n_features == "auto" else n_features, {}
     for name in schema.numbers:
-        ends = np.array(centres.get(name, ()), dtype=np.float64)
-        if ends.shape != (2,) or not -np.inf < ends[0] < ends[1] < np.inf:
-            raise PlanError(f"centres: the range of {name!r} must be [low, high]; got {ends}")
-        columns[name] = rng.uniform(ends[0], ends[1], n_centres)
+        bounds = np.array(centres.get(name, ()), dtype=np.float64)
+        if bounds.shape != (2,) or not -np.inf < bounds[0] < bounds[1] < np.inf:
+            raise PlanError(f"centres: the range of {name!r} must be [low, high]; got {bounds}")
+        columns[name] = rng.uniform(bounds[0], bounds[1], n_centres)
     for name in schema.categorical:
         columns[name] = rng.choice(sorted(table.X[name].dropna().unique()), n_centres)
     return import_pandas().DataFrame(columns)
@@ -433,10 +445,10 @@ def to_json(value: Any) -> Any:
     return "inf" if value == float("inf") else value
 
 
-def _values(value: Any) -> Any:
-    """Convert a list from JSON, in which a string may be infinity."""
+def _from_json(value: Any) -> Any:
+    """Convert a value from JSON; the string "inf" becomes infinity."""
     if isinstance(value, list):
-        return [_values(entry) for entry in value]
+        return [_from_json(entry) for entry in value]
     return float("inf") if value == "inf" else value
 
 
@@ -452,14 +464,17 @@ def list_candidates(
         candidates = [dict(lists)]
     else:
         parameters = PROJECTIONS[method]().get_params()
-        accepted = [n for n in _NAMES if n in parameters and (classes or n != "conditional")]
-        grid = {**_DEFAULTS[method], **lists}
+        accepted = [
+            n for n in _PROJECTION_ARGUMENTS if n in parameters and (classes or n != "conditional")
+        ]
+        grid = {**_DEFAULT_CANDIDATES[method], **lists}
         if isinstance(grid.get("lam"), str):
             grid["lam"] = [factor * n_rows for factor in LAMBDAS]
         candidates = list(ParameterGrid(grid))
     for name in lists:
         if name not in accepted:
-            raise ValueError(f"{method} has no candidates {name!r}. Use {', '.join(accepted)}")
+            text = f"candidates: {method} does not search over {name!r}"
+            raise ValueError(f"{text}. Use {', '.join(accepted)}")
     for candidate in candidates:
         validate_arguments(build(method, classes, **candidate))
     return candidates

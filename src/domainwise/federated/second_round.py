@@ -31,10 +31,12 @@ from domainwise.shift.watch import CLIP
 
 #: Rows that are preprocessed at a time.
 BLOCK_ROWS = 2**17
-MEMORY_ADVICE = "choose fewer n_features, kernels or gammas in the plan"
+MEMORY_ADVICE = "use a plan with a smaller n_features, or fewer kernels or gammas"
+#: Name of the array ``watch`` in messages.
+DOMAIN_STATISTICS = "the domain statistics ('watch')"
 #: Tolerance for rounding, relative to a bound or to the trace of a second moment.
 ROUNDING = 1e-9
-#: A target may exceed the blocks of all sites by this multiple of their range.
+#: A target may exceed the block means of all sites by this multiple of their range.
 TARGET_MARGIN = 1e3
 #: Maximum number of rows of a site that joins late, in multiples of all first-round rows.
 MAX_LATE_RATIO = 10
@@ -60,8 +62,8 @@ def moments(
     site : str, default=None
         Name of the site. None uses the name of its domain, if all rows are in the same one.
     accept_disclosure : bool, default=False
-        Send every domain and class with ``smallest_cell`` rows or more, whatever could be inferred
-        about these rows, and even if the rows differ from those of the first round.
+        Include every domain and class with ``smallest_cell`` rows or more, whatever could be
+        inferred about these rows, and even if the rows differ from those of the first round.
 
     Returns
     -------
@@ -94,8 +96,8 @@ def moments(
         raise DisclosureError(
             f"the file of the second round was not made: the rows of site {rows.site!r} are not "
             "those of the first round. The difference between the files would disclose the rows "
-            "that were added or removed. Use the table of the first round, or send new rows as a "
-            "separate site. If you may disclose these rows, pass accept_disclosure=True "
+            "that were added or removed. Use the table of the first round, or use the new rows as "
+            "a separate site. If you may disclose these rows, pass accept_disclosure=True "
             "(--accept-disclosure)"
         )
     rows = select_rows(rows, request, n_numbers(statistics_of(rows, plan)), accept_disclosure)
@@ -125,19 +127,19 @@ def moments(
             hidden = plan.watch.split_totals(totals)[name]
             hidden[:] = hide_small_counts(hidden, counts.sum(axis=0)[:, None], rows.min_rows)
     arrays = {"counts": counts, "watch": totals, "freedom": freedom}
-    for i, of_map in enumerate(total.maps):
+    for i, sums_by_class in enumerate(total.maps):
         width = plan.width(plan.maps[i])
         upper, by_cell = np.triu_indices(width), np.zeros((n_classes, n_domains, width))
         second = np.zeros((n_classes, len(upper[0])))
-        for c, of_class in of_map.items():
-            second[c] = of_class.second[upper]
-            for index, (_, summed) in of_class.groups.items():
-                by_cell[index] = summed
+        for c, class_sums in sums_by_class.items():
+            second[c] = class_sums.second[upper]
+            for index, (_, cell_sum) in class_sums.groups.items():
+                by_cell[index] = cell_sum
         by_class = plan.first_round("by_class")
         arrays[f"second{i}"] = second if by_class else second.sum(axis=0, keepdims=True)
         arrays[f"sums{i}"] = by_cell
     sizes: dict[str, Any] = {"n": len(X), "n_domains": n_domains, "least": plan.smallest_cell}
-    sizes |= {"maps": request.maps, "width": request.width}
+    sizes |= {"maps": request.maps_text, "width": request.width}
     sizes["second"] = "a second moment for each class" if request.by_class else "one second moment"
     sentences = [TEXTS["moments"], *TEXTS["accepted" if accept_disclosure else "bounded"]]
     content = {
@@ -157,10 +159,10 @@ def _check_centres(plan: Plan, X: Any) -> None:
         for start in range(0, len(Z), 4096):
             values = kernel.matrix(Z[start : start + 4096], centres)
             total, squares = total + values.sum(axis=0), squares + (values**2).sum(axis=0)
-        close = np.square(total) / np.maximum(squares, np.finfo(float).tiny)
-        if close.min() < plan.smallest_cell:
+        n_close = np.square(total) / np.maximum(squares, np.finfo(float).tiny)
+        if n_close.min() < plan.smallest_cell:
             raise DisclosureError(
-                f"the file of the second round was not made: centre {int(close.argmin())} of the "
+                f"the file of the second round was not made: centre {int(n_close.argmin())} of the "
                 f"plan, with the {entry['kernel']} kernel of gamma {entry['gamma']:.3g}, is close "
                 f"to fewer than {plan.smallest_cell} rows, and its sum would reveal whether the "
                 "site has such rows. Ask for a plan with smaller gammas, other centres, or Fourier "
@@ -175,10 +177,13 @@ def unpack_sums(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
     equal weights of rows are then exact; results with class weights assume equal covariances.
     """
     counts, sums, by_label = file.arrays["counts"], file.arrays[f"sums{i}"], []
-    by_class, seconds = counts.sum(axis=1), [*_symmetric(file.arrays[f"second{i}"], sums.shape[2])]
+    class_rows, packed = counts.sum(axis=1), file.arrays[f"second{i}"]
+    second_moments = [*_symmetric(packed, sums.shape[2])]
     for c, label in enumerate(labels or [None]):
-        n = int(by_class[c])
-        second = seconds[c] if len(seconds) > 1 else seconds[0] * (n / by_class.sum())
+        n = int(class_rows[c])
+        second = (
+            second_moments[c] if len(packed) > 1 else second_moments[0] * (n / class_rows.sum())
+        )
         by_domain = zip(file.content["domains"], counts[c], sums[c], strict=True)
         groups = {(label, domain): (int(k), total) for domain, k, total in by_domain if k}
         by_label.append(NystromSums(n, sums[c].sum(axis=0) / max(n, 1), second, groups))
@@ -201,9 +206,9 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
     shape = (plan.n_classes, len(domains))
     shapes: dict[str, tuple[int, ...]] = {"counts": shape, "freedom": shape[1:]}
     shapes["watch"] = (len(domains), plan.watch.n_totals)
-    n_seconds = shape[0] if plan.first_round("by_class") else 1
+    n_moments = shape[0] if plan.first_round("by_class") else 1
     for i, width in enumerate(map(plan.width, plan.maps)):
-        shapes |= {f"sums{i}": (*shape, width), f"second{i}": (n_seconds, width * (width + 1) // 2)}
+        shapes |= {f"sums{i}": (*shape, width), f"second{i}": (n_moments, width * (width + 1) // 2)}
     check_arrays(file, shapes, "counts", MAX_ROWS)
     counts, n_first = arrays["counts"], int(plan.preprocessing.n_rows)
     n = int(counts.sum())
@@ -217,34 +222,39 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
         plan.watch.split_totals(arrays["watch"]), counts.sum(axis=0)[:, None], arrays["freedom"]
     )
     for i, nystrom in enumerate(plan.maps):
-        size = np.ones(plan.width(nystrom))  # the largest value that a row can have in each column
+        high = np.ones(plan.width(nystrom))  # the largest value that a row can have in each column
         if nystrom.triangle is None:
-            size[: nystrom.n_features] = np.sqrt(2.0 / nystrom.n_features)
-        low, high = -size, size
+            high[: nystrom.n_features] = np.sqrt(2.0 / nystrom.n_features)
+        low = -high
         if plan.classes is None:  # the last column is the target itself
-            ends = plan.first_round("target_range")
-            margin = TARGET_MARGIN * (np.ptp(ends) + np.finfo(float).tiny)
-            low[-1], high[-1] = ends[0] - margin, ends[1] + margin
+            bounds = plan.first_round("target_range")
+            margin = TARGET_MARGIN * (np.ptp(bounds) + np.finfo(float).tiny)
+            low[-1], high[-1] = bounds[0] - margin, bounds[1] + margin
         _check_map(file, i, low, high)
 
 
 def _check_watch(totals: dict[str, Array], n: Array, freedom: Array) -> None:
     """Raise ValueError for statistics that domains with ``n`` rows cannot have."""
     if (totals["rows"] != n).any():
-        raise ValueError("'watch' and 'counts' have different numbers of rows")
+        raise ValueError(f"{DOMAIN_STATISTICS} and 'counts' have different numbers of rows")
     for name in ("missing", "beyond", "unknown"):
         if (totals[name] < 0).any() or (totals[name] > n).any() or (totals[name] % 1).any():
-            raise ValueError(f"'watch' has a count ({name}) below 0 or above the number of rows")
+            raise ValueError(
+                f"{DOMAIN_STATISTICS} have counts ({name!r}) that are not integers from 0 to the "
+                "number of rows"
+            )
     level, spread, norms, kernel = (totals[k] for k in ("level", "spread", "norms", "kernel"))
     limit, points = n * (1 + ROUNDING), max(kernel.shape[1], 1)
     if (np.abs(level) > CLIP * limit).any() or (spread > CLIP**2 * limit).any():
-        raise ValueError(f"'watch' has standardized values above {CLIP:g}")
+        raise ValueError(f"{DOMAIN_STATISTICS} have standardized values beyond {CLIP:g}")
     if (level**2 > n * spread * (1 + 1e-6) + 1e-6).any():
-        raise ValueError("'watch' has sums of squares that are too small for the sums of values")
+        raise ValueError(
+            f"{DOMAIN_STATISTICS} have sums of squares that are too small for the sums"
+        )
     if (norms < 0).any() or (norms > limit * (1 + 1e-6)).any():
-        raise ValueError("'watch' has squared norms of kernel features above 1 per row")
+        raise ValueError(f"{DOMAIN_STATISTICS} have squared norms that are not from 0 to 1 per row")
     if ((kernel**2).sum(axis=1, keepdims=True) > n * norms * (1 + 1e-6) + 1e-6).any():
-        raise ValueError("'watch' has kernel means that are too large for its norms")
+        raise ValueError(f"{DOMAIN_STATISTICS} have kernel means that are too large for the norms")
     if (freedom <= 0).any() or (freedom > points * (1 + 1e-6)).any():
         raise ValueError(f"'freedom' must be positive and at most {points}")
 

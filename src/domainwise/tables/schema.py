@@ -402,7 +402,7 @@ def feature_schema(
             order = cells.date_order(column)
             values[name] = days = cells.days_in(column, order)
             if cells.first_unreadable(column, days) is not None:
-                problem = ("has dates that are ambiguous or cannot be read. Use 2024-05-31",)
+                problem = ("has dates that are ambiguous or cannot be read. Use YYYY-MM-DD",)
             else:
                 names["date"].append(name)
                 forms[name] = order or ""
