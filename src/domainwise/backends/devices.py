@@ -61,7 +61,9 @@ def to_device(values: Any, device: Any) -> Any:
 
     torch_device = torch.device(device)
     if torch_device.type not in ("cpu", "cuda"):
-        raise ValueError(f"to({str(device)!r}): the device must be of type cpu or cuda.")
+        raise ValueError(
+            f'to({str(device)!r}): the device must be of type cpu or cuda. Use to("cpu").'
+        )
     if torch_device.type == "cuda":
         if not torch.cuda.is_available():
             raise RuntimeError(

@@ -107,7 +107,7 @@ def partitions_of(
 
 
 def labels_of(X: Any, y: Any, sample_domain: Any) -> tuple[Layout, Any, Any, Any]:
-    """Return the layout of X, X without rows, and y and sample_domain, None if they are in X."""
+    """Return the layout of X, X without rows, y and sample_domain; columns of X become None."""
     labels = {"y": y, "sample_domain": sample_domain}
     columns = {name: label_column(X, values, name) for name, values in labels.items()}
     layout, empty = layout_of(X, *columns.values())

@@ -197,7 +197,7 @@ def check_tensor(X: Tensor, name: str) -> Tensor:
             f"{name}.cpu() or {name}.cuda()."
         )
     if X.dtype.is_complex:
-        raise ValueError(f"Complex data not supported: {name} is {X.dtype}")
+        raise ValueError(f"Complex data not supported: {name} is {X.dtype}. Pass real numbers.")
     return X.detach()
 
 

@@ -71,7 +71,7 @@ def positive_part(K: Any) -> tuple[Any, Any]:
     if not bool(positive.any()):
         raise ValueError(
             "the kernel matrix has no positive eigenvalue after centring. If it contains distances "
-            "or a negated kernel, pass a kernel instead."
+            "or negated kernel values, pass kernel values instead."
         )
     basis = vectors[:, positive]
     return (basis * values[positive]) @ basis.T, basis

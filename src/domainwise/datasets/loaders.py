@@ -232,7 +232,7 @@ def handle_missing(table: Any, features: list[str], missing: str) -> tuple[Any, 
     if len(table) == 0 or not features:
         raise ValueError(
             f"missing={missing!r} leaves {len(table)} rows and {len(features)} features. Choose "
-            "other columns or missing='keep'."
+            "another value of missing, such as 'keep'."
         )
     return table, features
 

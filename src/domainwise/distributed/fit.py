@@ -83,9 +83,8 @@ def fit_parquet(
             import_module(package)
     if not isinstance(estimator, Projection | InvariantRidge):
         raise TypeError(
-            f"fit_parquet does not support {type(estimator).__name__}. Pass an exact or fast "
-            "projection, such as FastDCM, InvariantFeatures, InvariantRidgeClassifierCV or "
-            "InvariantRidgeCV."
+            f"fit_parquet does not support {type(estimator).__name__}. Pass a projection, such "
+            "as FastDCM or InvariantFeatures, or InvariantRidgeClassifierCV or InvariantRidgeCV."
         )
     from domainwise.backends.dask import DaskBackend
     from domainwise.distributed.parquet import open_parquet

@@ -87,7 +87,7 @@ class NystromMap:
         if scale <= 0 or not np.isfinite(L).all():
             raise ValueError(
                 "the kernel matrix must have a positive and finite diagonal. If it contains "
-                "distances or a negated kernel, pass a kernel instead."
+                "distances or negated kernel values, pass kernel values instead."
             )
         # A function that is known to be indefinite (not ``sound``) is used nevertheless: its matrix
         # is positive definite on the pivots.

@@ -101,9 +101,9 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     :math:`n` rows varies by chance: its squared distance from the source, divided by
     :math:`v_d (1/n + 1/n_d)`, is approximately :math:`\chi^2_f / f`, where :math:`v_d` is the total
     variance of the source's rows in this space (but at least the median :math:`v` of all sources,
-    because the variance of few rows is uncertain), and :math:`f` their effective number of
-    directions. The upper one per cent quantile of this distribution is subtracted from the squared
-    distance. The remaining distance is reported if it exceeds
+    because the variance of few rows is uncertain), and :math:`f` the effective number of directions
+    in which they vary. The upper one per cent quantile of this distribution is subtracted from the
+    squared distance. The remaining distance is reported if it exceeds
 
     .. math:: \max\Big(\big(1 + \tfrac{1}{D - 1}\big) \max_d \min_{e \ne d} r_{de},\
        \tfrac18 \sqrt v\Big)
