@@ -134,7 +134,7 @@ def main():
     options = parser.parse_args()
     watch = Watch()
     watch.on(jobs, "column_importance")
-    watch.on(jobs.SeenJob, "_fill")
+    watch.on(jobs.SeenJob, "_add_predictions")
     watch.on(EVALUATING, "describe_differences")
     watch.on(gather, "with_intervals")
     watch.on(page, "render")

@@ -201,7 +201,8 @@ def test_without_a_terminal_there_is_a_line_for_each_job_after_the_time_it_takes
     assert lines[0].endswith(" on one worker.")  # others would mostly start
     held_out = [line.split(":")[0] for line in lines if "so far" in line]
     names = ("ayr", "bath", "cork")
-    assert sorted(held_out) == [f"{m} without {d}" for m in ("logistic", "majority") for d in names]
+    methods = ("logistic", "majority")
+    assert sorted(held_out) == [f"{m}, {d} held out" for m in methods for d in names]
     assert lines[-1].endswith("so far (6 of 6 jobs, about 0 s left)")
     assert "Quick evaluation" in result.output
 
@@ -225,7 +226,7 @@ def test_an_interruption_leaves_a_page_of_what_is_done_and_the_command_continues
         result = run(table, "--out", out, "--jobs", 1)
     assert result.exit_code == 1
     assert "Interrupted after 3 of 6 fits: scores are based on 1 of 3 groups" in result.stderr
-    assert "The same command continues from here." in (out / "report.html").read_text("utf-8")
+    assert "Run the same command again to continue." in (out / "report.html").read_text("utf-8")
     stored = json.loads((out / "evaluation.json").read_text("utf-8"))
     assert stored["domains"] == ["ayr"]
     jobs.clear()

@@ -131,7 +131,9 @@ def test_other_rows_folds_and_domains_are_noted(folders):
     base, _ = folders
     notes = compare_evaluations(base / "whole", base / "some").notes
     assert any("different groups" in note for note in notes)
-    assert any(note.startswith("Only in whole") and "s5 [x], s6 [x]" in note for note in notes)
+    assert any(
+        note.startswith("Domains only in whole") and "s5 [x], s6 [x]" in note for note in notes
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,9 @@ def test_what_answers_another_question_is_refused(folders, second, words):
 
 def test_a_method_that_one_lacks_is_refused(folders):
     base, _ = folders
-    with pytest.raises(ValueError, match="method='svm' is not in both evaluations; .* linear"):
+    with pytest.raises(
+        ValueError, match="method='svm' is not in both evaluations. Use one of: linear"
+    ):
         compare_evaluations(base / "whole", base / "less", "svm")
 
 

@@ -194,7 +194,7 @@ def test_a_page_without_predictions_says_why_errors_are_not_shown(
         without.setitem(sys.modules, "pyarrow", None)
         assert said(copy) == f"{start} (reading them needs pyarrow, which is not installed)."
     shutil.rmtree(copy / "jobs")
-    assert said(copy) == f"{start} (the folder has no jobs with its predictions)."
+    assert said(copy) == f"{start} (the results folder has no subfolder jobs)."
 
 
 def test_of_six_domains_each_is_in_colour_and_has_a_panel(binary):

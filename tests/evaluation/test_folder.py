@@ -204,7 +204,7 @@ def test_force_removes_only_what_jobs_wrote(tmp_path):
     "change, words",
     [
         ({"methods": []}, "best is not the first method"),
-        ({"domains": ["ayr"]}, "linear is not scored on the same domains"),
+        ({"domains": ["ayr"]}, "linear is not scored on the listed domains"),
         ({"measure": None}, "measure: a mapping expected, got NoneType"),
         ({"notes": [1]}, r"notes\[0\]: str expected, got int"),
     ],

@@ -166,7 +166,8 @@ def test_domains_of_left_out_rows_reach_predict_only_in_a_row_that_is_marked_so(
         "rows of a new site together, use mine with context: accuracy 1.000" in evaluation.verdict()
     )
     words = (
-        "without labels (a median of 16 rows), and assume that these rows are typical of the domain"
+        "together (a median of 16 rows), without using their labels, and assume that these rows "
+        "are typical of the domain"
     )
     assert any(words in note for note in evaluation.notes)
     assert "+context" in evaluation.table()["method"].iloc[0]

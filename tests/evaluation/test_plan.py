@@ -77,7 +77,7 @@ def test_two_domains_are_held_out_one_at_a_time(quick):
     X, y, domain = table(2, 40)
     evaluation = evaluate(X, y, domain, methods=["constant", "linear"], quick=quick, progress=False)
     assert len(evaluation.domains) == 2
-    assert any("folds of rows" in note for note in evaluation.notes)
+    assert any("chosen by cross-validation over rows" in note for note in evaluation.notes)
 
 
 def test_workers_are_as_many_as_memory_allows_and_one_for_little_work(monkeypatch):

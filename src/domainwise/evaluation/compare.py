@@ -79,7 +79,7 @@ class Comparison:
             f"both evaluations. Difference: {self.names[1]} minus {self.names[0]}. 95 %: bootstrap "
             "interval of the difference, from resampled domains, or from resampled rows for a "
             f"single domain. A difference below {self.show(self.margin)} has no practical meaning. "
-            "p: Wilcoxon signed-rank test over domains, approximate."
+            "p: approximate p-value of the Wilcoxon signed-rank test over domains."
         )
 
     def tables(self) -> tuple[list[list[str]], list[list[str]]]:
@@ -130,9 +130,9 @@ class Comparison:
 def compare_evaluations(first: Path, second: Path, method: str | None = None) -> Comparison:
     """Compare the evaluations in two folders: the best methods, and all methods that are in both.
 
-    If ``method`` is given, it must be in both, and only this method is compared. An error is raised
-    if targets or domain columns differ, or if there is no common measure; notes list other
-    differences.
+    If ``method`` is passed, it must be in both, and only this method is compared. An error is
+    raised if targets or domain columns differ, or if there is no common measure; other differences
+    are described in the notes.
     """
     (a, stored_a), (b, stored_b) = (read_evaluation(p, all_methods=True) for p in (first, second))
     tables = [stored.get("table", {}) for stored in (stored_a, stored_b)]
@@ -169,14 +169,15 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
         result = a.find(method)
         pairs = [(r, s) for r, s in common if r is result]
         if not pairs:
-            keys = ", ".join(r.key for r, _ in common) or "none"
-            raise ValueError(f"method={method!r} is not in both evaluations; use one of: {keys}")
+            keys = ", ".join(r.key for r, _ in common)
+            advice = f"Use one of: {keys}" if keys else "Evaluate the same method in both"
+            raise ValueError(f"method={method!r} is not in both evaluations. {advice}")
     differences = [_difference(a, b, shared, *pair) for pair in pairs]
     same_name = first.name == second.name
     names = (str(first), str(second)) if same_name else (first.name, second.name)
     files = [table.get("sha256") for table in tables]
-    other_file = None not in files and files[0] != files[1]
-    notes = _notes((a, b), names, shared, settings, other_file)
+    files_differ = None not in files and files[0] != files[1]
+    notes = _notes((a, b), names, shared, settings, files_differ)
     return Comparison(names, a.measure, a.margin, notes, differences)
 
 
@@ -198,9 +199,11 @@ def _difference(
         ends: Sequence[float] = (np.nan, np.nan)
         if all(domain in by_domain for by_domain in records):
             before, after = (by_domain[domain] for by_domain in records)
-            indices = [[r["row"].tolist() for r in of_domain] for of_domain in (before, after)]
+            row_indices = [
+                [r["row"].tolist() for r in domain_records] for domain_records in (before, after)
+            ]
             # Draws are paired if the rows are the same, and independent otherwise.
-            seeds = (i, i if indices[0] == indices[1] else i + 10**6)
+            seeds = (i, i if row_indices[0] == row_indices[1] else i + 10**6)
             draws = resampled(measure, classes, after, seeds[1])
             draws = draws - resampled(measure, classes, before, seeds[0])
             ends = sorted(sign * np.nanquantile(draws, (TAIL, 1 - TAIL)))
@@ -242,13 +245,13 @@ def _notes(
     names: Sequence[str],
     shared: Sequence[Any],
     settings: Sequence[Mapping[str, Any]],
-    other_file: bool,
+    files_differ: bool,
 ) -> list[str]:
     """Sentences about differences in tables, rows, folds, columns and domains."""
     (rows, folds), (other_rows, other_folds) = (_layout(e, shared) for e in evaluations)
     notes = []
-    if other_file:
-        notes.append("The tables are different files (SHA-256), so the rows differ.")
+    if files_differ:
+        notes.append("The tables are different files (by SHA-256), so rows may differ.")
     elif rows != other_rows:
         notes.append("Different rows were evaluated, so scores of a domain are not paired by row.")
     if folds != other_folds:
@@ -262,7 +265,7 @@ def _notes(
             notes.append(f"{name}: {values[0]} in {names[0]}, {values[1]} in {names[1]}.")
     for name, evaluation in zip(names, evaluations, strict=True):
         if unshared := [str(domain) for domain in evaluation.domains if domain not in shared]:
-            notes.append(f"Only in {name}, and not compared: {', '.join(unshared)}.")
+            notes.append(f"Domains only in {name}, not compared: {', '.join(unshared)}.")
     return notes
 
 
@@ -331,10 +334,10 @@ def compare_with_constant(
 ) -> Check:
     """Summarize the scores of a model and of a constant by domain; larger is better."""
     gain = np.array([score - constant[name] for name, score in model.items()])
-    # One-sided test at 10 %: one in ten models that are as good as the constant seems better.
-    error = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
+    # One-sided t-test at 10 %: of models that are only as good as the constant, one in ten passes.
+    min_gain = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
     worst = min(model, key=lambda name: model[name])
-    better = bool(gain.mean() > max(error, 1e-12))
+    better = bool(gain.mean() > max(min_gain, 1e-12))
     mean, baseline = (float(np.mean(list(scores.values()))) for scores in (model, constant))
     low, high = plain(expected_score(list(model.values()), 0)[1:])
     ends = expected_range(list(model.values()), metric)

@@ -17,7 +17,7 @@ from domainwise.checks.arguments import CONSTRAINTS, SEED, check_arguments
 from domainwise.checks.inputs import check_is_table
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import describe_differences, leaking_columns, with_effects
-from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
+from domainwise.evaluation.folder import JobMemory, open_folder, write_evaluation
 from domainwise.evaluation.gather import drawn_rows_note, scorable_methods, scored_evaluation
 from domainwise.evaluation.jobs import MAX_WITHIN_COST, MethodJob, SeenJob, job_key
 from domainwise.evaluation.plan import (
@@ -35,7 +35,8 @@ from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.splits.folds import Split
 from domainwise.tables.schema import Table
 
-#: Maximum cost of methods that are run again without leaking columns, and of the recommended one.
+#: Methods up to the first cost, and the recommended one up to the second cost, are run again
+#: without leaking columns.
 LOW_COST, RECOMMENDED_COST = 5.0, 12.0
 #: Number of random folds in which slow methods predict seen domains; other methods use all folds.
 SLOW_FOLDS = 2
@@ -89,8 +90,8 @@ def evaluate(
         "ensemble". Other names are "kpca", "coir", "dica", "dcm", "sca", "mda", "mida", their
         "fast" forms such as "fastdcm", and "invariant"; "all" compares every method. A method of
         your own is a pair ``(name, estimator)``, or ``(name, estimator, grid)`` with values to
-        choose from. It can be any estimator or pipeline of scikit-learn. It gets the target
-        unchanged, and ``sample_domain`` in ``fit`` if it requests it. If ``predict`` also takes
+        choose from. It can be any estimator or pipeline of scikit-learn. Its ``fit`` gets the
+        target unchanged, and ``sample_domain`` if it requests it. If its ``predict`` also takes
         ``sample_domain``, the method has a second row, ``name+context``, for which all rows of the
         held-out domain are predicted together.
     task : {"auto", "classification", "regression"}, default="auto"
@@ -122,7 +123,7 @@ def evaluate(
         None uses all rows. Scores are computed on all rows, up to 100,000. With more than 5,000
         source rows, projections use landmarks.
     pos_label : object, default=None
-        The positive class of two, which scores such as F1 are about; None is the second class.
+        The positive class of a binary target, for scores such as F1; None is the second class.
     prepare : bool, default=True
         Whether methods of your own get rows as numbers, preprocessed like those of all other
         methods. With False they get the rows of X unchanged.
@@ -137,8 +138,8 @@ def evaluate(
         The first of the notes, and ``facts["quick"]``, describe what was skipped.
     out : path-like, default=None
         A folder to which every finished job is written. The same call continues an interrupted
-        evaluation, with the same numbers. Another ``scoring`` is computed from the predictions in
-        the folder.
+        evaluation, with the same numbers. If only ``scoring`` changes, the new scores are computed
+        from the predictions in the folder.
     force : bool, default=False
         Whether to replace other results in the folder.
 
@@ -169,8 +170,8 @@ def evaluate(
     options |= {"quick": quick, "force": force}
     rules = {"random_state": [SEED], "inner_cv": CONSTRAINTS["cv"], "out": [str, os.PathLike, None]}
     check_arguments("evaluate", rules, prepare=prepare, **options)
-    X, y, sample_domain = _columns(X, y, sample_domain)
-    evaluation = _evaluated(
+    X, y, sample_domain = _separate_columns(X, y, sample_domain)
+    evaluation = _evaluate(
         partial(make_problem, X, y, sample_domain, task=task),
         choose_methods(methods, prepare=prepare),
         scoring=scoring,
@@ -189,12 +190,12 @@ def evaluate_table(table: Table, methods: Sequence[Method], **options: Any) -> E
     ``options`` are those of :func:`evaluate`. The caller writes the result file.
     """
     data = (table.X, table.y, table.sample_domain)
-    make = partial(make_problem, *data, task=table.schema.task, schema=table.schema)
-    return _evaluated(make, methods, **options)
+    problem_maker = partial(make_problem, *data, task=table.schema.task, schema=table.schema)
+    return _evaluate(problem_maker, methods, **options)
 
 
-def _evaluated(
-    make: Callable[..., Problem],
+def _evaluate(
+    problem_maker: Callable[..., Problem],
     methods: Sequence[Method],
     *,
     scoring: Any = None,
@@ -212,9 +213,9 @@ def _evaluated(
     if out is not None and not os.fspath(out):
         raise ValueError("out is an empty path. Pass a folder, or None")
     if isinstance(scoring, (list, tuple)) and not scoring:
-        raise ValueError("scoring is an empty list. Pass a scorer, or None to choose one")
+        raise ValueError("scoring is an empty list. Pass a scorer, or None for the default")
     scoring, *more = scoring if isinstance(scoring, (list, tuple)) else [scoring]
-    source = make(
+    source = problem_maker(
         scoring=scoring,
         max_rows=None,
         random_state=random_state,
@@ -249,7 +250,7 @@ def _evaluated(
     return evaluation
 
 
-def _columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
+def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
     """Separate the target and the domains from X if they are names of its columns."""
     check_is_table(X)
     arguments = {"y": y, "sample_domain": sample_domain}
@@ -265,9 +266,9 @@ def _columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
                 "with one value for each row"
             )
         if columns.count(name) != 1:
-            wrong = "is not a column of X" if name not in columns else "names several columns of X"
+            reason = "is not a column of X" if name not in columns else "names several columns of X"
             raise ValueError(
-                f"{argument}={name!r} {wrong}; use one of {', '.join(map(str, columns))}"
+                f"{argument}={name!r} {reason}; use one of {', '.join(map(str, columns))}"
             )
     if len({*names.values()}) < len(names):
         raise ValueError(
@@ -318,7 +319,7 @@ def compare_methods(
     with (
         nullcontext(JobMemory())
         if out is None
-        else opened_folder(Path(out), problem, scorable, splits, force=force, **arguments)
+        else open_folder(Path(out), problem, scorable, splits, force=force, **arguments)
     ) as finished:
         if (name := finished.chosen_by) is not None:
             chosen_by = choose_measure(name, problem.y, problem.classification, problem.positive)
@@ -385,7 +386,7 @@ def _without_leaks(
 
 
 def _remove_incomplete_splits(jobs: Sequence[MethodJob], finished: JobMemory) -> str:
-    """Remove splits that some methods have not finished, but not the first one if all are.
+    """Remove the splits that not all methods have finished; if no split remains, keep the first.
 
     Return a sentence about the splits that are missing.
     """
@@ -396,8 +397,8 @@ def _remove_incomplete_splits(jobs: Sequence[MethodJob], finished: JobMemory) ->
     finished.rows = [row for row in finished.rows if row["split"] in complete]
     return (
         f"Interrupted after {len(jobs) - len(unfinished)} of {len(jobs)} fits: scores are based on "
-        f"{len(complete)} of {len(numbers)} groups of held-out domains. The same command continues "
-        "from here."
+        f"{len(complete)} of {len(numbers)} groups of held-out domains. Run the same command again "
+        "to continue."
     )
 
 

@@ -48,9 +48,9 @@ class Evaluation(Results):
     domains : list
         The held-out domains.
     measure : Measure
-        The score.
+        How scores are computed.
     left_out : dict
-        Methods that could not be used, with the reason.
+        Methods without a score, with the reason.
     facts : dict
         Task, sizes, seed and versions.
     records : dict
@@ -68,7 +68,8 @@ class Evaluation(Results):
     chosen_for : Measure or None
         The score for which parameters were chosen.
     calibration : dict
-        Prediction sets of the recommended method, if its predictions are not available.
+        Stored calibration of prediction sets of the recommended method, used if its predictions
+        are not available.
     differences : dict
         Differences between the domains, and possible faults in the table.
     lacking : str
@@ -123,7 +124,7 @@ class Evaluation(Results):
     def predictions_(self) -> Frame:
         """A data frame with the predictions of each method for rows of held-out domains.
 
-        Columns: method, row (its number in X), domain, target, prediction, and for
+        Columns: method, row (its index in X), domain, target, prediction, and for
         classification the probability or decision value of each class.
         """
         pandas = import_pandas()
@@ -170,7 +171,7 @@ class Evaluation(Results):
         return make_answer(self)
 
     def verdict(self) -> str:
-        """Return sentences: the method to use, what to expect, and with what confidence.
+        """Return sentences about the method to use, the score to expect, and the confidence.
 
         Returns
         -------
@@ -341,7 +342,7 @@ class Evaluation(Results):
             "range": self.range_of(result),
             "calibration": calibrate_sets(records, self.facts["classes"]) if records else None,
             "price": result.generalization_gap,
-            # In contrast to "expected", the ends are scores: larger is better.
+            # In contrast to "expected", larger is better here.
             "around": {"mean": sorted(map(self.measure.shown, (low, high)))},
             "per_domain": [{"ends": (row.pop("low"), row.pop("high")), **row} for row in scores],
             "warnings": result.warnings,

@@ -45,7 +45,7 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
     predictions = by_domain(evaluation.records[method.key], evaluation.hardest_first)
     classes = None if names is None else np.asarray(names)
     makers = (residuals, coverage) if names is None else (confusion, ranking, calibration, coverage)
-    made = (make(method.label, predictions, classes) for make in makers)
+    made = [make_section(method.label, predictions, classes) for make_section in makers]
     sections = [section for section in made if section is not None]
     columns = {"rows": {domain: f"{len(rows['target']):,}" for domain, rows in predictions.items()}}
     for section in sections:
@@ -111,10 +111,10 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
         which = f"Each of the {MAX_PANELS} worst of {len(panels)} domains"
         total = np.sum([table for _, table in others], axis=0)
         panels = [*panels[:MAX_PANELS], (f"the other {len(others)}", total)]
-    n, columns = len(names), min(3, len(panels))
-    lines, ticks = -(-len(panels) // columns), np.arange(n) + 0.5
-    with drawing(3.0 * columns, 0.6 + (1.4 + 0.16 * n) * lines) as figure:
-        grid = figure.subplots(lines, columns, squeeze=False).ravel()
+    n, n_columns = len(names), min(3, len(panels))
+    n_rows, ticks = -(-len(panels) // n_columns), np.arange(n) + 0.5
+    with drawing(3.0 * n_columns, 0.6 + (1.4 + 0.16 * n) * n_rows) as figure:
+        grid = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
         for axes, (domain, table) in zip(grid, panels, strict=False):
             shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
             for (a, b), share in np.ndenumerate(shares):
@@ -147,13 +147,13 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
     areas, precisions = {}, {}
     for domain, rows in predictions.items():
         values = rows["decisions"] if rows["probabilities"] is None else rows["probabilities"]
-        hits = np.eye(len(classes))[codes_of(rows["target"], classes)]
+        indicators = np.eye(len(classes))[codes_of(rows["target"], classes)]
         if len(classes) == 2:
-            hits = hits[:, 1]
+            indicators = indicators[:, 1]
             values = values[:, 1] if values is not None and values.ndim == 2 else values
-        if values is not None and 0 < hits.sum() < hits.size:
-            areas[domain] = roc_auc_score(hits.ravel(), values.ravel())
-            precisions[domain] = average_precision_score(hits.ravel(), values.ravel())
+        if values is not None and 0 < indicators.sum() < indicators.size:
+            areas[domain] = roc_auc_score(indicators.ravel(), values.ravel())
+            precisions[domain] = average_precision_score(indicators.ravel(), values.ravel())
     if not areas:
         return None
     lowest = min(areas, key=lambda d: areas[d])
@@ -287,7 +287,7 @@ def covered(
 
 
 def _aligned(values: Mapping[Any, float], sign: str = "") -> dict[Any, str]:
-    """Format a column with equal numbers of decimals, so that the largest has three digits."""
+    """Format values with the same number of decimals, so that the largest has three digits."""
     largest = max(map(abs, values.values()))
     decimals = max(0, 2 - int(np.floor(np.log10(largest)))) if 0 < largest < np.inf else 0
     return {domain: f"{value:{sign}.{decimals}f}" for domain, value in values.items()}

@@ -227,11 +227,11 @@ def _leaks(table: _Table) -> Iterator[Fault]:
     X = np.column_stack([column.numbers for column in table.columns])
     categorical = {j for j, column in enumerate(table.columns) if not column.is_number}
     metric = "AUC" if table.target.n_classes else "rank correlation"
-    neutral: dict[str, float] = {}
+    matched: dict[str, float] = {}  # columns that a model of all others matches, with their scores
     for leak in find_leaks(X, categorical, table.target, table.rows, table.copies):
         name = table.columns[leak.column].name
-        if leak.neutral:
-            neutral[name] = max(leak.scores.values())
+        if leak.matched:
+            matched[name] = max(leak.scores.values())
             continue
         domains = [] if leak.everywhere else list(leak.scores)
         message = (
@@ -245,8 +245,8 @@ def _leaks(table: _Table) -> Iterator[Fault]:
             f"{_drop([name])}."
         )
         yield table.fault("leak", 3, [name], domains, message, action, leak=True)
-    if neutral:
-        names, score = list(neutral), max(neutral.values())
+    if matched:
+        names, score = list(matched), max(matched.values())
         each, they = ("", "it is") if len(names) == 1 else ("each of ", "they are")
         message = (
             f"A model of all other columns predicts the target as well as {each}{listed(names)} "

@@ -46,7 +46,7 @@ from domainwise.tables.errors import Argument, TableError, import_pandas
 
 JOBS = "jobs"
 RESULT_NAME = "evaluation.json"
-#: Names of prediction files, and of temporary files that a killed process left behind.
+#: Names of prediction files, and of temporary files that an interrupted process left behind.
 PREDICTION_FILE = re.compile(r"\d{2,}-[a-z0-9-]*\.parquet")
 UNFINISHED_FILE = re.compile(rf"\.[0-9a-f]{{12}}\.{PREDICTION_FILE.pattern}")
 
@@ -248,7 +248,7 @@ class JobFolder(JobMemory):
 
 
 @contextmanager
-def opened_folder(
+def open_folder(
     folder: Path,
     problem: Problem,
     methods: Sequence[Method],
@@ -259,8 +259,8 @@ def opened_folder(
 ) -> Iterator[JobFolder]:
     """Start or continue an evaluation in a folder, which is locked for other processes.
 
-    If the folder has jobs of another table, of other methods or ``arguments``, an error is raised.
-    With ``force``, these jobs are removed first, but no other files.
+    If the folder contains jobs of another table, or with other methods or ``arguments``, an error
+    is raised. With ``force``, all jobs in the folder are removed first, but no other files.
     """
     if problem.measure.is_custom:
         raise ValueError(
@@ -271,7 +271,7 @@ def opened_folder(
     store = ResultStore(Path(folder) / JOBS)
     if (Path(folder) / RESULT_NAME).exists() and not store.path.exists() and not force:
         raise TableError(
-            f"{folder} contains other results; use another out, or replace them with ",
+            f"{folder} contains other results. Pass another folder as out, or replace them with ",
             Argument("force", True),
         )
     run = {
@@ -330,12 +330,12 @@ def read_stored(folder: Path) -> dict[str, Any]:
         if not condition:
             raise ResultsError(f"{path} is damaged: {problem}. Evaluate again")
 
-    require((facts["task"] == "regression") == (n_classes == 0), "classes do not fit the task")
-    require(all(0 < weight <= 1 for weight in weights), "the weights of domains are not shares")
+    require((facts["task"] == "regression") == (n_classes == 0), "classes do not match the task")
+    require(all(0 < weight <= 1 for weight in weights), "a domain weight is not between 0 and 1")
     for domain in described:
-        n_values = len(domain.get("classes", domain.get("target", ())))
-        problem = f"the classes of domain {domain['name']} are not those of the target"
-        require(n_values == (n_classes or 3), problem)
+        n_values, n_expected = len(domain.get("classes", domain.get("target", ()))), n_classes or 3
+        problem = f"the target of domain {domain['name']} has {n_values} entries, not {n_expected}"
+        require(n_values == n_expected, problem)
     for c in differences.get("columns", ()):
         values, shares = "quantiles" if c["kind"] == "number" else "shares", c.get("shares", ())
         require(
@@ -343,7 +343,7 @@ def read_stored(folder: Path) -> dict[str, Any]:
             and {len(c["missing"]), len(c.get("quantiles", shares))} == {n_domains}
             and all(0 <= c[index] < n_domains for index in ("distance_at", "tells_at"))
             and all(len(share or ()) <= len(c.get("categories", ())) for share in shares),
-            f"the column {c['name']!r} does not describe {n_domains} domains",
+            f"the entries of column {c['name']!r} do not match {n_domains} domains",
         )
     for measured in (stored, *stored["others"]):
         domains, methods = measured["domains"], measured["methods"]
@@ -352,10 +352,10 @@ def read_stored(folder: Path) -> dict[str, Any]:
         require(keys[:1] == [measured["best"]], "best is not the first method")
         for method in methods:
             scored, scores = ([row[k] for row in method["per_domain"]] for k in ("domain", "score"))
-            require(scored == domains, f"{method['key']} is not scored on the same domains")
+            require(scored == domains, f"{method['key']} is not scored on the listed domains")
             require(any(score is not None for score in scores), f"{method['key']} has no score")
     undescribed = {*map(str, stored["domains"])} - names
-    require(not (names and undescribed), "a domain is not described")
+    require(not (names and undescribed), "differences do not describe all scored domains")
     return stored
 
 
@@ -372,14 +372,14 @@ def read_evaluation(
     main = {**stored, "label_gain": []}
     evaluation.others = [_evaluation({**main, **other}) for other in stored["others"]]
     store = ResultStore(Path(folder) / JOBS)
-    evaluation.lacking = f"the folder has no {JOBS} with its predictions"
+    evaluation.lacking = f"the results folder has no subfolder {JOBS}"
     if not store.path.exists():
         return evaluation, stored
     store.read()
     names = {str(name): name for name in evaluation.domains}
     shown = [result.key for result in evaluation.main]
     jobs = _finished(store)
-    # Everything else can be shown if a folder was copied without predictions.
+    # If a folder was copied without predictions, everything else can still be shown.
     missing = {m for (m, _, _), job in jobs.items() if not _predictions_file(store, job).exists()}
     if not all_methods and find_spec("pyarrow") is None:
         missing = set(shown)
@@ -473,7 +473,7 @@ def _records(
             columns = [name for name in frame if name.startswith(prefix)]
             single = names[-1:] if kind == "decisions" else []
             if [name.removeprefix(prefix) for name in columns] not in ([], names, single):
-                raise ValueError(f"the columns {prefix}... do not fit the classes")
+                raise ValueError(f"the columns {prefix}... do not match the classes")
             frame = frame.astype(dict.fromkeys(columns, np.float64))
             outputs[kind] = columns[0] if len(columns) == 1 else columns
         frame = frame.astype({"fold": int, "row": int})

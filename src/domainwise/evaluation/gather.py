@@ -1,4 +1,4 @@
-"""Scores the predictions of all jobs, and summarizes them as an evaluation."""
+"""Scoring of the predictions of all jobs, and their summary as an evaluation."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def scored_evaluation(
         if not np.isfinite(list(scores.values())).any():
             left_out[key] = f"{measure.label} is not defined on any domain"
             continue
-        losses = [item for job in jobs[key] for item in job.get("worth", {}).items()]
+        importances = [item for job in jobs[key] for item in job.get("worth", {}).items()]
         batches = {}
         if context:
             with_context = _records(jobs[key], (HELD_OUT, HALVES, TENTHS))
@@ -104,7 +104,7 @@ def scored_evaluation(
                 tuple(dict.fromkeys(text for job in jobs[key] for text in job["warnings"])),
                 context=context,
                 batches=batches,
-                importance=_means((name, loss) for name, values in losses for loss in values),
+                importance=_means((name, loss) for name, losses in importances for loss in losses),
             )
         )
         for fold, by_method in records.items():
@@ -131,8 +131,9 @@ def scored_evaluation(
     best = grouped(evaluation.records[evaluation.best.key])
     counts = {d: len(np.unique(np.concatenate([r["row"] for r in best[d]]))) for d in best}
     evaluation.weights = domain_weights(evaluation.results, counts)
-    row_folds = any(job.get("selected_on") == "rows" for by_key in jobs.values() for job in by_key)
-    evaluation.notes = _notes(problem, evaluation, row_folds)
+    all_jobs = [job for method_jobs in jobs.values() for job in method_jobs]
+    selected_on_rows = any(job.get("selected_on") == "rows" for job in all_jobs)
+    evaluation.notes = _notes(problem, evaluation, selected_on_rows)
     return evaluation
 
 
@@ -209,14 +210,14 @@ def drawn_rows_note(problem: Problem) -> str:
     )
 
 
-def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[str]:
+def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> list[str]:
     """Sentences about special conditions of the evaluation."""
     measure, label, positive = evaluation.measure, evaluation.measure.label, problem.positive
     single = [str(name) for name in problem.domains[problem.unscored]]
     scores = {str(name): score for name, score in evaluation.best.scores.items()}
     undefined = [name for name in scores if not np.isfinite(scores[name]) and name not in single]
     median_size = int(np.median(np.bincount(problem.full.codes)))
-    before, now = problem.setting(1), replace(problem, measure=measure).setting(1)
+    setting, measured = problem.setting(1), replace(problem, measure=measure).setting(1)
     notes = [
         (len(problem.y) < problem.n_total, drawn_rows_note(problem)),
         (
@@ -230,7 +231,7 @@ def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[st
             "means.",
         ),
         (
-            row_folds,
+            selected_on_rows,
             "Some parameters were chosen by cross-validation over rows, because there was only one "
             "source domain.",
         ),
@@ -250,7 +251,7 @@ def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[st
         ),
         *((True, f"{key}: {reason}.") for key, reason in evaluation.left_out.items()),
         (
-            (before.scoring, before.class_weight) != (now.scoring, now.class_weight),
+            (setting.scoring, setting.class_weight) != (measured.scoring, measured.class_weight),
             f"Parameters and class weights were chosen for {problem.measure.label}; {label} is "
             "computed from the same predictions.",
         ),

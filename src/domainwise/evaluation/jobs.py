@@ -28,20 +28,22 @@ from domainwise.models.table_model import plain_parameters
 from domainwise.scoring.predictions import Predictions, fit_with_domains, has_argument
 from domainwise.splits.folds import Split, spaced_rows
 
-#: First words of expected scikit-learn warnings, such as for a class that a small domain lacks.
-_EXPECTED = (
+#: First words of scikit-learn warnings that are not reported, such as for a class that does not
+#: occur in a small domain.
+_IGNORED_WARNINGS = (
     "y_pred contains classes not in y_true",
     "Variables are collinear",
     "The least populated class",
     "A single label was found",
     "Found unknown categories",
 )
+#: Errors of a method that end its job, but not the evaluation.
 FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, AttributeError)
-#: Values of ``fold`` in a record, other than the number of a fold within a domain: the model was
-#: trained without the domain, or with other rows of all domains.
+#: Values of ``fold`` in a record, which is otherwise the number of a fold within a domain: the
+#: model was trained without the domain, or on other rows of all domains.
 HELD_OUT, SEEN = -1, 1000
-#: A held-out domain is predicted in two halves (in the order of the table) or in random tenths, to
-#: check the assumption of context that a batch is like the whole domain.
+#: Methods with context also predict the two halves of a held-out domain (in the order of the table)
+#: and random tenths of it, because they assume that a batch is typical of the domain.
 HALVES, TENTHS = -2, -3
 #: Values of ``part`` in a row: predictions for held-out domains, and for seen domains.
 ON_HELD_OUT, ON_SEEN = "outside", "inside"
@@ -56,7 +58,7 @@ def job_key(row: Row) -> tuple[str, int, str]:
 
 @dataclass(frozen=True)
 class MethodJob:
-    """Fit a method to the sources of a split, and predict the held-out domains.
+    """Fit a method to the source domains of a split, and predict the held-out domains.
 
     The importance of ``columns`` is computed. Methods with context also predict parts of domains,
     unless ``quick`` is True. A job can be pickled, and does not depend on other jobs.
@@ -105,7 +107,7 @@ class MethodJob:
             warnings.simplefilter("always")
             try:
                 with quiet_about_domains():  # the notes of the evaluation describe these cases
-                    self._fill(rows, contexts)
+                    self._add_predictions(rows, contexts)
             except FAILURES as error:
                 for row in rows:
                     if "predictions" not in row:
@@ -115,7 +117,7 @@ class MethodJob:
         return rows
 
     def _fitted(self) -> Pipeline:
-        """Fit the method to the sources; some methods also use rows that were not drawn."""
+        """Fit the method to the source domains; some methods also use rows that were not drawn."""
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
         source, rows, options = problem, train, {}
@@ -126,8 +128,8 @@ class MethodJob:
         X = source.rows(rows, method.prepare)
         return fit_with_domains(model, X, source.y[rows], source.domain_of(rows), **options)
 
-    def _fill(self, rows: list[Row], contexts: list[bool]) -> None:
-        """Add predictions of the fitted method: without context and, in a second row, with it."""
+    def _add_predictions(self, rows: list[Row], contexts: list[bool]) -> None:
+        """Add predictions of the fitted method to its rows, with or without context."""
         problem, full, (train, test) = self.problem, self.problem.full, self.split
         model = self._fitted()
         search: MethodSearch = model[-1]
@@ -207,7 +209,7 @@ class SeenJob(MethodJob):
         """Relative time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
         return super().cost * (0.1 if self.chosen is not None else 1.1)
 
-    def _fill(self, rows: list[Row], contexts: list[bool]) -> None:
+    def _add_predictions(self, rows: list[Row], contexts: list[bool]) -> None:
         """Add predictions for seen domains."""
         problem, chosen = self.problem, self.chosen
         if chosen is None:
@@ -228,9 +230,9 @@ class SeenJob(MethodJob):
                 # One call for all domains, because preparing rows takes most of the time.
                 outputs = self._predictions(model, problem, test, context).outputs()
                 for code in np.unique(problem.codes[test]):
-                    at = problem.codes[test] == code
-                    of_domain = {k: None if v is None else v[at] for k, v in outputs.items()}
-                    data = (of_domain, problem, test[at], problem.y[train])
+                    mask = problem.codes[test] == code
+                    of_domain = {k: None if v is None else v[mask] for k, v in outputs.items()}
+                    data = (of_domain, problem, test[mask], problem.y[train])
                     row["predictions"].append(self._record(model, *data, SEEN))
 
     def _within(self, chosen: Any) -> list[Record]:
@@ -245,13 +247,14 @@ class SeenJob(MethodJob):
             for fold, (train, test) in enumerate(within_splits(problem, rows)):
                 with suppress(*FAILURES, TypeError):
                     model = self._refitted(chosen, rows[train], domains=False)
-                    at, y_train = rows[test], problem.y[rows[train]]
-                    outputs = self._predictions(model, problem, at, context=False).outputs()
-                    records.append(self._record(model, outputs, problem, at, y_train, fold))
+                    test_rows, y_train = rows[test], problem.y[rows[train]]
+                    predictions = self._predictions(model, problem, test_rows, context=False)
+                    data = (predictions.outputs(), problem, test_rows, y_train)
+                    records.append(self._record(model, *data, fold))
         return records
 
     def _refitted(self, chosen: Any, train: Array, domains: bool) -> Pipeline:
-        """Fit the model that was chosen on the sources to other rows."""
+        """Fit the model that was chosen on the source domains to other rows."""
         problem, prepare, model = self.problem, self.method.prepare, clone(chosen)
         n_components = model.get_params().get("project__n_components")
         if n_components is not None and n_components > len(train) - 1:
@@ -264,11 +267,11 @@ class SeenJob(MethodJob):
 
 
 def unexpected(caught: Sequence[warnings.WarningMessage]) -> list[str]:
-    """Texts of the warnings that are not expected."""
+    """Texts of the warnings that are reported."""
     # The notes of the evaluation report that rows were held out instead of domains.
     in_notes = (RowFoldsWarning, ClassShareWarning)
     texts = {str(w.message)[:300] for w in caught if not issubclass(w.category, in_notes)}
-    return sorted(text for text in texts if not text.startswith(_EXPECTED))
+    return sorted(text for text in texts if not text.startswith(_IGNORED_WARNINGS))
 
 
 def can_score(method: Method, problem: Problem) -> bool:
@@ -310,14 +313,14 @@ class Scorer:
             held_out = [code for code, fold in records if fold == HELD_OUT]
             y_train = self.problem.y[self.splits[row["split"]][0]]
             try:
-                scores = {c: self._held_out(records[c, HELD_OUT], y_train) for c in held_out}
+                scores = {c: self._held_out_score(records[c, HELD_OUT], y_train) for c in held_out}
             except FAILURES as error:
                 return {**row, "error": f"{error}" or type(error).__name__}
-            within = {code: self._within(row["split"], code, records) for code in held_out}
+            within = {code: self._within_score(row["split"], code, records) for code in held_out}
         messages = sorted({*row["warnings"], *unexpected(caught)})
         return {**row, "scores": scores, "within": within, "warnings": messages}
 
-    def _held_out(self, record: Record, y_train: Array) -> float:
+    def _held_out_score(self, record: Record, y_train: Array) -> float:
         """Score on a held-out domain; NaN if it is not defined."""
         problem = self.problem
         defined = record["domain"] not in problem.unscored and problem.measure.defined(
@@ -325,7 +328,9 @@ class Scorer:
         )
         return self._score(record) if defined else float("nan")
 
-    def _within(self, number: int, code: int, records: dict[tuple[int, int], Record]) -> float:
+    def _within_score(
+        self, number: int, code: int, records: dict[tuple[int, int], Record]
+    ) -> float:
         """Mean score over the folds within a domain; NaN if a scored fold has no predictions."""
         if not any(domain == code and 0 <= fold < SEEN for domain, fold in records):
             return float("nan")
@@ -344,9 +349,12 @@ class Scorer:
         """Folds within a domain on which the measure is defined."""
         problem, test = self.problem, self.splits[number][1]
         rows = test[problem.codes[test] == code]
-        y, kind = problem.y[rows], problem.classification
-        folds = enumerate(within_splits(problem, rows))
-        return [i for i, (train, at) in folds if problem.measure.defined(y[train], y[at], kind)]
+        y, classification = problem.y[rows], problem.classification
+        return [
+            fold
+            for fold, (fold_train, fold_test) in enumerate(within_splits(problem, rows))
+            if problem.measure.defined(y[fold_train], y[fold_test], classification)
+        ]
 
 
 #: Maximum number of held-out rows whose columns are shuffled, in a full and in a quick evaluation,
@@ -358,20 +366,20 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
     """Permutation importance by column, for each domain on which the measure is defined.
 
     It is the loss in score, without context, if a column is shuffled among the rows of a domain.
-    It is not computed for a custom scorer, which calls the model itself and would take long.
+    It is not computed for a custom scorer, which calls the model itself and would be slow.
     """
     problem, prepare, measure = job.problem, job.method.prepare, job.problem.measure
     train, test = job.split
-    first = problem.rows(test[:1], prepare)
-    if measure.is_custom or not (hasattr(first, "iloc") or isinstance(first, np.ndarray)):
+    first_row = problem.rows(test[:1], prepare)
+    if measure.is_custom or not (hasattr(first_row, "iloc") or isinstance(first_row, np.ndarray)):
         return {}
     max_rows = QUICK_ROWS if job.quick else MAX_ROWS
-    domains, local = np.unique(problem.codes[test], return_inverse=True)
-    rows = test[spaced_rows(local, max(10, max_rows // len(domains)))]
+    domains, domain_indices = np.unique(problem.codes[test], return_inverse=True)
+    rows = test[spaced_rows(domain_indices, max(10, max_rows // len(domains)))]
     y, codes, n = problem.y, problem.codes[rows], len(rows)
     groups = [np.flatnonzero(codes == code) for code in np.setdiff1d(domains, problem.unscored)]
-    y_train, kind = y[train], problem.classification
-    groups = [group for group in groups if measure.defined(y_train, y[rows[group]], kind)]
+    y_train, classification = y[train], problem.classification
+    groups = [group for group in groups if measure.defined(y_train, y[rows[group]], classification)]
     if not groups:
         return {}
     rng = np.random.default_rng(problem.seed)
@@ -392,7 +400,10 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
             by_domain = [measure.score_record(problem.classes, record, i * n + g) for g in groups]
             scores.setdefault(name, []).append(by_domain)
     unchanged = np.array(scores.pop(None)[0])
-    return {str(n): (unchanged - np.mean(s, axis=0)).tolist() for n, s in scores.items()}
+    return {
+        str(name): (unchanged - np.mean(shuffled, axis=0)).tolist()
+        for name, shuffled in scores.items()
+    }
 
 
 def _shuffle(X: Any, start: int, codes: Array, name: str, rng: np.random.Generator) -> None:
@@ -410,10 +421,10 @@ def _shuffle(X: Any, start: int, codes: Array, name: str, rng: np.random.Generat
 def partial_records(
     model: Any, X: Any, classes: Array | None, drawn: Array | None, record: Record, seed: int
 ) -> Iterator[Record]:
-    """Predict parts of a held-out domain as if each was a domain, with a model with context.
+    """Predict parts of a held-out domain as if each part were a domain, by a model with context.
 
-    X contains all rows of the domain in the order of the table. ``drawn`` are the rows of
-    ``record``, the predictions for the whole domain.
+    X contains all rows of the domain in the order of the table. ``drawn`` are the indices in X of
+    the rows of ``record``, which has the predictions for the whole domain.
     """
     n = X.shape[0]
     halves = (np.arange(n) >= n // 2).astype(np.intp)

@@ -1,7 +1,7 @@
-"""Leaks: columns that predict the target almost perfectly where all other columns do not.
+"""Leaks: columns that predict the target almost perfectly, although all other columns do not.
 
 Legitimate columns may also predict a target almost perfectly. Each column is therefore compared,
-within a domain, with a cross-validated model of all other columns (theory 19).
+within a domain, with a cross-validated model of all other columns (section 19 of the theory).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Leak:
     """A column that leaks, or that predicts the target as well as all other columns together."""
 
     column: int
-    by_missing: bool  #: whether its missing cells predict the target, and not its values
+    by_missing: bool  #: whether its missing cells, not its values, predict the target
     scores: dict[int, float]  #: score of the column alone by domain; domain -1 is all rows
     others_score: float  #: highest score of all other columns together
-    everywhere: bool
-    neutral: bool  #: whether all other columns together predict the target as well
+    everywhere: bool  #: whether the column is almost perfect in all domains that were checked
+    matched: bool  #: whether all other columns together predict the target as well
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Target:
     n_classes: int
 
     def outcomes(self, rows: Array) -> list[Array]:
-        """Targets of some rows: numbers, or an indicator of each class that is frequent enough."""
+        """Targets of some rows: numbers, or an indicator for each class with enough rows."""
         y = self.y[rows]
         if not self.n_classes:
             return [y] if len(np.unique(y)) > 2 else []
@@ -87,7 +87,7 @@ class Target:
         samples = [spaced(rows[y == c], MAX_MODEL_ROWS // len(classes)) for c in classes]
         return np.sort(np.concatenate(samples))
 
-    def error(self, rows: Array, score: float) -> float:
+    def standard_error(self, rows: Array, score: float) -> float:
         """Standard error of an AUC (Hanley and McNeil), or of a rank correlation."""
         n = len(rows)
         if not self.n_classes:
@@ -111,15 +111,15 @@ def find_leaks(
     rows: list[Array],
     copies: list[tuple[int, int]],
 ) -> list[Leak]:
-    """Find columns that leak, and neutral ones, the highest score first.
+    """Find columns that predict the target almost perfectly, the highest score first.
 
     ``X`` contains numbers, NaN if they are missing, and codes 0, 1, … in ``categorical`` columns.
-    ``rows`` are the rows of each domain, and ``copies`` are pairs of equal columns: a column is
-    compared with models that do not use its copies.
+    ``rows`` are the row indices of each domain, and ``copies`` are pairs of equal columns: a column
+    is compared with models that do not use its copies.
     """
     large = {d: spaced(r, MAX_ROWS) for d, r in enumerate(rows) if len(r) >= MIN_ROWS}
     groups = {d: sample for d, sample in large.items() if target.outcomes(sample)}
-    if 2 * sum(len(rows[d]) for d in groups) < len(X):  # domains are small: all rows together
+    if 2 * sum(len(rows[d]) for d in groups) < len(X):  # most domains are too small: pool all rows
         sample = spaced(np.arange(len(X)), MAX_ROWS)
         groups = {-1: sample} if len(sample) >= MIN_ROWS and target.outcomes(sample) else {}
     column_scores = np.array(
@@ -141,20 +141,21 @@ def find_leaks(
         if rival > max(scores.values()) + 0.01 * (2 * by_missing - 1):
             continue
         excluded = {column} | {c for pair in copies if column in pair for c in pair}
-        exceeded, n_equal = [], 0
+        exceeded, n_matched = [], 0  # scores of the other columns; domains where they are as good
         domains = sorted(scores, key=lambda d: -len(groups[d]))
         for d in domains[: min(MAX_MODEL_DOMAINS, models_left)]:
             models_left -= 1
             sample = target.sample(groups[d])
             others_score = _score_without(X[sample], excluded, categorical, target, sample)
-            error = np.hypot(target.error(sample, others_score), target.error(sample, scores[d]))
+            first, second = (target.standard_error(sample, s) for s in (others_score, scores[d]))
+            error = np.hypot(first, second)
             if scores[d] - others_score >= max(MIN_LEAD, LEAD_ERRORS[len(scores) == 1] * error):
                 exceeded.append(others_score)
-            n_equal += others_score >= PERFECT
-        if exceeded or n_equal:
+            n_matched += others_score >= PERFECT
+        if exceeded or n_matched:
             others_score, everywhere = max(exceeded, default=PERFECT), len(scores) == len(groups)
-            neutral = len(exceeded) <= n_equal
-            leaks.append(Leak(column, by_missing, scores, others_score, everywhere, neutral))
+            matched = len(exceeded) <= n_matched
+            leaks.append(Leak(column, by_missing, scores, others_score, everywhere, matched))
     return leaks
 
 

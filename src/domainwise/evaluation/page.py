@@ -75,7 +75,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         shift=shift_picture(evaluation) if columns else None,
         names=[domain["name"] for domain in differences.get("domains", ())],
         importance=partial(_importance, evaluation),
-        selected=_selected,
+        selected=_selected_parameters,
         warnings=[
             (result.label, text) for result in evaluation.results for text in result.warnings
         ],
@@ -127,10 +127,10 @@ def expect_picture(evaluation: Results) -> Picture:
     worst, mean = evaluation.worst_domain, measure.shown(method.mean)
     low, high = (f([*values.values(), *(ends or ())]) for f in (min, max))
     left, right, max_distance = low, high, 4 * (high - low)
-    trivial = None if constant is None or method.trivial else measure.shown(constant.mean)
-    beyond = trivial is not None and not low - max_distance <= trivial <= high + max_distance
-    if trivial is not None and not beyond:
-        left, right = min(low, trivial), max(high, trivial)
+    level = None if constant is None or method.trivial else measure.shown(constant.mean)
+    is_far = level is not None and not low - max_distance <= level <= high + max_distance
+    if level is not None and not is_far:
+        left, right = min(low, level), max(high, level)
     pad = 0.04 * (right - left) or 0.01
     left, right = left - pad, right + pad
 
@@ -151,13 +151,13 @@ def expect_picture(evaluation: Results) -> Picture:
             colour = ACCENT if domain == worst else PALETTE[1]
             axes.plot(value, height, "o", color=colour, markersize=5.5, zorder=3)
         write(values[worst], -1.0, f"worst: {short(worst)}, {show(method.worst)}", ACCENT)
-        constant_x = np.nan if trivial is None else float(np.clip(trivial, left, right))
-        if trivial is not None:
-            label = f"constant: {show(measure.sign * trivial)}"
-            if beyond:
-                label = f"← {label}" if trivial < low else f"{label} →"
+        constant_x = np.nan if level is None else float(np.clip(level, left, right))
+        if level is not None:
+            label = f"constant: {show(measure.sign * level)}"
+            if is_far:
+                label = f"← {label}" if level < low else f"{label} →"
             else:
-                axes.plot([trivial, trivial], [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
+                axes.plot([level, level], [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
             write(constant_x, 1.0, label, FAINT)
         if not abs(constant_x - mean) <= 0.35 * (right - left):
             write(mean, 1.0, f"mean: {show(method.mean)}", INK)
@@ -178,14 +178,14 @@ def _heights(values: list[float], min_distance: float) -> list[float]:
     last: dict[float, float] = {}
     heights = [0.0] * len(values)
     for i in np.argsort(values):
-        free = (h for h in levels if values[i] - last.get(h, -np.inf) >= min_distance)
-        heights[i] = next(free, 0.0)
+        free_levels = (h for h in levels if values[i] - last.get(h, -np.inf) >= min_distance)
+        heights[i] = next(free_levels, 0.0)
         last[heights[i]] = values[i]
     return heights
 
 
-def _selected(result: MethodResult) -> str:
-    """Every parameter with its most frequent value, and how often it was selected."""
+def _selected_parameters(result: MethodResult) -> str:
+    """Each parameter with its most frequent value and how often it was selected, or its range."""
     texts = []
     for name in result.parameters[0] if result.parameters else ():
         values = [selected[name] for selected in result.parameters if name in selected]

@@ -26,8 +26,9 @@ from domainwise.splits.folds import LeaveDomainsOut, Split
 ITERATIONS, TIMED_ITERATIONS, MAX_TREES, FIXED_SECONDS = 100, 10, 500, 0.1
 #: With fewer seconds of work, one worker is as fast as several, because starting them takes time.
 MIN_PARALLEL_SECONDS = 6.0
-#: If the jobs of a quick evaluation would take more seconds, it uses fewer rows, and then fewer
-#: methods. Reading and checking the table and drawing the page take about as long.
+#: If the jobs of a quick evaluation would take more than the first number of seconds, it uses fewer
+#: rows; if still more than the second number, fewer methods. Reading the table and writing the page
+#: take about as long again.
 MAX_SECONDS_QUICK_ROWS, MAX_SECONDS = 10.0, 16.0
 #: Cost in a quick evaluation, which has fewer inner splits, relative to the usual cost.
 QUICK_COST = 0.45
@@ -58,7 +59,7 @@ def seconds_per_cost(problem: Problem, split: Split) -> float:
 
 
 def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
-    """Number of workers for these seconds of work; -1: all cores, or one if that is as fast.
+    """Number of workers for this many seconds of work; for -1, one per core, or one if as fast.
 
     A worker needs memory for libraries, the table, and a few kernel matrices.
     """
@@ -227,13 +228,14 @@ class JobProgress:
         row = rows[0]
         held_out = ", ".join(map(str, np.unique(job.problem.domain_of(job.split[1]))))
         held_out = held_out if len(held_out) < 30 else f"{held_out[:29]}…"
-        outcome = "on seen domains"
-        if "error" in row:
-            outcome = "failed"
-        elif job.part == ON_HELD_OUT:
+        subject, outcome = f"{held_out} held out", "failed"
+        if job.part != ON_HELD_OUT:
+            subject = "score on seen domains"
+        if "error" not in row:
             mean = self._measure.format(self._mean(row["method"]))
-            outcome = f"{self._measure.label} {mean} so far"
-        text = f"{self._labels[row['method']]} without {held_out}: {outcome}"
+            on_held_out = f"{self._measure.label} {mean} so far"
+            outcome = on_held_out if job.part == ON_HELD_OUT else "finished"
+        text = f"{self._labels[row['method']]}, {subject}: {outcome}"
         self._print(f"{printable(text)} ({self._status()})")
 
 
@@ -263,13 +265,13 @@ class LiveProgress(JobProgress):
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("method", no_wrap=True, max_width=NAME_WIDTH)
         table.add_column(f"{self._measure.label} so far", justify="right", no_wrap=True)
-        table.add_column("held out", justify="right", no_wrap=True)
+        table.add_column("finished folds", justify="right", no_wrap=True)
         for key in sorted(self._labels, key=self._mean, reverse=True):
             done = f"{len(self._scores[key])} of {self._n_splits}"
             mean = self._measure.format(self._mean(key))
             table.add_row(printable(self._labels[key]), mean, done)
         elapsed = format_duration(time.monotonic() - self._started)
-        status = Text(f"{self._status()}, {elapsed} so far (Ctrl-C stops)", style="dim")
+        status = Text(f"{self._status()}, {elapsed} elapsed (Ctrl-C stops)", style="dim")
         return Group(table, status)
 
 

@@ -42,7 +42,7 @@ class Problem:
 
     X: Any  #: features, checked
     raw: Any  #: features as the user passed them
-    index: Array  #: numbers of these rows in the user's table
+    index: Array  #: indices of these rows in the user's table
     #: Converts rows of X to numbers; unfitted, so that it can be fitted to the sources only.
     preprocessor: Any
     y: Array  #: labels of classes, or a continuous target
@@ -54,8 +54,8 @@ class Problem:
     seed: int  #: seed of all random choices
     #: Fields of :class:`Setting` that the caller has set.
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    parent: Problem | None = None  #: that rows were drawn from; None if this one has all rows
-    inner_scoring: Any = None  #: selects parameters; None is a smooth score
+    parent: Problem | None = None  #: problem that rows were drawn from; None if this has all rows
+    inner_scoring: Any = None  #: scorer by which parameters are chosen; None is a smooth score
     reader: Any = None  #: converts a raw data frame to X; None for arrays
     notes: tuple[str, ...] = ()  #: how columns were read
     max_scored: int = 100_000  #: maximum number of rows that are scored
@@ -78,8 +78,8 @@ class Problem:
     @property
     def class_weight(self) -> str | None:
         """Class weights in training: balanced if the measure is, unless the caller has set them."""
-        usual = "balanced" if self.classification and self.measure.balanced else None
-        return self.overrides.get("class_weight", usual) or None
+        default = "balanced" if self.classification and self.measure.balanced else None
+        return self.overrides.get("class_weight", default) or None
 
     @property
     def full(self) -> Problem:
@@ -88,7 +88,7 @@ class Problem:
 
     @cached_property
     def unscored(self) -> Array:
-        """Codes of domains with only one class, where a constant may be right in all rows."""
+        """Codes of domains with only one class, where a constant prediction may be perfect."""
         if self.classes is None:
             return np.array([], dtype=np.intp)
         full = self.full
@@ -329,10 +329,10 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     X = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
     names = list(X.columns)
     refuse_duplicate_names(names, "X")
-    numbered = [name for name in names if is_unnamed(name)]
-    if numbered:
+    unnamed = [name for name in names if is_unnamed(name)]
+    if unnamed:
         notes.append(tables.UNNAMED_NOTE)
-    X = X.drop(columns=numbered).reset_index(drop=True)
+    X = X.drop(columns=unnamed).reset_index(drop=True)
     marks = cells.decimal_marks(X, list(X.columns))
     try:
         schema, features = tables.feature_schema(X, marks, notes=notes)

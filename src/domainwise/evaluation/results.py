@@ -39,7 +39,7 @@ class MethodResult:
     about: str
     #: Score on each domain when it is held out; NaN if the measure is not defined.
     scores: Mapping[Any, float]
-    within: Mapping[Any, float]  #: score in folds within each domain, with its labels
+    within: Mapping[Any, float]  #: score in cross-validation within each domain
     parameters: Sequence[Mapping[str, Any]] = ()  #: selected values for each split
     candidates: int = 1
     seconds: float = 0.0  #: total of all splits
@@ -55,7 +55,7 @@ class MethodResult:
     seen: Mapping[Any, float] = field(default_factory=dict)
     #: 95 % interval of the score of each domain.
     ends: Mapping[Any, Ends] = field(default_factory=dict)
-    #: Loss in score on held-out domains if a column is shuffled there, by column.
+    #: Loss in score on held-out domains if the values of a column are shuffled, by column.
     importance: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -289,7 +289,8 @@ class Results:
         if measure.is_custom or held_out is None or not held_out.domains(2 * LABEL_COUNTS[1]):
             return []
         score = partial(_outputs_score, measure, classes)
-        # Adaptation predicts the most probable class. Scores of methods that do not are shifted.
+        # Adapted models predict the most probable class. The scores of a method that does not are
+        # shifted by the difference.
         scores = np.array(list(method.scores.values()))
         scores += domain_scores(held_out, score, len(scores))
         scores -= [
@@ -369,8 +370,8 @@ def domain_weights(results: Sequence[MethodResult], rows: Mapping[Any, int]) -> 
     for result in fitted:
         scores = {name: score for name, score in result.known.items() if name in rows}
         if len(scores) > 1:
-            spread = np.var(list(scores.values()), ddof=1)
-            between.append(float(spread - np.mean([error / rows[name] for name in scores])))
+            total = np.var(list(scores.values()), ddof=1)
+            between.append(float(total - np.mean([error / rows[name] for name in scores])))
     # A small variance between domains is assumed even if they seem to be equal.
     variance = max(float(np.mean(between or [0.0])), 0.25 * float(np.median(noise)))
     weights = 1 / (variance + noise)
@@ -546,9 +547,9 @@ def weighted_scores(name: str, record: Record, counts: Array, classes: Array | N
     target, predicted = record["target"], record["prediction"]
     if classes is not None and name == "balanced_accuracy":  # over the classes in each draw
         indicator = np.eye(len(classes))[codes_of(target, classes)]
-        size, correct = counts @ indicator, counts @ (indicator * (target == predicted)[:, None])
-        recall = correct / np.where(size > 0, size, 1)
-        return np.asarray(recall.sum(axis=1) / (size > 0).sum(axis=1))
+        sizes, correct = counts @ indicator, counts @ (indicator * (target == predicted)[:, None])
+        recalls = correct / np.where(sizes > 0, sizes, 1)
+        return np.asarray(recalls.sum(axis=1) / (sizes > 0).sum(axis=1))
     values = target == predicted if name == "accuracy" else np.abs(target - predicted)
     values = values.astype(np.float64) ** (2 if "squared" in name else 1)
     means = np.asarray(counts @ values / counts.sum(axis=1))

@@ -1,7 +1,8 @@
 """Columns that have another unit, the opposite sign, or very different values in some domains.
 
 A domain is compared with the other domains by a t-test whose level is divided by the number of
-tests. Its distance from them is also compared with the spread of rows within domains (theory 19).
+tests. Its distance from them is also compared with the spread of rows within domains (section 19 of
+the theory).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scipy.stats import rankdata, t
 from domainwise.arrays import Array
 from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
 
-#: Share of tables without faults for which a fault is reported.
+#: Maximum share of tables without faults for which a fault is reported.
 FALSE_ALARM_RATE = 0.1
 #: Minimum number of values of a column in a domain, and of domains, for a comparison.
 MIN_VALUES, MIN_DOMAINS = 20, 3
@@ -181,8 +182,8 @@ def find_anomalies(
                 reasons.setdefault((kind, units), []).append(i)
         reported = values.spreads if by_spread else values.medians
         for (kind, units), group in reasons.items():
-            domains, ends = values.domains[group].tolist(), (reported[group], reported[~distant])
-            anomalies.append(Anomaly(kind, values.column, domains, *ends, units, by_spread))
+            domains, data = values.domains[group].tolist(), (reported[group], reported[~distant])
+            anomalies.append(Anomaly(kind, values.column, domains, *data, units, by_spread))
             excluded = excluded | {(values.column, d) for d in domains}
     if n_tests:
         columns = list(dict.fromkeys(values.column for values in compared))[:MAX_COLUMNS]
@@ -236,10 +237,11 @@ def _conversions(name: str, powers_of_ten: bool) -> Iterator[tuple[str, float, f
 def _opposite_signs(
     quantities: Mapping[int, Array], target: Array | None, rows: Sequence[Array], level: float
 ) -> Iterator[Anomaly]:
-    """Columns whose correlations with others have the opposite sign in one domain.
+    """Columns whose correlations with other columns have the opposite sign in one domain.
 
-    In each domain, the clearest column comes first. Its sign is corrected before the next column is
-    tested, because correct columns that are correlated with it would otherwise seem wrong, too.
+    In each domain, the column with the clearest reversal is tested first. Its sign is corrected
+    before the next column is tested, because correct columns that are correlated with it would
+    otherwise seem reversed, too.
     """
     large = [d for d, domain_rows in enumerate(rows) if len(domain_rows) >= MIN_VALUES]
     if len(large) <= MIN_DOMAINS or len(quantities) < 2:
@@ -264,8 +266,8 @@ def _opposite_signs(
             if agrees[worst] > -0.5 or 2 * t.sf(z, len(others) - 1) > level:
                 break
             j = int(np.argmax(np.abs(usual[worst])))
-            ends = here[worst, [j]], usual[worst, [j]]
-            yield Anomaly("sign", columns[worst], [d], *ends, partner=columns[j])
+            data = here[worst, [j]], usual[worst, [j]]
+            yield Anomaly("sign", columns[worst], [d], *data, partner=columns[j])
             here[worst] *= -1
             here[:, worst] *= -1
 

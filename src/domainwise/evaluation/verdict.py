@@ -20,7 +20,8 @@ from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
 SIGNIFICANCE_LEVEL = 0.05
 #: Maximum number of faults on the first screen.
 MAX_FAULTS = 5
-#: Domains with a wider range of scores differ, if there is no constant prediction to compare with.
+#: Maximum width of the range of scores for a high confidence, if there is no constant prediction to
+#: compare with; for errors, as a share of the mean.
 WIDE_RANGE = 0.2
 #: Minimum AUC of a column that identifies a domain.
 IDENTIFYING_AUC = 0.8
@@ -35,16 +36,16 @@ class Answer:
     """The first screen of the page, in sentences; a sentence that does not apply is empty."""
 
     take: str  #: name of the recommended method
-    reason: str  #: for the recommendation
+    reason: str  #: reason for the recommendation
     context: str  #: gain if all rows of a domain are predicted together
     expect: str  #: score at the next site
-    certainty: str  #: low, medium or high
-    certain: str  #: the reason for it
+    certainty: str  #: confidence: low, medium or high
+    certain: str  #: reason for the confidence
     faults: list[dict[str, str]]  #: each with a "problem" and an "action"
     more_faults: int  #: number of faults that are not in the list
-    labels: str  #: gain from labels of the new site
-    command: str  #: that fits the recommended method
-    watch: str  #: how to check new rows
+    labels: str  #: gain from labelled rows of the new site
+    command: str  #: command that fits the recommended method
+    watch: str  #: how to check new rows for shift
 
     def sentences(self) -> list[str]:
         """All sentences, in the order of the page."""
@@ -309,7 +310,7 @@ def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
 
 
 def label_sentence(results: Results) -> str:
-    """The gain from labels of a new domain, in a sentence; empty if it is unknown."""
+    """The gain from labelled rows of a new domain, in a sentence; empty if it is unknown."""
     gains = {
         int(gain["n_labels"]): results.measure.sign * gain["score"] for gain in results.label_gain
     }

@@ -73,12 +73,12 @@ def render_page(package: str, template: str, *, styles: Sequence[str], **values:
     return environment.get_template(template).render(
         style="\n".join(map(read, styles)),
         script=script,
-        allowed=b64encode(sha256(script.encode()).digest()).decode(),
+        script_hash=b64encode(sha256(script.encode()).digest()).decode(),
         **values,
     )
 
 
-#: Colours of figure.mplstyle, which :func:`to_svg` replaces by those of the page.
+#: Colours in figure.mplstyle that :func:`to_svg` replaces with those of the page.
 INK, FAINT = "#010203", "#040506"
 
 
@@ -117,7 +117,7 @@ def to_svg(figure: Figure, name: str, alt: str) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    # This rule would apply to the whole page.
+    # These CSS rules would apply to the whole page.
     text = re.sub(r"<style type=\"text/css\">.*?</style>", "", text, flags=re.S)
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', text)
