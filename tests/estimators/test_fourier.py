@@ -245,5 +245,7 @@ def test_what_has_no_fourier_features_is_refused(method, params, said):
 
 def test_more_components_than_columns_are_refused():
     X, _, _ = problem()
-    with pytest.raises(ValueError, match="n_components=9 is more than the 8 Fourier features"):
+    with pytest.raises(
+        ValueError, match="n_components=9 is more than the number of Fourier features, 8"
+    ):
         FastKPCA(9, feature_map="fourier", n_landmarks=8).fit(X)

@@ -264,11 +264,11 @@ def test_small_errors_keep_their_digits():
 
 def test_differences_have_the_decimals_of_the_scores_beside_them():
     errors = choose_measure("rmse", np.arange(2.0), False)
-    assert [errors.format(-x, like=-0.645) for x in (0.645, 0.0025, -0.0025)] == [
+    assert [errors.format(-x, scale=-0.645) for x in (0.645, 0.0025, -0.0025)] == [
         "0.645", "0.003", "-0.003"
     ]  # fmt: skip
-    assert [errors.format(-x, like=-1868.3) for x in (1868.3, 12.34)] == ["1868", "12"]
-    assert [errors.format(-x, like=-123.46) for x in (123.46, 0.5)] == ["123.5", "0.5"]
+    assert [errors.format(-x, scale=-1868.3) for x in (1868.3, 12.34)] == ["1868", "12"]
+    assert [errors.format(-x, scale=-123.46) for x in (123.46, 0.5)] == ["123.5", "0.5"]
     evaluation = make_evaluation({"svm": [-s for s in SVM]}, scoring="neg_root_mean_squared_error")
     assert evaluation.show(-0.0025) == "0.003"
 

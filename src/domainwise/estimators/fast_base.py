@@ -174,9 +174,9 @@ class LandmarkProjection(Projection, OnePass):
         rank = self._map.n_features
         if self.n_components is not None and self.n_components > rank:
             raise ValueError(
-                f"n_components={self.n_components} is more than the {rank} "
-                f"{'Fourier features' if fourier else 'linearly independent landmarks'}. Increase "
-                "n_landmarks, or decrease n_components."
+                f"n_components={self.n_components} is more than the number of "
+                f"{'Fourier features' if fourier else 'linearly independent landmarks'}, {rank}. "
+                "Increase n_landmarks, or decrease n_components."
             )
         self._target_map = self._label_map(target, "target", self.target_landmarks)
         self._domain_map = self._label_map(domain, "domain", None)
@@ -302,7 +302,7 @@ def refuse_descriptors(domain: Labels, exact_name: str) -> None:
     if domain.values is not None:
         raise ValueError(
             "conditional=True with continuous domain descriptors needs all rows in memory. Use "
-            f"{exact_name}, or domain labels."
+            f"{exact_name}, or pass domain labels."
         )
 
 
@@ -317,7 +317,7 @@ def chosen_landmarks(
     if m > len(X):
         raise ValueError(
             f"n_landmarks={estimator.n_landmarks} requests {m} landmarks for {n_rows} rows, but "
-            f"only {len(X)} rows were read to choose them from. Pass a smaller n_landmarks, or "
+            f"landmarks are chosen from a sample of {len(X)} rows. Pass a smaller n_landmarks, or "
             "an array of landmarks."
         )
     stratified = estimator.landmarks == "stratified" and domain.codes is not None

@@ -234,7 +234,7 @@ class MomentFold:
                 np.zeros((1, weights.shape[1])),
                 weights.T @ second[:m, :m] @ weights,
                 cross=weights.T @ second[:m, first:],
-                target=self.sums.mean[first:],
+                target_mean=self.sums.mean[first:],
             )
             return train, test
         labels = sorted(self.cells)

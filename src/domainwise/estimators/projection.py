@@ -204,7 +204,8 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     ) -> tuple[Labels | None, Labels]:
         if y is None and self._needs_target:
             raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
+                f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
+                "classes or continuous targets as y."
             )
         target = None
         if y is not None and self._uses_target:

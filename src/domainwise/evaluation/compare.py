@@ -59,7 +59,7 @@ class Comparison:
 
     def show(self, value: float, signed: bool = False) -> str:
         """A score, or a difference with its sign, as text."""
-        text = self.measure.format(self.measure.sign * value, like=self.pairs[0].mean["first"])
+        text = self.measure.format(self.measure.sign * value, scale=self.pairs[0].mean["first"])
         return f"+{text}" if signed and value >= 0 else text
 
     def verdict(self) -> str:

@@ -315,7 +315,7 @@ class Results:
             texts = {self.measure.format(mean, digits) for mean in rivals}
             if self.measure.format(self.best.mean, digits) not in texts:
                 return self.measure.format(score, digits, self.best.mean)
-        return self.measure.format(score, like=self.best.mean)
+        return self.measure.format(score, scale=self.best.mean)
 
     def expect(self, result: MethodResult) -> tuple[float, float, float]:
         """Mean over domains, as displayed, with a 95 % bootstrap interval over domains."""

@@ -127,7 +127,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         return tags
 
 
-def _calibrated(estimator: InvariantSVC) -> bool:
+def _check_proba(estimator: InvariantSVC) -> bool:
     if not estimator.probability:
         raise AttributeError(
             "predict_proba is not available when probability=False. Use "
@@ -242,7 +242,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         """
         return self._values(X, "decision_function")
 
-    @available_if(_calibrated)
+    @available_if(_check_proba)
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the probability of each class, calibrated on held-out domains.
 

@@ -83,11 +83,11 @@ class Measure:
         """Return a score as it is displayed, with a positive sign for errors."""
         return self.sign * score
 
-    def format(self, score: float | None, digits: int = 3, like: float | None = None) -> str:
-        """Format a score for display; ``like`` is a score that sets the number of decimals."""
+    def format(self, score: float | None, digits: int = 3, scale: float | None = None) -> str:
+        """Format a score for display; decimals are chosen for scores of the size of ``scale``."""
         if score is None or not np.isfinite(score):
             return "–"
-        value, magnitude = self.shown(score), abs(score if like is None else like)
+        value, magnitude = self.shown(score), abs(score if scale is None else scale)
         if self.sign < 0 and 0 < magnitude < 0.01:  # an error, in the unit of the target
             return f"{value:.{digits}g}"
         decimals = max(0, digits + 1 - len(f"{magnitude:.0f}")) if magnitude >= 100 else digits
@@ -132,11 +132,11 @@ def choose_measure(
         name = getattr(scoring, "__name__", "score")
         return Measure(name, name.replace("_", " "), scoring, is_custom=True)
     names = get_scorer_names()
-    # Accept errors without the prefix "neg_".
-    errors = {"rmse": "root_mean_squared_error", "mae": "mean_absolute_error"}
-    error = f"neg_{errors.get(str(scoring).lower(), scoring)}"
-    if scoring not in names and error in names:
-        scoring = error
+    # Accept abbreviations, and errors without the prefix "neg_".
+    abbreviations = {"rmse": "root_mean_squared_error", "mae": "mean_absolute_error"}
+    negative_error = f"neg_{abbreviations.get(str(scoring).lower(), scoring)}"
+    if scoring not in names and negative_error in names:
+        scoring = negative_error
     elif scoring not in names:
         close = get_close_matches(str(scoring), names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f". Choose one of {', '.join(names)}."
@@ -156,7 +156,8 @@ def check_task(scoring: Any, classification: bool) -> None:
     if classification and isinstance(scoring, str) and scoring.endswith(regression):
         raise ValueError(
             f"scoring={scoring!r} is for a continuous target, but the target has classes. Choose "
-            "a scorer for classes, such as 'balanced_accuracy', or use task='regression'."
+            "a scorer for classes, such as 'balanced_accuracy', or use a regression method "
+            "(task='regression' in evaluate)."
         )
 
 

@@ -148,8 +148,9 @@ class Predictions(BaseEstimator):
             values = np.column_stack([-values, values])
         return self._columns(values, float(values.min()) - 1.0)
 
-    def _columns(self, values: Array, missing: float) -> Array:
-        columns = np.full((len(values), len(self.classes)), missing)
+    def _columns(self, values: Array, fill_value: float) -> Array:
+        """Return one column per class, with ``fill_value`` for classes not seen in training."""
+        columns = np.full((len(values), len(self.classes)), fill_value)
         columns[:, codes_of(self.estimator.classes_, self.classes)] = values
         return columns
 

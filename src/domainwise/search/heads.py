@@ -64,7 +64,7 @@ class ProjectedMoments:
     scatter: Array  #: sums of squares and products of deviations from these means
     classes: Array | None = None
     cross: Any = None  #: sums of products of the columns with the centred continuous target
-    target: Any = None  #: mean of the continuous target
+    target_mean: Any = None  #: mean of the continuous target
 
     def mapped(self, W: Array) -> ProjectedMoments:
         """Return the moments of the rows multiplied by W."""
@@ -94,7 +94,7 @@ class QuickRidge(RegressorMixin, BaseEstimator):
         self.moments = moments
         S = moments.scatter
         self._coef = np.linalg.solve(S + np.eye(len(S)), moments.cross)
-        self._bias = moments.target - (moments.means @ self._coef).ravel()
+        self._bias = moments.target_mean - (moments.means @ self._coef).ravel()
 
     def predict(self, X: Array) -> Array:
         """Return predicted targets; a single column is returned as a vector."""

@@ -195,7 +195,7 @@ def domain_folds(
     if domains is not None and 2 < len(y) == len(np.unique(domains)):
         warn_caller(
             "sample_domain is different in every row. Held-out domains are then single rows, and "
-            "scores say little about unseen domains. Pass a column that groups the rows."
+            "scores say little about unseen domains. Pass the same label for rows of a domain."
         )
     if cv is not None or has_domains:
         cv = LeaveDomainsOut(max_splits=max_splits) if cv is None else cv
