@@ -44,11 +44,11 @@ class DomainSummary:
 
     n_rows: int
     moments: Moments
-    drawn: Array  #: random numbers of the sampled rows
+    draws: Array  #: random numbers of the sampled rows, sorted
     rows: Array
 
 
-Summaries = dict[Any, DomainSummary]  #: by domain
+Summaries = dict[Any, DomainSummary]  #: summaries by domain
 
 
 def find_context(model: Any) -> tuple[Any, list[Any]]:
@@ -78,21 +78,21 @@ def _context_users(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[An
 
 
 def summarize_domains(model: Any, X: Any, domains: Array) -> Summaries:
-    """Summarize rows, as the model accepts them, by domain."""
+    """Summarize the rows of each domain; ``X`` has the form that the model accepts."""
     estimator, before = find_context(model)
     for step in before:
         X = step.transform(X)
     X = np.asarray(X, dtype=np.float64)
     moments = getattr(estimator, "domain_context_", estimator).domain_moments(X, domains)
     summaries = {}
-    for name, of_domain in moments.items():
+    for name, domain_moments in moments.items():
         rows = X[domains == name]
         n_rows = len(rows)
         if isinstance(estimator, DomainContext):
             rows = rows[:0]
-        drawn = random_numbers(row_keys(rows, 0))
-        order = np.argsort(drawn, kind="stable")[:DOMAIN_SAMPLE_ROWS]
-        summaries[name] = DomainSummary(n_rows, of_domain, drawn[order], rows[order])
+        draws = random_numbers(row_keys(rows, 0))
+        order = np.argsort(draws, kind="stable")[:DOMAIN_SAMPLE_ROWS]
+        summaries[name] = DomainSummary(n_rows, domain_moments, draws[order], rows[order])
     return summaries
 
 
@@ -101,15 +101,15 @@ def merge_summaries(a: Summaries, b: Summaries) -> Summaries:
     merged = a | b
     for name in a.keys() & b.keys():
         first, second = a[name], b[name]
-        drawn = np.concatenate([first.drawn, second.drawn])
-        order = np.argsort(drawn, kind="stable")
+        draws = np.concatenate([first.draws, second.draws])
+        order = np.argsort(draws, kind="stable")
         rows = np.concatenate([first.rows, second.rows])[order]
         moments, n_rows = first.moments.merged(second.moments), first.n_rows + second.n_rows
-        merged[name] = DomainSummary(n_rows, moments, drawn[order], rows)
-    n = min(DOMAIN_SAMPLE_ROWS, SAMPLE_ROWS // max(1, len(merged)))
+        merged[name] = DomainSummary(n_rows, moments, draws[order], rows)
+    max_rows = min(DOMAIN_SAMPLE_ROWS, SAMPLE_ROWS // max(1, len(merged)))
     return {
-        name: replace(summary, drawn=summary.drawn[:n], rows=summary.rows[:n].copy())
-        for name, summary in merged.items()
+        name: replace(s, draws=s.draws[:max_rows], rows=s.rows[:max_rows].copy())
+        for name, s in merged.items()
     }
 
 
@@ -143,7 +143,7 @@ def _replaced(model: Any, old: Any, new: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Applied:
+class ApplyResult:
     """The result of applying a model to a chunk of a table, or to all of it."""
 
     columns: list[str] = field(default_factory=list)
@@ -161,9 +161,9 @@ class Application:
 
     model: TableModel
     source: str  #: the table's name in messages
-    copied: list[str]  #: columns of the source in the output
+    copied: list[str]  #: columns of the source that are copied to the output
     project: bool  #: whether to project instead of predicting
-    reading: dict[str, Any]  #: how cells are read: "decimal", "encoding", "na"
+    reading: dict[str, Any]  #: options of reading cells: "decimal", "encoding", "na"
     check_shift: bool = True
     first_pass: bool = False  #: whether to compute statistics only
     #: Context of predictions: "column" (domains in the domain column), "one" domain, or None.
@@ -181,11 +181,11 @@ class Application:
         return self.model.read(self.source, self.columns, labels=labels, rows=rows, **self.reading)
 
     @config_context(transform_output="default")
-    def __call__(self, frame: Any, first_row: int) -> Applied:
+    def __call__(self, frame: Any, first_row: int) -> ApplyResult:
         """Predict or project the rows of a chunk; ``first_row`` is the number of rows before it."""
         model, name = self.model, self.model.schema.domain
         X = model.schema.prepare(frame, first_row=first_row)
-        domains: Any = None  # as text, "" if missing
+        domains: Any = None  # domains of rows as text, "" if missing
         if name in frame.columns:
             named = frame[name].notna().to_numpy()
             labels = np.full(len(frame), "", dtype=object)
@@ -198,13 +198,13 @@ class Application:
             domains = None if self.context is None else np.full(len(frame), "all")
         elif (domains == "").any():
             raise TableError(
-                f"{self.source} has rows without a domain in column {name!r}, which context needs. "
-                "Fill in the domain, or leave these rows out"
+                f"{self.source} has rows without a domain in column {name!r}, but context needs "
+                "every row's domain. Fill in the domain, or remove these rows"
             )
         if self.first_pass:
             in_context = domains is not None
             summaries = summarize_domains(model.pipeline, X, domains) if in_context else {}
-            return Applied(n_rows=len(frame), statistics=statistics, summaries=summaries)
+            return ApplyResult(n_rows=len(frame), statistics=statistics, summaries=summaries)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             if self.project:
@@ -215,11 +215,11 @@ class Application:
         if duplicates:
             raise TableError(
                 f"column {duplicates[0]!r} of {self.source} has the same name as an output column. "
-                "Rename it, or do not keep it"
+                "Rename it, or remove it from the columns to keep"
             )
         out = import_pandas().concat([frame[self.copied].reset_index(drop=True), out], axis=1)
         notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-        return Applied([str(name) for name in out.columns], len(out), statistics, notes, out)
+        return ApplyResult([str(name) for name in out.columns], len(out), statistics, notes, out)
 
 
 class ShiftError(ValueError):
@@ -227,7 +227,7 @@ class ShiftError(ValueError):
 
     def __init__(self, source: str | Path, findings: list[Finding]) -> None:
         text = f"{source} differs from the source domains of the model, so nothing was written"
-        super().__init__(f"{text}. Check the findings")
+        super().__init__(f"{text}. Check the findings, or do not use strict")
         self.findings = findings
 
 
@@ -247,7 +247,7 @@ def apply_to_file(
     decimal: str | None = None,
     encoding: str | None = None,
     na: Sequence[str] = (),
-) -> Applied:
+) -> ApplyResult:
     """Predict or project all rows of a file in chunks.
 
     With a ``client``, its workers apply the model; a destination without a file extension is then a
@@ -299,12 +299,12 @@ def _apply(
     progress: Callable[[int], None] | None,
     folder: Path | None = None,
     write: Callable[[Any], None] | None = None,
-) -> Applied:
+) -> ApplyResult:
     """Apply a model to all chunks, write their outputs, and merge their statistics."""
-    total = Applied()
+    total = ApplyResult()
     # When a chunk is read, ``total.n_rows`` is the number of rows before it.
     frames = application.frames(chunk_rows)
-    results: Iterator[Applied] = (application(frame, total.n_rows) for frame in frames)
+    results: Iterator[ApplyResult] = (application(frame, total.n_rows) for frame in frames)
     if client is not None:
         from domainwise.models.large_table import results_on_workers
 
@@ -312,7 +312,7 @@ def _apply(
     for result in results:
         if write is not None:
             write(result.frame)
-        total = Applied(
+        total = ApplyResult(
             result.columns,
             total.n_rows + result.n_rows,
             merge_statistics([total.statistics, result.statistics]),

@@ -1,4 +1,4 @@
-"""Fitting tables larger than memory, and predicting, on the workers of a cluster.
+"""Fitting models to tables larger than memory, and predicting, on the workers of a cluster.
 
 A fit makes two passes over a Parquet table: statistics of columns, then sums over rows. The types
 of columns, and the task, are inferred from evenly spaced rows. Predictions are in the order of the
@@ -46,9 +46,9 @@ def exceeds_memory(path: str | Path) -> bool:
     """Whether a table is stored as Parquet and too large to be fitted in memory."""
     if existing_format(path) != "parquet":
         return False
-    free = available_memory()
+    available = available_memory()
     cells = sum(f.metadata.num_rows * f.metadata.num_columns for f in parquet.read_footers(path))
-    return free is not None and N_COPIES * 8 * cells > free
+    return available is not None and N_COPIES * 8 * cells > available
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Reader:
 
     schema: Schema
     columns: list[str]
-    dropped: frozenset[str] = frozenset()  #: domains, as text
+    dropped_domains: frozenset[str] = frozenset()  #: as text
     classes: tuple[Any, ...] = ()  #: classes in the sample
     labels: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  #: classes and domains, by text
     prepare: Any = None  #: the fitted preprocessor
@@ -71,7 +71,7 @@ class Reader:
         """Return prepared features, targets, domains as text, and the number of rows left out."""
         frame = parquet.read_piece(piece, self.columns)
         labelled: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
-        keep = ~np.isin(labelled[2], list(self.dropped))
+        keep = ~np.isin(labelled[2], list(self.dropped_domains))
         rows, y, domains = (values[keep] for values in labelled)
         return self.schema.prepare(frame.iloc[rows]), y, domains, len(frame) - len(rows)
 
@@ -151,7 +151,7 @@ class LargeTable:
         return cls(table, Reader(table.schema, used, dropped, (*(table.classes or ()),)), pieces)
 
     def fit(self, client: Any, method: str = "auto", **options: Any) -> TableModel:
-        """Fit a ridge search on the workers of a client; see ``table_setting`` for the options."""
+        """Fit InvariantRidge on the workers of a client; see ``table_setting`` for the options."""
         if method not in ("auto", METHOD):
             raise TableError(
                 f"method {method!r} needs the table in memory, but the table is too large. Use "
@@ -174,9 +174,9 @@ class LargeTable:
         names = reader.names
         layout = Layout(tuple(names), len(names), np.dtype(np.float64), "y", "domain")
         empty = import_pandas().DataFrame(columns=names, dtype=np.float64)
-        unread = [Deferred(reader.prepared, piece) for piece in self.pieces]
+        deferred = [Deferred(reader.prepared, piece) for piece in self.pieces]
         files = tuple(piece.source for piece in self.pieces)
-        partitions = Partitions(layout, empty, unread, None, None, None, files)
+        partitions = Partitions(layout, empty, deferred, None, None, None, files)
         search = chosen.make(setting)
         model = clone(search.estimator).fit_partitions(partitions)
         # New rows are arrays, whose columns have no names.
@@ -190,14 +190,14 @@ class LargeTable:
             notes.append("medians of numbers are approximate; their rank error is at most 1 %")
         if statistics.left_out:
             notes.append(f"{statistics.left_out} rows have no target or domain and are left out")
-        of_sample = [note for note in self.table.notes if "rows have no" not in note]
+        sample_notes = [note for note in self.table.notes if "rows have no" not in note]
         info = describe_model(
             chosen,
             setting,
             search,
             classes=sorted(labels[0].values()) if statistics.classes else None,
             domains=sorted((labels[1][text], n) for text, n in statistics.domains.items()),
-            notes=[*of_sample, *notes],
+            notes=[*sample_notes, *notes],
         )
         watch = ShiftWatch().fit(self.table.X, sample_domain=self.table.sample_domain)
         # Ranges are those of the sample; categories are those of all rows, including rare ones.
@@ -213,14 +213,14 @@ def results_on_workers(client: Any, application: Any, folder: Path | None = None
     and the results contain no rows.
     """
     shared = client.compute(constant(application, "model"))
-    max_tasks = 2 * max(1, sum(client.nthreads().values()))  # that exist at a time
+    max_tasks = 2 * max(1, sum(client.nthreads().values()))  # submitted at a time
     waiting: deque[Any] = deque()
-    first: Any = None
+    first_task: Any = None
     for number, rows in enumerate(_tasks(application)):
         file = folder and folder.absolute() / f"part-{number:06d}.parquet"
-        waiting.append(client.submit(_apply, shared, *rows, file, first, pure=False))
-        # All files get the types of the first: a column without values has no type.
-        first = first or (folder and waiting[0])
+        waiting.append(client.submit(_apply, shared, *rows, file, first_task, pure=False))
+        # All files use the types of the first, because a column without values has no type.
+        first_task = first_task or (folder and waiting[0])
         if len(waiting) > max_tasks:
             yield waiting.popleft().result()[0]
     while waiting:
@@ -247,7 +247,7 @@ def _tasks(application: Any) -> Iterator[tuple[int, Any, slice]]:
 
 @task
 def _apply(
-    application: Any, first_row: int, source: Any, rows: slice, file: Path | None, first: Any
+    application: Any, first_row: int, source: Any, rows: slice, file: Path | None, first_result: Any
 ) -> tuple[Any, Any]:
     """Apply a model to rows; with a ``file``, write the output with the types of the first task."""
     if isinstance(source, parquet.Piece):
@@ -255,7 +255,7 @@ def _apply(
     result = application(source.iloc[rows].reset_index(drop=True), first_row)
     if file is None:
         return result, None
-    writer = TableWriter(file, "parquet", None if first is None else first[1])
+    writer = TableWriter(file, "parquet", None if first_result is None else first_result[1])
     try:
         writer.write(result.frame)
     finally:

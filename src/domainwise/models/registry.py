@@ -111,16 +111,19 @@ class Method:
         self.check_task(setting.classification)
         estimator = self.build(setting)
         if self.kind == "projection":
-            predict = head(setting)
+            predictor = head(setting)
             if self.searches:  # candidates are scored with the same predictor
-                estimator.set_params(estimator=predict)
-            estimator = Pipeline([("project", estimator), ("predict", predict)])
+                estimator.set_params(estimator=predictor)
+            estimator = Pipeline([("project", estimator), ("predict", predictor)])
         elif setting.predictor != "auto":
-            raise ValueError(f"method {self.key!r} is already a predictor. Omit predictor")
-        needed, is_other = "regressor", is_classifier
+            raise ValueError(
+                f"method {self.key!r} is already a predictor; got predictor={setting.predictor!r}. "
+                "Use predictor='auto'"
+            )
+        needed, has_wrong_type = "regressor", is_classifier
         if setting.classification:
-            needed, is_other = "classifier", is_regressor
-        if self.kind == "own" and is_other(estimator):
+            needed, has_wrong_type = "classifier", is_regressor
+        if self.kind == "own" and has_wrong_type(estimator):
             raise ValueError(
                 f"methods: {self.key!r} must be a {needed}, because the task is {setting.task}"
             )
@@ -160,8 +163,9 @@ class ClassMeans(LinearDiscriminantAnalysis):
         model: Any = super().fit(X, y)
         # Class frequencies are weights of the pooled covariance, which is intended. They also shift
         # the intercepts (one for two classes, otherwise one for each class): undo this shift.
-        logs = np.log(model.priors_)
-        model.intercept_ = model.intercept_ - (logs[1:] - logs[:1] if len(logs) == 2 else logs)
+        shift = np.log(model.priors_)
+        shift = shift[1:] - shift[:1] if len(shift) == 2 else shift
+        model.intercept_ = model.intercept_ - shift
         model.priors_ = np.full(len(model.classes_), 1.0 / len(model.classes_))
         return self
 
@@ -176,8 +180,8 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
     required = ("fit", "predict", "get_params")
     if isinstance(estimator, type) or not all(hasattr(estimator, m) for m in required):
         raise ValueError(f"methods: {name!r} must be a scikit-learn estimator; got {estimator!r}")
-    lists = SequenceOf(SequenceOf(object), of_dict=True)
-    if grid is not None and not lists.is_satisfied_by(grid or {"": [0]}):
+    dict_of_lists = SequenceOf(SequenceOf(object), of_dict=True)
+    if grid is not None and not dict_of_lists.is_satisfied_by(grid or {"": [0]}):
         raise ValueError(f"methods: the grid of {name!r} must be a dict of lists; got {grid!r}")
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     if isinstance(last, MethodSearch):  # its predict always takes domains
@@ -242,10 +246,10 @@ def _either(classifier: Any, regressor: Any, s: Setting, **options: Any) -> Any:
 
 
 def _boosting(s: Setting) -> Any:
-    """Return histogram gradient boosting; up to 255 rows, every value can have its own bin.
+    """Return histogram gradient boosting; with up to 255 rows, every value can have its own bin.
 
-    With class weights there are fewer bins, because scikit-learn computes their borders one by one,
-    which takes longer than the trees.
+    With class weights there are fewer bins, because scikit-learn then computes bin borders one by
+    one, which takes longer than growing the trees.
     """
     weighted = s.classification and s.class_weight is not None
     bins = (32 if weighted else 63) if s.n_rows < 2000 else (63 if weighted else 255)
@@ -298,7 +302,7 @@ _dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.Fas
 _LINEAR = "and a linear model; the search chooses"
 _SCATTER = f"{_LINEAR} gamma, ridge and domain weight"
 _MIDA = f"{_LINEAR} gamma, the number of components and domain weight"
-#: Description of each method, with the arguments that the search chooses.
+#: Description of each method in one line, with the arguments that the search chooses.
 ABOUT = {
     "constant": "predicts the most frequent class, or the mean, of the source domains",
     "svm": "support vector machine with an RBF kernel; the search chooses C and gamma",
@@ -308,7 +312,7 @@ ABOUT = {
     "coir": f"DCM with domain weight 0 {_LINEAR} gamma and ridge",
     "dica": f"domain-invariant component analysis {_LINEAR} gamma and lam",
     "dcm": f"DCM with domain weight 1, as in its paper, {_LINEAR} gamma and ridge",
-    "fastdcm": "DCMCV with landmarks",
+    "fastdcm": f"DCM with landmarks {_SCATTER}",
     "dcmcv": f"DCM, which reduces differences between domains, {_SCATTER}",
     "invariant": (
         "vote (or mean) of the five best SVMs, with kernels that reduce differences between domains"

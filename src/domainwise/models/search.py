@@ -92,10 +92,10 @@ class MethodKind:
                 (model,) = self.fit(rows, batch)
                 return Outcomes([[score.outcome(model, X_test, y_test)]])
             with one_thread_if_small(data.X), quiet_scores():
-                shared = self._sharing(rows, batch, X_test)
+                shared = self._fit_shared(rows, batch, X_test)
                 return Outcomes([[score.outcome(model, X, y_test)] for model, X in shared])
 
-    def _sharing(
+    def _fit_shared(
         self, rows: Data, batch: Sequence[Candidate], X_test: Array
     ) -> Iterator[tuple[Any, Array]]:
         """Yield fitted candidates with a common kernel, each with the test rows as its input."""
@@ -125,7 +125,7 @@ def _binned(rows: Data, X_test: Array, n_bins: int) -> tuple[Data, Array]:
     """Replace values by bin numbers, the only information that histogram boosting uses.
 
     If rows have weights, scikit-learn computes the bin borders one by one, which takes longer than
-    the trees.
+    growing the trees.
     """
     if np.isnan(rows.X).any():
         return rows, X_test
@@ -210,7 +210,7 @@ class MethodSearch(MetaEstimator):
         scorer, usable = self._score(*labels)
         splits, selected_on = domain_folds(
             *labels,
-            classification=_for_classes(self.estimator, y),
+            classification=_is_classification(self.estimator, y),
             cv=self.cv,
             max_splits=MAX_INNER_FOLDS,
             usable=usable,
@@ -237,8 +237,8 @@ class MethodSearch(MetaEstimator):
             return self.set_fitted(model, chosen, kind.candidates(sample), selected_on)
 
     def _score(self, y: Array, codes: Array | None) -> tuple[Any, Any]:
-        """Return the scorer, and a function that tells whether it is defined on a split."""
-        classification = _for_classes(self.estimator, y)
+        """Return the scorer, and a function that returns whether it is defined on a split."""
+        classification = _is_classification(self.estimator, y)
         if self.scoring is None:
             score = SmoothScore(y, codes, np.unique(y) if classification else None)
             return score, lambda train, test: True
@@ -254,14 +254,14 @@ class MethodSearch(MetaEstimator):
         has_grid = "param_grid" in search.get_params(deep=False)
         search.set_params(**({"param_grid": grids} if has_grid else grids[0]))
         if isinstance(scorer, SmoothScore) and not self.step and not has_grid:
-            scorer = None  # kernel ridge regression has a smooth score that costs nothing
+            scorer = None  # kernel ridge regression computes its own smooth score at no cost
         search.set_params(cv=splits, scoring=scorer)
         fit_with_domains(model, data.X, data.y, data.sample_domain)
         if self.step:
             steps = [(n, search.best_estimator_ if n == self.step else s) for n, s in model.steps]
             model = Pipeline(steps)
         else:
-            search.set_params(cv=None, scoring=None)  # splits contain all row numbers
+            search.set_params(cv=None, scoring=None)  # splits contain all row indices
         candidates = search.cv_results_["params"]
         return self.set_fitted(model, search.best_params_, candidates, selected_on)
 
@@ -335,12 +335,12 @@ class MethodSearch(MetaEstimator):
 
     def score(self, X: Any, y: Any) -> float:
         """Score the predictions by ``scoring``."""
-        classification = _for_classes(self.estimator, y)
+        classification = _is_classification(self.estimator, y)
         measure = choose_measure(self.scoring, np.asarray(y), classification, self.pos_label)
         return float(measure.scorer(self, X, y))
 
 
-def _for_classes(estimator: Any, y: Any) -> bool:
+def _is_classification(estimator: Any, y: Any) -> bool:
     """Whether the task is classification, by the type of the estimator or else of the targets."""
     if is_classifier(estimator) or is_regressor(estimator):
         return bool(is_classifier(estimator))
@@ -350,7 +350,7 @@ def _for_classes(estimator: Any, y: Any) -> bool:
 def in_units(
     grid: Mapping[str, Sequence[Any]], units: Mapping[str, str], data: Data, splits: list[Split]
 ) -> list[dict[str, Any]]:
-    """Convert the values of a grid from units of these rows; one grid per kernel.
+    """Convert the values of a grid from their units, which depend on the rows; one grid per kernel.
 
     >>> data = Data(np.zeros((50, 2)), np.zeros(50))
     >>> in_units({"lam": [0.1]}, {"lam": "rows"}, data, [])

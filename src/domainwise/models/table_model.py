@@ -80,7 +80,7 @@ class TableModel:
         if values is None:
             name, values = "decision", outputs.decisions
         if values is not None:
-            values = values.reshape(len(values), -1)  # of two classes, only the second may be there
+            values = values.reshape(len(values), -1)  # for two classes, there may be one column
             by_class = zip(classes[-values.shape[1] :], values.T, strict=True)
             columns |= {f"{name}_{label}": column for label, column in by_class}
         if coverage is not None:
@@ -93,19 +93,19 @@ class TableModel:
         calibration = (self.info.get("check") or {}).get("calibration")
         if by_kind is not None:
             context = outputs.sample_domain is not None and "context" in by_kind
-            name, quantiles = "probabilities", by_kind["context" if context else "plain"]
+            output, quantiles = "probabilities", by_kind["context" if context else "plain"]
         elif calibration is not None:
-            name, quantiles = calibration["of"], stored_quantiles(calibration, coverage)
+            output, quantiles = calibration["of"], stored_quantiles(calibration, coverage)
         else:
             raise TableError(
                 "this model has no prediction sets, because it was fitted without the check on "
-                "held-out domains. Fit it again with the check"
+                "held-out domains. Fit it again with domainwise fit, without --no-check"
             )
         if outputs.classes is None:
             low, high = quantiles.intervals(outputs.labels.astype(np.float64), coverage).T
             return {"low": low, "high": high}
-        values = outputs.labels if name == "prediction" else getattr(outputs, name)
-        sets = quantiles.sets(scores_by_class({name: values}, outputs.classes)[1], coverage)
+        values = outputs.labels if output == "prediction" else getattr(outputs, output)
+        sets = quantiles.sets(scores_by_class({output: values}, outputs.classes)[1], coverage)
         return {f"in_set_{label}": sets[:, i] for i, label in enumerate(outputs.classes)}
 
     def read(
@@ -182,7 +182,7 @@ def labelled_rows(model: TableModel, path: str | Path, **reading: Any) -> tuple[
     rows, y, _ = schema.read_labels(frame, classes)
     if not len(rows):
         raise TableError(
-            f"{path} has no labelled row: column {schema.target!r} is empty. Label at least one row"
+            f"{path} has no labelled rows: column {schema.target!r} is empty. Label some rows"
         )
     if classes is not None:
         y = np.array(classes)[class_codes(y, classes, schema.target, "the model")]
@@ -222,7 +222,9 @@ def table_setting(
     elif class_weight not in (None, "balanced"):
         raise ValueError(f"class_weight={class_weight!r} must be 'auto', 'balanced' or None")
     elif class_weight is not None and not classification:
-        raise ValueError("class_weight needs classes, but the target is continuous. Use None")
+        raise ValueError(
+            "class_weight needs classes, but the target is continuous. Use class_weight=None"
+        )
     return Setting(
         classification,
         len(table.y),
@@ -241,7 +243,7 @@ def fit_table(
 ) -> TableModel:
     """Fit a method (a name, or a Method) to all rows of a table; see :func:`table_setting`.
 
-    ``rows=False`` refuses models that contain training rows.
+    ``rows=False`` raises an error for models that contain training rows.
     """
     chosen = find_method(method, len(table.y))
     if not rows and chosen.kind != "own":
