@@ -68,8 +68,8 @@ DEFECTS = [
     ),
     Defect(
         "second moments merged with the wrong count, right for equal batches",
-        "delta * (self.n_samples * share)",
-        "delta * (other.n_samples * share)",
+        "delta * (self.n_samples * weight)",
+        "delta * (other.n_samples * weight)",
         ("estimators/test_partial_fit.py",),
     ),
     Defect(
@@ -80,8 +80,8 @@ DEFECTS = [
     ),
     Defect(
         "invariant kernel with the weight left out of the denominator, right for weight 1",
-        "np.sqrt(weight / (1.0 + weight * values[keep]))",
-        "np.sqrt(weight / (1.0 + values[keep]))",
+        "np.sqrt(weight / (1.0 + weight * values[nonzero]))",
+        "np.sqrt(weight / (1.0 + values[nonzero]))",
         ("invariant/test_kernel.py",),
     ),
     Defect("HSIC divided by (n - 1)^2", "/ n_a**2", "/ (n_a - 1) ** 2", ("test_metrics.py",)),

@@ -15,7 +15,7 @@ DOCUMENTED = (
     "only .* components? are informative about the target",
     "the target cannot be separated from the domain",
     ".* of .* components were dropped, because they have no variance",
-    ".* of DICA's eigenvalues are complex or negative",
+    ".* of DICA's eigenvalues were dropped, because they are complex or negative",
 )
 quick = settings(
     deadline=None,
@@ -61,7 +61,7 @@ def fit_quietly(model, X, y, d):
             return model.fit(X, y, sample_domain=d)
         except ValueError as error:
             documented = (
-                "rows that it depends on are identical",
+                "rows used for it are identical",
                 "rows of X are equal for this kernel",
                 "no real positive",
                 "polynomial kernel overflows",

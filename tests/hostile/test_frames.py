@@ -98,7 +98,7 @@ def test_a_quantity_written_as_text_scores_as_the_number():
 
 def test_row_numbers_are_no_feature():
     found = evaluated(FRAME.assign(**{"Unnamed: 0": range(N)}))()
-    assert any("row numbers" in note for note in found.notes)
+    assert any("treated as an index" in note for note in found.notes)
     assert {column["name"] for column in found.differences["columns"]} == {"a", "b"}
 
 

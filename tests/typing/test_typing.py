@@ -22,8 +22,7 @@ ARBITRARY = {
     "methods": "pairs, or threes, of a name, an estimator and its grid",
     "styles": "keywords of matplotlib",
     "client": "of Dask, which has no types",
-    "parts": "partitions: of Dask, too",
-    "arguments": "values of arguments by name",
+    "partitions": "also of Dask",
     # Mappings do not vary in their keys: labels of one type would not be labels.
     "curves": "by domain",
     "scores": "by domain",
@@ -39,7 +38,7 @@ ARBITRARY = {
     "content": "what a site tells beside arrays",
 }
 #: Methods that return anything: plain values for JSON, rows as they came, and any model.
-RETURN_ANY = {"as_dict", "part", "to_dict", "load", "transform"}
+RETURN_ANY = {"as_dict", "first_round", "to_dict", "load", "transform"}
 
 
 def test_a_users_code_is_understood_and_its_mistakes_are_found(tmp_path):
