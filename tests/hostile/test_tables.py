@@ -49,7 +49,11 @@ CASES = {
     "signs on all numbers": (cells("{:+}"), {}, "same"),
     "gzip by another name": (gzip.compress(PLAIN.encode()), {}, r"gzip file.*\.csv\.gz"),
     "an encoding that is none of text": (PLAIN.encode(), {"encoding": "rot13"}, "is unknown"),
-    "the target left out": (PLAIN.encode(), {"drop": ["y"]}, "cannot be features and cannot be dropped"),
+    "the target left out": (
+        PLAIN.encode(),
+        {"drop": ["y"]},
+        "cannot be features and cannot be dropped",
+    ),
     # Quantities are never categories.
     "money": (cells("${}"), {}, "contains numbers, but also"),
     "money behind": (cells("{} €"), {}, "contains numbers, but also"),

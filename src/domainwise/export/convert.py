@@ -407,8 +407,8 @@ def _invariant_machine(model: Any, X: Tensor) -> Any:
         return model.on_target_scale(output)
     if not model.probability:
         return output
-    # The scale is part of the coefficients: ONNX Runtime stores a factor between two matrix products
-    # in float32.
+    # Scale the coefficients, because ONNX Runtime stores a factor between two matrix products in
+    # float32.
     logistic, scale = model.calibration_.model, model.calibration_.scale
     values = output.decisions @ (logistic.coef_ / scale).T + np.atleast_2d(logistic.intercept_)
     calibrated = _by_decisions(logistic, values)
