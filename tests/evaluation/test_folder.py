@@ -194,7 +194,7 @@ def test_force_removes_only_what_jobs_wrote(tmp_path):
     assert not list((tmp_path / "jobs").glob("*linear*"))
     (tmp_path / "jobs" / "results.jsonl").write_text("my results\n")
     with pytest.raises(
-        ResultsError, match="is not a results file of domainwise and was not changed"
+        ResultsError, match="is not a results file of domainwise and was left unchanged"
     ):
         run(tmp_path, force=True)
     assert (tmp_path / "jobs" / "results.jsonl").read_text() == "my results\n"

@@ -1,1 +1,1 @@
-"""Parallel jobs, results files that a later run resumes, and files replaced in one step."""
+"""Parallel jobs, results files that a later run can resume, and atomic replacement of files."""

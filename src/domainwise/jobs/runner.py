@@ -1,4 +1,4 @@
-"""Run a list of jobs on several workers, and store the rows of each job when it finishes.
+"""Run jobs on several workers, and store the rows that each job returns when it finishes.
 
 A job is any picklable object with a ``cost`` and a ``run()`` that returns rows. To resume a run,
 omit the jobs whose rows are already in the results file.
@@ -56,13 +56,13 @@ def _run(job: Job) -> tuple[float, list[Row]]:
 def worker_count(n_jobs: int | None, memory: int) -> int:
     """Return the number of workers for ``n_jobs`` if each needs ``memory`` bytes.
 
-    As in joblib, -1 means all cores. For negative numbers, free memory limits the result as well.
+    As in joblib, -1 means all cores. For negative numbers, free memory also limits the result.
     """
     count = effective_n_jobs(1 if n_jobs is None else n_jobs)
-    free = available_memory()
-    if n_jobs is None or n_jobs > 0 or free is None or on_cluster():
+    free_memory = available_memory()
+    if n_jobs is None or n_jobs > 0 or free_memory is None or on_cluster():
         return int(count)
-    return max(1, min(count, free // memory))
+    return max(1, min(count, free_memory // memory))
 
 
 def on_cluster() -> bool:
@@ -72,7 +72,7 @@ def on_cluster() -> bool:
 
 
 def longest_first(jobs: Sequence[Job]) -> list[Job]:
-    """Sort jobs by their cost, the most expensive first."""
+    """Sort jobs by cost, in descending order."""
     return sorted(jobs, key=lambda job: -job.cost)
 
 
@@ -90,7 +90,7 @@ def format_duration(seconds: float) -> str:
 
 
 class ProgressBar:
-    """A Rich progress bar on the terminal, called after each job."""
+    """A Rich progress bar on the terminal; calling it advances the bar by one job."""
 
     def __init__(self, cost: float, n_jobs: int, description: str) -> None:
         from rich import progress
@@ -100,22 +100,22 @@ class ProgressBar:
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(),
-            progress.TextColumn("{task.fields[done]}/{task.fields[jobs]}"),
+            progress.TextColumn("{task.fields[finished]}/{task.fields[jobs]}"),
             progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(),
             console=console,
             speed_estimate_period=24 * 3600,  # a job may take minutes
             disable=not (n_jobs and console.is_terminal),
         )
-        self._task = self._bar.add_task(description, total=cost, done=0, jobs=n_jobs)
+        self._task = self._bar.add_task(description, total=cost, finished=0, jobs=n_jobs)
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
-        """Advance by the cost of a job."""
-        done = self._bar.tasks[self._task].fields["done"] + 1
-        self._bar.update(self._task, advance=cost, done=done)
+        """Advance the bar by the cost of a finished job."""
+        n_finished = self._bar.tasks[self._task].fields["finished"] + 1
+        self._bar.update(self._task, advance=cost, finished=n_finished)
 
     def describe(self, description: str) -> None:
-        """Show what runs now."""
+        """Change the text beside the bar, which says what is running."""
         self._bar.update(self._task, description=description)
 
     def __enter__(self) -> Self:

@@ -2,8 +2,8 @@
 
 The first line of a results file is a header: schema, versions, machine, seed. Every other line has
 a ``kind``: ``result``, ``timing``, ``projection``, ``spectrum``, ``long_run``, ``job``, or
-``session``, which a run writes when it resumes the file. Complete lines are written and flushed, so
-the file of an interrupted run can be read and resumed. Any other file is refused and not changed.
+``session``, which a run writes when it resumes the file. Each line is flushed when it is written,
+so an interrupted run can be resumed. Files of other kinds are refused and left unchanged.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -29,44 +30,46 @@ from domainwise.jobs.runner import Row
 #: Version of the format: increase it when the meaning of a line changes.
 SCHEMA = 1
 FILE_NAME = "results.jsonl"
-#: Larger files are refused.
+#: Larger JSON files are refused.
 MAX_BYTES = 2**30
 
 
 class ResultsError(ValueError):
-    """A results folder cannot be used; the message gives the reason."""
+    """A file or folder of results cannot be used; the message gives the reason."""
 
 
-DAMAGED = "The file is damaged, or was not written by this version of domainwise. Create it again"
+DAMAGED = "The file is damaged or was written by another version of domainwise. Create it again"
 #: The absolute values of numbers in files must be smaller than these.
 LIMITS = {int: 2**63, float: 1e200}
 Form = Any  #: describes which JSON values are valid; see :func:`check_form`
 
 
+@dataclass
 class Maybe:
-    """A form of values that may also be None."""
+    """A form for values that may also be None."""
 
-    def __init__(self, form: Form) -> None:
-        self.form = form
+    form: Form
 
 
 def check_form(value: Any, form: Form, where: str) -> None:
     """Raise ResultsError if a value does not match a form.
 
     A form is a type or a tuple of types (True is not a number, and ``LIMITS`` bounds numbers), a
-    set of allowed strings, a regular expression, ``[form]`` for a list, ``[form, form]`` for a list
-    of two, ``{str: form}`` for a mapping with any names, or a mapping from names to forms; a name
-    that ends in ``?`` may be missing, and further names are allowed.
+    set of allowed strings, a regular expression, ``[form]`` for a list, ``[form] * 2`` for a list
+    of two, ``{str: form}`` for a mapping with any names, or a mapping from names to forms, where a
+    name that ends in ``?`` is optional and other names are allowed.
 
     >>> check_form({"rows": 3, "names": ["a", None]}, {"rows": int, "names": [Maybe(str)]}, "x")
     >>> check_form({"rows": "3"}, {"rows": int}, "x")
     Traceback (most recent call last):
     ...
-    domainwise.jobs.store.ResultsError: x, rows: int expected, got str. The file is damaged, ...
+    domainwise.jobs.store.ResultsError: x, rows: int expected, got str '3'. The file is damaged...
     """
-    matches, expected, got = True, "", type(value).__name__
     if isinstance(form, Maybe):
         return None if value is None else check_form(value, form.form, where)
+    got = type(value).__name__
+    if isinstance(value, (str, list)):
+        got += f" {value!r:.40}" if isinstance(value, str) else f" of {len(value)} entries"
     if isinstance(form, dict):
         matches, expected = isinstance(value, dict), "a mapping"
         for name, entry_form in form.items() if matches else ():
@@ -79,7 +82,7 @@ def check_form(value: Any, form: Form, where: str) -> None:
                 raise ResultsError(f"{where}: the entry {name!r} is missing. {DAMAGED}")
     elif isinstance(form, list):
         matches = isinstance(value, list) and len(form) in (1, len(value))
-        expected = "a list" if len(form) == 1 else f"a list of {len(form)}"
+        expected = "a list" if len(form) == 1 else f"a list of {len(form)} entries"
         for index, entry in enumerate(value if matches else ()):
             check_form(entry, form[index % len(form)], f"{where}[{index}]")
     elif isinstance(form, set):
@@ -88,18 +91,18 @@ def check_form(value: Any, form: Form, where: str) -> None:
         matches = isinstance(value, str) and form.fullmatch(value) is not None
         expected = f"a string of the form {form.pattern}"
     else:
-        kinds = form if isinstance(form, tuple) else (form,)
-        matches, limit = type(value) in kinds, LIMITS.get(type(value))
+        types = form if isinstance(form, tuple) else (form,)
+        matches, limit = type(value) in types, LIMITS.get(type(value))
         if matches and limit is not None and abs(value) >= limit:
             matches, got = False, f"{got} with an absolute value of at least {limit}"
-        expected = " or ".join(kind.__name__ for kind in kinds)
+        expected = " or ".join(t.__name__ for t in types)
     if not matches:
         raise ResultsError(f"{where}: {expected} expected, got {got}. {DAMAGED}")
     return None
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file; refuse NaN and infinite numbers."""
+    """Return the content of a JSON file; refuse a file with NaN or infinite numbers."""
     try:
         size = path.stat().st_size
         value = None if size > MAX_BYTES else _parse_json(path.read_bytes(), finite=True)
@@ -107,7 +110,7 @@ def read_json(path: Path) -> Any:
         reason = error.strerror or error
         raise ResultsError(f"{path} cannot be read: {reason}. Check the path") from error
     if value is None:
-        reason = "is too large for" if size > MAX_BYTES else "is damaged, or is not"
+        reason = "is too large to be" if size > MAX_BYTES else "is damaged or is not"
         raise ResultsError(f"{path} {reason} a JSON file of domainwise. Choose another file")
     return value
 
@@ -115,7 +118,7 @@ def read_json(path: Path) -> Any:
 def _parse_json(text: str | bytes, *, finite: bool = False) -> Any:
     """Parse JSON; return None if it is invalid or nested too deeply.
 
-    With ``finite``, also if it contains NaN or infinite numbers.
+    With ``finite``, NaN and infinite numbers are invalid.
     """
 
     def parse_number(digits: str) -> float:
@@ -160,9 +163,8 @@ class ResultStore:
         try:
             *lines, incomplete = self.path.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise ResultsError(
-                f"{self.path} cannot be read: {error}. Choose another folder"
-            ) from error
+            message = f"{self.path} cannot be read: {error}. Choose another folder"
+            raise ResultsError(message) from error
         rows = [*map(_parse_json, lines), *([None] if incomplete else [])]
         for number, row in enumerate(rows, 1):
             if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
@@ -183,20 +185,20 @@ class ResultStore:
                 )
 
     def open(self, *, repair: bool = False, more: Row | None = None, **run: Any) -> None:
-        """Create the file, or resume it if it belongs to the same run.
+        """Create the file, or open it to resume the same run.
 
-        ``run`` contains JSON values that identify the run; ``more`` are further entries of a new
-        header. ``repair`` removes an incomplete last line, which a killed process may leave; only
-        the process that has the lock may do this. Raises ResultsError, and changes nothing, if the
-        folder cannot be used.
+        ``run`` contains JSON values that identify the run; ``more`` contains other entries for a
+        new header. ``repair`` removes an incomplete last line, which a killed process may leave;
+        only the process that holds the lock may do this. If the folder cannot be used, ResultsError
+        is raised and nothing is changed.
         """
         prepare_folder(self.folder)
-        new = not self.path.exists()
-        if repair and not new:
+        is_new = not self.path.exists()
+        if repair and not is_new:
             with self.path.open("rb+") as stream:
-                new = not stream.truncate(stream.read().rfind(b"\n") + 1)
+                is_new = not stream.truncate(stream.read().rfind(b"\n") + 1)
         entries = {**describe_environment(), **run, **(more or {})}
-        if new:
+        if is_new:
             self.header = {"kind": "header", "schema": SCHEMA, **entries}
             self._write([self.header], mode="a" if repair else "x")
             return
@@ -211,9 +213,9 @@ class ResultStore:
 
     def append(self, rows: Iterable[Row]) -> None:
         """Append rows, and wait until they are on disk."""
-        new = list(rows)
-        self._write(new, mode="a")
-        self._rows.extend(new)
+        rows = list(rows)
+        self._write(rows, mode="a")
+        self._rows.extend(rows)
 
     def _write(self, rows: list[Row], mode: str) -> None:
         with self.path.open(mode, encoding="utf-8") as stream:
@@ -227,14 +229,14 @@ class ResultStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder, so that no other run can use it; the lock ends with the process."""
+        """Lock the folder for other runs; the lock ends with the process at the latest."""
         prepare_folder(self.folder)
         with self.path.open("ab") as stream:
             try:
                 if sys.platform == "win32":
                     import msvcrt
 
-                    # Locked bytes can be neither read nor written: lock one beyond the content.
+                    # Locked bytes can be neither read nor written, so lock one after the content.
                     os.lseek(stream.fileno(), 1 << 30, os.SEEK_SET)
                     msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
                 else:
@@ -249,20 +251,18 @@ class ResultStore:
             yield
 
     def has_flag(self, name: str) -> bool:
-        """Whether an entry of the header is true, in a file of any version."""
-        with suppress(OSError):
-            header = _parse_json(self.path.read_bytes().partition(b"\n")[0])
-            return isinstance(header, dict) and header.get(name) is True
-        return False
+        """Whether a header entry is true, whichever version wrote the file."""
+        header = _parse_json(self.path.read_bytes().partition(b"\n")[0])
+        return isinstance(header, dict) and header.get(name) is True
 
     def clear(self, file_names: re.Pattern[str]) -> None:
-        """Remove all rows, and the files that they name if the name matches a pattern."""
+        """Remove all rows, and the files named in them whose names match a pattern."""
         lines = self.path.read_bytes().splitlines()
         rows = [row for line in lines if isinstance(row := _parse_json(line), dict)]
         if lines and (not rows or rows[0].get("kind") != "header" or "domainwise" not in rows[0]):
             raise ResultsError(
-                f"{self.path} is not a results file of domainwise and was not changed. Choose "
-                "another folder"
+                f"{self.path} is not a results file of domainwise and was left unchanged. "
+                "Choose another folder"
             )
         for name in {str(row.get("file")) for row in rows}:
             if file_names.fullmatch(name):
@@ -271,7 +271,7 @@ class ResultStore:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Create the folder, or check that it is empty or a results folder, and writable."""
+    """Create the folder, or check that it is writable and is empty or a results folder."""
     if folder.exists() and not folder.is_dir():
         raise ResultsError(f"{folder} is a file, not a folder. Choose a folder")
     try:
@@ -289,15 +289,15 @@ def prepare_folder(folder: Path) -> None:
 
 
 def describe_environment() -> Row:
-    """Return versions and machine, for the header."""
+    """Describe the software versions and the machine, for the header."""
     versions, processor = {}, platform.processor() or "unknown"
     for name in ("numpy", "scipy", "scikit-learn", "joblib", "pandas"):
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        model = next(line for line in lines if line.startswith("model name"))
-        processor = model.split(":", 1)[1].strip()
+        name_line = next(line for line in lines if line.startswith("model name"))
+        processor = name_line.split(":", 1)[1].strip()
     return {
         "domainwise": __version__,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -313,7 +313,7 @@ def describe_environment() -> Row:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary file name in the same folder, and rename the file to ``path`` at the end.
+    """Yield a temporary path in the same folder, and rename that file to ``path`` at the end.
 
     If an error occurs, if the process is killed, or if another process has written the file in the
     meantime, the file at ``path`` is not changed. A symbolic link remains a link: its target is
@@ -324,19 +324,19 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise FileNotFoundError(f"{path.parent} does not exist. Create it to write {path.name}")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder. Choose a file name")
-    temporary, before = _temporary_path(path), _state(path)
+    temporary, initial_state = _temporary_path(path), _state(path)
     try:
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
-        with _exclusive(path, before):
+        with _exclusive(path, initial_state):
             os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text file in one step; if the process is interrupted, an old file remains."""
+    """Write a text file in one step; if the process is interrupted, the old file remains."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -345,15 +345,15 @@ def write_text(path: str | Path, text: str) -> None:
 def replacing_folder(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder next to ``path``, and rename it to ``path`` at the end.
 
-    An old folder at ``path`` is removed; if an error occurs, it is not changed. As for files, a
-    folder that another process wrote is not replaced, and a symbolic link remains a link.
+    The old folder at ``path`` is removed; if an error occurs, it is not changed. As for files, a
+    folder that another process has written is not replaced, and a symbolic link remains a link.
     """
     path = Path(path).resolve()
-    temporary, old, before = _temporary_path(path), _temporary_path(path), _state(path)
+    temporary, old, initial_state = _temporary_path(path), _temporary_path(path), _state(path)
     temporary.mkdir()
     try:
         yield temporary
-        with _exclusive(path, before):
+        with _exclusive(path, initial_state):
             if path.exists():
                 os.rename(path, old)
             os.rename(temporary, path)
@@ -373,8 +373,8 @@ def _remove(folder: Path) -> None:
 
 
 @contextmanager
-def _exclusive(path: Path, before: tuple[int, int] | None) -> Iterator[None]:
-    """Lock the parent folder, if the system supports it; refuse a path that has changed."""
+def _exclusive(path: Path, initial_state: tuple[int, int] | None) -> Iterator[None]:
+    """Lock the parent folder if the system can; refuse a path that has changed."""
     lock = None
     with suppress(ImportError, OSError):
         import fcntl
@@ -382,9 +382,9 @@ def _exclusive(path: Path, before: tuple[int, int] | None) -> Iterator[None]:
         lock = os.open(path.parent, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
     try:
-        if _state(path) not in (None, before):
+        if _state(path) not in (None, initial_state):
             raise FileExistsError(
-                f"another process wrote {path} in the meantime, and that file was not overwritten. "
+                f"another process wrote {path} in the meantime, and it was not overwritten. "
                 "Choose another path"
             )
         yield
@@ -394,7 +394,7 @@ def _exclusive(path: Path, before: tuple[int, int] | None) -> Iterator[None]:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Return inode and modification time, which change if a file or folder is replaced."""
+    """Return inode and modification time, which change when a file or folder is replaced."""
     with suppress(FileNotFoundError):
         status = path.stat()
         return status.st_ino, status.st_mtime_ns
