@@ -70,7 +70,7 @@ def test_y_of_another_length(model):
 def test_sample_domain_of_another_length(model):
     with pytest.raises(ValueError, match="sample_domain has 31 entries but X has 30 rows"):
         fit(model, sample_domain=np.arange(31) % 3)
-    with pytest.raises(ValueError, match="sample_domain has no length but X has 30 rows"):
+    with pytest.raises(ValueError, match="sample_domain is a single value but X has 30 rows"):
         fit(model, sample_domain="site")
     with pytest.raises(
         ValueError, match=r"sample_domain must have one or two dimensions.*\(30, 1, 1\)"
@@ -84,7 +84,7 @@ def test_y_of_the_wrong_shape_or_kind(model):
         ValueError, match=r"y must have one or two dimensions, got shape \(30, 1, 1\)"
     ):
         fit(model, y=np.zeros((N, 1, 1)))
-    with pytest.raises(ValueError, match="y has no length but X has 30 rows"):
+    with pytest.raises(ValueError, match="y is a single value but X has 30 rows"):
         fit(model, y=3)
     with pytest.raises(ValueError, match="Complex data not supported: y is complex"):
         fit(model, y=Y + 1j)
@@ -123,7 +123,7 @@ def test_missing_values_in_y(model):
 @SUPERVISED
 def test_class_labels_where_numbers_are_needed(model):
     with pytest.raises(
-        ValueError, match='y contains labels .*, but its kernel requires numbers.*"delta"'
+        ValueError, match='y contains labels .*, but numbers are required.*target_kernel.*"delta"'
     ):
         fit(clone(model).set_params(target_kernel="rbf"), y=np.array(["a", "b"])[Y])
     with pytest.raises(ValueError, match=r'target_kernel="delta" requires one column.*\(30, 2\)'):
@@ -131,7 +131,9 @@ def test_class_labels_where_numbers_are_needed(model):
 
 
 def test_domain_labels_where_numbers_are_needed():
-    with pytest.raises(ValueError, match="sample_domain contains .* its kernel requires numbers"):
+    with pytest.raises(
+        ValueError, match="sample_domain contains .*numbers are required.*domain_kernel"
+    ):
         fit(DCM(domain_kernel="rbf"), sample_domain=np.array(["a", "b", "c"])[D])
     with pytest.raises(ValueError, match=r'domain_kernel="delta" requires one column.*\(30, 2\)'):
         fit(DCM(domain_kernel="delta"), sample_domain=X[:, :2])

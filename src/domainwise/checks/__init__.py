@@ -1,4 +1,4 @@
-"""Checks of user input, and warnings; the only package with private imports of scikit-learn."""
+"""Input checks and warnings; the only package that imports private names from scikit-learn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import joblib
 import sklearn
 
-#: Folders of code that :func:`warn_caller` skips to find the user's line.
+#: Folders whose code :func:`warn_caller` skips to find the user's line.
 LIBRARY_FOLDERS = tuple(
     f"{folder}{os.sep}"
     for folder in (Path(__file__).parents[1], *(Path(m.__file__).parent for m in (sklearn, joblib)))
@@ -32,7 +32,7 @@ class RowFoldsWarning(UserWarning):
 
 
 class ContextWarning(UserWarning):
-    """Rows are predicted one by one, although the other rows of their domain are available."""
+    """Rows are predicted one by one, although other rows from their domain are available."""
 
 
 class ClassShareWarning(UserWarning):

@@ -23,7 +23,7 @@ from domainwise.kernels.landmarks import LANDMARK_RULES
 
 
 class Number(Interval):
-    """An interval of numbers, which excludes booleans."""
+    """An interval of numbers that does not accept booleans."""
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Whether a value is a number in the interval."""
@@ -47,8 +47,8 @@ class SequenceOf(HasMethods):
         return bool(values) and all(self.constraint.is_satisfied_by(value) for value in values)
 
     def __str__(self) -> str:
-        kind = "dict" if self.of_dict else "sequence"
-        return f"a non-empty {kind} in which each value is {self.constraint}"
+        container = "dict" if self.of_dict else "sequence"
+        return f"a non-empty {container} in which each value is {self.constraint}"
 
 
 class ArrayOrSequence(HasMethods):
@@ -78,12 +78,12 @@ _LABEL_KERNEL = StrOptions(set(LABEL_KERNELS))
 _AUTO = StrOptions({"auto"})
 
 
-def _all_accept(names: str, *accepted: Any) -> dict[str, list[Any]]:
-    """Return the same constraint for several arguments."""
-    return {name: list(accepted) for name in names.split()}
+def _all_accept(names: str, *constraints: Any) -> dict[str, list[Any]]:
+    """Return a dict in which several arguments have the same constraints."""
+    return {name: list(constraints) for name in names.split()}
 
 
-#: An argument has the same meaning, and accepts the same values, in all estimators.
+#: Constraints by argument, which are the same in almost all estimators.
 CONSTRAINTS: dict[str, list[Any]] = {
     **_all_accept("conditional probability relative summary prepare quick force", "boolean"),
     **_all_accept("greater_is_better normalize as_frame", "boolean"),
@@ -149,7 +149,7 @@ METRIC_CONSTRAINTS: dict[str, list[Any]] = {
 def check_arguments(
     caller: str, constraints: dict[str, list[Any]] | None = None, **values: Any
 ) -> None:
-    """Refuse invalid arguments of a function; ``constraints`` override the shared ones."""
+    """Check the arguments of a function; ``constraints`` override the shared ones."""
     validate_parameter_constraints(CONSTRAINTS | (constraints or {}), values, caller)
 
 

@@ -26,10 +26,10 @@ LARGEST_NUMBER = 1e150
 #: Integers up to this one have an exact float64 representation.
 MAX_EXACT_INTEGER = 2.0**53
 
-#: Functions that select the rows of any array or data frame, and that count them.
+#: Functions that select and count the rows of any array or data frame.
 take_rows, count_rows = _safe_indexing, _num_samples
 
-#: Integers with more distinct values than this are quantities, not classes.
+#: Integers with more distinct values than this are treated as quantities, not as classes.
 MAX_CLASSES = 20
 
 
@@ -48,7 +48,7 @@ class Labels:
         return 0 if self.names is None else len(self.names)
 
     def take(self, rows: Array) -> Labels:
-        """Return the labels of some rows, with all categories, even those that do not occur."""
+        """Return the labels of some rows, with all categories, even those that are absent."""
         codes = None if self.codes is None else self.codes[rows]
         return Labels(codes, self.names, None if self.values is None else self.values[rows])
 
@@ -59,25 +59,25 @@ def check_target(
     """Check y and decide whether it contains classes or continuous values.
 
     ``"auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels
-    contains classes; numbers with fractions, and several columns, are continuous values.
+    contains classes; numbers with fractions, or several columns, are continuous values.
     """
     y = _check_label_array(plain_array(y, "y"), "y", n_samples)
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
     if kernel == "auto":
-        kind = type_of_target(as_sortable(y, "y") if y.ndim == 1 else y, input_name="y")
-        kernel = "delta" if kind in ("binary", "multiclass") else "rbf"
+        target_type = type_of_target(as_sortable(y, "y") if y.ndim == 1 else y, input_name="y")
+        kernel = "delta" if target_type in ("binary", "multiclass") else "rbf"
     labels = _categories(y, "y", "target") if kernel == "delta" else Labels(values=_numeric(y, "y"))
     if labels.names is not None and len(labels.names) < min_classes:
         raise ValueError(
             f"y has only one class ({labels.names[0]}), but at least 2 classes are required. Add "
-            "rows of another class."
+            "rows from another class."
         )
     constant = labels.values is not None and not np.ptp(labels.values, axis=0).any()
     if constant and min_classes > 1:
         raise ValueError(
-            f"y is constant (every row is {y[0]}), so there is nothing to learn. Omit y to fit "
-            "without a target."
+            f"y is constant (every row is {y[0]}), so there is nothing to learn. Pass a target "
+            "that varies, or, if the estimator does not require y, omit it."
         )
     return labels
 
@@ -85,10 +85,10 @@ def check_target(
 def _check_label_array(labels: Array, name: str, n_samples: int) -> Array:
     """Check the shape of labels, and that they are finite and not complex."""
     if labels.ndim == 0 or len(labels) != n_samples:
-        length = f"{len(labels)} entries" if labels.ndim else "no length"
+        size = f"has {len(labels)} entries" if labels.ndim else "is a single value"
         raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: {name} has {length} but "
-            f"X has {n_samples} rows. Pass one entry per row."
+            f"Found input variables with inconsistent numbers of samples: {name} {size} but X "
+            f"has {n_samples} rows. Pass one entry per row."
         )
     if labels.ndim > 2:
         raise ValueError(
@@ -100,7 +100,7 @@ def _check_label_array(labels: Array, name: str, n_samples: int) -> Array:
             f"Complex data not supported: {name} is complex. Pass labels or real numbers."
         )
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError(f"Input {name} contains NaN or infinity. Remove these rows.")
+        raise ValueError(f"Input {name} contains NaN or infinity. Remove the affected rows.")
     return labels
 
 
@@ -115,7 +115,7 @@ def _categories(labels: Array, name: str, role: str) -> Labels:
 
 
 def is_quantity(values: Array) -> bool:
-    """Whether numbers are quantities, and not classes: fractions, or many values.
+    """Whether numbers are quantities rather than classes: fractions, or many distinct values.
 
     >>> is_quantity(np.array([1, 2, 2])), is_quantity(np.arange(30)), is_quantity(np.array([0.5]))
     (False, True, True)
@@ -130,7 +130,7 @@ def check_classes(y: Any, n_samples: int, *, min_classes: int = 2) -> Labels:
 
 
 def check_class_weight(class_weight: Any, classes: Array) -> None:
-    """Refuse weights of classes that do not exist, and weights that are all 0."""
+    """Reject weights for classes that do not exist, and weights that are all 0."""
     if not isinstance(class_weight, dict):
         return
     names = classes.tolist()
@@ -147,16 +147,16 @@ def check_class_weight(class_weight: Any, classes: Array) -> None:
         )
 
 
-#: Below these limits, class weights would change little: the distance that
-#: :func:`warn_about_shares` computes, and the ratio of the most frequent to the rarest class.
+#: Limits below which class weights would change little: for the distance that
+#: :func:`warn_about_shares` computes, and for the ratio of the largest class to the smallest.
 MIN_SHARE_DISTANCE, MIN_CLASS_RATIO = 0.1, 3.0
 
 
 def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None:
-    """Warn if class shares differ strongly between domains, and classes have no weights.
+    """Warn if class shares differ strongly between domains and ``class_weight`` is None.
 
-    The distance of a domain's class shares from the mean shares is their total variation distance,
-    minus the distance expected if all domains had the same shares; it is averaged over domains.
+    Shares are compared by their total variation distance from the mean shares, averaged over
+    domains, minus the distance expected if all domains had the same shares.
     """
     if class_weight is not None or target.codes is None or domain.codes is None:
         return
@@ -169,18 +169,18 @@ def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None
     counts = counts[counts.sum(axis=1) > 0]
     domain_sizes, class_sizes = counts.sum(axis=1, keepdims=True), counts.sum(axis=0)
     shares = counts / domain_sizes
-    means = shares.mean(axis=0)
-    expected = np.sqrt(2.0 / np.pi * means * (1.0 - means) / domain_sizes)
-    distance = 0.5 * (np.abs(shares - means) - expected).sum(axis=1).mean()
+    mean_shares = shares.mean(axis=0)
+    expected = np.sqrt(2.0 / np.pi * mean_shares * (1.0 - mean_shares) / domain_sizes)
+    distance = 0.5 * (np.abs(shares - mean_shares) - expected).sum(axis=1).mean()
     if distance < MIN_SHARE_DISTANCE or class_sizes.max() < MIN_CLASS_RATIO * class_sizes.min():
         return
-    varying = int(shares.std(axis=0).argmax())
-    low, high = shares[:, varying].min(), shares[:, varying].max()
+    code = int(shares.std(axis=0).argmax())  # the class whose share varies most
+    low, high = shares[:, code].min(), shares[:, code].max()
     warn_caller(
-        f"class shares differ between source domains (class {target.names[varying]!s}: {low:.0%} "
-        f"to {high:.0%}), and class_weight is None. A class that is rare in most domains is "
-        "predicted badly in domains where it is frequent. Pass "
-        'class_weight="balanced" if all classes are equally important.',
+        f"class shares differ between source domains (class {target.names[code]!s}: {low:.0%} to "
+        f"{high:.0%}), and class_weight is None. A class that is rare in most domains is predicted "
+        'poorly in domains where it is frequent. Pass class_weight="balanced" if all classes are '
+        "equally important.",
         ClassShareWarning,
     )
 
@@ -205,7 +205,7 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
 
 
 def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
-    """Refuse labels that skada has masked: y is -1 exactly where the domain is negative.
+    """Reject labels that skada has masked: y is -1 exactly where the domain is negative.
 
     Negative domains with other labels, and a class -1 in other domains, are accepted. Arguments
     that are not one number per row are left to other checks.
@@ -222,13 +222,13 @@ def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
     numeric = targets.dtype.kind in "if" and domains.dtype.kind in "if"
     if not numeric or targets.ndim != 1 or targets.shape != domains.shape:
         return
-    masked = domains < 0
-    if masked.any() and not masked.all() and np.array_equal(targets == -1, masked):
+    negative = domains < 0
+    if negative.any() and not negative.all() and np.array_equal(targets == -1, negative):
         raise ValueError(
-            f"y is -1 exactly where sample_domain is negative, in {int(masked.sum())} of "
-            f"{len(masked)} rows. skada masks labels of target rows in this way, and -1 would be "
-            "learned as a class. Drop these rows (keep = sample_domain >= 0; fit(X[keep], y[keep], "
-            "sample_domain=sample_domain[keep])), or pass their true labels."
+            f"y is -1 exactly where sample_domain is negative, in {int(negative.sum())} of "
+            f"{len(negative)} rows. skada masks labels of target domains in this way, and -1 would "
+            "be learned as a class. Drop these rows (keep = sample_domain >= 0; fit(X[keep], "
+            "y[keep], sample_domain=sample_domain[keep])), or pass their true labels."
         )
 
 
@@ -237,12 +237,14 @@ def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_row
     if sample_domain is None:
         reason = (
             "sample_domain is missing. Pass it to fit (cross_val_score does not pass groups to "
-            "fit: use domain_cross_validate)"
+            "fit; use domain_cross_validate instead)"
         )
     elif domain.codes is not None and domain.n_categories == 1:
-        reason = "sample_domain contains only one domain. Add rows of other domains"
+        reason = "sample_domain contains only one domain. Add rows from other domains"
     elif domain.codes is not None and 2 < n_rows == domain.n_categories:
-        reason = "sample_domain is different in every row. Pass the same label for rows of a domain"
+        reason = (
+            "sample_domain is different in every row. Give all rows from a domain the same label"
+        )
     else:
         return
     name = type(estimator).__name__
@@ -251,14 +253,14 @@ def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_row
 
 @contextmanager
 def quiet_about_domains() -> Iterator[None]:
-    """Ignore warnings about domains in fits that are part of another fit."""
+    """Suppress warnings about domains, for fits that are part of another fit."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoDomainsWarning)
         yield
 
 
 def check_n_components(n_components: int | None, n_samples: int) -> None:
-    """Refuse more than N - 1 components, the largest rank of centred rows."""
+    """Reject more than N - 1 components, the largest rank of N centred rows."""
     if n_components is not None and n_components > n_samples - 1:
         raise ValueError(
             f"n_components must be at most n_samples - 1 = {n_samples - 1}; got {n_components}"
@@ -268,7 +270,9 @@ def check_n_components(n_components: int | None, n_samples: int) -> None:
 def plain_array(values: Any, name: str = "an array of labels") -> Array:
     """Convert lists, data frames, series, categoricals and nullable columns to a NumPy array."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(f"{name} contains missing values (masked entries). Remove these rows.")
+        raise ValueError(
+            f"{name} contains missing values (masked entries). Remove the affected rows."
+        )
     if hasattr(values, "to_numpy") and not type(values).__module__.startswith("pyarrow"):
         one_column = hasattr(values, "columns") and values.shape[1] == 1
         values = values.to_numpy()[:, 0] if one_column else values.to_numpy()
@@ -287,12 +291,12 @@ def plain_array(values: Any, name: str = "an array of labels") -> Array:
 
 
 def label_array(values: Any, name: str) -> Array:
-    """Return labels or numbers as an array of one type, without rounding or conversion."""
+    """Return labels or numbers as an array of one type, without rounding them."""
     return as_sortable(plain_array(values, name), name)
 
 
 def as_sortable(values: Array, name: str) -> Array:
-    """Return labels as an array of one type; refuse missing values and mixed types."""
+    """Return labels as an array of one type; reject missing values and mixed types."""
     if values.dtype.kind == "V":
         raise ValueError(f"{name} contains records. Pass one string or number per row.")
     if values.dtype.kind in "mM":
@@ -304,7 +308,9 @@ def as_sortable(values: Array, name: str) -> Array:
         return values
     for value in values.flat:
         if is_missing(value):
-            raise ValueError(f"{name} contains missing values ({value!r}). Remove these rows.")
+            raise ValueError(
+                f"{name} contains missing values ({value!r}). Remove the affected rows."
+            )
     types = {kind_of_label(value) for value in values.flat}
     if len(types) > 1:
         raise ValueError(
@@ -315,7 +321,7 @@ def as_sortable(values: Array, name: str) -> Array:
         if any(value[-1:] in ("\0", b"\0") for value in values.flat):
             raise ValueError(
                 f"{name} contains labels that end with a NUL character, which NumPy drops. "
-                "Remove it."
+                "Remove this character."
             )
         return values.astype(str if types == {"string"} else bytes)
     if types <= {"number"}:
@@ -326,7 +332,7 @@ def as_sortable(values: Array, name: str) -> Array:
 
 
 def _numbers(values: Array, name: str) -> Array:
-    """Convert an array of objects to integers, with all their digits, or to floats."""
+    """Convert an object array to booleans, to integers without losing digits, or to floats."""
     if all(isinstance(value, bool | np.bool_) for value in values.flat):
         return values.astype(bool)
     integers = [int(value) for value in values.flat if isinstance(value, Integral | np.bool_)]
@@ -334,7 +340,7 @@ def _numbers(values: Array, name: str) -> Array:
         if any(abs(value) > MAX_EXACT_INTEGER and int(float(value)) != value for value in integers):
             raise ValueError(
                 f"{name} mixes fractions with integers of more than 53 bits, which would be "
-                "rounded. Use strings for such labels."
+                "rounded. Convert the labels to strings."
             )
         numeric = values.astype(np.float64)
         exact = (numeric == np.round(numeric)) & (np.abs(numeric) <= MAX_EXACT_INTEGER)
@@ -343,11 +349,11 @@ def _numbers(values: Array, name: str) -> Array:
         limits = np.iinfo(dtype)
         if all(limits.min <= value <= limits.max for value in integers):
             return values.astype(dtype)
-    raise ValueError(f"{name} contains integers of more than 64 bits. Use strings for such labels.")
+    raise ValueError(f"{name} contains integers of more than 64 bits. Convert them to strings.")
 
 
 def kind_of_label(value: Any) -> str:
-    """Type of a label: "string", "number", or the name of another type."""
+    """Return the type of a label: "string", "number", or the name of another type."""
     if isinstance(value, str):
         return "string"
     return "number" if isinstance(value, Real | np.bool_) else type(value).__name__
@@ -361,7 +367,7 @@ def is_missing(value: Any) -> bool:
 
 
 def is_continuous(values: Array) -> bool:
-    """Whether values are descriptors and not labels: several columns, or fractions."""
+    """Whether values are descriptors rather than labels: several columns, or fractions."""
     if values.ndim != 1:
         return True
     return values.dtype.kind == "f" and bool((values != np.round(values)).any())
@@ -373,7 +379,7 @@ def too_large(values: Array) -> bool:
 
 
 def refuse_too_large(values: Array, name: str) -> None:
-    """Refuse numbers whose squares may overflow."""
+    """Reject numbers whose squares may overflow."""
     if too_large(values):
         raise ValueError(
             f"{name} contains values beyond {LARGEST_NUMBER:.0e}, whose squares may overflow. "
@@ -382,13 +388,14 @@ def refuse_too_large(values: Array, name: str) -> None:
 
 
 def _numeric(values: Array, name: str) -> Array:
-    """Continuous labels as a float64 array with one row per sample."""
+    """Return continuous labels as a float64 array with one row per sample."""
     if values.dtype.kind not in "biuf":
         values = as_sortable(values, name)
     if values.dtype.kind not in "biuf":
+        kernel = "target_kernel" if name == "y" else "domain_kernel"
         raise ValueError(
-            f"{name} contains labels ({values.dtype}), but its kernel requires numbers. "
-            'Use the kernel "auto" or "delta" for labels.'
+            f"{name} contains labels ({values.dtype}), but numbers are required. Pass numbers or, "
+            f'if the estimator has the argument {kernel}, set it to "auto" or "delta".'
         )
     values = values[:, None] if values.ndim == 1 else values
     values = np.asarray(check_array(values, dtype=np.float64, input_name=name))
@@ -396,7 +403,7 @@ def _numeric(values: Array, name: str) -> Array:
     return values
 
 
-#: For prefixes of column types that are not accepted: what such columns contain, and advice.
+#: Prefixes of column types that are not accepted, what these columns contain, and what to do.
 _NOT_NUMBERS = {
     ("date", "time", "duration", "period"): ("dates or times", "Convert them to numbers"),
     ("sparse",): ("sparse columns", "Call X.sparse.to_dense()"),
@@ -404,7 +411,7 @@ _NOT_NUMBERS = {
 
 
 def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Check X, or X and y, by ``validate_data``; ``numbers`` as in :func:`check_is_table`."""
+    """Call ``check_is_table`` (option ``numbers``) and scikit-learn's ``validate_data``."""
     check_is_table(X, numbers=options.pop("numbers", True))
     try:
         return validate_data(estimator, X, y, **options)
@@ -413,23 +420,24 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
             name = type(estimator).__name__
             advice = f"Impute them first: make_pipeline(SimpleImputer(), {name}())"
             if is_classifier(estimator) or is_regressor(estimator):
-                kind = "Classifier" if is_classifier(estimator) else "Regressor"
-                advice += f", or use DomainEnsemble{kind}, which accepts them"
+                task = "Classifier" if is_classifier(estimator) else "Regressor"
+                advice += f", or use DomainEnsemble{task}, which accepts them"
             raise ValueError(
                 f"Input X contains NaN. {name} does not accept missing values. {advice}."
             ) from error
         # NumPy's messages about cells that are not numbers.
         if str(error).startswith(("could not convert", "float() argument", "setting an array")):
             raise type(error)(
-                f"X must contain one number in each cell: {error}. Encode or drop other columns."
+                f"X must contain one number in each cell: {error}. Encode or drop columns that "
+                "are not numeric."
             ) from error
         raise
 
 
 def check_is_table(X: Any, *, numbers: bool = False) -> None:
-    """Refuse X that is not an array or data frame, or whose values would silently be misread.
+    """Reject X that is not an array or data frame, or whose values would be misinterpreted.
 
-    With ``numbers``, dates, times and sparse columns are refused, too.
+    With ``numbers=True``, dates, times and sparse columns are rejected, too.
     """
     sequence = hasattr(X, "__len__") and not isinstance(X, str | bytes | dict | set | frozenset)
     if not sequence and not hasattr(X, "__array__") and not hasattr(X, "shape"):
@@ -460,7 +468,7 @@ def _columns(X: Any) -> list[tuple[Any, str]]:
 
 
 def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Return labels as a 1-D array; refuse missing entries."""
+    """Return labels as a 1-D array; reject missing entries."""
     array = plain_array(values, name)
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D, got shape {array.shape}. Pass one label per row.")
@@ -474,19 +482,19 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
     if missing.any():
         raise ValueError(
             f"{name} has {missing.sum()} missing or infinite entries, the first in row "
-            f"{int(np.argmax(missing))}. Remove these rows."
+            f"{int(np.argmax(missing))}. Remove the affected rows."
         )
     return as_sortable(array, name)
 
 
 def encode_labels(values: ArrayLike, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
-    """Return the codes 0..G-1 of 1-D labels, and the sorted distinct labels."""
-    groups, codes = np.unique(checked_labels(values, name), return_inverse=True)
-    return codes, groups
+    """Return integer codes of 1-D labels, and the sorted distinct labels."""
+    names, codes = np.unique(checked_labels(values, name), return_inverse=True)
+    return codes, names
 
 
 def same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> None:
-    """Refuse arrays of different lengths; the names are for the message."""
+    """Reject arrays of different lengths; the names are for the message."""
     if a.ndim == 0 or b.ndim == 0 or len(a) != len(b):
         sizes = [array.shape[0] if array.ndim else "no" for array in (a, b)]
         raise ValueError(

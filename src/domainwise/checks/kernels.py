@@ -15,7 +15,7 @@ from domainwise.arrays.namespace import evenly_spaced, namespace, precision_name
 from domainwise.checks import NotAKernelWarning, warn_caller
 from domainwise.kernels.functions import Kernel
 
-#: Numbers of evenly spaced rows on which a matrix and a function are checked.
+#: Numbers of evenly spaced rows with which a matrix and a function are checked.
 MATRIX_ROWS, FUNCTION_ROWS = 1000, 200
 #: Negative eigenvalues and asymmetries up to this share of the matrix's norm are rounding errors.
 ROUNDING = {"float64": 1e-8, "float32": 1e-4}
@@ -24,9 +24,9 @@ VALID_KERNELS = ("rbf", "laplacian", "linear", "cosine", "precomputed")
 
 
 def check_precomputed(K: Any) -> bool:
-    """Refuse a training matrix that is not square, and warn if it is not a kernel.
+    """Reject a training matrix that is not square, and warn if it is not a kernel.
 
-    Returns whether it is a kernel matrix, as far as a sample of its rows shows.
+    Return whether a sample of its rows and columns is a kernel matrix.
     """
     if K.shape[0] != K.shape[1]:
         raise ValueError(
@@ -35,23 +35,25 @@ def check_precomputed(K: Any) -> bool:
         )
     rows = evenly_spaced(len(K), MATRIX_ROWS)
     sample = to_host(K[rows][:, rows]).astype(np.float64)
-    return not _warn(sample, ROUNDING[precision_name(K)], 'the matrix of kernel="precomputed"')
+    description = 'the matrix passed with kernel="precomputed"'
+    return not _warn_if_not_kernel(sample, ROUNDING[precision_name(K)], description)
 
 
 def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
-    """Warn if a function is not a kernel; one that is not symmetric is symmetrised."""
+    """Warn if a function is not a kernel, and symmetrize it if it is not symmetric."""
     if kernel.name in VALID_KERNELS or len(rows) < 2:
         return kernel
     sample = rows[evenly_spaced(len(rows), FUNCTION_ROWS)]
     prepared = kernel.prepare(sample)
     K = to_host(kernel.block(prepared.left, prepared.right)).astype(np.float64)
     name = getattr(kernel.function, "__name__", kernel.name)
-    faults = _warn(K, ROUNDING[precision_name(rows)], f"the matrix of kernel={name}")
+    rounding = ROUNDING[precision_name(rows)]
+    faults = _warn_if_not_kernel(K, rounding, f"the matrix computed by kernel={name}")
     return replace(kernel, symmetrised="symmetric" in faults, sound=not faults)
 
 
 def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
-    """Refuse a function that is not a kernel, for solvers that never store its matrix."""
+    """Reject a function that is not a kernel, for solvers that do not store its matrix."""
     if not kernel.sound:
         raise ValueError(
             f"the function passed as kernel is not positive semi-definite. With {n_rows} rows, its "
@@ -63,7 +65,7 @@ def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
 def positive_part(K: Any) -> tuple[Any, Any]:
     """Return the positive part of the centred matrix, and the eigenvectors that span it.
 
-    Centred kernel values of a new row, projected onto their span, are its values of this kernel.
+    To evaluate the positive part for a new row, project its centred kernel values onto their span.
     """
     xp = namespace(K)
     values, vectors = xp.linalg.eigh(_centred((K + K.T) / 2))
@@ -77,8 +79,8 @@ def positive_part(K: Any) -> tuple[Any, Any]:
     return (basis * values[positive]) @ basis.T, basis
 
 
-def _warn(K: Any, rounding: float, description: str) -> str:
-    """Warn if a matrix is not a kernel; return what is wrong with it."""
+def _warn_if_not_kernel(K: Any, rounding: float, description: str) -> str:
+    """Warn if a matrix is not a kernel; return the reasons, or an empty string."""
     limit = rounding * max(float(np.linalg.norm(K)), np.finfo(np.float64).tiny)
     faults = []
     if float(np.abs(K - K.T).max()) > limit:

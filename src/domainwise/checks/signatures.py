@@ -1,13 +1,13 @@
-"""Arguments that several estimators share: signatures, docstrings, and checks of partial_fit.
+"""Arguments that several estimators share: signatures, docstrings, and checks for partial_fit.
 
-Descriptions are in ``arguments.toml``. A line of a docstring refers to them by names in braces,
-such as ``{kernel} {target}``, and :func:`with_shared_arguments` inserts the texts there with the
-right indentation. Descriptions and docstrings of methods may contain such lines, too. In the
-docstring of a class, ``{class}`` is its name, and ``{exact_class}`` the name of its exact form.
+Descriptions are in ``arguments.toml``. :func:`with_shared_arguments` inserts them into docstrings
+in place of lines such as ``{kernel} {target}``, with the indentation of the line. Descriptions may
+contain such lines, too. In the docstring of a class, ``{class}`` is replaced by its name, and
+``{exact_class}`` by the name of the corresponding exact estimator.
 
-All batches of partial_fit need the same arguments, and domains in all of them or in none. Landmarks
-and gamma are computed from the first batch only, so a later change would be ignored, or would apply
-to some of the rows only.
+All batches passed to partial_fit need the same arguments, and either all or none need domains.
+Landmarks and gamma are computed from the first batch only, so a later change would be ignored, or
+would affect only some of the rows.
 """
 
 from __future__ import annotations
@@ -40,26 +40,28 @@ DOMAIN_ALIASES = ("groups", "group", "domains", "domain")
 #: A line that names shared descriptions.
 PLACEHOLDERS = re.compile(r"(?m)^( *)(\{\w+\}(?: \{\w+\})*)$")
 
-_TEXT = (files("domainwise.checks") / "arguments.toml").read_text(encoding="utf-8")
-SHARED: dict[str, str] = tomllib.loads(_TEXT)
+#: The descriptions by name.
+SHARED: dict[str, str] = tomllib.loads(
+    (files("domainwise.checks") / "arguments.toml").read_text(encoding="utf-8")
+)
 
 
 def with_shared_arguments(cls: T) -> T:
     """Insert the shared texts into the docstrings of a class and of its methods.
 
-    Its arguments get the shared constraints; ``_parameter_constraints`` of a class override them.
+    Arguments of the class get the shared constraints, unless its ``_parameter_constraints``
+    override them.
     """
     doc, name = PLACEHOLDERS.sub(_expand, cls.__doc__ or ""), cls.__name__
-    doc = doc.replace("{exact_class}", name.removeprefix("Fast")).replace("{class}", name)
-    cls.__doc__ = doc
+    cls.__doc__ = doc.replace("{exact_class}", name.removeprefix("Fast")).replace("{class}", name)
     own_classes = [base for base in cls.__mro__ if base.__module__.startswith("domainwise.")]
     for member in (member for base in own_classes for member in vars(base).values()):
         _expand_docstring(member)
         _expand_docstring(getattr(member, "fn", None))  # the function inside available_if
     constraints = CONSTRAINTS | getattr(cls, "_parameter_constraints", {})
-    names = inspect.signature(cls).parameters
-    own = {name: constraints[name] for name in names}
-    cls._parameter_constraints = own  # type: ignore[attr-defined]
+    cls._parameter_constraints = {  # type: ignore[attr-defined]
+        name: constraints[name] for name in inspect.signature(cls).parameters
+    }
     return cls
 
 
@@ -80,12 +82,12 @@ def _expand(line: re.Match[str]) -> str:
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 def arguments(cls: type[C]) -> type[C]:
-    """Make the ``__init__`` of a class from its annotated attributes and those of its bases."""
+    """Generate ``__init__`` from the annotated attributes of a class and its bases."""
     return dataclass(with_domain_checks(cls), eq=False, repr=False, kw_only=True)
 
 
 def with_domain_checks(cls: type[C]) -> type[C]:
-    """Make fit methods refuse domains that are passed under another name, and masked labels."""
+    """Make fit methods reject masked labels, and domains that are passed under another name."""
     for base in cls.__mro__:
         for name in FIT_METHODS if base.__module__.startswith("domainwise.") else ():
             method = vars(base).get(name)
@@ -128,7 +130,7 @@ class KernelArguments:
 
 @arguments
 class ComponentArguments(KernelArguments):
-    """Arguments of all projections; only ``n_components`` may be positional."""
+    """Arguments of all projections; only ``n_components`` can be passed by position."""
 
     n_components: int | None = field(default=None, kw_only=False)
 
@@ -182,58 +184,58 @@ class LandmarkArguments:
 
 @arguments
 class LabelLandmarkArguments(LandmarkArguments):
-    """Arguments of estimators with landmarks of rows and of a continuous target."""
+    """Arguments of estimators with landmarks for rows and for a continuous target."""
 
     target_landmarks: MaybeArray = None
 
 
 #: Arguments that do not change results.
 _NO_EFFECT_ON_RESULTS = {"n_jobs", "verbose"}
-#: Key of a record that says whether domains were passed.
+#: Key of the entry of a record that says whether domains were passed.
 _DOMAINS_KEY = "sample_domain"
 
 
 def batch_record(estimator: Any, sample_domain: Any) -> dict[str, str]:
-    """Describe what all batches of an estimator must share, in strings that can be stored."""
+    """Return a record of what all batches must have in common, as strings that can be saved."""
     parameters = estimator.get_params(deep=False).items()
     record = {name: _describe(v) for name, v in parameters if name not in _NO_EFFECT_ON_RESULTS}
     return record | {_DOMAINS_KEY: "missing" if sample_domain is None else "given"}
 
 
-def check_batch(estimator: Any, first: dict[str, str] | None, sample_domain: Any) -> None:
-    """Refuse a batch that differs from the record of the first; None (older files) is accepted."""
-    if first is None:
+def check_batch(estimator: Any, first_record: dict[str, str] | None, sample_domain: Any) -> None:
+    """Reject a batch that differs from the record of the first batch (None in older files)."""
+    if first_record is None:
         return
-    check_same_arguments(estimator, first)
+    check_same_arguments(estimator, first_record)
     presence = batch_record(estimator, sample_domain)[_DOMAINS_KEY]
-    if presence != first[_DOMAINS_KEY]:
+    if presence != first_record[_DOMAINS_KEY]:
         raise ValueError(
-            f"partial_fit of {type(estimator).__name__}: sample_domain is {presence} in this "
-            f"batch, but was {first[_DOMAINS_KEY]} in earlier ones. Pass sample_domain with every "
+            f"{type(estimator).__name__}.partial_fit: sample_domain is {presence} in this batch, "
+            f"but was {first_record[_DOMAINS_KEY]} in earlier ones. Pass sample_domain with every "
             "batch or with none, or start again with fit."
         )
 
 
 def check_same_arguments(
-    estimator: Any, first: dict[str, str] | None, names: Collection[str] | None = None
+    estimator: Any, first_record: dict[str, str] | None, names: Collection[str] | None = None
 ) -> None:
-    """Refuse arguments (all, or those in ``names``) that have changed since the first batch."""
-    current = batch_record(estimator, None)
-    for name, before in (first or {}).items():
-        checked = name != _DOMAINS_KEY and (names is None or name in names)
-        if checked and current.get(name) != before:
+    """Reject arguments (all, or those in ``names``) that have changed since the first batch."""
+    record = batch_record(estimator, None)
+    for name, first_value in (first_record or {}).items():
+        is_checked = name != _DOMAINS_KEY and (names is None or name in names)
+        if is_checked and record.get(name) != first_value:
             raise ValueError(
-                f"{type(estimator).__name__} now has {name}={current.get(name)}, but the first "
-                f"batch was fitted with {name}={before}. All batches need the same arguments: "
+                f"{type(estimator).__name__} now has {name}={record.get(name)}, but the first "
+                f"batch was fitted with {name}={first_value}. All batches need the same arguments: "
                 f"restore {name}, or start again with fit or a clone."
             )
 
 
 def _describe(value: Any) -> str:
-    """Describe an argument; equal values, also those of a loaded model, have one description."""
+    """Describe an argument; equal values have the same description, even in a loaded model."""
     if callable(value) and hasattr(value, "__qualname__"):
         return str(value.__qualname__)
-    if isinstance(value, np.random.RandomState):  # its state changes as numbers are drawn
+    if isinstance(value, np.random.RandomState):  # drawing numbers changes its state
         return "RandomState"
     if isinstance(value, np.generic):
         value = value.item()

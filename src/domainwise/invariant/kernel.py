@@ -63,10 +63,7 @@ class InvariantKernel(
         separates domains.
     X_fit_ : ndarray of shape (n_samples, n_features)
         The training rows; not set for ``kernel="precomputed"``.
-    gamma_ : float
-        Coefficient of the kernel, computed from the rows if ``gamma`` is a string.
-    domains_ : ndarray or None
-        Domain labels seen in fit; None for continuous descriptors.
+    {fitted_kernel}
     classes_ : ndarray
         Class labels, if ``conditional``.
     {features_seen}
@@ -240,12 +237,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     domain_eigenvalues_ : ndarray
         Squared singular values of ``Phi'F``, which measure how much the uncorrected features
         separate domains.
-    n_samples_seen_ : int
-        Rows seen so far.
-    gamma_ : float
-        Coefficient of the kernel, computed from the rows if ``gamma`` is a string.
-    domains_ : ndarray or None
-        Domain labels seen so far; None for continuous descriptors.
+    {seen_so_far}
     classes_ : ndarray
         Class labels seen so far, if ``conditional``.
     solver_info_ : dict
