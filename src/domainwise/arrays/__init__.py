@@ -22,7 +22,7 @@ Label = Hashable  #: label of a class or a domain
 
 
 class Estimator(Protocol):
-    """An estimator with the interface of scikit-learn."""
+    """An estimator with scikit-learn's interface."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name."""
@@ -32,7 +32,7 @@ class Estimator(Protocol):
 
 
 class Splitter(Protocol):
-    """A splitter with the interface of scikit-learn."""
+    """A splitter with scikit-learn's interface."""
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterable[Any]:
         """Yield indices of training rows and of test rows."""
@@ -50,6 +50,6 @@ def is_tensor(X: Any) -> bool:
 
 
 def is_dask(X: Any) -> bool:
-    """Whether X is a Dask collection."""
+    """Whether X is a Dask collection; does not import Dask."""
     dask = sys.modules.get("dask")
     return dask is not None and dask.is_dask_collection(X)

@@ -21,7 +21,7 @@ from domainwise.arrays import Array, is_tensor
 #: Up to this number of features, a loop over features is faster on a GPU than torch.cdist with
 #: p=1, which uses a block of threads for each pair of rows.
 MAX_LOOP_FEATURES = 64
-#: Sums of tensors over at most this number of groups are products with group indicators.
+#: Up to this number of groups, tensors are summed by group with a product of group indicators.
 MAX_INDICATORS = 512
 
 
@@ -36,24 +36,24 @@ def cast(X: Any, dtype: Any) -> Any:
 
 
 def to_host(X: Any) -> Array:
-    """Return an array or a tensor as a NumPy array in the memory of the host."""
+    """Return an array or a tensor as a NumPy array in host memory."""
     return np.asarray(X.cpu().numpy() if is_tensor(X) else X)
 
 
 def to_device_of(values: Any, like: Any) -> Any:
-    """Return an array as a tensor on the device of ``like``; unchanged if ``like`` is an array."""
+    """Convert an array to a tensor on the device of ``like``, if ``like`` is a tensor."""
     if not is_tensor(like):
         return values
     return namespace(like).from_numpy(np.array(values)).to(like.device)
 
 
 def as_type_of(values: Any, X: Any) -> Any:
-    """Return values as an array of the type, device and precision of X."""
+    """Convert values to an array or tensor with the device and precision of X."""
     return cast(to_device_of(np.asarray(values), X), X.dtype)
 
 
 def precision_name(X: Any) -> str:
-    """Return ``"float32"`` or ``"float64"``."""
+    """Return the name of the dtype, such as ``"float32"``, for an array or a tensor."""
     return str(X.dtype).removeprefix("torch.")
 
 
@@ -64,15 +64,15 @@ def full_precision(X: Any, *, tf32: bool = False) -> Iterator[None]:
     ``tf32=True`` allows TF32 instead. Products of NumPy arrays are not affected.
     """
     torch, setting = namespace(X), "high" if tf32 else "highest"
-    before = setting if torch is np else torch.get_float32_matmul_precision()
-    if before == setting:
+    previous_setting = setting if torch is np else torch.get_float32_matmul_precision()
+    if previous_setting == setting:
         yield
         return
     torch.set_float32_matmul_precision(setting)
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(previous_setting)
 
 
 def squared_norms(X: Any) -> Any:
@@ -120,7 +120,7 @@ def shifted_solve(S: Any, shift: float, B: Any) -> Any:
 
 
 def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
-    """Sum the rows of each group in float64; on a GPU, sums of many groups may vary by rounding."""
+    """Sum the rows of each group in float64; on a GPU, rounding errors can differ between runs."""
     n, xp = len(values), namespace(values)
     if not is_tensor(values):
         indicator = csr_array((np.ones(n, values.dtype), (codes, np.arange(n))), (n_groups, n))
@@ -145,8 +145,8 @@ def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:
         return total
     if l1:
         return namespace(X).cdist(X, Y, p=1.0)
-    exact = "donot_use_mm_for_euclid_dist"
-    return namespace(X).cdist(X, Y, p=2.0, compute_mode=exact).square_()
+    mode = "donot_use_mm_for_euclid_dist"
+    return namespace(X).cdist(X, Y, p=2.0, compute_mode=mode).square_()
 
 
 def evenly_spaced(n: int, max_count: int) -> Array:
@@ -160,12 +160,10 @@ def median_distance(X: Any, *, l1: bool) -> float | None:
         values = namespace(X).nn.functional.pdist(X, p=1.0 if l1 else 2.0)
     else:
         values = pdist(X, "cityblock" if l1 else "euclidean")
-    n_zeros = len(values) - int((values > 0).sum())
-    if n_zeros == len(values):
+    values = values[values > 0]
+    if not len(values):
         return None
-    low, high = (n_zeros + len(values) - 1) // 2, (n_zeros + len(values)) // 2
-    if is_tensor(X):
-        values = values.sort().values
-    else:
-        values.partition((low, high))
-    return float(values[low] + values[high]) / 2
+    if not is_tensor(X):
+        return float(np.median(values))
+    values, middle = values.sort().values, len(values) // 2
+    return float(values[middle] + values[-middle - 1]) / 2

@@ -1,4 +1,4 @@
-"""Targets and domains as thin matrices: factors F with ``P = F F'``."""
+"""Targets and domains as thin matrices: factors F of ``P = F F'``."""
 
 from domainwise.labels.factors import kernel_factor
 

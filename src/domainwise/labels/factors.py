@@ -1,9 +1,9 @@
 """Label factors: targets and domains as thin matrices (theory 6).
 
-``P = K (K + N eps I)^-1`` of a centred label kernel has a thin factor, ``P = F F'``. The factors
-of targets and of domains are expressed in one small **label space**, an isometric copy of the span
-of all label features in the space of samples, where computations are cheap. A Gram operator
-*lifts* the few columns that it multiplies back to the space of samples.
+The matrix ``P = K (K + N eps I)^-1`` of a centred label kernel matrix K has a thin factor,
+``P = F F'``. The factors of targets and of domains are expressed in one small **label space**: as
+coordinates with respect to an orthonormal basis of the span of all label features. A Gram operator
+*lifts* the few columns that it multiplies to vectors with one entry per sample.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from domainwise.kernels.functions import Kernel, resolve_gamma
 
 #: A label kernel is factored until its residual trace is below this fraction of N * epsilon.
 CHOLESKY_TOLERANCE = 1e-7
-#: That tolerance is divided by the weight of the label kernel in the objective, at most by this.
+#: The tolerance is divided by the weight of the label kernel in the objective, but at most by this.
 LARGEST_WEIGHT = 1e6
 #: Singular values below this fraction of the largest one are treated as rounding errors.
 RANK_TOLERANCE = 1e-10
 #: Maximum size of the factor of a label kernel, in bytes.
 MAX_FACTOR_BYTES = 4 * 2**30
+NEEDS_CLASSES = "conditional=True needs class labels. Pass them as y."
 
 
 @dataclass(frozen=True)
 class Cells:
     """The (class, domain) groups that have rows."""
 
-    counts: Array  #: number of rows of each group
+    counts: Array  #: number of rows in each group
     classes: Array | None  #: class of each group; None without a target
     domains: Array | None  #: domain of each group; None for a single domain
 
@@ -50,7 +51,7 @@ class LabelSpace:
     domain_means: Array | None = None
     #: Direction that fixes the signs of components: the last class, or the first target column.
     sign: Array | None = None
-    #: If all labels are categories, the groups whose scaled indicators are the basis.
+    #: If all labels are categories, the groups whose scaled indicators are the basis vectors.
     cells: Cells | None = None
 
     @property
@@ -106,8 +107,8 @@ def label_rows(
 ) -> RowLabels:
     """Build the label space of N rows.
 
-    ``conditional`` compares domains within each class. ``values`` is the continuous target itself,
-    which determines the signs of components.
+    With ``conditional``, domains are compared within each class. ``values`` is the continuous
+    target, which determines the signs of components.
     """
     features = [feature for feature in (target, domain) if feature is not None]
     if not features:
@@ -118,8 +119,9 @@ def label_rows(
     n_domains = 1 if domain is None else domain.n_categories
     pairs: Any = 0 if target is None else target.codes * n_domains
     pairs = pairs if domain is None else pairs + domain.codes
-    present, codes, counts = namespace(pairs).unique(pairs, return_inverse=True, return_counts=True)
-    groups, sizes = to_host(present), to_host(counts).astype(np.float64)
+    unique = namespace(pairs).unique
+    unique_pairs, codes, counts = unique(pairs, return_inverse=True, return_counts=True)
+    groups, sizes = to_host(unique_pairs), to_host(counts).astype(np.float64)
     classes = None if target is None else groups // n_domains
     domains = None if domain is None else groups % n_domains
     space = category_space(sizes, classes, domains, conditional=conditional)
@@ -131,32 +133,29 @@ def category_space(
 ) -> LabelSpace:
     """Build the label space of (class, domain) groups from their sizes, which must be positive.
 
-    ``classes`` and ``domains`` contain the codes of each group; None without a target or with a
-    single domain.
+    ``classes`` and ``domains`` contain the codes of each group, or are None without a target or
+    with a single domain.
     """
-    n = float(counts.sum())
-    root = np.sqrt(counts)
+    n, roots = float(counts.sum()), np.sqrt(counts)[:, None]
 
-    def centred(groups: Array) -> Array:
-        indicator = np.eye(int(groups.max()) + 1)[groups]
-        indicator = indicator[:, indicator.any(axis=0)]
-        return root[:, None] * (indicator - counts @ indicator / n)
+    def centred_indicators(codes: Array) -> Array:
+        indicators = np.eye(int(codes.max()) + 1)[codes]
+        indicators = indicators[:, indicators.any(axis=0)]
+        return np.asarray(roots * (indicators - counts @ indicators / n))
 
-    target = None if classes is None else centred(classes)
+    target = None if classes is None else centred_indicators(classes)
     domain = domain_means = None
     if domains is not None:
-        indicator = centred(domains)
+        domain = centred_indicators(domains)
         sizes = np.bincount(domains, weights=counts)
-        domain_means = indicator / sizes[sizes > 0]
-        if not conditional:
-            domain = indicator
-        else:
+        domain_means = domain / sizes[sizes > 0]
+        if conditional:
             if classes is None:
-                raise ValueError("conditional=True needs class labels. Pass them as y.")
+                raise ValueError(NEEDS_CLASSES)
             # Group indicators minus their class mean, 1_g - (n_g / n_c) 1_c.
             same_class = (classes[:, None] == classes[None, :]).astype(np.float64)
             class_size = same_class @ counts
-            domain = root[:, None] * (np.eye(len(counts)) - same_class * (counts / class_size))
+            domain = roots * (np.eye(len(counts)) - same_class * (counts / class_size))
     return LabelSpace(
         n_samples=int(n),
         target=target,
@@ -174,7 +173,7 @@ def _dense_labels(
     conditional: bool,
     values: Array | None,
 ) -> RowLabels:
-    """Build the label space by QR of the features, if a target or domain is continuous."""
+    """Build the label space of a continuous target or domain by a QR decomposition."""
     blocks: dict[str, Array] = {}
     if target is not None:
         blocks["target"] = target.matrix()
@@ -182,13 +181,13 @@ def _dense_labels(
         blocks["domain"] = domain.matrix()
         if conditional:
             if target is None or target.codes is None:
-                raise ValueError("conditional=True needs class labels. Pass them as y.")
+                raise ValueError(NEEDS_CLASSES)
             blocks["domain"] = np.hstack(centre_by_class(blocks["domain"], to_host(target.codes)))
     if values is not None:
         blocks["sign"] = values[:, :1]
     stacked = np.hstack(list(blocks.values()))
     stacked = stacked - stacked.mean(axis=0)
-    orthonormal, triangle = np.linalg.qr(stacked)
+    basis, triangle = np.linalg.qr(stacked)
     edges = np.cumsum([block.shape[1] for block in blocks.values()])[:-1]
     coordinates = dict(zip(blocks, np.split(triangle, edges, axis=1), strict=True))
     sign = coordinates.get("sign", coordinates.get("target"))
@@ -199,16 +198,13 @@ def _dense_labels(
     space = LabelSpace(
         n_samples, coordinates.get("target"), coordinates.get("domain"), domain_means, sign
     )
-    return RowLabels(space, dense=orthonormal)
+    return RowLabels(space, dense=basis)
 
 
 def centre_by_class(features: Array, codes: Array) -> list[Array]:
-    """Return for each class the features minus their class mean, with zeros in other rows."""
-    centred = []
-    for code in np.unique(codes):
-        rows = codes == code
-        centred.append(np.where(rows[:, None], features - features[rows].mean(axis=0), 0.0))
-    return centred
+    """Return, for each class, the features minus the class mean, with zeros in other rows."""
+    members = [codes == code for code in np.unique(codes)]
+    return [np.where(m[:, None], features - features[m].mean(axis=0), 0.0) for m in members]
 
 
 def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:
@@ -240,7 +236,7 @@ def joint_basis(*factors: Array) -> Array:
 
 
 def residual_trace(epsilon: float, weight: float = 1.0) -> float:
-    """Return the residual trace per row that the factor of a label kernel may have."""
+    """Return the largest residual trace per row that is allowed in a label kernel's factor."""
     return CHOLESKY_TOLERANCE * epsilon / min(max(weight, 1.0), LARGEST_WEIGHT)
 
 
@@ -251,18 +247,20 @@ def continuous_feature(
     tolerance: float,
     name: str,
 ) -> Feature:
-    """Return a thin factor L of a continuous label kernel: ``K = L L'`` up to ``tolerance``."""
+    """Return a thin factor L of a continuous label kernel: ``K = L L'`` up to ``tolerance``.
+
+    ``name`` describes the kernel in error messages.
+    """
     if kernel == "linear":
         return Feature(dense=values - values.mean(axis=0))
     if kernel == "rbf" and not np.ptp(values, axis=0).any():
         return Feature(dense=np.zeros((len(values), 1)))
-    columns = kernel_columns(label_kernel(values, kernel, gamma), values)
-    factor, _ = pivoted_cholesky(*columns, tolerance, name)
-    return Feature(dense=factor)
+    column, diagonal = kernel_columns(label_kernel(values, kernel, gamma), values)
+    return Feature(dense=pivoted_cholesky(column, diagonal, tolerance, name)[0])
 
 
 def label_kernel(values: Array, kernel: Any, gamma: float | str) -> Kernel:
-    """Return the kernel of continuous labels, ``"rbf"`` or a callable, with gamma resolved."""
+    """Return the kernel of continuous labels, ``"rbf"`` or a callable, with gamma as a number."""
     if kernel != "rbf":
         return Kernel("callable", function=kernel)
     return Kernel("rbf", gamma=resolve_gamma(gamma, "rbf", values)).centred_on(values)
@@ -290,11 +288,11 @@ def pivoted_cholesky(
     *,
     rounding: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Return thin L (N, q), ``K = L L'`` up to a residual trace of ``tolerance``, and the q pivots.
+    """Return a thin factor L (N, q) of K up to a residual trace of ``tolerance``, and the q pivots.
 
-    ``column(j)`` returns column j of the positive semi-definite matrix K. The iteration also stops
-    when all entries of the residual diagonal are at most ``rounding``, or at most the rounding
-    error of the diagonal.
+    ``column(j)`` returns column j of the positive semi-definite matrix ``K = L L'``. The iteration
+    also stops when all entries of the residual diagonal are at most ``rounding``, or at most the
+    rounding error of the diagonal.
     """
     n = len(diagonal)
     residual = np.array(diagonal, dtype=np.float64)
@@ -305,28 +303,26 @@ def pivoted_cholesky(
             "semi-definite. Use another kernel."
         )
     floor = max(n * np.finfo(float).eps * scale, rounding)
-    limit = max(1, MAX_FACTOR_BYTES // (8 * n))
+    max_columns = max(1, MAX_FACTOR_BYTES // (8 * n))
     factor = np.empty((n, min(n, 32)), order="F")
     pivots: list[int] = []
-    while residual.sum() > tolerance and residual.max() > floor:
+    while len(pivots) < n and residual.sum() > tolerance and residual.max() > floor:
         rank = len(pivots)
-        if rank == min(n, limit):
-            if rank == n:
-                break
+        if rank == max_columns:
             raise ValueError(
-                f"the factor of {name} needs more than {limit} columns for {n} rows, because the "
+                f"the factor of {name} needs more than {rank} columns for {n} rows, because the "
                 "kernel is too narrow. Use a smaller gamma or a larger epsilon."
             )
         if rank == factor.shape[1]:
-            grown = np.empty((n, min(n, limit, 2 * rank)), order="F")
-            grown[:, :rank] = factor
-            factor = grown
+            larger = np.empty((n, min(n, max_columns, 2 * rank)), order="F")
+            larger[:, :rank] = factor
+            factor = larger
         pivot = int(residual.argmax())
-        new = np.asarray(column(pivot), dtype=np.float64)
-        new = new - factor[:, :rank] @ factor[pivot, :rank]
-        valid = new[pivot] > 0 and bool(np.isfinite(new).all())
+        remainder = np.asarray(column(pivot), dtype=np.float64)
+        remainder = remainder - factor[:, :rank] @ factor[pivot, :rank]
+        valid = remainder[pivot] > 0 and bool(np.isfinite(remainder).all())
         if valid:
-            factor[:, rank] = new / np.sqrt(new[pivot])
+            factor[:, rank] = remainder / np.sqrt(remainder[pivot])
             residual -= factor[:, rank] ** 2
         if not valid or residual.min() < -1e-6 * scale:
             raise ValueError(f"{name} is not positive semi-definite. Use another kernel.")
@@ -337,7 +333,7 @@ def pivoted_cholesky(
 
 
 def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
-    """Factor a precomputed label kernel into an (N, q) array to pass with the ``"linear"`` kernel.
+    """Factor a precomputed label kernel matrix, to pass the factor with the ``"linear"`` kernel.
 
     Estimators do not accept precomputed kernels for ``y`` or ``sample_domain``, because pipelines
     and splitters would select rows but not columns. The rows of the factor can be selected.
@@ -345,14 +341,14 @@ def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
     Parameters
     ----------
     K : array-like of shape (N, N)
-        Symmetric positive semi-definite.
+        A symmetric positive semi-definite matrix.
     tolerance : float, default=1e-10
         Residual trace relative to the trace of K.
 
     Returns
     -------
     L : ndarray of shape (N, q)
-        With ``L @ L.T`` equal to K up to the tolerance.
+        The factor: ``L @ L.T`` equals K up to the tolerance.
 
     Examples
     --------
