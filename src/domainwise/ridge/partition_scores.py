@@ -1,7 +1,7 @@
-"""Scores of predictions for rows in partitions, in a second pass for all candidates (theory 13.4).
+"""Scores that need predictions for rows in partitions, computed in a second pass (theory 13.4).
 
 Rows stay on their workers. Most scores are computed from confusion matrices or means, which are
-small. Other scores require the values of all held-out rows of a split, which are sent to a worker.
+small. For other scores, the predictions for all held-out rows of a split are sent to one worker.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ def _check_memory(kind: Any, functions: list[dict[int, Expansion]], held_out: li
     needed = 8.0 * n_columns * (2 * max(rows) + sum(rows) / slots)
     if needed > free:
         raise MemoryError(
-            f"scoring={kind.estimator.scoring!r} requires the values of all held-out rows of a "
-            f"split ({max(rows)} rows and {n_columns} columns). A worker needs "
+            f"scoring={kind.estimator.scoring!r} needs the predictions of all candidates for the "
+            f"held-out rows of a split ({max(rows)} rows and {n_columns} columns). A worker needs "
             f"{needed / 2**30:.1f} GiB for them, but has {free / 2**30:.1f} GiB per task. Use "
-            "fewer alphas or domain_weights, or a scoring that is computed from sums over rows, "
-            "such as None or 'balanced_accuracy'."
+            "fewer alphas or domain_weights, or a scorer that needs less memory, such as "
+            "scoring='balanced_accuracy' or scoring=None."
         )

@@ -98,7 +98,7 @@ class RidgeProblem:
     def of_moments(
         cls, moments: Weighted, columns: Columns, directions: dict[bool, Any]
     ) -> RidgeProblem:
-        """Make the problem from moments and domain directions."""
+        """Create the problem from moments and domain directions."""
         m, first = columns.n_features, columns.n_features + columns.n_descriptors
         second, mean = moments.second, moments.mean
         return cls(second[:m, :m], second[:m, first:], mean[:m], mean[first:], directions)
@@ -110,21 +110,20 @@ class RidgeProblem:
         share the solutions for C and D with the same alpha. Solutions are in adjacent columns, with
         alpha varying fastest.
         """
-        c = self.cross.shape[1]
-        names = [name for name in self.directions if any(w and k == name for w, k in kinds)]
-        right = concatenate_columns([self.cross, *(self.directions[name] for name in names)])
+        n_targets = self.cross.shape[1]
+        used = {c: D for c, D in self.directions.items() if any(w and k == c for w, k in kinds)}
+        right = concatenate_columns([self.cross, *used.values()])
         solutions: dict[tuple[int, int], Any] = {}
         for a, alpha in enumerate(alphas):
             solved = shifted_solve(self.second, alpha, right)
-            unweighted, first, by_name = solved[:, :c], c, {}
-            for name in names:
-                width = self.directions[name].shape[1]
-                by_name[name] = solved[:, first : first + width]
-                first += width
-            for k, (weight, name) in enumerate(kinds):
+            unweighted, first, solved_directions = solved[:, :n_targets], n_targets, {}
+            for conditional, D in used.items():
+                solved_directions[conditional] = solved[:, first : first + D.shape[1]]
+                first += D.shape[1]
+            for k, (weight, conditional) in enumerate(kinds):
                 solutions[k, a] = unweighted
-                if weight and by_name[name].shape[1]:
-                    D, Z = self.directions[name], by_name[name]
+                if weight and used[conditional].shape[1]:
+                    D, Z = used[conditional], solved_directions[conditional]
                     inner = D.T @ Z
                     solutions[k, a] = unweighted - Z @ shifted_solve(
                         (inner + inner.T) / 2, 1.0 / (alpha * weight), D.T @ unweighted
@@ -227,7 +226,7 @@ class Penalties:
         return {c: span(parts(c), shift, m, like) for c in self.conditionals}
 
     def problem(self, cells: Cells, columns: Columns) -> RidgeProblem:
-        """Make the problem of the rows of these cells, one per class."""
+        """Create the problem for the rows of these cells, of which there is one per class."""
         counts = {label: cell.n_samples for label, cell in cells.items()}
         groups = add_groups(chain.from_iterable(cell.groups.items() for cell in cells.values()))
         m = columns.n_features
@@ -306,7 +305,7 @@ def score_of_errors(scoring: str | None, errors: Array, test: Weighted, targets:
 
 
 def all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProblem:
-    """Make the problem of the rows of all cells."""
+    """Create the problem for the rows of all cells."""
     by_class: Cells = {}
     for (_, label), cell in cells.items():
         by_class = merged_cells(by_class, {label: cell})

@@ -266,7 +266,7 @@ class RowSearch(RidgeSearch):
 
 
 def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Array | None:
-    """Return features of continuous descriptors of domains; None for labels."""
+    """Return features of continuous domain descriptors; None if domains are labels."""
     if domain.values is None:
         return None
     label_map = LabelMap.choose(
@@ -306,7 +306,7 @@ def cells_of(rows: Rows, part_of: Any, by_class: bool, descriptors: Array | None
 def columns_of(
     nystrom: NystromMap, target: Labels, by_class: bool, descriptors: Array | None
 ) -> Columns:
-    """Return the columns of the moments of cells of :func:`cells_of`."""
+    """Return the layout of the moments of the cells that :func:`cells_of` returns."""
     by_class = by_class and target.codes is not None
     codes = dict(enumerate(class_codes(target.n_categories))) if by_class else None
     width = 0 if descriptors is None else descriptors.shape[1]
@@ -338,7 +338,7 @@ def held_out_values(
 def problem_of(
     estimator: Any, nystrom: NystromMap, rows: Rows, penalties: Penalties
 ) -> RidgeProblem:
-    """Make the problem of all rows."""
+    """Create the problem for all rows."""
     descriptors = descriptors_of(estimator, rows.domain, penalties)
     by_class = _classes_differ(penalties, descriptors)
     cells = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), by_class, descriptors)

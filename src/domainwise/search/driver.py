@@ -292,7 +292,7 @@ class SearchAttributes:
     held_out_outputs_: Array | None
 
     def __getstate__(self) -> Any:
-        # Outputs for single rows are not part of a model and are not saved.
+        # Outputs for individual rows are not part of a model and are not saved.
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name != "held_out_outputs_"}
 
@@ -342,8 +342,8 @@ def comparable_scores(scores: Array) -> Array:
     defined = _defined(scores)
     if not defined.any():
         raise ValueError(
-            "The score is not defined on any split. Each held-out domain may contain only one "
-            "class. Choose another scoring or another cv."
+            "The score is not defined on any split, perhaps because every held-out domain contains "
+            "only one class. Choose another scorer (scoring) or another splitter (cv)."
         )
     if not defined.all():
         warn_caller(

@@ -26,7 +26,8 @@ def quick_head(head: Any) -> Any:
 
 @cache
 def lost_degrees_of_freedom() -> int:
-    """Return how many degrees of freedom scikit-learn's LDA subtracts per class, by its version."""
+    """Return the degrees of freedom that the installed scikit-learn's LDA subtracts per class."""
+    # For these rows, the coefficient is 3 with no degrees subtracted, and 1.5 with one.
     fitted = LinearDiscriminantAnalysis().fit([[0.0], [2.0], [3.0], [5.0]], [0, 0, 1, 1])
     return round(2 - 2 * float(fitted.coef_[0, 0]) / 3)
 
@@ -169,6 +170,6 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Array) -> Array:
         """Return the probability of each class."""
         values = self.decision_function(X)
-        # class_columns returns -v and v for two classes, whose logits differ by v.
+        # For two classes, class_columns returns -v and v, but the logits must differ by v.
         scale = 0.5 if values.ndim == 1 else 1.0
         return np.asarray(softmax(scale * class_columns(values), axis=1))
