@@ -203,7 +203,7 @@ def test_without_a_terminal_there_is_a_line_for_each_job_after_the_time_it_takes
     names = ("ayr", "bath", "cork")
     methods = ("logistic", "majority")
     assert sorted(held_out) == [f"{m}, {d} held out" for m in methods for d in names]
-    assert lines[-1].endswith("so far (6 of 6 jobs, about 0 s left)")
+    assert lines[-1].endswith("so far (6 of 6 fits, about 0 s left)")
     assert "Quick evaluation" in result.output
 
 

@@ -1,4 +1,4 @@
-"""Estimated time, number of workers, the plan of a quick evaluation, and the progress display."""
+"""Time estimates, number of workers, plan of a quick evaluation, and progress display."""
 
 from __future__ import annotations
 
@@ -21,47 +21,48 @@ from domainwise.jobs.runner import Progress, Row, format_duration, on_cluster, w
 from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
 from domainwise.splits.folds import LeaveDomainsOut, Split
 
-#: Costs are relative to boosting: its iterations, the iterations that are timed, the maximum number
-#: of trees over all classes, and seconds that do not depend on these.
+#: Costs are relative to boosting: its number of iterations, how many of them are timed, the maximum
+#: number of trees over all classes, and seconds that do not depend on these.
 ITERATIONS, TIMED_ITERATIONS, MAX_TREES, FIXED_SECONDS = 100, 10, 500, 0.1
 #: With fewer seconds of work, one worker is as fast as several, because starting them takes time.
 MIN_PARALLEL_SECONDS = 6.0
-#: If the jobs of a quick evaluation would take more than the first number of seconds, it uses fewer
-#: rows; if still more than the second number, fewer methods. Reading the table and writing the page
-#: take about as long again.
+#: If the fits of a quick evaluation would take more seconds than the first number, it uses fewer
+#: rows; if they would still take more than the second number, also fewer methods. Reading the table
+#: and writing the report take about as long again.
 MAX_SECONDS_QUICK_ROWS, MAX_SECONDS = 10.0, 16.0
-#: Cost in a quick evaluation, which has fewer inner splits, relative to the usual cost.
+#: Cost in a quick evaluation, which has fewer inner splits, as a share of the usual cost.
 QUICK_COST = 0.45
-#: Number of training rows of a quick evaluation, and the smaller one if it would take too long.
+#: Number of training rows in a quick evaluation, and the number if this would take too long.
 QUICK_ROWS, FEWER_ROWS = 600, 300
-#: Number of groups of held-out domains, and maximum number of scored rows, of a quick evaluation.
+#: Number of groups of held-out domains, and maximum number of scored rows, in a quick evaluation.
 QUICK_GROUPS, QUICK_SCORED = 3, 5000
 #: Methods that a quick evaluation never skips.
 NEVER_SKIPPED = ("constant", "linear")
 
 
 def seconds_per_cost(problem: Problem, split: Split) -> float:
-    """Seconds for a cost of 1: half a fit of boosting to the training rows of a split, plus 0.1.
+    """Seconds for a cost of 1: half the time to fit boosting to a split's training rows, plus 0.1.
 
     CPU time is measured, so that other processes do not change which methods are evaluated.
     """
-    rows, _ = split
-    X = clone(problem.preprocessor).fit_transform(problem.rows(rows))
-    names: Any = () if problem.classes is None else problem.classes
-    boosting = HistGradientBoostingClassifier if len(names) else HistGradientBoostingRegressor
+    train, _ = split
+    X = clone(problem.preprocessor).fit_transform(problem.rows(train))
+    n_classes = 0 if problem.classes is None else len(problem.classes)
+    boosting = HistGradientBoostingClassifier if n_classes else HistGradientBoostingRegressor
     model = boosting(max_iter=TIMED_ITERATIONS, early_stopping=False)
-    trees = len(names) if len(names) > 2 else 1  # of one iteration
+    trees_per_iteration = n_classes if n_classes > 2 else 1
     with threadpool_limits(limits=1):  # as in jobs
         started = time.thread_time()
-        model.fit(X, problem.y[rows])
+        model.fit(X, problem.y[train])
         seconds = (time.thread_time() - started) / TIMED_ITERATIONS
-    return FIXED_SECONDS + seconds * min(ITERATIONS, MAX_TREES / trees) / 2
+    return FIXED_SECONDS + seconds * min(ITERATIONS, MAX_TREES / trees_per_iteration) / 2
 
 
 def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
-    """Number of workers for this many seconds of work; for -1, one per core, or one if as fast.
+    """Number of workers for this many seconds of work.
 
-    A worker needs memory for libraries, the table, and a few kernel matrices.
+    With ``n_jobs=-1``, it is one per core, or one if more would not be faster. Each worker needs
+    memory for libraries, the table, and a few kernel matrices.
     """
     if n_jobs is not None and n_jobs < 0 and seconds < MIN_PARALLEL_SECONDS and not on_cluster():
         return 1
@@ -72,7 +73,7 @@ def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
 
 @dataclass(frozen=True)
 class Quick:
-    """Plan of a smaller evaluation, which takes about half a minute."""
+    """Plan of a quick evaluation, which takes about half a minute."""
 
     problem: Problem
     methods: list[Method]
@@ -83,14 +84,15 @@ class Quick:
     @property
     def description(self) -> str:
         """How the evaluation differs from a full one."""
-        problem, full = self.problem, self.problem.full
-        differences = [f"domains are held out in {len(outer_splits(problem, self.cv))} groups"]
+        problem, full, differences = self.problem, self.problem.full, []
         if problem.parent is not None:
             rows = f"{len(problem.y):,} of {len(full.y):,} rows, drawn evenly from the domains"
-            differences.insert(0, f"methods are trained on {rows}")
+            differences.append(f"methods are trained on {rows}")
             if len(full.scored) < len(full.y):
                 differences.append(f"scores are computed on {len(full.scored):,} rows")
-        if skipped := ", ".join(self.left_out):
+        n_groups, skipped = len(outer_splits(problem, self.cv)), ", ".join(self.left_out)
+        differences.append(f"domains are held out in {n_groups} groups")
+        if skipped:
             differences.append(f"methods that would take too long are not run ({skipped})")
         differences.append("scores on seen domains are not computed")
         return (
@@ -107,50 +109,50 @@ def plan_quick(
     max_rows: int | str | None,
     n_jobs: int | None,
 ) -> Quick:
-    """Decide how many rows and which methods a quick evaluation uses, by timing boosting.
+    """Time boosting to decide how many rows and which methods a quick evaluation uses.
 
-    Methods of the default list are skipped, the slowest first; methods chosen by name are not.
+    Only methods in the default list are skipped, the slowest first; if the user has chosen the
+    methods, all of them are run.
     """
     n_domains, methods, left_out = len(source.domains), list(methods), {}
     if cv is None:
         cv = LeaveDomainsOut(max_splits=QUICK_GROUPS, random_state=source.seed)
     if inner_cv is None and n_domains > 2:  # with one source domain, rows are held out
         inner_cv = LeaveDomainsOut(max_splits=QUICK_GROUPS)
-    by_default = [m.key for m in methods] == [m.key for m in choose_methods(None)]
+    may_skip = [m.key for m in methods] == [m.key for m in choose_methods(None)]
 
-    def timed(n_rows: int) -> tuple[Problem, float]:
+    def draw_and_time(n_rows: int) -> tuple[Problem, float]:
         """Draw rows, and estimate the seconds for a cost of 1."""
-        n_rows = n_rows if max_rows in ("auto", None) else min(int(max_rows or n_rows), n_rows)
-        problem = source.drawn(max(n_rows, 4 * n_domains))
+        limit = n_rows if max_rows is None or max_rows == "auto" else int(max_rows)
+        problem = source.drawn(max(min(n_rows, limit), 4 * n_domains))
         splits = outer_splits(problem, cv)
         seconds = QUICK_COST * seconds_per_cost(problem, splits[0]) * len(splits)
         return problem, seconds / workers_for(problem, n_jobs, MIN_PARALLEL_SECONDS)
 
-    problem, unit = timed(QUICK_ROWS)
+    problem, unit = draw_and_time(QUICK_ROWS)
     if unit * sum(method.cost for method in methods) > MAX_SECONDS_QUICK_ROWS:
-        problem, unit = timed(FEWER_ROWS)
-    while by_default and unit * sum(method.cost for method in methods) > MAX_SECONDS:
+        problem, unit = draw_and_time(FEWER_ROWS)
+    while may_skip and unit * sum(method.cost for method in methods) > MAX_SECONDS:
         slowest = max(methods, key=lambda method: method.cost)
         if slowest.key in NEVER_SKIPPED:
             break
         methods.remove(slowest)
-        left_out[slowest.key] = (
-            f"not run: it would take about {format_duration(unit * slowest.cost)}"
-        )
+        duration = format_duration(unit * slowest.cost)
+        left_out[slowest.key] = f"not run, because it would take about {duration}"
     return Quick(problem, methods, cv, inner_cv, left_out)
 
 
-#: The initial estimate of the time has the weight of finished jobs of this cost.
+#: The initial time estimate has the same weight as finished jobs with this total cost.
 PRIOR_COST = 20.0
-#: Maximum number of characters of a method's name in the table.
+#: Maximum number of characters that the table shows of a method's name.
 NAME_WIDTH = 28
 
 
 class JobProgress:
     """Print a line for each finished job, with the remaining time.
 
-    ``rows`` are those of jobs that were finished before. ``unit`` is the estimated time in seconds
-    for a cost of 1; the times of finished jobs correct it for each method.
+    ``rows`` come from jobs that an earlier session finished. ``unit`` is the estimated time in
+    seconds for a cost of 1; the times of finished jobs correct it for each method.
     """
 
     def __init__(
@@ -160,20 +162,20 @@ class JobProgress:
         self._measure = problem.measure
         self._scorer = Scorer(problem, [splits[number] for number in sorted(splits)])
         self._workers, self._unit, self._started = workers, unit, time.monotonic()
-        self._todo: dict[Any, MethodJob] = {}
-        # Seconds and cost of finished jobs, by method and part.
+        self._unfinished: dict[Any, MethodJob] = {}
+        # Total seconds and cost of finished jobs, by method and part.
         self._spent: dict[tuple[str, str], tuple[float, float]] = {}
         self._n_splits, self._n_finished = len(splits), 0
         variants = [row for job in jobs for row in job.method.rows(problem.classification)]
         self._labels = {key: label for key, label, _ in variants}
-        # Scores by method, a list for each finished split.
+        # For each method, one list of scores per finished split.
         self._scores: dict[str, list[list[float]]] = {key: [] for key in self._labels}
         for row in rows:
             self._add(row)
 
     def begin(self, jobs: Sequence[MethodJob]) -> None:
-        """Add jobs to run, and print how long they will take."""
-        self._todo |= {job.rows[0]: job for job in jobs}
+        """Add jobs that will be run, and print how long they will take."""
+        self._unfinished |= {job.rows[0]: job for job in jobs}
         if jobs and jobs[0].part == ON_HELD_OUT:
             n_methods = len({job.method.key for job in jobs})
             workers = f"{self._workers} workers" if self._workers > 1 else "one worker"
@@ -182,19 +184,19 @@ class JobProgress:
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
         """Show the rows of a finished job."""
-        job = self._todo.pop(job_key(rows[0]), None)
+        job = self._unfinished.pop(job_key(rows[0]), None)
         self._n_finished += 1
         for row in rows:
             self._add(row)
         if job is not None:
             if cost:
                 key, seconds = (job.method.key, job.part), max(row["seconds"] for row in rows)
-                before = self._spent.get(key, (0.0, 0.0))
-                self._spent[key] = (before[0] + seconds, before[1] + cost)
+                total_seconds, total_cost = self._spent.get(key, (0.0, 0.0))
+                self._spent[key] = (total_seconds + seconds, total_cost + cost)
             self._show(job, rows)
 
     def _add(self, row: Row) -> None:
-        """Add the scores of a job."""
+        """Add the scores in a row, if it is about held-out domains."""
         key, _, part = job_key(row)
         if key in self._labels and part == ON_HELD_OUT:
             scores = self._scorer(row).get("scores", {}).values()
@@ -202,23 +204,22 @@ class JobProgress:
 
     def _mean(self, key: str) -> float:
         """Mean score of a method so far."""
-        scores = [score for by_split in self._scores[key] for score in by_split]
+        scores = [score for split_scores in self._scores[key] for score in split_scores]
         return float(np.mean(scores)) if scores else -np.inf
 
     def _seconds_left(self) -> float:
         """Estimated time until all jobs are finished."""
-        seconds, cost = np.sum(
-            [*self._spent.values(), (PRIOR_COST * self._unit, PRIOR_COST)], axis=0
-        )
+        prior = (PRIOR_COST * self._unit, PRIOR_COST)
+        overall = np.sum([*self._spent.values(), prior], axis=0)
         total = 0.0
-        for job in self._todo.values():
-            spent = self._spent.get((job.method.key, job.part), (seconds, cost))
-            total += job.cost * spent[0] / spent[1]
+        for job in self._unfinished.values():
+            seconds, cost = self._spent.get((job.method.key, job.part), overall)
+            total += job.cost * seconds / cost
         return total / self._workers
 
     def _status(self) -> str:
-        finished, total = self._n_finished, self._n_finished + len(self._todo)
-        return f"{finished} of {total} jobs, about {format_duration(self._seconds_left())} left"
+        finished, total = self._n_finished, self._n_finished + len(self._unfinished)
+        return f"{finished} of {total} fits, about {format_duration(self._seconds_left())} left"
 
     def _print(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -228,19 +229,17 @@ class JobProgress:
         row = rows[0]
         held_out = ", ".join(map(str, np.unique(job.problem.domain_of(job.split[1]))))
         held_out = held_out if len(held_out) < 30 else f"{held_out[:29]}…"
-        subject, outcome = f"{held_out} held out", "failed"
+        mean = self._measure.format(self._mean(row["method"]))
+        subject, outcome = f"{held_out} held out", f"{self._measure.label} {mean} so far"
         if job.part != ON_HELD_OUT:
-            subject = "score on seen domains"
-        if "error" not in row:
-            mean = self._measure.format(self._mean(row["method"]))
-            on_held_out = f"{self._measure.label} {mean} so far"
-            outcome = on_held_out if job.part == ON_HELD_OUT else "finished"
+            subject, outcome = "score on seen domains", "finished"
+        outcome = "failed" if "error" in row else outcome
         text = f"{self._labels[row['method']]}, {subject}: {outcome}"
         self._print(f"{printable(text)} ({self._status()})")
 
 
 class LiveProgress(JobProgress):
-    """Progress as a live table in a terminal, which is removed at the end."""
+    """Show the progress in a terminal as a live table, which is removed at the end."""
 
     def __init__(self, console: Any, *arguments: Any) -> None:
         from rich.live import Live
@@ -267,16 +266,16 @@ class LiveProgress(JobProgress):
         table.add_column(f"{self._measure.label} so far", justify="right", no_wrap=True)
         table.add_column("finished folds", justify="right", no_wrap=True)
         for key in sorted(self._labels, key=self._mean, reverse=True):
-            done = f"{len(self._scores[key])} of {self._n_splits}"
+            finished = f"{len(self._scores[key])} of {self._n_splits}"
             mean = self._measure.format(self._mean(key))
-            table.add_row(printable(self._labels[key]), mean, done)
+            table.add_row(printable(self._labels[key]), mean, finished)
         elapsed = format_duration(time.monotonic() - self._started)
         status = Text(f"{self._status()}, {elapsed} elapsed (Ctrl-C stops)", style="dim")
         return Group(table, status)
 
 
 def printable(text: str) -> str:
-    """Replace characters that control a terminal."""
+    """Replace unprintable characters, which could control a terminal."""
     return "".join(char if char.isprintable() else "?" for char in text)
 
 

@@ -29,10 +29,10 @@ from domainwise.tables import schema as tables
 from domainwise.tables.csv_files import is_unnamed
 from domainwise.tables.errors import ColumnError, TableError, import_pandas, refuse_duplicate_names
 
-#: Number of folds within a held-out domain, for scores with labels of the domain, and maximum
-#: number of random folds of all rows.
+#: Number of folds within a held-out domain, for scores of models trained on rows from the same
+#: domain, and maximum number of random folds of all rows.
 WITHIN_FOLDS, SEEN_FOLDS = 5, 4
-#: Minimum number of rows of a domain with folds, and of its second most frequent class.
+#: Minimum number of rows in a domain that is divided into folds, and in its second largest class.
 MIN_WITHIN_ROWS, MIN_WITHIN_CLASS = 60, 20
 
 
@@ -45,39 +45,39 @@ class Problem:
     index: Array  #: indices of these rows in the user's table
     #: Converts rows of X to numbers; unfitted, so that it can be fitted to the sources only.
     preprocessor: Any
-    y: Array  #: labels of classes, or a continuous target
-    codes: Array  #: index into ``domains`` of each row
-    domains: Array  #: sorted
-    classes: Array | None  #: the positive class of two is last; None for a continuous target
+    y: Array  #: class labels, or a continuous target
+    codes: Array  #: for each row, the index of its domain in ``domains``
+    domains: Array  #: sorted domain names
+    classes: Array | None  #: of two classes, the positive one is last; None for regression
     measure: Measure
-    n_total: int  #: number of rows before drawing
-    seed: int  #: seed of all random choices
+    n_total: int  #: number of rows before a subset is drawn
+    seed: int  #: seed for all random choices
     #: Fields of :class:`Setting` that the caller has set.
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    parent: Problem | None = None  #: problem that rows were drawn from; None if this has all rows
-    inner_scoring: Any = None  #: scorer by which parameters are chosen; None is a smooth score
-    reader: Any = None  #: converts a raw data frame to X; None for arrays
+    parent: Problem | None = None  #: problem with all rows; None if no subset was drawn
+    inner_scoring: Any = None  #: scorer that chooses parameters; None uses a smooth score
+    reader: Any = None  #: converts a raw data frame to X; None if this is not needed
     notes: tuple[str, ...] = ()  #: how columns were read
     max_scored: int = 100_000  #: maximum number of rows that are scored
 
     @property
     def classification(self) -> bool:
-        """Whether the target has classes."""
+        """Whether this is a classification problem."""
         return self.classes is not None
 
     @property
     def task(self) -> str:
-        """Kind of target."""
+        """Either "classification" or "regression"."""
         return "classification" if self.classification else "regression"
 
     @property
     def positive(self) -> Any:
-        """The positive one of two classes, which some measures score; None otherwise."""
+        """The positive class of a binary target, which some measures score; None otherwise."""
         return self.classes[1] if self.classes is not None and len(self.classes) == 2 else None
 
     @property
     def class_weight(self) -> str | None:
-        """Class weights in training: balanced if the measure is, unless the caller has set them."""
+        """Class weights in training; by default "balanced" if the measure is balanced."""
         default = "balanced" if self.classification and self.measure.balanced else None
         return self.overrides.get("class_weight", default) or None
 
@@ -88,7 +88,7 @@ class Problem:
 
     @cached_property
     def unscored(self) -> Array:
-        """Codes of domains with only one class, where a constant prediction may be perfect."""
+        """Codes of domains with only one class, where a constant prediction can be perfect."""
         if self.classes is None:
             return np.array([], dtype=np.intp)
         full = self.full
@@ -102,25 +102,25 @@ class Problem:
         return draw_rows(self.codes, max(self.max_scored, 2 * len(self.domains)), self.seed)
 
     def setting(self, n_rows: int, cv: Any = None) -> Setting:
-        """The setting of methods that are fitted to this number of rows."""
+        """The setting for methods that are fitted to this number of rows."""
         fields = self.classification, n_rows, self.inner_scoring, self.class_weight
         setting = Setting(*fields, pos_label=self.positive, cv=cv, seed=self.seed)
         return replace(setting, **self.overrides)
 
     def rows(self, index: Array, prepared: bool = True) -> Any:
-        """Some rows of X, or of ``raw`` if not ``prepared``, in the same type."""
+        """Rows of X with these indices, or of ``raw`` if not ``prepared``, in the same type."""
         return inputs.take_rows(self.X if prepared else self.raw, index)
 
     def rows_of(self, codes: Array) -> Array:
-        """All rows of some domains."""
+        """Indices of all rows in the domains with these codes."""
         return np.flatnonzero(np.isin(self.codes, codes))
 
     def domain_of(self, index: Array) -> Array:
-        """Names of the domains of some rows."""
+        """The domain name of each row in ``index``."""
         return np.asarray(self.domains[self.codes[index]])
 
     def drawn(self, max_rows: int | str | None) -> Problem:
-        """The problem with fewer rows; see :func:`~domainwise.splits.folds.draw_rows`."""
+        """The problem with a subset of rows; see :func:`~domainwise.splits.folds.draw_rows`."""
         rows = draw_rows(self.codes, max_rows, self.seed)
         if len(rows) == len(self.y):
             return self
@@ -129,7 +129,7 @@ class Problem:
         return replace(self, X=X, raw=raw, parent=self, **arrays)
 
     def without_columns(self, names: Sequence[str]) -> Problem:
-        """The problem without some features; columns of arrays are named x0, x1 and so on."""
+        """The problem without some features; array columns are named x0, x1 and so on."""
         if not hasattr(self.X, "columns"):
             indices = [j for j in range(self.X.shape[1]) if f"x{j}" not in names]
             fields: dict[str, Any] = {"X": self.X[:, indices], "raw": self.raw[:, indices]}
@@ -148,24 +148,23 @@ class Problem:
         return replace(self, **fields, parent=parent)
 
     def measured_by(self, measure: Measure) -> Problem:
-        """The problem with another measure, and the class weights of this one."""
+        """The problem with another measure, but with unchanged class weights."""
         overrides = {**self.overrides, "class_weight": self.class_weight}
         return replace(self, measure=measure, overrides=overrides)
 
     def scored_rows(self, test: Array) -> list[Array]:
-        """Rows of :attr:`full` that are scored if ``test`` is held out, by domain.
+        """Indices in :attr:`full` of the rows that are scored if ``test`` is held out, by domain.
 
-        These are the rows of the domain in :attr:`scored`, or the rows of ``test`` if the split
-        holds out only some rows of the domain.
+        If ``test`` contains only some rows of a domain, these are scored, and no others.
         """
-        full, by_domain = self.full, []
+        full, rows_by_domain = self.full, []
         for code in np.unique(self.codes[test]):
             rows = test[self.codes[test] == code]
             if len(rows) == np.count_nonzero(self.codes == code):
-                by_domain.append(full.scored[full.codes[full.scored] == code])
+                rows_by_domain.append(full.scored[full.codes[full.scored] == code])
             else:
-                by_domain.append(np.searchsorted(full.index, self.index[rows]))
-        return by_domain
+                rows_by_domain.append(np.searchsorted(full.index, self.index[rows]))
+        return rows_by_domain
 
 
 def make_problem(
@@ -183,7 +182,7 @@ def make_problem(
 ) -> Problem:
     """Check the input, choose the task and the measure, and draw rows if there are many.
 
-    With a ``schema``, X and y must have been prepared by the reader of tables.
+    With a ``schema``, X and y must come from the table reader.
     """
     raw = X if hasattr(X, "shape") else np.asarray(X)
     notes: list[str] = []
@@ -195,11 +194,11 @@ def make_problem(
     n = X.shape[0]
     if sample_domain is None:
         raise ValueError("sample_domain is missing. Pass the domain of each row")
-    labels = inputs.check_sample_domain(sample_domain, n, "delta")
-    if len(labels.names) < 2:
+    domains = inputs.check_sample_domain(sample_domain, n, "delta")
+    if len(domains.names) < 2:
         raise ValueError(
-            f"sample_domain contains only one domain ({labels.names[0]!s}). Pass rows of at least "
-            "two domains, so that one can be held out"
+            f"sample_domain contains only one domain ({domains.names[0]!s}). Pass rows from at "
+            "least two domains, so that one can be held out"
         )
     target, classes = check_task(y, n, task)
     classification = classes is not None
@@ -207,18 +206,18 @@ def make_problem(
         raise ValueError(
             f"pos_label={pos_label!r} names a class, but the target is continuous. Omit pos_label"
         )
-    measure = choose_measure(scoring, target, classification, pos_label, labels.codes)
-    reason = measure.undefined_reason(target, target, classification)
-    if reason:
-        kind = "a continuous target" if classes is None else f"{len(classes)} classes"
+    measure = choose_measure(scoring, target, classification, pos_label, domains.codes)
+    if reason := measure.undefined_reason(target, target, classification):
+        data = "a continuous target" if classes is None else f"{len(classes)} classes"
         raise ValueError(
-            f"{measure.name} cannot be computed for {kind}: {reason}. Choose another scoring"
+            f"{measure.name} cannot be computed for {data}: {reason}. Pass another scorer (scoring)"
         )
     if inner_scoring is not None:
         inner_scoring = choose_measure(inner_scoring, target, classification, pos_label).scoring
-    classes = None if classes is None else positive_last(classes, pos_label)
     problem = Problem(
-        *(X, raw, np.arange(n), preprocessor, target, labels.codes, labels.names, classes, measure),
+        *(X, raw, np.arange(n), preprocessor, target, domains.codes, domains.names),
+        classes=None if classes is None else positive_last(classes, pos_label),
+        measure=measure,
         n_total=n,
         seed=random_state,
         inner_scoring=inner_scoring,
@@ -229,15 +228,15 @@ def make_problem(
 
 
 def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
-    """Return the targets and the names of the classes, None for a continuous target."""
+    """Return the targets and the class names, which are None for a continuous target."""
     if task not in tables.TASKS:
         raise ValueError(
             f"task={task!r} is not supported; use 'auto', 'classification' or 'regression'"
         )
     if task == "auto":
         names = inputs.check_target(y, n, "auto", min_classes=1).names
-        quantity = names is None or (names.dtype.kind in "iuf" and inputs.is_quantity(names))
-        task = "regression" if quantity else "classification"
+        continuous = names is None or (names.dtype.kind in "iuf" and inputs.is_quantity(names))
+        task = "regression" if continuous else "classification"
     if task == "classification":
         if type_of_target(np.asarray(y)).startswith("continuous"):
             raise ValueError(
@@ -248,7 +247,7 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
         return labels.names[labels.codes], labels.names
     values = inputs.check_target(y, n, "rbf").values
     if values.shape[1] != 1:
-        raise ValueError(f"the target must have one column; got {values.shape[1]}")
+        raise ValueError(f"y must have one column, got {values.shape[1]}")
     return values[:, 0], None
 
 
@@ -260,22 +259,22 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
     n, codes = len(problem.y), problem.codes
     splits = list(splitter.split(np.zeros((n, 1)), problem.y, codes))
     for train, test in splits:
-        if (last := max(np.max(train, initial=0), np.max(test, initial=0))) >= n:
+        if (largest := max(np.max(train, initial=0), np.max(test, initial=0))) >= n:
+            advice = "splits of this table" if problem.parent is None else "max_rows=None"
             raise ValueError(
-                f"cv yields the row index {last}, but there are only {n} rows. Pass a splitter for "
-                "this table"
+                f"cv yields the row index {largest}, but only {n} rows are used. Pass {advice}"
             )
         shared = np.intersect1d(codes[train], codes[test])
         if len(shared):
             raise ValueError(
-                f"cv puts rows of domain {problem.domains[shared[0]]!s} on both sides of a split; "
-                "use a splitter that keeps groups together, such as LeaveDomainsOut"
+                f"cv puts domain {problem.domains[shared[0]]!s} on both sides of a split. Use a "
+                "splitter that keeps groups together, such as LeaveDomainsOut"
             )
         if problem.classification and len(np.unique(problem.y[train])) < 2:
-            names = ", ".join(str(name) for name in problem.domains[np.unique(codes[test])])
+            held_out = ", ".join(map(str, problem.domains[np.unique(codes[test])]))
             raise ValueError(
-                f"with {names} held out, the training rows have only one class. Every class of "
-                "the target must occur in several domains"
+                f"with {held_out} held out, the training rows have only one class. Every class "
+                "must occur in several domains"
             )
     if not splits:
         raise ValueError("cv yields no splits. Pass a splitter with at least one split")
@@ -283,7 +282,7 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
 
 
 def within_splits(problem: Problem, rows: Array) -> list[Split]:
-    """Folds within one domain; none if it has too few rows."""
+    """Folds within one domain; an empty list if it or its classes have too few rows."""
     y, too_small = problem.y[rows], len(rows) < MIN_WITHIN_ROWS
     if problem.classification and not too_small:
         counts = np.sort(np.unique(y, return_counts=True)[1])
@@ -296,19 +295,18 @@ def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
 
     There are ``n_splits`` folds, but at most ``SEEN_FOLDS``.
     """
-    n_splits = min(n_splits, SEEN_FOLDS)
-    strata = problem.codes
+    n_splits, strata = min(n_splits, SEEN_FOLDS), problem.codes
     if problem.classes is not None:
         strata = strata * len(problem.classes) + codes_of(problem.y, problem.classes)
     return row_folds(strata, True, max(n_splits, 2), problem.seed)[:n_splits]
 
 
 def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadColumns | None]:
-    """Return X as an array or data frame, a preprocessor for it, and its reader.
+    """Return X as an array or data frame, a preprocessor for it, and a reader for new rows.
 
-    Columns of a data frame are read like those of a file; ``notes`` receives the dropped columns
-    and how cells were read. The reader, None if it is not needed, does the same for new rows.
-    :func:`domainwise.tables.schema.make_preprocessor` describes the preprocessor.
+    Columns of a data frame are read like those of a file. Messages about dropped columns, and
+    about how cells were read, are added to ``notes``. The reader does the same for new rows; it
+    is None if X was not changed. See also :func:`domainwise.tables.schema.make_preprocessor`.
     """
     inputs.check_is_table(X)
     if hasattr(X, "to_pandas"):
@@ -317,7 +315,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
         raise TypeError("X is sparse. Convert it to an array with X.toarray()")
     X = X if hasattr(X, "columns") else np.asarray(X)
     if X.ndim != 2 or 0 in X.shape:
-        raise ValueError(f"X must be two-dimensional and not empty; got shape {X.shape}")
+        raise ValueError(f"X must be two-dimensional and not empty, got shape {X.shape}")
     if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
         X = X.astype(np.float64, copy=False)
         if np.isinf(X).any():
@@ -329,8 +327,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     X = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
     names = list(X.columns)
     refuse_duplicate_names(names, "X")
-    unnamed = [name for name in names if is_unnamed(name)]
-    if unnamed:
+    if unnamed := [name for name in names if is_unnamed(name)]:
         notes.append(tables.UNNAMED_NOTE)
     X = X.drop(columns=unnamed).reset_index(drop=True)
     marks = cells.decimal_marks(X, list(X.columns))
@@ -343,9 +340,9 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
             f"first, or use X.drop(columns={list(error.problems)!r})",
         ) from None
     if not schema.features:
-        raise ValueError(f"X has no usable column: {'; '.join(notes)}")
-    numeric = all(cells.is_numeric(X[name]) for name in schema.numeric)
-    unchanged = numeric and len(schema.features) == len(names)
+        raise ValueError(f"X has no usable column: {'; '.join(notes)}. Pass other columns")
+    all_numeric = all(cells.is_numeric(X[name]) for name in schema.numeric)
+    unchanged = all_numeric and len(schema.features) == len(names)
     reader = None if unchanged else tables.ReadColumns(schema.as_dict())
     return features, tables.make_preprocessor(schema), reader
 
