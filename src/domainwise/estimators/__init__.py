@@ -1,4 +1,4 @@
-"""The projections as scikit-learn transformers: exact ones, and fast ones on landmarks."""
+"""The projections as scikit-learn transformers: exact ones, and fast ones that use landmarks."""
 
 from typing import TYPE_CHECKING
 

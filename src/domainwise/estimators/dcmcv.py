@@ -40,7 +40,7 @@ from domainwise.splits.folds import Split, domain_folds
 #: moments.
 MAX_SEPARATE_ROWS = 1000
 #: Fitted attributes of the selected model that are also attributes of the search.
-FITTED = (
+FITTED_ATTRIBUTES = (
     *("X_fit_", "embedding_", "landmarks_", "frequencies_", "dual_coef_", "expansion", "gamma_"),
     *("classes_", "domains_", "eigenvalues_", "n_informative_", "n_iter_", "n_samples_seen_"),
     "solver_info_",
@@ -49,12 +49,12 @@ FITTED = (
 
 @dataclass(frozen=True)
 class DCMKind:
-    """The search for the arguments of DCM; candidates with the same gamma share matrix products."""
+    """How to search for arguments of DCM; candidates with the same gamma share matrix products."""
 
     template: Projection  #: unfitted model with the arguments that are not searched
     grid: list[Candidate]
-    fold: type  #: class for one split with its rows in memory
-    head: Any  #: predictor that is fitted to projected rows
+    fold_type: type  #: class for one split with its rows in memory
+    predictor: Any  #: is fitted to projected rows
     one_pass: bool = False  #: whether moments of all splits are computed in one pass over the rows
 
     def candidates(self, data: Data) -> list[Candidate]:
@@ -68,24 +68,24 @@ class DCMKind:
     def outcomes(
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
-        """Score candidates that have the same gamma, by a simple predictor on their projections."""
+        """Score candidates with the same gamma by fitting the predictor to their projections."""
         smallest = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
         template = clone(self.template).set_params(gamma=batch[0]["gamma"], **smallest)
         if hasattr(template, "tol"):
             template.set_params(tol=max(template.tol, path.PATH_TOLERANCE))
-        values: list[list[Outcome]] = [[] for _ in batch]
-        head = quick_head(self.head)
+        outcomes: list[list[Outcome]] = [[] for _ in batch]
+        head = quick_head(self.predictor)
         for fold, (_, test) in zip(self._folds(template, data, splits), splits, strict=True):
             with quiet_scores():
                 for i, train, Z_test in path.projected_path(fold, batch):
-                    values[i].append(score.outcome(train.fitted(head), Z_test, data.y[test]))
-        return Outcomes(values)
+                    outcomes[i].append(score.outcome(train.fitted(head), Z_test, data.y[test]))
+        return Outcomes(outcomes)
 
     def _folds(self, template: Any, data: Data, splits: Sequence[Split]) -> Iterator[Any]:
         """Yield for each split the object that projects its training and test rows."""
         if not self.one_pass:
             for train, test in splits:
-                yield self.fold(clone(template), data.take(train), data.X[test])
+                yield self.fold_type(clone(template), data.take(train), data.X[test])
             return
         assert data.target is not None
         cells = path.training_cells(template, data, splits)
@@ -188,8 +188,10 @@ class DCMSearch(driver.SearchAttributes, Projection):
         (self.best_estimator_,) = kind.fit(Data(X, y, sample_domain), result.chosen)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Files of older versions contain the fitted attributes of the chosen model twice.
-        super().__setstate__({name: v for name, v in state.items() if name not in FITTED})
+        # Files written by older versions contain the fitted attributes of the chosen model twice.
+        super().__setstate__(
+            {name: v for name, v in state.items() if name not in FITTED_ATTRIBUTES}
+        )
 
     def unfitted(self) -> Projection:
         """Return an unfitted DCM or FastDCM with the arguments that are not searched."""
@@ -217,7 +219,7 @@ class DCMSearch(driver.SearchAttributes, Projection):
         return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
-for _name in FITTED:
+for _name in FITTED_ATTRIBUTES:
     _doc = f"Attribute ``{_name}`` of ``best_estimator_``."
     setattr(DCMSearch, _name, property(attrgetter(f"best_estimator_.{_name}"), doc=_doc))
 
@@ -227,10 +229,9 @@ for _name in FITTED:
 class DCMCV(ExactArguments, DCMSearch):
     """DCM with gamma, ridge and weights chosen by holding out source domains.
 
-    Every combination is scored by a simple predictor on the projection of held-out
-    domains, and the best one is fitted to all rows. All candidates with the same gamma together
-    take little more time than the slowest of them, because they share products with the Gram
-    matrix.
+    Each combination of arguments is scored with a simple predictor on projected rows from held-out
+    domains, and the best one is fitted to all rows. Candidates with the same gamma share products
+    with the Gram matrix, so together they take little more time than the slowest of them.
 
     Parameters
     ----------
@@ -271,7 +272,7 @@ class FastDCMCV(LabelLandmarkArguments, DCMSearch):
     """FastDCM with gamma, ridge and weights chosen by holding out source domains.
 
     With more than 1000 rows and ``estimator=None``, there is one pass over the rows for each gamma,
-    and all splits share their landmarks.
+    and all splits share the same landmarks.
 
     Parameters
     ----------

@@ -67,8 +67,9 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
     .. math:: (P_y K^2 + K) \beta = \gamma \, (w P_d K^2 + K) \beta,
        \qquad P = K_\cdot (K_\cdot + N \epsilon I)^{-1}
 
-    for centred kernel matrices of rows, targets and domains. The problem is reduced exactly to
-    one whose size is the number of classes and domains, so no N x N matrix is needed.
+    where :math:`K` is the centred kernel matrix of the rows, and :math:`P_y` and :math:`P_d` are
+    computed from those of targets and domains. The problem is reduced exactly to one whose size is
+    the number of classes and domains, so no N x N matrix is needed.
 
     Parameters
     ----------
@@ -78,13 +79,13 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
 
     See Also
     --------
-    COIR : The same without domains.
-    DICA : Matches the means of domains instead.
+    COIR : The same method without domains.
+    DICA : Matches domain means instead.
 
     Notes
     -----
-    Without ``y`` DCM finds principal directions that separate domains as little as possible.
-    Without ``sample_domain`` all rows form one domain, and DCM equals COIR.
+    Without ``y``, DCM finds principal directions that separate domains as little as possible.
+    Without ``sample_domain``, all rows form one domain, and DCM equals COIR.
 
     References
     ----------
@@ -179,7 +180,7 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
 class KPCA(ExactArguments, KPCAMethod, KernelProjection):
     """Kernel principal component analysis, without storing the kernel matrix.
 
-    The same directions as :class:`sklearn.decomposition.KernelPCA`, scaled to unit variance.
+    Finds the directions of :class:`sklearn.decomposition.KernelPCA`, scaled to unit variance.
     ``y`` and ``sample_domain`` are accepted and ignored, so that methods can be swapped in a
     pipeline.
 
@@ -234,15 +235,15 @@ class MIDAMethod(DomainArguments, ComponentArguments, Projection):
 @with_shared_arguments
 @arguments
 class SCA(ExactArguments, ScatterMethod, KernelProjection):
-    r"""Scatter component analysis: separate classes, similar domains, compact classes.
+    r"""Scatter component analysis: directions that separate compact classes, but not domains.
 
     Finds the directions with the largest :math:`\gamma` in
 
     .. math:: \left(b K B K + \tfrac{1 - b}{N} K^2\right) \beta
        = \gamma \, (w K D K + v K W K + K + N \rho I) \beta
 
-    with the scatters :math:`B` of the classes' means, :math:`D` of the domains' means and
-    :math:`W` within classes; :math:`b, w, v, \rho` are ``between``, ``domain_weight``,
+    where :math:`B` is the scatter of class means, :math:`D` that of domain means, and :math:`W` the
+    scatter within classes; :math:`b, w, v, \rho` are ``between``, ``domain_weight``,
     ``within_weight`` and ``ridge``.
 
     Parameters
@@ -254,11 +255,11 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
     See Also
     --------
     MDA : Compares domains within each class.
-    FastSCA : The same on Nystrom features.
+    FastSCA : The same method on Nystrom features.
 
     Notes
     -----
-    The code of S. Hu does not divide the scatters of classes by N. Its parameters ``beta``,
+    S. Hu's code does not divide the class scatters by N. Its parameters ``beta``,
     ``delta`` and ``epsilon`` correspond to ``between = beta N / (beta N + 1 - beta)``,
     ``domain_weight = delta``, ``within_weight = N`` and ``ridge = epsilon / N``.
 
@@ -284,16 +285,16 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
 @with_shared_arguments
 @arguments
 class MDA(ExactArguments, ScatterMethod, KernelProjection):
-    r"""Multidomain discriminant analysis: separate classes, each similar in all domains.
+    r"""Multidomain discriminant analysis: directions that separate classes, but not their domains.
 
     Finds the directions with the largest :math:`\gamma` in
 
     .. math:: K (b F + (1 - b) P) K \beta = \gamma \, (w K G K + v K W K + K + N \rho I) \beta
 
-    where :math:`F` and :math:`P` separate class means from each other and from the overall mean,
-    :math:`G` compares the means of a class over pairs of domains, and :math:`W` is the scatter
+    where :math:`F` compares class means with each other, :math:`P` compares them with the overall
+    mean, :math:`G` compares the means of a class in pairs of domains, and :math:`W` is the scatter
     within classes; :math:`b, w, v, \rho` are ``between``, ``domain_weight``, ``within_weight`` and
-    ``ridge``. In a class mean, each domain is weighted by the share of the class in it.
+    ``ridge``. In a class mean, a domain is weighted by the share of its rows that have this class.
 
     Parameters
     ----------
@@ -303,13 +304,13 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
 
     See Also
     --------
-    SCA : Compares the means of domains, regardless of classes.
-    FastMDA : The same on Nystrom features.
+    SCA : Compares domain means, regardless of classes.
+    FastMDA : The same method on Nystrom features.
 
     Notes
     -----
     If a class has no rows in a domain, pairs with that domain are omitted from :math:`G` and from
-    its divisor, with a warning. With one domain :math:`G` is zero.
+    its divisor, with a warning. With one domain, :math:`G` is zero.
 
     References
     ----------
@@ -345,13 +346,13 @@ class MIDA(ExactArguments, MIDAMethod, KernelProjection):
 
     See Also
     --------
-    KPCA : The same without domains.
-    FastMIDA : The same on Nystrom features.
+    KPCA : The same method without domains.
+    FastMIDA : The same method on Nystrom features.
 
     Notes
     -----
-    The paper weighs the variance by ``mu = 1 / domain_weight``. Rows are not augmented by their
-    domain, so that rows of unseen domains can be projected.
+    Yan et al. weight the variance by ``mu = 1 / domain_weight``, and append domain features to each
+    row. Here, nothing is appended, so that rows from unseen domains can be projected.
 
     References
     ----------

@@ -42,16 +42,16 @@ class KernelProjection(MethodProjection):
         self._record(kernel, None if target is None else target.names, domain.names)
         self._record_solution(gram, solution)
         self.dual_coef_ = solution.dual - solution.dual.mean(axis=0)
-        self._offset, values = gram.offset(self.dual_coef_), solution.values
+        self._offset, embedding = gram.offset(self.dual_coef_), solution.values
         if basis is not None:  # indefinite kernel: project training rows as transform does
             self.dual_coef_ = basis @ (basis.T @ self.dual_coef_)
-            values = indefinite @ self.dual_coef_
-            self._offset = values.mean(0)
-            values = values - self._offset
+            embedding = indefinite @ self.dual_coef_
+            self._offset = embedding.mean(0)
+            embedding = embedding - self._offset
         self.__dict__.pop("X_fit_", None)  # from an earlier fit
         if kernel.name != "precomputed":
             self.X_fit_ = backend.copy_rows(rows)
-        self.embedding_ = backend.like_rows(values, rows)
+        self.embedding_ = backend.like_rows(embedding, rows)
         self.n_iter_ = int(solution.info.get("n_iterations", 1))
 
     def _label_rows(
@@ -104,9 +104,9 @@ def make_gram(
     dense: bool,
     **options: Any,
 ) -> tuple[Any, Any, Any]:
-    """Return the Gram operator.
+    """Return the Gram operator, the kernel matrix, and its eigenvectors with positive eigenvalues.
 
-    For an indefinite kernel, also return its matrix, and the eigenvectors of positive eigenvalues.
+    Matrix and eigenvectors are None, unless the kernel is indefinite.
     """
     precomputed = kernel.name == "precomputed"
     if not (precomputed or dense):

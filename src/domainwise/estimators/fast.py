@@ -21,8 +21,8 @@ class FastDCM(LabelLandmarkArguments, exact.DCMMethod, FastProjection):
     r"""Domain-based covariance minimization on Nystrom features, in one pass over the rows.
 
     DCM with the Gram matrix replaced by ``k(X, landmarks) k(landmarks, landmarks)^-1 k(landmarks,
-    X)``. Time is linear in the number of rows and memory does not depend on it; with every row as
-    a landmark the result is that of :class:`DCM`.
+    X)``. Time is linear in the number of rows, and memory does not depend on it. If every row is a
+    landmark, the result equals that of :class:`DCM`.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class FastCOIR(LabelLandmarkArguments, exact.COIRMethod, FastProjection):
 class FastDICA(LabelLandmarkArguments, exact.DICAMethod, FastProjection):
     r"""Domain-invariant component analysis on Nystrom features, in one pass over the rows.
 
-    Without ``y`` it is unsupervised DICA.
+    Without ``y``, this is unsupervised DICA.
 
     Parameters
     ----------

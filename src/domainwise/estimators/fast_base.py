@@ -40,16 +40,16 @@ class OnePass:
     _uses_target: bool
     _uses_domain: bool
     _kinds: tuple[str, str]
-    #: Check targets and domains against the rows.
+    #: Checks targets and domains.
     _check_labels: Callable[..., tuple[Any, Labels]]
-    #: Fix the landmarks and everything else that must not depend on later rows. ``n_rows`` is the
-    #: total number of rows, if only some of them are passed.
+    #: Chooses the landmarks and everything else that must not depend on later rows. ``n_rows`` is
+    #: the total number of rows, if only some of them are passed.
     _begin: Callable[..., None]
-    #: Sum over rows whose labels were checked.
+    #: Computes sums over rows whose labels have been checked.
     _sum_rows: Callable[..., NystromSums | CellSums]
 
     def begin_pass(self, X: Array, y: MaybeArray, sample_domain: MaybeArray, n_rows: int) -> None:
-        """Fix landmarks and label kinds from these rows, a sample of all ``n_rows`` rows."""
+        """Choose landmarks from these rows, a sample of ``n_rows`` rows, and record label types."""
         vars(self).pop("_sums", None)  # from an earlier fit
         backend = Backend()
         labels = self._check_labels(backend, y, sample_domain, X, min_classes=1)
@@ -65,7 +65,7 @@ class OnePass:
 
     @property
     def label_rules(self) -> LabelRules:
-        """Rules for checking the labels of later rows."""
+        """Rules to check the labels of later rows with."""
         return LabelRules(
             self._kinds,
             self.target_kernel if self._uses_target else None,
@@ -73,8 +73,8 @@ class OnePass:
         )
 
     def _check_kinds(self, target: Labels | None, domain: Labels) -> None:
-        checked = domain if self._uses_domain else Labels(codes=np.zeros(0), names=np.array([0]))
-        check_kinds(self._kinds, target, checked)
+        no_domains = Labels(codes=np.zeros(0), names=np.array([0]))
+        check_kinds(self._kinds, target, domain if self._uses_domain else no_domains)
 
 
 class LandmarkProjection(Projection, OnePass):
@@ -97,13 +97,13 @@ class LandmarkProjection(Projection, OnePass):
     ) -> Self:
         """Add a batch of rows to those seen before.
 
-        Landmarks, ``gamma`` and the landmarks of continuous labels come from the first batch,
+        Landmarks, ``gamma`` and the landmarks of continuous labels are chosen from the first batch,
         unless they are passed as arguments. New classes and domains may appear in any batch. The
-        result is that of :meth:`fit` on all rows with the same landmarks.
+        result equals that of :meth:`fit` with all rows and the same landmarks.
 
         {as_in_fit}
         self : object
-            Can transform rows after two classes have been seen, if y contains classes.
+            If y contains classes, it can transform rows after two classes have been seen.
         """
         if is_dask(X):
             raise TypeError(
@@ -215,7 +215,7 @@ class LandmarkProjection(Projection, OnePass):
         return np.hstack(columns) if columns else None
 
     def _finalized(self) -> tuple[NystromGram, list[Any], list[Any], Array]:
-        """Return the operator, classes and domains of all rows seen, and the mean features."""
+        """Return operator, classes, domains and mean features of all rows seen so far."""
         for moment in (self._sums.mean, self._sums.second):
             check_finite(moment, self._map.landmarks.dtype)
         refuse_masked_targets(*map(list, zip(*self._sums.groups, strict=True)))
@@ -232,7 +232,7 @@ class LandmarkProjection(Projection, OnePass):
     def _record_map(
         self, weights: Array, mean: Array, classes: list[Any], domains: list[Any]
     ) -> None:
-        """Store the projection with these weights of the features, and the classes and domains."""
+        """Store the projection with these feature weights, and the names of classes and domains."""
         kernel = self._map.kernel
         labels = (classes, "y"), (domains, "sample_domain")
         self._record(kernel, *(label_array(seen, name) if seen else None for seen, name in labels))
@@ -298,7 +298,7 @@ class FastProjection(LandmarkProjection, MethodProjection):
 
 
 def refuse_descriptors(domain: Labels, exact_name: str) -> None:
-    """Refuse continuous domain descriptors: comparing them within classes needs all rows."""
+    """Reject continuous domain descriptors: comparing them within classes needs all rows."""
     if domain.values is not None:
         raise ValueError(
             "conditional=True with continuous domain descriptors needs all rows in memory. Use "
@@ -309,7 +309,7 @@ def refuse_descriptors(domain: Labels, exact_name: str) -> None:
 def chosen_landmarks(
     estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
 ) -> Array:
-    """Return the landmarks passed to an estimator, or choose them from some of ``n_rows`` rows."""
+    """Return the landmarks that were passed, or choose them from a sample of ``n_rows`` rows."""
     X = backend.indexable(rows)
     if not isinstance(estimator.landmarks, str):
         return check_landmarks(to_host(estimator.landmarks), X)

@@ -1,8 +1,8 @@
-"""Projections of all candidates of DCM on one split, which share computations (theory 3).
+"""Project the rows of a split with all candidates of DCM, which share computations (theory 3).
 
 The score vectors ``a`` and the eigenvalues do not depend on the ridge, and the label space does not
-depend on epsilon or the weight. All candidates with one kernel share the product K Q, each ridge
-needs one solve with a few columns, and all other computations are cheap.
+depend on epsilon or the weight. All candidates with the same kernel share the product K Q, each
+ridge needs one solve with a few columns, and all other computations are cheap.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from domainwise.gram import sums
 from domainwise.gram.tiles import cross_product
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.labels.factors import LabelSpace, RowLabels, joint_basis, label_factor
-from domainwise.methods.components import CONTINUOUS_CUT, Components, standardise
+from domainwise.methods.components import CONTINUOUS_CUT, standardise
 from domainwise.methods.contract import Gram, Matrix
 from domainwise.methods.pencils import dcm_scores
 from domainwise.search.driver import Candidate, Data
 from domainwise.search.heads import ProjectedMoments, ProjectedRows
 from domainwise.splits.folds import Split, split_rows
 
-#: Relative residual at which iterative solves stop; scores need less precision than a model.
+#: Relative residual at which iterative solvers stop; scores need less precision than a model.
 PATH_TOLERANCE = 1e-4
 MEMORY_ADVICE = "choose a smaller n_landmarks, or a cv that holds out domains in fewer groups"
 
@@ -39,11 +39,11 @@ MEMORY_ADVICE = "choose a smaller n_landmarks, or a cv that holds out domains in
 def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Any, Array]]:
     """Yield the index of each candidate, with its projected training rows and test rows.
 
-    Candidates have ``conditional``, ``epsilon``, ``domain_weight`` and ``ridge``. The
-    method ``gram(conditional)`` of a fold returns the operator of its training rows and their label
-    space; ``project`` projects training and test rows, given coefficients and their product with K.
-    Components have unit variance on the training rows. Only informative components are used, at
-    most ``n_components`` of the template.
+    Candidates have ``conditional``, ``epsilon``, ``domain_weight`` and ``ridge``. The fold's method
+    ``gram(conditional)`` returns the operator of its training rows and their label space;
+    ``project`` projects training and test rows, given coefficients and their product with K. Only
+    informative components are used, at most the template's ``n_components``. They have unit
+    variance on the training rows.
     """
     for conditional in dict.fromkeys(candidate["conditional"] for candidate in candidates):
         indices = [i for i, c in enumerate(candidates) if c["conditional"] == conditional]
@@ -61,11 +61,11 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
             setting: _directions(fold, gram, space, basis, G, *setting)
             for setting in dict.fromkeys(settings)
         }
-        # The directions of all candidates span a small space: solve for a basis of it.
+        # The directions of all candidates span a small space: solve only for its basis.
         U, s, _ = np.linalg.svd(np.hstack(list(directions.values())), full_matrices=False)
         U = U[:, s > gram.tolerance * s[0]]
         V, KV = gram.combine(Q, U), gram.combine(KQ, U)
-        rows = _projected(fold, gram, V, KV, ridges)
+        rows = _project_for_ridges(fold, gram, V, KV, ridges)
         for i, setting in zip(indices, settings, strict=True):
             train, test = rows[candidates[i]["ridge"]]
             coordinates = U.T @ directions[setting]
@@ -94,14 +94,14 @@ def _directions(
     return np.asarray(a[:, :m] / np.linalg.norm(a[:, :m], axis=0))
 
 
-def _projected(
+def _project_for_ridges(
     fold: Any, gram: Gram, V: Matrix, KV: Matrix, ridges: Sequence[float]
 ) -> dict[float, tuple[Any, Array]]:
-    """Project training and test rows on the directions V for all ridges in one pass."""
+    """Project training and test rows onto the directions V for all ridges at once."""
     finite = [ridge for ridge in ridges if not np.isinf(ridge)]
     solutions = gram.solve_shifts(V, [gram.n_samples * ridge for ridge in finite])
-    solved = dict(zip(finite, solutions, strict=True))
-    pairs = [(solved[r].X, solved[r].image) if r in solved else (V, KV) for r in ridges]
+    solution = dict(zip(finite, solutions, strict=True))
+    pairs = [(solution[r].X, solution[r].image) if r in solution else (V, KV) for r in ridges]
     dual, image = (gram.hstack(list(blocks)) for blocks in zip(*pairs, strict=True))
     train, test = fold.project(gram, dual, image)
     n = len(ridges)
@@ -113,7 +113,7 @@ class RowFold:
     """A split with its rows in memory; the template sets the arguments that are not searched."""
 
     template: Any
-    data: Data  #: of the training rows
+    data: Data  #: training rows and their labels
     X_test: Array
 
     @property
@@ -158,19 +158,18 @@ class ExactFold(RowFold):
 def projections(
     template: Any, candidates: Sequence[dict[str, Any]], data: Data, X_test: Array
 ) -> list[tuple[Array, Array]]:
-    """Project training and test rows by candidates of an exact estimator with the same kernel."""
+    """Project training and test rows with candidates of an exact estimator that share a kernel."""
     models = [clone(template).set_params(**arguments) for arguments in candidates]
     target, domain = template._check_labels(backend_of(data.X), data.y, data.sample_domain, data.X)
     fold = ExactFold(models[0], replace(data, target=target, domain=domain), X_test)
     gram, space = fold.gram(template.conditional)
-    solutions: dict[int, Components] = {}
+    solutions: list[Any] = [None] * len(models)
     # Candidates with fewer components can use a subset of the components computed first.
     for i in sorted(range(len(models)), key=lambda i: -(models[i].n_components or 0)):
-        solved = models[i]._solve(gram, space, fold.continuous)
-        solutions[i] = standardise(gram, solved, space, warn=models[i].n_components is not None)
-    in_order = [solutions[i] for i in range(len(models))]
-    dual, image = (gram.hstack([getattr(c, n) for c in in_order]) for n in ("dual", "values"))
-    cuts = np.cumsum([components.values.shape[1] for components in in_order])[:-1]
+        solution = models[i]._solve(gram, space, fold.continuous)
+        solutions[i] = standardise(gram, solution, space, warn=models[i].n_components is not None)
+    dual, image = (gram.hstack([getattr(s, n) for s in solutions]) for n in ("dual", "values"))
+    cuts = np.cumsum([solution.values.shape[1] for solution in solutions])[:-1]
     train, test = fold.project(gram, dual, image)
     return list(zip(np.hsplit(train.values, cuts), np.hsplit(test, cuts), strict=True))
 
@@ -199,7 +198,7 @@ class FastFold(RowFold):
 
 
 class MomentFold:
-    """A split with moments of the training rows instead of the rows, in one cell per class."""
+    """A split with moments of the training rows, in one cell per class, instead of the rows."""
 
     def __init__(self, template: Any, cells: sums.Cells, target: Labels, X_test: Array) -> None:
         self.template, self.cells, self.target, self.X_test = template, cells, target, X_test
@@ -250,7 +249,7 @@ class MomentFold:
 
 
 def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterator[sums.Cells]:
-    """Fix the landmarks of a template, and yield the cells of each split's training rows.
+    """Choose the template's landmarks, and yield the cells of each split's training rows.
 
     There is one cell per class. All splits share one pass over the rows (theory 13.5).
     """

@@ -116,7 +116,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     _needs_classes = False
 
     def _label_kernel(self, role: str) -> tuple[Any, float | str, float]:
-        """Return kernel and gamma of continuous labels, and the trace per row to neglect."""
+        """Return kernel and gamma of continuous labels, and the trace per row that is neglected."""
         kernel, gamma, weight = self.target_kernel, self.target_gamma, 1.0
         if role == "domain":
             kernel, gamma, weight = self.domain_kernel, self.domain_gamma, float(self.domain_weight)
@@ -182,8 +182,8 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     @property
     def expansion(self) -> Expansion:
         """The projection as a function of kernel values."""
-        stored = (vars(self).get(name) for name in ("X_fit_", "landmarks_", "frequencies_"))
-        landmarks = next((rows for rows in stored if rows is not None), None)
+        names = ("X_fit_", "landmarks_", "frequencies_")  # at most one of them is set
+        landmarks = next((getattr(self, name) for name in names if name in vars(self)), None)
         return Expansion(self._kernel, landmarks, self.dual_coef_, -self._offset)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -236,7 +236,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             self.classes_ = classes
 
     def _record_solution(self, gram: Gram, solution: Components) -> None:
-        """Store eigenvalues and information about the solution."""
+        """Store the eigenvalues and information about the solver."""
         self.eigenvalues_ = solution.eigenvalues
         self.n_informative_ = solution.n_informative
         self.solver_info_ = {"operator": type(gram).__name__, **gram.info, **solution.info}
@@ -269,7 +269,7 @@ class MethodProjection(Projection):
 
 
 def resolved_kernel(estimator: Any, backend: Backend, rows: Any) -> Kernel:
-    """Return the kernel of an estimator, checked and with its parameters computed from the rows."""
+    """Check the kernel of an estimator, and compute its parameters from the rows."""
     sound = estimator.kernel != "precomputed" or backend.check_precomputed(rows)
     names = ("gamma", "degree", "coef0", "kernel_params")
     arguments = {name: getattr(estimator, name) for name in names}

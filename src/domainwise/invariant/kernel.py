@@ -21,7 +21,7 @@ from domainwise.checks.signatures import (
     arguments,
     with_shared_arguments,
 )
-from domainwise.estimators.exact_base import make_gram
+from domainwise.estimators.exact_base import DENSE_ROWS, make_gram
 from domainwise.estimators.fast_base import LandmarkProjection
 from domainwise.estimators.projection import one_thread_if_small, resolved_kernel
 from domainwise.gram import DenseGram
@@ -31,9 +31,6 @@ from domainwise.gram.tiles import in_threads, panels, tile_side, use_compiled
 from domainwise.kernels.functions import Kernel
 from domainwise.labels import factors
 from domainwise.labels.factors import LabelSpace, RowLabels
-
-#: Up to this many rows, ``fit`` stores the Gram matrix; with more, it computes the matrix in tiles.
-DENSE_ROWS = 3000
 
 
 @with_shared_arguments
