@@ -1,4 +1,4 @@
-"""Solutions of the methods: number, scale and signs of their components (theory 11.3)."""
+"""Solutions of the methods: the number, scale and signs of their components (theory 11.3)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from domainwise.checks import warn_caller
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.contract import Gram, Matrix, RitzPairs
 
-#: Components of a continuous target are used down to this fraction of the first (theory 4).
+#: Components of a continuous target are used if their eigenvalue exceeds this fraction of the
+#: first one (theory 4).
 CONTINUOUS_CUT = 1e-2
 #: Default number of components of an unsupervised method.
 UNSUPERVISED_COMPONENTS = 10
-#: Endings of error messages.
+#: Error messages; the second one follows the name of a method.
 CONSTANT_PROJECTION = (
     "the projection is constant: all rows of X are equal for this kernel. Check gamma and the "
     "scale of the features."
 )
 NEEDS_DOMAIN_LABELS = (
     "compares domain means, so sample_domain must contain labels; got continuous descriptors. Pass "
-    "one label per row, such as the name of its domain."
+    "one domain label per row."
 )
 
 
@@ -45,7 +46,7 @@ def standardise(
 ) -> Components:
     """Scale components to unit variance, fix their signs, and drop those without variance.
 
-    ``warn``: warn about dropped components, for callers that requested a number of components.
+    ``warn=False`` omits the warning about dropped components, if no number was requested.
     """
     deviations = norms(gram, components.values) / np.sqrt(gram.n_samples)
     varies = deviations > components.floor
@@ -75,7 +76,7 @@ def norms(gram: Gram, V: Matrix) -> Array:
 
 
 def relative_floor(gram: Gram, values: Matrix) -> float:
-    """Return the standard deviation below which components are rounding errors."""
+    """Return the standard deviation below which a component is a rounding error."""
     largest = norms(gram, values).max(initial=0.0) / np.sqrt(gram.n_samples)
     return float(1e-2 * gram.tolerance * largest)
 
@@ -83,9 +84,9 @@ def relative_floor(gram: Gram, values: Matrix) -> float:
 def from_pairs(gram: Gram, pairs: RitzPairs) -> Components:
     """Return components whose dual coefficients are the eigenvectors."""
     warn_unconverged(pairs)
-    informative = int((pairs.values > gram.tolerance * pairs.values.max(initial=0.0)).sum())
+    n_informative = int((pairs.values > gram.tolerance * pairs.values.max(initial=0.0)).sum())
     floor = relative_floor(gram, pairs.KX)
-    return Components(pairs.X, pairs.KX, pairs.values, informative, pairs.info, floor)
+    return Components(pairs.X, pairs.KX, pairs.values, n_informative, pairs.info, floor)
 
 
 def with_extras(
@@ -94,37 +95,38 @@ def with_extras(
     Q: Matrix,
     KQ: Matrix,
     G: Array,
-    extra: int,
+    n_extra: int,
     eigenvalue: float = 1.0,
 ) -> Components:
     """Append leading principal directions that neither target nor domain explains (theory 4)."""
-    if not extra:
+    if not n_extra:
         return components
     warn_caller(
         f"only {components.values.shape[1]} components are informative about the target; the other "
-        f"{extra} are principal directions that neither target nor domain explains. Reduce "
+        f"{n_extra} are principal directions that neither target nor domain explains. Reduce "
         "n_components to omit them."
     )
     d, U = np.linalg.eigh((G + G.T) / 2)
     keep = d > gram.tolerance * max(float(d[-1]), 0.0)
     G_pinv = (U[:, keep] / d[keep]) @ U[:, keep].T
-    pairs = gram.leading(extra, (Q, KQ, G_pinv))
+    pairs = gram.leading(n_extra, (Q, KQ, G_pinv))
     warn_unconverged(pairs)
-    # b = (I - Q G^+ Q'K) e has K b = (K - K Q G^+ Q'K) e, the deflated kernel at e.
+    # For an eigenvector e, the coefficients are b = (I - Q G^+ Q'K) e, and the projections K b are
+    # the product of the deflated kernel, K - K Q G^+ Q'K, with e.
     weights = G_pinv @ gram.inner(Q, pairs.KX)
     dual = pairs.X - gram.combine(Q, weights)
     values = pairs.KX - gram.combine(KQ, weights)
-    # The other components have a different scale. The image of the label directions under K has the
-    # scale of principal directions, and exists even if there is no further principal direction.
+    # Rounding errors are relative to the principal directions or, if there are none, to the images
+    # of the label directions, which have the same scale.
     scale = max(pairs.values.max(initial=0.0), norms(gram, KQ).max(initial=0.0))
     floor = 1e-2 * gram.tolerance * scale / np.sqrt(gram.n_samples)
-    m, extra = len(components.eigenvalues), len(pairs.values)
+    m, n_extra = len(components.eigenvalues), len(pairs.values)
     return replace(
         components,
         dual=gram.hstack([components.dual, dual]),
         values=gram.hstack([components.values, values]),
-        eigenvalues=np.concatenate([components.eigenvalues, np.full(extra, eigenvalue)]),
-        floor=np.concatenate([np.full(m, components.floor), np.full(extra, floor)]),
+        eigenvalues=np.concatenate([components.eigenvalues, np.full(n_extra, eigenvalue)]),
+        floor=np.concatenate([np.full(m, components.floor), np.full(n_extra, floor)]),
     )
 
 
@@ -135,8 +137,8 @@ def component_count(
     if not n_informative:
         warn_caller(
             "the target cannot be separated from the domain: every direction that separates "
-            "targets separates domains at least as well. Check that each class occurs in several "
-            "domains."
+            "targets separates domains at least as well. Check that each class, or each range of "
+            "the target, occurs in several domains."
         )
     if n_components is None:
         cut = CONTINUOUS_CUT * values[0] if continuous and n_informative else -np.inf

@@ -31,12 +31,12 @@ class Solution:
     X: Matrix
     image: Matrix
     info: dict[str, Any] = field(default_factory=dict)
-    approximate: bool = False  #: X is approximate; ``image`` is still ``K X`` for this X
+    approximate: bool = False  #: X has float32 precision, but ``image`` is an accurate ``K X``
 
 
 @dataclass
 class RitzPairs:
-    """Eigenvalues in descending order, their vectors X, and the products KX."""
+    """Eigenvalues in descending order, the eigenvectors X, and the products ``K X``."""
 
     values: Array
     X: Matrix
@@ -50,7 +50,7 @@ class Gram(ABC):
     n_samples: int
     #: The module of array functions, NumPy or torch.
     xp: Any = np
-    #: Relative size below which an eigenvalue of a small problem is rounding error.
+    #: Eigenvalues of small matrices below this fraction of the largest are rounding errors.
     tolerance: float = 1e-10
     #: Relative residual at which iterations stop, and the maximum number of iterations.
     tol: float = 1e-10
@@ -98,7 +98,7 @@ class Gram(ABC):
         return lambda V: self.solve(V, shift).X
 
     def float32_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
-        """Return functions that apply ``(K + shift I)^-1`` in float32; None if not faster."""
+        """Return functions that apply ``(K + shift I)^-1`` in float32, or None if it is slower."""
         return None
 
     @abstractmethod
@@ -113,9 +113,9 @@ class Gram(ABC):
     ) -> RitzPairs:
         """Return the k leading eigenpairs of the eigenproblem that ``images`` defines.
 
-        ``depth`` is 2 if ``images`` (see :data:`Images`) also needs K K X. The search space must
-        contain ``start``. Iterative solvers apply ``precondition``, an approximate inverse of B,
-        to ``start`` and to residuals.
+        ``depth`` is 2 if ``images`` (see :data:`Images`) also needs ``K K X``. The search space
+        must contain ``start``. Iterative solvers apply ``precondition``, an approximate inverse of
+        B, to ``start`` and to residuals.
         """
 
     @abstractmethod
@@ -137,7 +137,7 @@ class Gram(ABC):
 def project_pencil(
     gram: Gram, images: Images, X: Matrix, KX: Matrix, KKX: Matrix
 ) -> tuple[Array, Array, Matrix, Matrix]:
-    """Rayleigh-Ritz in the span of X; return eigenvalues, coefficients, A X and B X."""
+    """Solve an eigenproblem in the span of X; return eigenvalues, coefficients, A X and B X."""
     test, AX, BX = images(X, KX, KKX)
     values, C = definite_pairs(gram.inner(test, AX), gram.inner(test, BX), 1e-3 * gram.tolerance)
     return values, C, AX, BX
@@ -148,9 +148,8 @@ def pairs_within(
 ) -> RitzPairs:
     """Return the k leading Ritz pairs of an eigenproblem in the span of X, by LAPACK."""
     values, C, _, _ = project_pencil(gram, images, X, KX, KKX)
-    info = {"eigen_solver": "lapack", "converged": True}
-    C = C[:, :k]
-    return RitzPairs(values[:k], gram.combine(X, C), gram.combine(KX, C), info)
+    X, KX = gram.combine(X, C[:, :k]), gram.combine(KX, C[:, :k])
+    return RitzPairs(values[:k], X, KX, {"eigen_solver": "lapack", "converged": True})
 
 
 def definite_pairs(A: Array, B: Array, tolerance: float = 0.0) -> tuple[Array, Array]:

@@ -43,7 +43,7 @@ def dcm(
     """Domain-based covariance minimization; COIR at ``domain_weight=0`` or with one domain.
 
     Without a target, the unsupervised problem is solved. With a ``continuous`` target,
-    ``n_components=None`` means all components down to ``CONTINUOUS_CUT``.
+    ``n_components=None`` means all components above ``CONTINUOUS_CUT``.
     """
     n = gram.n_samples
     F_d = np.zeros((labels.size, 0))
@@ -59,10 +59,10 @@ def dcm(
     mu, a, n_informative = dcm_scores(
         G, basis.T @ F_y, basis.T @ F_d, domain_weight, gram.tolerance
     )
-    m, extra = component_count(mu, n_informative, n_components, continuous)
+    m, n_extra = component_count(mu, n_informative, n_components, continuous)
     V, KV, info = gram.combine(Q, a[:, :m]), gram.combine(KQ, a[:, :m]), {"label_rank": len(G)}
     components = _from_scores(gram, V, KV, ridge, 1.0 + mu[:m], n_informative, info)
-    return with_extras(gram, components, Q, KQ, G, extra)
+    return with_extras(gram, components, Q, KQ, G, n_extra)
 
 
 def dcm_scores(
@@ -70,18 +70,18 @@ def dcm_scores(
 ) -> tuple[Array, Array, int]:
     """Solve ``(I + P_y K) v = gamma (I + w P_d K) v`` in the basis Q (theory 2).
 
-    G is ``Q'KQ``, Y and D are ``Q'F_y`` and ``Q'F_d``; mu below the relative ``tolerance`` is
-    rounding error. Returns mu = gamma - 1 in descending order, the coefficients a of the scores
-    v = Q a, and the number of scores that separate targets.
+    G is ``Q'KQ``, Y and D are ``Q'F_y`` and ``Q'F_d``. Returns mu = gamma - 1 in descending order,
+    the coefficients a of the scores v = Q a, and the number of scores that separate targets. A mu
+    below ``tolerance`` times the largest one is treated as a rounding error.
     """
     d, U = np.linalg.eigh((G + G.T) / 2)
     root = np.sqrt(np.maximum(d, 0.0))
     L = U * root
     LY, LD = L.T @ Y, L.T @ D
     target = LY @ LY.T
-    # The right side, I + w LD LD', is factored by an SVD of LD: in the sum, I would be lost to
-    # rounding for badly scaled kernels. With its inverse square root W = I + shrink V', the matrix
-    # W (w LD LD') W has eigenvalues below 1.
+    # The right side, I + w LD LD', is factored by an SVD of LD: if the sum were computed, I would
+    # be lost to rounding for badly scaled kernels. With the inverse square root of the right side,
+    # W = I + shrink V', the matrix W (w LD LD') W has eigenvalues below 1.
     V, singular_values, _ = svd(LD, full_matrices=False)
     penalty = weight * singular_values**2
     shrink = V * (1.0 / np.sqrt(1.0 + penalty) - 1.0)
@@ -89,7 +89,7 @@ def dcm_scores(
     mu, Z = np.linalg.eigh(whitened @ whitened.T - (V * (penalty / (1.0 + penalty))) @ V.T)
     mu, Z = mu[::-1], Z[:, ::-1]
     Z = Z + shrink @ (V.T @ Z)
-    # Where the terms of target and domain cancel, mu is rounding error.
+    # Where the terms of target and domain cancel, mu is a rounding error.
     noise = 64 * np.finfo(float).eps * float(np.abs(target).max(initial=0.0))
     cut = max(tolerance * float(np.abs(mu).max(initial=0.0)), noise)
     n_informative = int((mu > cut).sum())
@@ -106,9 +106,9 @@ def dcm_scores(
         U, G = U[:, in_range], np.diag(d[in_range])
         mu, a, n_informative = dcm_scores(G, U.T @ Y, U.T @ D, weight, tolerance)
         return mu, U @ a, n_informative
-    # Of the directions with the largest mu, use the most informative about the target; z = L'a.
-    best = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
-    z = best @ np.linalg.eigh(best.T @ target @ best)[1][:, -1:]
+    # Of the directions z = L'a with the largest mu, use the most informative about the target.
+    leading = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
+    z = leading @ np.linalg.eigh(leading.T @ target @ leading)[1][:, -1:]
     return mu[:1], U @ (z / root[:, None]), 0
 
 
@@ -129,7 +129,7 @@ def _unsupervised_dcm(
 
     k = unsupervised_count(n, n_components)
     pairs = gram.ritz(images, k, start=F if F_d.shape[1] else None)
-    # Where the two terms of the left side cancel, mu is rounding error.
+    # Where the two terms of the left side cancel, mu is a rounding error.
     noise = gram.tolerance * c * norms(gram, pairs.KX)
     usable = np.abs(pairs.values) * norms(gram, pairs.X) > noise
     pairs = _refined_pairs(gram, images, pairs, usable)
@@ -140,7 +140,7 @@ def _unsupervised_dcm(
 
 
 def _refined_pairs(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) -> RitzPairs:
-    """Replace eigenvectors v by ``v + (A v - mu B v) / mu``, and compute their residual.
+    """Replace each eigenvector v by ``v + (A v - mu B v) / mu``, and compute the residual.
 
     The problem is symmetric in the inner product of K, which ignores the null space of K, so the
     projections of Ritz vectors on that space are rounding errors. The update corrects them.
@@ -173,8 +173,8 @@ def dica(
 ) -> Components:
     """Domain-invariant component analysis of Muandet et al. (2013), by a small eigenproblem.
 
-    With ``P_y = F F'`` and ``R = K L K + K + lam I``, ``L = Z Z'``, the non-zero eigenvalues are
-    those of ``F'K^2 R^-1 F``. By the Woodbury identity, it needs only ``(K + lam I)^-1 [F, Z]``.
+    With ``P_y = F F'``, ``R = K L K + K + lam I`` and ``L = Z Z'``, the non-zero eigenvalues are
+    those of ``F'K^2 R^-1 F``. By the Woodbury identity, ``(K + lam I)^-1 [F, Z]`` is sufficient.
     """
     if labels.domain is not None and labels.domain_means is None:
         raise ValueError(f"DICA {NEEDS_DOMAIN_LABELS}")
@@ -194,22 +194,22 @@ def dica(
     W, KY_F = solution.image[:, r:], solution.image[:, :r]
     KW = KZ - lam * W  # W is (K + lam I)^-1 K Z
     if (norms(gram, KW) < 1e-4 * norms(gram, KZ)).any():
-        KW = gram.product(W)  # the difference cancels where the kernel is small
+        KW = gram.product(W)  # the terms cancel where the kernel is small
     core = np.eye(means.shape[1]) + gram.inner(Z, KW)
     S = np.linalg.solve(core, gram.inner(Z, KY_F))
     X = Y_F - gram.combine(W, S)  # R^-1 F
     KX = KY_F - gram.combine(KW, S)
     values, C = real_positive_pairs(gram.inner(KF, KX), gram.tolerance)
-    m, extra = component_count(values, len(values), n_components, continuous)
+    m, n_extra = component_count(values, len(values), n_components, continuous)
     X, KX = gram.combine(X, C[:, :m]), gram.combine(KX, C[:, :m])
     components = Components(X, KX, values[:m], len(values), dict(solution.info))
-    if not extra:
+    if not n_extra:
         return components
-    # With epsilon 0, label_factor returns orthogonal, non-zero columns of the same span.
+    # With epsilon 0, label_factor returns orthogonal, non-zero columns with the same span.
     basis = joint_basis(F_label, label_factor(means, 1, 0.0))
     Q = gram.lift(basis)
     KQ = gram.product(Q)
-    return with_extras(gram, components, Q, KQ, gram.inner(Q, KQ), extra, eigenvalue=0.0)
+    return with_extras(gram, components, Q, KQ, gram.inner(Q, KQ), n_extra, eigenvalue=0.0)
 
 
 def _unsupervised_dica(
@@ -235,7 +235,7 @@ def kpca(gram: Gram, labels: LabelSpace, *, n_components: int | None = None) -> 
 
 
 def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
-    """Real positive eigenpairs of a non-symmetric matrix in descending order (theory 5.2)."""
+    """Return the real positive eigenpairs of a matrix in descending order (theory 5.2)."""
     values, C = eig(M)
     nonzero = np.abs(values) > tolerance * float(np.abs(values).max(initial=0.0))
     usable = nonzero & (np.abs(values.imag) <= 1e-8 * np.abs(values)) & (values.real > 0)
@@ -262,7 +262,7 @@ def _from_scores(
     n_informative: int,
     info: dict[str, Any],
 ) -> Components:
-    """Return components with coefficients ``(K + N ridge I)^-1 V``; V if ridge is infinite."""
+    """Return components with coefficients ``(K + N ridge I)^-1 V``, or V if ridge is infinite."""
     if not np.isinf(ridge):
         solution = gram.solve(V, gram.n_samples * ridge)
         V, KV, info = solution.X, solution.image, solution.info | info
@@ -275,8 +275,8 @@ def mida(
     """Maximum independence domain adaptation of Yan et al. (2018), on centred rows.
 
     Returns the leading eigenvectors of ``K (I - w F F') K``, where ``F F'`` is the centred kernel
-    of the domains. Eigenvectors with a negative eigenvalue, at most as many as F has columns, are
-    dropped: there, the penalty on differences between domains exceeds the variance of the rows.
+    of the domains. Eigenvectors with a negative eigenvalue (at most as many as F has columns) are
+    dropped: their penalty on differences between domains exceeds the variance of the rows.
     """
     k = unsupervised_count(gram.n_samples, n_components)
     F = KF = start = None
@@ -299,8 +299,8 @@ def mida(
     if not m:
         raise ValueError(
             f"domain_weight={domain_weight:g} is too large: in all directions, the penalty on "
-            "differences between domains exceeds the variance of the rows. Try weights around "
-            "1 / n_samples."
+            "differences between domains exceeds the variance of the rows. Try a domain_weight "
+            "around 1 / n_samples."
         )
     if m < min(k, len(pairs.values)) and n_components is not None:
         warn_caller(

@@ -1,4 +1,4 @@
-"""SCA and MDA: weighted scatters of class means, of domain means, and within classes.
+"""SCA and MDA: weighted scatters of class means and domain means, and within classes.
 
 If ``e`` is the indicator vector of a group of rows divided by its size, ``K e`` represents the mean
 of the group in feature space. A scatter of such means is ``K F F' K``, where F is a thin matrix in
@@ -38,35 +38,35 @@ class Scatters:
 
     between: Array  #: factor of the scatter to maximize
     domain: Array  #: factor of the scatter of domains
-    within_added: Array  #: factor F of the within-class scatter, added to ``I / N``
-    within_removed: Array  #: factor E of the within-class scatter, subtracted
+    within_added: Array  #: factor F that the within-class scatter adds to ``I / N``
+    within_removed: Array  #: factor E that the within-class scatter subtracts from ``I / N``
 
 
 def sca_scatters(labels: LabelSpace) -> Scatters:
     """Return the scatters of SCA: of class means, of domain means, and within classes."""
     cells = _cells(labels, "SCA")
     class_means, class_frequencies = _group_means(cells.counts, cells.classes)
-    removed = class_means * np.sqrt(class_frequencies)
+    between = class_means * np.sqrt(class_frequencies)
     domain = np.zeros((len(cells.counts), 0))
     if cells.domains is not None:
         means, _ = _group_means(cells.counts, cells.domains)
         domain = (means - means.mean(axis=1, keepdims=True)) / np.sqrt(means.shape[1])
-    return Scatters(removed, domain, removed[:, :0], removed)
+    return Scatters(between, domain, between[:, :0], between)
 
 
 def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
     """Return the scatters of multidomain discriminant analysis.
 
-    The mean of a class weights each domain by the frequency of the class in that domain.
+    In the mean of a class, each domain is weighted by the frequency of the class in that domain.
     ``between`` is the weight of the discrepancy between pairs of classes, ``1 - between`` the
     weight of the scatter about the overall mean.
     """
     cells = _cells(labels, "MDA")
     counts, n_cells = cells.counts, len(cells.counts)
     domains = np.zeros(n_cells, dtype=int) if cells.domains is None else cells.domains
-    domain_names, domains = np.unique(domains, return_inverse=True)
-    class_names, classes = np.unique(np.asarray(cells.classes), return_inverse=True)
-    n_domains, n_pairs = len(domain_names), len(class_names) * len(domain_names)
+    unique_domains, domains = np.unique(domains, return_inverse=True)
+    unique_classes, classes = np.unique(np.asarray(cells.classes), return_inverse=True)
+    n_domains, n_pairs = len(unique_domains), len(unique_classes) * len(unique_domains)
     if n_cells < n_pairs:
         warn_caller(
             f"{n_pairs - n_cells} of {n_pairs} pairs of a class and a domain have no rows and are "
@@ -74,18 +74,18 @@ def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
         )
     # Frequency of the class of each cell in the domain of the cell, and one-hot classes of cells.
     frequency = counts / np.bincount(domains, weights=counts)[domains]
-    one_hot = np.eye(len(class_names))[classes]
-    weight, domains_per_class = frequency @ one_hot, one_hot.sum(axis=0)
+    one_hot = np.eye(len(unique_classes))[classes]
+    class_weight, domains_per_class = frequency @ one_hot, one_hot.sum(axis=0)
     cell_means, _ = _group_means(counts, np.arange(n_cells))
     class_means, class_frequencies = _group_means(counts, classes)
     root_frequencies = np.sqrt(class_frequencies)
-    u = cell_means @ (one_hot * frequency[:, None]) / weight
-    overall = u @ weight[:, None] / n_domains
+    u = cell_means @ (one_hot * frequency[:, None]) / class_weight
+    overall = u @ class_weight[:, None] / n_domains
     pairs = (u - u.mean(axis=1, keepdims=True)) * np.sqrt(2.0 / (u.shape[1] - 1))
     deviations = (u - overall) * root_frequencies
     left = np.hstack([np.sqrt(between) * pairs, np.sqrt(1.0 - between) * deviations])
-    # The mean of (e_sj - e_tj)(e_sj - e_tj)' over classes j and pairs of domains: the squared
-    # differences of all pairs of n points add up to n times the squares about their mean.
+    # The mean of (e_sj - e_tj)(e_sj - e_tj)' over classes j and pairs s, t of domains: squared
+    # differences between all pairs of n points add up to n times their squared deviations.
     n_domain_pairs = float((domains_per_class * (domains_per_class - 1)).sum() / 2)
     domain = cell_means[:, :0]
     if n_domain_pairs:
@@ -102,14 +102,14 @@ def _cells(labels: LabelSpace, method: str) -> Cells:
 
 
 def _group_means(counts: Array, groups: Array | None) -> tuple[Array, Array]:
-    """Return the centred indicators of groups of cells divided by their sizes, and frequencies.
+    """Return the centred indicators of groups of cells divided by group size, and frequencies.
 
     The basis vector of a cell is ``1_cell / sqrt(count)``.
     """
-    present, codes = np.unique(np.asarray(groups), return_inverse=True)
-    sizes, root = np.bincount(codes, weights=counts), np.sqrt(counts)
-    means = root[:, None] * np.eye(len(present))[codes] / sizes
-    means -= np.outer(root, root @ means) / counts.sum()
+    unique_groups, codes = np.unique(np.asarray(groups), return_inverse=True)
+    sizes, roots = np.bincount(codes, weights=counts), np.sqrt(counts)
+    means = roots[:, None] * np.eye(len(unique_groups))[codes] / sizes
+    means -= np.outer(roots, roots @ means) / counts.sum()
     return means, sizes / counts.sum()
 
 
@@ -119,10 +119,9 @@ Problem = tuple[Matrix, Matrix, Array, Array, "Quadratic"]
 def _problem(
     gram: Gram, scatters: Scatters, domain_weight: float, within_weight: float, ridge: float
 ) -> Problem:
-    """Express the eigenproblem of a method in a basis Q of label space.
+    """Express the eigenproblem in a basis Q of label space; return Q, K Q, J, M and A.
 
-    Returns Q, K Q, J of the left side ``K Q J J' Q' K``, M of the right side
-    ``A + K Q M Q' K``, and A.
+    The left side is ``K Q J J' Q' K``, the right side is ``A + K Q M Q' K``.
     """
     within = [scatters.within_added, scatters.within_removed]
     used = [scatters.between]
@@ -194,23 +193,23 @@ def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> comp
     inverse = A.inverse_of_image(Q, KQ)
     S = A.form(inverse, KQ)
     values, a = label_pairs(S, J, M, gram.tolerance)
-    m, extra = components.component_count(values, len(values), n_components, False)
+    m, n_extra = components.component_count(values, len(values), n_components, False)
     a = a[:, :m]
     b = Solution(gram.combine(inverse.X, a), gram.combine(inverse.image, a), inverse.info)
     if inverse.approximate:  # S is precise enough, but the vectors are not
         b = A.by_conjugate_gradients(gram.combine(KQ, a), b)
     info: dict[str, Any] = {**b.info, "label_rank": len(S)}
     result = components.Components(b.X, b.image, values[:m], len(values), info)
-    G = gram.inner(Q, KQ) if extra else S
-    return components.with_extras(gram, result, Q, KQ, G, extra, eigenvalue=0.0)
+    G = gram.inner(Q, KQ) if n_extra else S
+    return components.with_extras(gram, result, Q, KQ, G, n_extra, eigenvalue=0.0)
 
 
 def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, Array]:
     """Return the positive eigenvalues of ``J' S (I + M S)^-1 J`` and ``(I + M S)^-1 J z``.
 
     With ``S = Q'K A^-1 K Q = L L'`` they are the squared singular values, in descending order, of
-    ``(I + L'M L)^-1/2 L'J``. The root exists although M is indefinite: the right side of the pencil
-    is positive definite. Values below the relative ``tolerance`` are dropped as rounding errors.
+    ``(I + L'M L)^-1/2 L'J``. The root exists although M is indefinite, because the right side of
+    the problem is positive definite. Values below ``tolerance`` times the largest are dropped.
     """
     d, U = np.linalg.eigh((S + S.T) / 2)
     L = U * np.sqrt(np.maximum(d, 0.0))
@@ -231,7 +230,7 @@ class Quadratic:
 
     def __init__(self, gram: Gram, c: float, delta: float) -> None:
         self.gram, self.c, self.delta = gram, c, delta
-        self._inverses: list[Callable[[Matrix], Matrix]] | None = None  #: of the factors of A
+        self._inverses: list[Callable[[Matrix], Matrix]] | None = None  #: of the two factors of A
 
     def image(self, X: Matrix, KX: Matrix, KKX: Matrix) -> Matrix:
         """Return ``A X``."""
@@ -268,11 +267,11 @@ class Quadratic:
             Y = (with_small.image - with_large.image) / root
             KY = (large * with_large.image - small * with_small.image) / root
         if (components.norms(gram, KY) < 1e-4 * components.norms(gram, KV)).any():
-            KY = gram.product(Y)  # the difference cancels where the kernel is small
+            KY = gram.product(Y)  # the terms cancel where the kernel is small
         return Solution(Y, KY, dict(info))
 
     def form(self, inverse: Solution, KV: Matrix) -> Array:
-        """Return ``V'K A^-1 K V``; an error E of ``inverse`` changes it only by ``E'A E``."""
+        """Return ``V'K A^-1 K V``; an error E in ``inverse`` changes it only by ``E'A E``."""
         inner, Y, KY = self.gram.inner, inverse.X, inverse.image
         S = inner(KV, Y)
         if not inverse.approximate:
@@ -288,7 +287,7 @@ class Quadratic:
         return R
 
     def _shifts(self) -> list[float]:
-        """Return the shifts of the factors ``K + shift`` of A, or close real ones if complex."""
+        """Return the shifts in the factors ``K + shift`` of A; complex ones are made real."""
         c, delta = self.c, self.delta
         if 4 * c * delta >= CLOSE_ROOTS:
             return [float(np.sqrt(delta / c))] * 2
@@ -297,7 +296,7 @@ class Quadratic:
         return [small, (1.0 + root) / (2 * c)] if c else [small]
 
     def by_conjugate_gradients(self, V: Matrix, start: Solution | None = None) -> Solution:
-        """Solve ``A X = V``; an approximate solution ``start`` is refined to rounding error."""
+        """Solve ``A X = V``; an approximate solution ``start`` is refined to full precision."""
         gram, goal = self.gram, 1e-2 * self.gram.tol if start is None else REFINED_RESIDUAL
         scale = components.norms(gram, V)
         scale = np.where(scale > 0, scale, 1.0)
@@ -313,15 +312,15 @@ class Quadratic:
             AP = self.image(P, KP, gram.product(KP))
             step = np.diag(_ratio(rz, _dots(gram, P, AP)))
             X, KX = X + gram.combine(P, step), KX + gram.combine(KP, step)
-            R_before, R = R, R - gram.combine(AP, step)
+            R_old, R = R, R - gram.combine(AP, step)
             history.append(float((components.norms(gram, R) / scale).max(initial=0.0)))
             stalled = len(history) > 8 and history[-1] > 0.5 * min(history[:-8])
             if history[-1] <= goal or stalled:
                 break
             Z = self.precondition(R)
             # Polak-Ribiere, because rounding makes the preconditioner inexact.
-            rz_before, rz = rz, _dots(gram, R, Z)
-            beta = _ratio(rz - _dots(gram, R_before, Z), rz_before)
+            rz_old, rz = rz, _dots(gram, R, Z)
+            beta = _ratio(rz - _dots(gram, R_old, Z), rz_old)
             P = Z + gram.combine(P, np.diag(beta))
         if history[-1] > gram.tol:
             components.warn_stopped(history[-1], len(history), gram.tol)
