@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.utils import Bunch
 
-from domainwise.paper.trials import derive_seed, make_split, rows_of_domain, split_domains
+from domainwise.paper.trials import derive_seed, make_split, sample_rows, split_domains
 
 
 def test_a_split_shares_no_domain_between_sources_and_unseen_ones(tiny_case):
@@ -31,9 +31,7 @@ def test_seeds_of_different_work_differ():
 
 def test_stratified_rows_keep_the_class_ratio_and_the_count():
     target = np.repeat([0, 1], [900, 100])
-    rows = rows_of_domain(
-        np.arange(1000), target, 57, stratified=True, rng=np.random.default_rng(0)
-    )
+    rows = sample_rows(np.arange(1000), target, 57, stratified=True, rng=np.random.default_rng(0))
     assert len(rows) == 57
     assert target[rows].sum() in (5, 6)
     assert len(np.unique(rows)) == 57
@@ -41,11 +39,11 @@ def test_stratified_rows_keep_the_class_ratio_and_the_count():
 
 def test_a_small_domain_keeps_all_its_rows():
     rows = np.arange(5)
-    kept = rows_of_domain(rows, np.zeros(5), 10, stratified=True, rng=np.random.default_rng(0))
-    np.testing.assert_array_equal(kept, rows)
+    sample = sample_rows(rows, np.zeros(5), 10, stratified=True, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(sample, rows)
 
 
 def test_too_few_domains_are_refused(tiny_case):
     bunch = Bunch(data=np.zeros((4, 1)), target=np.zeros(4), sample_domain=np.arange(4))
-    with pytest.raises(ValueError, match="requires 5 domains, but the data have 4; check"):
+    with pytest.raises(ValueError, match="requires 5 domains, but the data have 4; check that"):
         split_domains(bunch, tiny_case, np.random.default_rng(0))

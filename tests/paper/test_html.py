@@ -79,7 +79,7 @@ def test_every_case_has_a_table_and_every_picture_words(page, text):
 
 def test_the_summary_comes_first(text):
     assert text.index("Summary") < text.index("<table")
-    assert "standard deviations" in text[: text.index("<table")]
+    assert "within one standard deviation of" in text[: text.index("<table")]
 
 
 def test_pictures_follow_the_pages_colours(text):

@@ -100,7 +100,9 @@ def test_results_of_another_protocol_are_refused(tiny_table, tmp_path, kind):
     }
     store = opened(tmp_path)
     store.append([row])
-    with pytest.raises(ResultsError, match="synthetic/tiny in this folder are those of another"):
+    with pytest.raises(
+        ResultsError, match="synthetic/tiny in this folder were computed with another"
+    ):
         make_plan([tiny_table], store, quick=False, root_seed=0)
 
 

@@ -128,7 +128,7 @@ def test_a_failure_is_dropped_after_a_successful_repeat(made_up_results):
 def test_a_table_shows_ours_beside_the_papers(run):
     case = next(c for c in run.cases("paper") if c.case.key == "landmine/n200")
     table = case_table(case)
-    assert table.columns[:5] == ["method", "AUC of labels", "paper", "G-mean", "paper"]
+    assert table.columns[:5] == ["method", "AUC (labels)", "paper", "G-mean", "paper"]
     row = next(row for row in table.rows if row[0].text == "DCM")
     assert row[2].text == "0.5640 ± 0.0195"
     assert row[1].text.endswith(("✓", "✗"))

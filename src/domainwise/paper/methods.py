@@ -1,4 +1,4 @@
-"""The methods of the paper's tables as scikit-learn pipelines.
+"""The methods in the reproduced tables, as scikit-learn pipelines.
 
 A pipeline imputes and scales if the data require it, projects if the method has a projection, and
 predicts. All steps are fitted to source domains.
@@ -25,7 +25,7 @@ from domainwise.models.table_model import plain_parameters
 from domainwise.paper.protocols import Case
 from domainwise.reference import algorithm1, algorithm2_stable, project
 
-# The paper's algorithms as transformers: slow, with N x N matrices, for comparison ----------------
+# The paper's algorithms as transformers, for comparison: slow, with N x N matrices ----------------
 
 
 @dataclass(eq=False, repr=False)
@@ -39,7 +39,7 @@ class ReferenceDCM(TransformerMixin, BaseEstimator):
     target_gamma: float = 1.0
     epsilon: float = 1e-3
     domain_weight: float = 1.0
-    continuous: bool = False  #: RBF kernel for continuous targets, delta kernel for classes
+    continuous: bool = False  #: whether the target has an RBF kernel instead of a delta kernel
 
     def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
         """Solve the eigenproblem on the source domains."""
@@ -118,10 +118,9 @@ def delta_kernel(a: Array, b: Array) -> Array:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of all methods, of which each method uses some.
+    """The parameters of all methods; each method uses some of them.
 
-    ``predictor_gamma`` is gamma of the SVM; None means ``gamma`` (the paper's choice). Only fast
-    methods use ``n_landmarks``.
+    ``predictor_gamma`` is the SVM's gamma; None means the same value as ``gamma``, as in the paper.
     """
 
     gamma: float | str = "median"
@@ -139,28 +138,29 @@ class Parameters:
 
     def used_by(self, method: Method) -> dict[str, Any]:
         """Return the parameters that a method uses, as a dict for JSON."""
-        names = (*method.names, *(["n_landmarks"] if method.landmarks else []), "C", "class_weight")
         if method.key == "majority":
             return {}
+        landmarks = ["n_landmarks"] if method.landmark_rule else []
+        names = (*method.parameter_names, *landmarks, "C", "class_weight")
         return plain_parameters({name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method of the tables."""
+    """A method in the reproduced tables."""
 
     key: str  #: name in result files
     label: str  #: name in tables
     kind: str  #: baseline, exact, ridge, fast, reference, or extra (not in the paper)
-    names: tuple[str, ...] = ()  #: fields of ``Parameters`` that it uses, except those of an SVM
+    parameter_names: tuple[str, ...] = ()  #: of the projection, or the SVM's if there is none
     projection: type[BaseEstimator] | None = None  #: None if it predicts from the features
-    landmarks: str = ""  #: how M sets their number: N/M ("divisor"), M ("count"), N/5 ("fifth")
-    ridge: float = Parameters.ridge  #: in the paper setting
+    landmark_rule: str = ""  #: "divisor" (N/M landmarks), "count" (M), "fifth" (N/5) or none
+    ridge: float = Parameters.ridge  #: if the paper's parameters are used
 
     @property
     def competes(self) -> bool:
-        """Whether the method can have the best mean; variants are only shown for comparison."""
-        return self.kind in ("baseline", "exact", "fast") and self.landmarks in ("", "divisor")
+        """Whether the method can be marked as the best; variants are only shown for comparison."""
+        return self.kind in ("baseline", "exact", "fast") and self.landmark_rule in ("", "divisor")
 
     def name(self, task: str) -> str:
         """Return the label for a task, such as SVR instead of SVM for regression."""
@@ -168,21 +168,23 @@ class Method:
         return regression.get(self.key, self.label) if task == "regression" else self.label
 
     def n_landmarks(self, n_rows: int, m: int | None) -> int | None:
-        """Return the number of landmarks for ``n_rows`` source rows and the paper's M."""
-        if not self.landmarks:
+        """Return the number of landmarks for N = ``n_rows`` source rows and the paper's M."""
+        if not self.landmark_rule:
             return None
-        if self.landmarks == "fifth":
+        if self.landmark_rule == "fifth":
             return max(n_rows // 5, 2)
         if m is None:
-            raise ValueError(f"{self.key} requires the paper's M; set m of the case")
-        return max(round(n_rows / m), 2) if self.landmarks == "divisor" else m
+            raise ValueError(f"method {self.key!r} requires the paper's M. Set m in the case.")
+        return max(round(n_rows / m), 2) if self.landmark_rule == "divisor" else m
 
 
+# Names of parameters that several methods use.
 _KERNEL = ("n_components", "gamma")
 _LABELS = (*_KERNEL, "target_gamma", "epsilon")
 _COIR, _DICA, _REFERENCE = ((*_LABELS, name) for name in ("ridge", "lam", "domain_weight"))
 _DCM = (*_COIR, "domain_weight")
 _SCATTER, _MIDA = (*_KERNEL, "ridge", "domain_weight"), (*_KERNEL, "domain_weight")
+_ALGORITHM2: Any = ("reference", _REFERENCE, ReferenceFastDCM)
 
 METHODS: dict[str, Method] = {
     method.key: method
@@ -205,15 +207,8 @@ METHODS: dict[str, Method] = {
         Method("fastdcm_count", "FastDCM, M landmarks", "fast", _DCM, FastDCM, "count"),
         Method("fastdcm_fifth", "FastDCM, 20 % landmarks", "fast", _DCM, FastDCM, "fifth"),
         Method("algorithm1", "Algorithm 1", "reference", _REFERENCE, ReferenceDCM),
-        Method("algorithm2", "Algorithm 2", "reference", _REFERENCE, ReferenceFastDCM, "divisor"),
-        Method(
-            "algorithm2_count",
-            "Algorithm 2, M landmarks",
-            "reference",
-            _REFERENCE,
-            ReferenceFastDCM,
-            "count",
-        ),
+        Method("algorithm2", "Algorithm 2", *_ALGORITHM2, "divisor"),
+        Method("algorithm2_count", "Algorithm 2, M landmarks", *_ALGORITHM2, "count"),
         Method("sca", "SCA (not in the paper)", "extra", _SCATTER, SCA),
         Method("mda", "MDA (not in the paper)", "extra", _SCATTER, MDA),
         Method("mida", "MIDA (not in the paper)", "extra", _MIDA, MIDA),
@@ -224,14 +219,15 @@ METHODS: dict[str, Method] = {
 def build_pipeline(
     case: Case, method: Method, parameters: Parameters, *, impute: bool = False
 ) -> Pipeline:
-    """Build the pipeline of a method for a case; ``impute`` adds imputation by the mean."""
+    """Build the pipeline of a method for a case; ``impute`` adds mean imputation."""
     regression = case.task == "regression"
     steps: list[tuple[str, Any]] = [("impute", SimpleImputer())] if impute else []
     if case.scaling != "none":
         scaler = {"minmax": MinMaxScaler, "standard": StandardScaler}[case.scaling]
         steps.append(("scale", scaler()))
     if method.projection is not None:
-        names = (*method.names, *(("n_landmarks", "random_state") if method.landmarks else ()))
+        names = [*method.parameter_names]
+        names += ["n_landmarks", "random_state"] if method.landmark_rule else []
         arguments = {name: getattr(parameters, name) for name in names}
         # The iterative solver converges slowly for DICA (theory 5.2), and the cases are small.
         if method.projection is DICA:
@@ -247,8 +243,8 @@ def build_pipeline(
     if method.key == "majority":
         predictor = DummyRegressor() if regression else DummyClassifier()
     elif method.key == "invariant":
-        machine = InvariantSVR if regression else InvariantSVC
-        predictor = machine(domain_weight=parameters.domain_weight, **svm_arguments)
+        svm_type = InvariantSVR if regression else InvariantSVC
+        predictor = svm_type(domain_weight=parameters.domain_weight, **svm_arguments)
     else:
         predictor = SVR(epsilon=0.1, **svm_arguments) if regression else SVC(**svm_arguments)
     return Pipeline([*steps, ("predict", predictor)])
@@ -257,14 +253,14 @@ def build_pipeline(
 def paper_parameters(
     case: Case, method: Method, y: Array, n_rows: int, random_state: int
 ) -> Parameters:
-    """Return the paper's parameters of a case; theory 10.2 has those that the paper omits.
+    """Return the paper's parameters for a case; theory 10.2 lists our choices where it gives none.
 
-    ``y`` contains the targets of the source domains.
+    ``y`` contains the targets of the ``n_rows`` source rows.
     """
     gamma = float(np.median(y)) if isinstance(case.gamma, str) else case.gamma
     n_components = case.n_components
     if method.kind == "reference" and n_components is None:
-        # Only n_classes - 1 directions are determined (theory 4).
+        # The classes determine only n_classes - 1 directions (theory 4).
         n_components = len(np.unique(y)) - 1
     return Parameters(
         gamma=gamma,
@@ -272,10 +268,10 @@ def paper_parameters(
         epsilon=case.epsilon,
         n_components=n_components,
         ridge=method.ridge,
-        # The eigenvalues of MIDA's domain kernel are as large as the domains (theory 5.4).
+        # MIDA's domain kernel has eigenvalues about as large as the domain sizes (theory 5.4).
         domain_weight=1.0 / n_rows if method.key == "mida" else 1.0,
-        # The paper does not give lambda of DICA. N times the ridge regularizes it as much as COIR
-        # and DCM, and DICA then agrees with COIR to four digits, as it does in the paper.
+        # The paper does not give DICA's lambda. With N times the ridge, DICA is regularized as much
+        # as COIR and DCM, and agrees with COIR to three or four digits, as it does in the paper.
         lam=n_rows * Parameters.ridge,
         n_landmarks=method.n_landmarks(n_rows, case.m),
         random_state=random_state,

@@ -1,4 +1,4 @@
-"""The figures of the report: functions that draw a summary as :class:`Picture` objects."""
+"""Figures of the report: functions that draw parts of a summary as :class:`Picture` objects."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from domainwise.paper.summary import CaseView, MethodView, RunSummary, TableView
 from domainwise.plots.style import GREY
 from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
 
-#: Colours of ``evaluate``. DCM has the colour of DCMCV there, a fast method that of the exact one.
+#: Colours by method, as in the report of ``evaluate``; DCM has the colour of DCMCV there.
 COLOURS = {**EVALUATION_COLOURS, "dcm": EVALUATION_COLOURS["dcmcv"]}
-#: Style of the labels of points.
+#: Style of point labels.
 LABEL: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "color": INK}
 
 
 def ranking_plots(run: RunSummary) -> list[Picture]:
-    """Draw average ranks with Nemenyi's critical difference, if there are several data sets."""
+    """Draw average ranks and the critical difference, in settings with at least two data sets."""
     pictures = []
     for setting, ranking in run.rankings.items():
         if ranking.n_datasets < 2:
@@ -31,23 +31,24 @@ def ranking_plots(run: RunSummary) -> list[Picture]:
         labels = [ranking.methods[i] for i in order]
         with drawing(6.6, 0.9 + 0.28 * len(labels)) as figure:
             axes = figure.subplots()
-            height = np.arange(len(labels))[::-1]
+            heights = np.arange(len(labels))[::-1]
             band_end = ranks[0] + ranking.critical_difference
             axes.axvspan(ranks[0], band_end, color=COLOURS["dcm"], alpha=0.12, linewidth=0)
-            axes.plot(ranks, height, "o", color=COLOURS["dcm"], markersize=7)
+            axes.plot(ranks, heights, "o", color=COLOURS["dcm"], markersize=7)
             style: Any = {"textcoords": "offset points", "xytext": (8, -3), "fontsize": 8}
-            for x, y in zip(ranks, height, strict=True):
-                axes.annotate(f"{x:.2f}", (x, y), **style)
-            axes.set_yticks(height, labels)
+            for rank, height in zip(ranks, heights, strict=True):
+                axes.annotate(f"{rank:.2f}", (rank, height), **style)
+            axes.set_yticks(heights, labels)
             axes.set_xlim(0.8, max(len(labels), band_end) + 0.4)
             axes.set_ylim(-0.6, len(labels) - 0.4)
             axes.set_xlabel("average rank (1 is best)")
             axes.grid(axis="x")
-            listed = ", ".join(f"{label} {x:.2f}" for label, x in zip(labels, ranks, strict=True))
-            alt = f"Average ranks over {ranking.n_datasets} data sets, {setting} setting: {listed}"
+            rank_list = ", ".join(map("{} {:.2f}".format, labels, ranks))
+            scope = f"{ranking.n_datasets} data sets, {setting} setting"
+            alt = f"Average ranks over {scope}: {rank_list}"
             caption = (
-                f"{ranking.n_datasets} data sets, {setting} setting. Methods inside the band are"
-                " not significantly different from the best one (Nemenyi test, 5 %)"
+                f"{scope}. Methods inside the band are not significantly different from the best"
+                " one (Nemenyi test, 5 %)"
             )
             svg = to_svg(figure, f"rank-{setting}", alt)
             pictures.append(Picture(svg, alt, caption, wide=True))
@@ -57,8 +58,8 @@ def ranking_plots(run: RunSummary) -> list[Picture]:
 def projection_plots(run: RunSummary) -> list[Picture]:
     """Draw the paper's figure: for each method, the source domains and three unseen domains."""
     pictures = []
-    by_method = {row["method"]: row["panels"] for row in run.projections}
-    for key, panels in ((key, by_method[key]) for key in METHODS if key in by_method):
+    panels_of = {row["method"]: row["panels"] for row in run.projections}
+    for key, panels in ((key, panels_of[key]) for key in METHODS if key in panels_of):
         label = METHODS[key].label
         with drawing(9.2, 2.5) as figure:
             grid = figure.subplots(1, len(panels), sharex=True, sharey=True)
@@ -81,7 +82,7 @@ def projection_plots(run: RunSummary) -> list[Picture]:
 
 
 def time_plots(table: TableView) -> list[Picture]:
-    """Draw the score against the seconds of a fit and a prediction; hollow marks: the paper's."""
+    """Draw the score against the time; hollow markers show the paper's results."""
     pictures = []
     for case in table.in_setting("paper"):
         timed = [(view, view.seconds) for view in case.methods if view.seconds is not None]
@@ -108,16 +109,16 @@ def time_plots(table: TableView) -> list[Picture]:
                 axes.invert_yaxis()
             axes.set(xlabel="seconds, one core", ylabel=case.primary.label)
             axes.grid()
-            listed = "; ".join(f"{view.label} {seconds:.3g} s" for view, seconds in timed)
-            alt = f"{case.primary.label} against time, {case.case.title}: {listed}"
-            hollow = "" if case.stand_in else "; hollow marks: the paper's results"
+            times = "; ".join(f"{view.label} {seconds:.3g} s" for view, seconds in timed)
+            alt = f"{case.primary.label} against time, {case.case.title}: {times}"
+            hollow = "" if case.stand_in else ". Hollow markers show the paper's results"
             caption = f"{case.case.title}. Up and to the left is better{hollow}"
             pictures.append(Picture(to_svg(figure, _id("time", case), alt), alt, caption))
     return pictures
 
 
 def invariance_plots(table: TableView) -> list[Picture]:
-    """Draw the dependence of features on domain and target, before and after a projection."""
+    """Draw how much features depend on domain and target, before and after a projection."""
     pictures = []
     for case in table.in_setting("paper"):
         measured = [
@@ -146,17 +147,15 @@ def invariance_plots(table: TableView) -> list[Picture]:
             )
             axes.margins(x=0.18, y=0.14)
             axes.grid()
-            listed = "; ".join(
-                f"{view.label} domain {x:.3f}, target {y:.3f}" for view, x, y in measured
-            )
-            alt = f"Invariance on unseen domains, {case.case.title}: {listed}"
+            values = (f"{view.label} domain {x:.3f}, target {y:.3f}" for view, x, y in measured)
+            alt = f"Invariance on unseen domains, {case.case.title}: {'; '.join(values)}"
             caption = f"{case.case.title}. Up and to the left is better"
             pictures.append(Picture(to_svg(figure, _id("inv", case), alt), alt, caption))
     return pictures
 
 
 def box_plot(case: CaseView) -> Picture | None:
-    """Draw the scores of the competing methods over repeats, with the paper's mean ± sd."""
+    """Draw box plots of the competing methods' scores, with the paper's mean ± sd."""
     views = [view for view in case.methods if METHODS[view.key].competes and view.values]
     if not views or case.n_repeats < 2:
         return None
@@ -197,12 +196,12 @@ def box_plot(case: CaseView) -> Picture | None:
         caption = f"{title}: {case.n_repeats} repeats"
         if any(paper_cells):
             data = " on its own data" if case.stand_in else ""
-            caption += f"; diamonds: the paper's mean ± sd{data}"
+            caption += f". Diamonds show the paper's mean ± sd{data}"
         return Picture(to_svg(figure, _id("box", case), alt), alt, caption)
 
 
 def spectrum_plot(row: dict[str, Any]) -> Picture:
-    """Draw all eigenvalues of Algorithm 1: few are above 1, few below, most exactly 1."""
+    """Draw all eigenvalues of Algorithm 1; most of them equal 1."""
     values = np.array(row["eigenvalues"])
     signs = np.sign(np.where(np.abs(values - 1) <= 1e-6, 0.0, values - 1))
     above, equal, below = (int(np.sum(signs == sign)) for sign in (1, 0, -1))
@@ -221,18 +220,15 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
         axes.yaxis.set_minor_formatter("{x:g}")
         axes.tick_params(axis="y", which="minor", labelsize=7)
         axes.set_xlabel("eigenvector")
-        axes.set_ylabel("eigenvalue γ")
+        axes.set_ylabel("eigenvalue")
         axes.grid()
         axes.legend(fontsize=8)
-        alt = (
-            f"Spectrum of Algorithm 1 on synthetic data: {above} eigenvalue(s) above 1, {below}"
-            f" below, {equal} equal to 1"
-        )
+        counts = f"{above} above 1, {below} below 1, {equal} equal to 1"
+        alt = f"Eigenvalues of Algorithm 1 on synthetic data: {counts}"
         caption = (
             f"All eigenvalues of Algorithm 1 on one draw of the synthetic data ({row['n_classes']}"
-            f" classes, {row['n_domains']} source domains). Only directions with γ ≠ 1 are"
-            " determined; a second component for a binary target is arbitrary in the paper's"
-            " formulation"
+            f" classes, {row['n_domains']} source domains). Directions with eigenvalue 1 are"
+            " arbitrary, as is the second component for a binary target in the paper's formulation"
         )
         return Picture(to_svg(figure, "spectrum", alt), alt, caption, wide=True)
 
@@ -247,7 +243,7 @@ def merged_labels(
     """
     positions = np.array([[x, y] for _, x, y in points], dtype=np.float64)
     spread = np.ptp(positions, axis=0)
-    # The width of a label is about a quarter of that of the picture, its height a twentieth.
+    # A label is about a fifth of the picture wide and a twentieth high.
     tolerance = np.where(spread > 0, spread, 1.0) * np.array([0.2, 0.055])
     groups: dict[int, list[str]] = {}
     for index, position in enumerate(positions):
@@ -260,5 +256,5 @@ def _colour(view: MethodView) -> str:
     return COLOURS.get(view.key.removeprefix("fast"), GREY)
 
 
-def _id(kind: str, case: CaseView) -> str:
-    return re.sub(r"\W|_", "-", f"{kind}-{case.case.key}-{case.setting}")
+def _id(prefix: str, case: CaseView) -> str:
+    return re.sub(r"\W|_", "-", f"{prefix}-{case.case.key}-{case.setting}")

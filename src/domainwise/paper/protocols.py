@@ -21,7 +21,7 @@ from sklearn.metrics import accuracy_score, recall_score, roc_auc_score, root_me
 
 from domainwise.metrics import g_mean_score
 
-#: The two ways of choosing parameters (theory 10.2).
+#: The two settings: the paper's parameters, or tuned ones (theory 10.2).
 SETTINGS = ("paper", "tuned")
 
 
@@ -30,24 +30,24 @@ SETTINGS = ("paper", "tuned")
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of the tables, with the number of digits that the paper prints."""
+    """A metric in the tables, with the number of decimals that the paper prints."""
 
     key: str
     label: str
-    digits: int
-    score: Callable[[NDArray, NDArray], float]  #: function of targets and predictions
+    decimals: int
+    score: Callable[[NDArray, NDArray], float]  #: takes targets and predictions
     greater_is_better: bool = True
     binary: bool = False  #: whether it is defined for two classes only
-    of_decision: bool = False  #: whether it is computed from decision values instead of labels
+    uses_decision: bool = False  #: whether it takes decision values instead of predictions
 
     def format(self, mean: float, deviation: float | None = None) -> str:
         """Return mean ± standard deviation as the paper prints them."""
         if not np.isfinite(mean):
             return "–"
-        text = f"{mean:.{self.digits}f}"
+        text = f"{mean:.{self.decimals}f}"
         if deviation is None or not np.isfinite(deviation):
             return text
-        return f"{text} ± {deviation:.{self.digits}f}"
+        return f"{text} ± {deviation:.{self.decimals}f}"
 
 
 def mean_recall(y_true: NDArray, y_pred: NDArray) -> float:
@@ -59,10 +59,10 @@ METRICS = {
     metric.key: metric
     for metric in (
         Metric("accuracy", "accuracy (%)", 2, lambda y, p: 100.0 * accuracy_score(y, p)),
-        # The paper computes the AUC of predicted labels, which equals the balanced accuracy.
-        Metric("label_auc", "AUC of labels", 4, mean_recall, binary=True),
+        # The paper computes the AUC from predicted labels, so it equals the balanced accuracy.
+        Metric("label_auc", "AUC (labels)", 4, mean_recall, binary=True),
         Metric("g_mean", "G-mean", 4, g_mean_score),
-        Metric("score_auc", "AUC of scores", 4, roc_auc_score, binary=True, of_decision=True),
+        Metric("score_auc", "AUC (scores)", 4, roc_auc_score, binary=True, uses_decision=True),
         Metric("balanced_accuracy", "balanced accuracy", 4, mean_recall),
         Metric("rmse", "RMSE", 2, root_mean_squared_error, greater_is_better=False),
     )
@@ -72,10 +72,9 @@ METRICS = {
 def score_predictions(
     metrics: Iterable[str], y_true: NDArray, y_pred: NDArray, decision: NDArray | None = None
 ) -> dict[str, float]:
-    """Compute metrics of predictions, by keys of ``METRICS``.
+    """Compute the metrics with these keys of ``METRICS``.
 
-    Metrics that are not defined are omitted, such as the AUC of one class or without decision
-    values.
+    Metrics that are not defined are omitted, for example the AUC if there is only one class.
 
     >>> import numpy as np
     >>> y = np.array([0, 0, 1, 1])
@@ -85,13 +84,13 @@ def score_predictions(
     scores: dict[str, float] = {}
     binary = len(np.unique(y_true)) == 2
     for metric in (METRICS[key] for key in metrics):
-        outputs = decision if metric.of_decision else y_pred
+        outputs = decision if metric.uses_decision else y_pred
         if outputs is not None and (binary or not metric.binary):
             scores[metric.key] = float(metric.score(y_true, outputs))
     return scores
 
 
-# The numbers of the paper -------------------------------------------------------------------------
+# The paper's numbers ------------------------------------------------------------------------------
 
 #: Source of the paper's numbers.
 PROVENANCE = "dcm.tex, the LaTeX source of 'Domain-based Covariance Minimization'"
@@ -115,30 +114,30 @@ class Case:
 
     key: str  #: ``table/case``, as in result files
     title: str
-    source: str  #: a loader of :mod:`domainwise.datasets`, or "synthetic"
+    source: str  #: data set in :mod:`domainwise.datasets`, or "synthetic"
     train_domains: int  #: number of source domains
     test_domains: int  #: number of unseen domains
     metrics: tuple[str, ...]  #: the first one ranks the methods
-    #: RBF parameter of the paper setting, for the projection and for the SVM; "median_target" is
-    #: the median of the source domains' targets, as in the paper.
+    #: RBF parameter in the paper setting, for the projection and for the SVM; "median_target" is
+    #: the median target in the source domains, as in the paper.
     gamma: float | str
     epsilon: float  #: regularization of the label kernels in the paper setting
     methods: tuple[str, ...]
     tuned_methods: tuple[str, ...]
-    source_params: Mapping[str, Any] = field(default_factory=dict)  #: arguments of the loader
+    source_params: Mapping[str, Any] = field(default_factory=dict)  #: arguments for the loader
     repeats: int = 20
-    tuned_repeats: int = 10  #: with the domains of the first repeats
+    tuned_repeats: int = 10  #: they use the same domains as the first ``repeats``
     task: str = "classification"  #: or "regression"
     n_components: int | None = None  #: None if the paper does not give it
-    m: int | None = None  #: the paper's M, for fast methods
-    rows_per_domain: int | None = None  #: sampled in each repeat; None for all rows
-    quick_rows: int | None = None  #: ``rows_per_domain`` of quick runs; None for the same
-    stratified: bool = False  #: whether the sample has the class ratio of its domain
+    m: int | None = None  #: the paper's M, from which fast methods get their number of landmarks
+    rows_per_domain: int | None = None  #: number sampled in each repeat; None for all rows
+    quick_rows: int | None = None  #: ``rows_per_domain`` in quick runs; None for the same number
+    stratified: bool = False  #: whether samples preserve the class ratio of the domain
     scaling: str = "none"  #: or "minmax", "standard"; fitted to the source domains
-    tuning_rows: int = 60  #: per source domain
+    tuning_rows: int = 60  #: maximum number of rows per source domain for tuning
     tuning_folds: int = 5  #: number of groups of source domains that are held out
-    repeats_of: Mapping[str, int] = field(default_factory=dict)  #: fewer for slow methods
-    cost: float = 3.0  #: approximate seconds of a repeat, to estimate the remaining time
+    repeats_of: Mapping[str, int] = field(default_factory=dict)  #: of slow methods, by key
+    cost: float = 3.0  #: approximate seconds per repeat, to estimate the remaining time
     tuned_cost: float = 6.0
 
     @property
@@ -148,7 +147,7 @@ class Case:
 
     @property
     def paper(self) -> dict[str, dict[str, Any]]:
-        """The paper's numbers of the case, by method; empty if there are none."""
+        """The paper's numbers for the case, by method; empty if there are none."""
         return PAPER.get(self.key, {})
 
     def quick(self) -> Case:
@@ -172,11 +171,7 @@ class Case:
         return self.repeats if setting == "paper" else self.tuned_repeats
 
     def fingerprint(self) -> str:
-        """Return a hash of all fields on which a result depends.
-
-        The number of repeats, the list of methods and the titles are not included, because a result
-        belongs to one repeat and one method.
-        """
+        """Return a hash of all fields on which the result of one method in one repeat depends."""
         ignored = {"title", "methods", "tuned_methods", "repeats", "tuned_repeats", "repeats_of"}
         ignored |= {"quick_rows", "cost", "tuned_cost"}
         fields = {name: value for name, value in asdict(self).items() if name not in ignored}
@@ -188,8 +183,8 @@ class Case:
 class Table:
     """A table of the paper.
 
-    ``stand_in`` describes the data that replace those of the paper, and is part of every output; it
-    is empty if the data are those of the paper. ``data_files`` are names from ``list_datasets``.
+    ``stand_in`` describes the data that replace the paper's, and is part of every output; it is
+    empty if the paper's data are used. ``data_files`` are names from ``list_datasets``.
     """
 
     key: str
@@ -201,17 +196,17 @@ class Table:
 
 
 def _tables(groups: Mapping[str, list[str]], tables: Mapping[str, Any]) -> dict[str, Table]:
-    """Make the declared tables; replace ``*group`` in a list by the names of the group."""
+    """Build the declared tables; ``*group`` in a list is replaced with the names in the group."""
     result = {}
-    for key, declared in tables.items():
-        cases, shared = [], declared.pop("shared")
-        for case, values in declared.pop("cases").items():
+    for key, declaration in tables.items():
+        cases, shared = [], declaration.pop("shared")
+        for case, values in declaration.pop("cases").items():
             values = shared | values
             for field_name in ("metrics", "methods", "tuned_methods"):
                 names = (groups.get(name.removeprefix("*"), [name]) for name in values[field_name])
                 values[field_name] = tuple(chain.from_iterable(names))
             cases.append(Case(key=f"{key}/{case}", **values))
-        result[key] = Table(key=key, cases=tuple(cases), **declared)
+        result[key] = Table(key=key, cases=tuple(cases), **declaration)
     return result
 
 
@@ -228,5 +223,5 @@ def select_tables(name: str) -> tuple[Table, ...]:
 
 
 def find_case(key: str) -> Case:
-    """Return the case with this key, in full size."""
+    """Return the case with this key (the full version, not the quick one)."""
     return {case.key: case for table in TABLES.values() for case in table.cases}[key]

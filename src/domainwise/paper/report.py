@@ -1,4 +1,4 @@
-"""The report of a results file: tables, a Markdown file, an HTML file, and JSON."""
+"""Reports of a results file: tables, a Markdown file, an HTML file, and JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTING_TITLES = {"paper": "The paper's parameters", "tuned": "Tuned on source d
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedRun:
     """The summary of a run, and the files written from it."""
 
     run: RunSummary
@@ -50,8 +50,8 @@ class Published:
                 methods[view.key] = {"metrics": metrics, "p_value": p_value}
                 for name in ("seconds", "paper_seconds", "peak_mib"):
                     methods[view.key][name] = getattr(view, name)
-            head = {"case": case.case.key, "setting": case.setting, "stand_in": case.stand_in}
-            cases.append({**head, "repeats": case.n_repeats, "methods": methods})
+            entry = {"case": case.case.key, "setting": case.setting, "stand_in": case.stand_in}
+            cases.append({**entry, "repeats": case.n_repeats, "methods": methods})
         failure_keys = ("case", "setting", "repeat", "method", "error")
         return {
             "header": self.run.header,
@@ -62,11 +62,11 @@ class Published:
         }
 
 
-def publish(folder: Path, *, html: bool = True) -> Published:
+def publish(folder: Path, *, html: bool = True) -> PublishedRun:
     """Read a results folder and write the Markdown tables and the HTML report into it.
 
-    The HTML report requires the extra ``report``. Raises ResultsError if the results cannot be
-    read, or if the folder has no results yet.
+    The HTML report requires the ``report`` extra. Raises ResultsError if the folder has no results
+    yet, or if they cannot be read.
     """
     store = ResultStore(folder)
     store.read()
@@ -77,26 +77,26 @@ def publish(folder: Path, *, html: bool = True) -> Published:
     write_text(markdown, to_markdown(run))
     if page is not None:
         write_text(page, to_html(run))
-    return Published(run, markdown, page)
+    return PublishedRun(run, markdown, page)
 
 
-# The table of a case, in the same form for all outputs --------------------------------------------
+# The table of a case, the same in all outputs -----------------------------------------------------
 
-#: Marks of our means that are within one of the paper's standard deviations, or outside.
+#: Marks for our means that are within one standard deviation of the paper's mean, and for others.
 WITHIN, OUTSIDE = "✓", "✗"
 
 
 def legend(run: RunSummary) -> str:
     """Explain the marks in the tables of a run."""
     text = (
-        f"Bold: best mean of the competing methods. {WITHIN} / {OUTSIDE}: within / outside one of"
-        " the paper's standard deviations."
+        f"The best mean of the competing methods is bold. {WITHIN} marks means within one standard"
+        f" deviation of the paper's mean, and {OUTSIDE} marks others."
     )
     if any(_is_paired(case) for case in run.cases()):
         text += (
-            " p: paired test of DCM against the method over repeats (of FastDCM for fast methods);"
-            " ▲ / ▼: DCM is significantly better / worse (0.05). The test is approximate, because"
-            " repeats share domains."
+            " p is the p-value of a paired test of DCM (FastDCM for fast methods) against the"
+            " method, over repeats; ▲ means that DCM is significantly better than the method, ▼"
+            " that it is worse (5 % level). The test is approximate, because repeats share domains."
         )
     return text
 
@@ -167,8 +167,8 @@ def case_caption(case: CaseView) -> str:
 # Markdown -----------------------------------------------------------------------------------------
 
 _TIMES = (
-    "s: CPU seconds of one fit and prediction in a separate process. MiB: peak memory of this"
-    " process, including Python and the data. Empty cells were not measured."
+    "The column s contains CPU seconds for one fit and prediction in a separate process, and MiB"
+    " its peak memory, including Python and the data. Empty cells were not measured."
 )
 
 
@@ -180,7 +180,7 @@ def to_markdown(run: RunSummary) -> str:
     lines = [
         "# The paper's tables, reproduced",
         "",
-        f"Made by `{command}`; do not edit. The paper's numbers are those of its LaTeX source.",
+        f"Written by `{command}`; do not edit. The paper's numbers come from its LaTeX source.",
         "",
         *(f"- {sentence}" for sentence in sentences.summary(run)),
     ]

@@ -1,7 +1,7 @@
-"""The jobs of ``domainwise reproduce``, and how they are planned, run and resumed.
+"""Plan, run and resume the jobs of ``domainwise reproduce``.
 
-In addition to the trials of the tables, the jobs run the SVM over many repeats, compute the data of
-the paper's figure and of the spectrum, and measure time and memory.
+In addition to the trials for the tables, jobs run the SVM over many repeats, compute the data for
+the paper's figure and for the spectrum, and measure time and memory.
 
 The figure shows projections of the synthetic data onto two components of COIR, DICA and DCM, with
 n ~ Poisson(500) rows per domain in 5 dimensions and γ = 1 (theory 10.2). A binary target determines
@@ -10,7 +10,7 @@ the target nor the domain explains.
 
 Peak memory is a property of a process, so a fit is measured in a new process. No other job of the
 run is active at the same time, and BLAS uses one thread, as in the trials. Times are CPU seconds,
-which with one thread hardly depend on other work of the machine.
+which hardly depend on the other processes on the machine.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class SingleRow:
 
 # The synthetic table's SVM, figure and spectrum ---------------------------------------------------
 
-#: Gamma and epsilon of the paper's figure, and the ridge of its methods.
+#: Parameters of the methods in the paper's figure.
 GAMMA, EPSILON, RIDGE = 1.0, 1e-3, 1e-3
-#: Maximum number of points that are stored per panel; models are fitted to all rows.
+#: Maximum number of points stored per panel; models are fitted to all rows.
 MAX_SOURCE_POINTS, MAX_UNSEEN_POINTS = 700, 250
 
 
@@ -108,8 +108,8 @@ def long_run(case: Case, root_seed: int, repeats: int = 200) -> Row:
     """Return the mean accuracy of the SVM over many repeats, and its standard error.
 
     The paper gives all parameters of the SVM, so its accuracy shows whether our synthetic data are
-    like the paper's. The 20 repeats of the table are not enough: their mean has a standard error of
-    about one percentage point. The first repeats are those of the table.
+    like the paper's. The 20 repeats in the table are not enough: their mean has a standard error of
+    about one percentage point. The first 20 repeats are the same as in the table.
     """
     trials = (Trial(case, "long", repeat, ("svm",), root_seed) for repeat in range(repeats))
     accuracy = summarise([trial.run()[0]["metrics"]["accuracy"] for trial in trials])
@@ -118,7 +118,7 @@ def long_run(case: Case, root_seed: int, repeats: int = 200) -> Row:
 
 
 def projection(method: str, rows_per_domain: int, root_seed: int) -> Row:
-    """Return the panels of the figure for a method: seven source and three unseen domains."""
+    """Return a method's panels in the figure: seven source domains and three unseen domains."""
     data, (X, y, d) = _synthetic_domains("figure", rows_per_domain, root_seed, n_features=5)
     shared: dict[str, Any] = {"n_components": 2, "gamma": GAMMA, "epsilon": EPSILON}
     model: Any = {
@@ -137,7 +137,7 @@ def projection(method: str, rows_per_domain: int, root_seed: int) -> Row:
 
 
 def eigenvalues(rows_per_domain: int, root_seed: int) -> Row:
-    """Return all eigenvalues of Algorithm 1 on data like those of the first synthetic case."""
+    """Return all eigenvalues of Algorithm 1 on data like the first synthetic case."""
     _, (X, y, d) = _synthetic_domains("spectrum", rows_per_domain, root_seed)
     K = rbf_kernel(X, gamma=0.1)
     means = K.mean(axis=0)
@@ -164,7 +164,7 @@ def _synthetic_domains(
 
 def _panel(title: str, Z: Array, y: Array, max_points: int) -> Row:
     rows = evenly_spaced(len(Z), max_points)
-    Z = np.column_stack([Z, np.zeros(len(Z))])  # there may be only one component
+    Z = np.column_stack([Z, np.zeros(len(Z))])  # if there is only one component
     return {
         "title": title,
         "n_rows": len(Z),
@@ -178,7 +178,7 @@ def _panel(title: str, Z: Array, y: Array, max_points: int) -> Row:
 
 #: A fit is measured three times, or fewer if the total reaches this number of seconds.
 TIMING_SECONDS = 3.0
-TIME_LIMIT = 600
+TIME_LIMIT = 600  #: seconds, for the process that measures
 #: Methods that a quick run measures, on one case per data set; starting a process takes seconds.
 QUICK_METHODS = ("svm", "dcm")
 
@@ -186,7 +186,7 @@ QUICK_METHODS = ("svm", "dcm")
 def timing_jobs(cases: Sequence[Case], *, quick: bool, root_seed: int) -> list[SingleRow]:
     """Return jobs that measure fits on the first repeat in the paper setting.
 
-    Only one of several cases of the same size is measured.
+    Only one of several cases that have the same size is measured.
     """
     jobs = []
     timed_sources: set[str] = set()
@@ -222,7 +222,7 @@ def measure_in_process(*arguments: Any) -> Row:
 
 
 def measure(case_key: str, method: str, quick: bool, root_seed: int) -> Row:
-    """Measure the time and memory of a fit and a prediction; call it in a new process."""
+    """Measure the time and memory of a fit and a prediction; must be called in a new process."""
     case = find_case(case_key)
     case = case.quick() if quick else case
     with one_blas_thread():
@@ -254,8 +254,8 @@ def measure(case_key: str, method: str, quick: bool, root_seed: int) -> Row:
 def peak_mib() -> float:
     """Return the peak resident memory of this process in MiB; 0 if it is not known.
 
-    On Linux, ``getrusage`` may return the peak of the parent process, so the counter of the kernel
-    is read instead.
+    On Linux, ``getrusage`` may return the peak of the parent process, so the kernel's counter is
+    read instead.
     """
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
@@ -295,31 +295,31 @@ def make_plan(
     repeats: int | None = None,
     timing: bool = True,
 ) -> Plan:
-    """Plan the jobs of tables whose results are not in the results file yet.
+    """Plan the jobs for tables whose results are not in the results file yet.
 
-    ``repeats`` overrides the number of repeats of the protocols; ``timing`` adds jobs that measure
-    time and memory. Raises ResultsError if stored results are those of another protocol.
+    ``repeats`` overrides the number of repeats in the protocols; ``timing`` adds jobs that measure
+    time and memory. Raises ResultsError if stored results come from another protocol.
     """
     cases = [case.quick() if quick else case for table in tables for case in table.cases]
-    stored = {row["case"]: row["fingerprint"] for row in store.rows() if "fingerprint" in row}
+    fingerprints = {row["case"]: row["fingerprint"] for row in store.rows() if "fingerprint" in row}
     for case in cases:
-        if stored.get(case.key, case.fingerprint()) != case.fingerprint():
+        if fingerprints.get(case.key, case.fingerprint()) != case.fingerprint():
             raise ResultsError(
-                f"the results of {case.key} in this folder are those of another protocol; choose"
-                " another folder"
+                f"the results for {case.key} in this folder were computed with another protocol;"
+                " choose another folder"
             )
     jobs: list[Job] = []
     jobs += plan_trials(cases, store.rows("result"), root_seed=root_seed, repeats=repeats)
-    finished = {
+    finished_keys = {
         (row["kind"], row.get("case"), row["method"])
         for row in store.rows()
         if "method" in row and row.get("status") != "error"
     }
     options: Any = {"quick": quick, "root_seed": root_seed}
     if any(table.key == "synthetic" for table in tables):
-        jobs += [job for job in synthetic_jobs(cases, **options) if job.key not in finished]
+        jobs += [job for job in synthetic_jobs(cases, **options) if job.key not in finished_keys]
     serial = timing_jobs(cases, **options) if timing else []
-    return Plan(jobs, [job for job in serial if job.key not in finished])
+    return Plan(jobs, [job for job in serial if job.key not in finished_keys])
 
 
 def reproduce(
@@ -330,14 +330,14 @@ def reproduce(
     progress: Progress | None = None,
     on_serial: Callable[[], None] | None = None,
 ) -> list[Row]:
-    """Run a plan, store the rows of each job when it is finished, and return those that failed.
+    """Run a plan, store the rows of each job when it is finished, and return the rows that failed.
 
     ``progress(cost, rows)`` is called after each job, ``on_serial`` before the serial jobs.
     """
-    failed: list[Row] = []
+    failed_rows: list[Row] = []
 
     def after_job(cost: float, rows: list[Row]) -> None:
-        failed.extend(row for row in rows if row.get("status") == "error")
+        failed_rows.extend(row for row in rows if row.get("status") == "error")
         if progress is not None:
             progress(cost, rows)
 
@@ -346,11 +346,11 @@ def reproduce(
         if plan.serial and on_serial is not None:
             on_serial()
         run_jobs(longest_first(plan.serial), store, n_jobs=1, progress=after_job)
-    return failed
+    return failed_rows
 
 
 def check_data(tables: Sequence[Table]) -> None:
-    """Raise FileNotFoundError if data files are missing or wrong; list all of them."""
+    """Raise FileNotFoundError if data files are missing or wrong; the message names all of them."""
     messages = []
     for name in {name: None for table in tables for name in table.data_files}:
         try:

@@ -1,4 +1,4 @@
-"""Sentences of the report: a summary, and the differences from the paper with their reasons.
+"""Sentences in the report: a summary, and differences from the paper with their reasons.
 
 The texts are in ``texts.toml``; this module computes the numbers in them.
 """
@@ -9,19 +9,19 @@ from collections import Counter
 from collections.abc import Sequence
 
 from domainwise.paper.methods import METHODS
-from domainwise.paper.protocols import SETTINGS, read_toml
+from domainwise.paper.protocols import SETTINGS, TABLES, read_toml
 from domainwise.paper.summary import LEVEL, CaseView, CellView, RunSummary, TableView
 from domainwise.scoring.statistics import PAIRED_CAVEAT, in_words, p_text
 
 TEXTS = read_toml("texts.toml")
-#: Description of each setting.
+#: Descriptions of the settings.
 PARAMETERS = {"paper": "the paper's parameters", "tuned": "tuned parameters"}
-#: Minimum number of repeats of a mean that is compared with the paper.
+#: A mean over fewer repeats is not compared with the paper's.
 MIN_REPEATS = 5
 
 
 def summary(run: RunSummary) -> list[str]:
-    """Return all sentences of the summary."""
+    """Return all sentences in the summary."""
     functions = (describe_run, missing_repeats, agreement, best_methods, significance)
     return [sentence for function in functions for sentence in function(run)]
 
@@ -30,17 +30,15 @@ def describe_run(run: RunSummary) -> list[str]:
     """Describe which tables were run, with how many repeats."""
     repeats = []
     for setting, parameters in PARAMETERS.items():
-        counts = sorted({case.n_repeats for case in run.cases(setting)})
-        if len(counts) > 1:
-            repeats.append(f"{counts[0]} to {counts[-1]} repeats with {parameters}")
-        elif counts:
-            repeats.append(f"{count(counts[0], 'repeat')} with {parameters}")
+        if counts := sorted({case.n_repeats for case in run.cases(setting)}):
+            numbers = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+            repeats.append(f"{numbers} with {parameters}")
     sentences = [
         TEXTS["describe_run"].format(
-            tables=count(len(run.tables), "table").capitalize(),
+            tables=count(len(run.tables), "table"),
             cases=count(len({case.case.key for case in run.cases()}), "case"),
             names=join([table.table.title for table in run.tables]),
-            repeats=f"{join(repeats)}.".capitalize(),
+            repeats=join(repeats),
             seed=run.header.get("root_seed"),
         )
     ]
@@ -54,7 +52,7 @@ def describe_run(run: RunSummary) -> list[str]:
 
 
 def missing_repeats(run: RunSummary) -> list[str]:
-    """List the cases with fewer repeats than the protocol has."""
+    """List the cases with fewer repeats than in the protocol."""
     missing: list[str] = []
     for table in run.tables:
         repeats = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
@@ -73,7 +71,7 @@ def missing_repeats(run: RunSummary) -> list[str]:
 
 
 def agreement(run: RunSummary) -> list[str]:
-    """Report how many cells agree with the paper."""
+    """Report how many means agree with the paper's."""
     is_within = {
         table.table.title: [cell.within is True for _, _, cell in cells]
         for table in run.tables
@@ -100,13 +98,13 @@ def compared(case: CaseView) -> list[tuple[str, str, CellView]]:
 
 
 def best_methods(run: RunSummary) -> list[str]:
-    """Name the best methods of each table, by setting."""
+    """Name the best methods for each table, by setting."""
     headlines = [(table.table.title, headline(table)) for table in run.tables]
     return [f"{title}: {text[:1].lower()}{text[1:]}" for title, text in headlines]
 
 
 def headline(table: TableView) -> str:
-    """Name the best methods of a table."""
+    """Name the best methods for a table."""
     phrases = []
     for setting, parameters in PARAMETERS.items():
         winners = [[method.label for method in c.best_methods()] for c in table.in_setting(setting)]
@@ -124,7 +122,7 @@ def headline(table: TableView) -> str:
     for case in table.cases:
         best = case.best()
         if best is not None and best.key == "majority":
-            text += f". No method is better than the {best.label} predictor on {case.case.title}"
+            text += f". No method is better than a constant prediction on {case.case.title}"
             break
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -135,7 +133,7 @@ def significance(run: RunSummary) -> list[str]:
     for setting, parameters in PARAMETERS.items():
         records = [wins_and_losses(run.cases(setting), rival) for rival in ("svm", "coir")]
         if any(records):
-            sentences.append(f"With {parameters}, DCM {join(list(filter(None, records)))}.")
+            sentences.append(f"With {parameters}, DCM {'; it '.join(filter(None, records))}.")
     if sentences:
         sentences.append(TEXTS["tested"].format(caveat=PAIRED_CAVEAT))
     for setting, ranking in run.rankings.items():
@@ -148,7 +146,7 @@ def significance(run: RunSummary) -> list[str]:
             text.format(
                 n=ranking.n_datasets,
                 setting=setting,
-                listed=join([f"{name} {rank:.1f}" for rank, name in order]),
+                ranks=join([f"{name} {rank:.1f}" for rank, name in order]),
                 verdict="differ" if ranking.p_value < LEVEL else "do not differ",
                 p=p_text(ranking.p_value),
                 critical=ranking.critical_difference,
@@ -159,7 +157,7 @@ def significance(run: RunSummary) -> list[str]:
 
 
 def wins_and_losses(cases: Sequence[CaseView], rival: str) -> str:
-    """Report in how many cases DCM is significantly better and worse than a rival."""
+    """Report in how many cases DCM is significantly better or worse than a rival."""
     advantages = [
         case.advantage(view)
         for case in cases
@@ -171,7 +169,8 @@ def wins_and_losses(cases: Sequence[CaseView], rival: str) -> str:
         return ""
     name = METHODS[rival].label if rival != "svm" else "the SVM"
     better, worse = sum(a > 0 for a in advantages), sum(a < 0 for a in advantages)
-    return f"is better than {name} in {better} and worse in {worse} of {len(advantages)} cases"
+    comparison = f"is significantly better than {name} in {better} of {len(advantages)} cases"
+    return f"{comparison} and significantly worse in {worse}"
 
 
 def join(texts: Sequence[str]) -> str:
@@ -190,7 +189,7 @@ def count(number: int, noun: str) -> str:
 
 
 def findings(run: RunSummary) -> dict[str, list[str]]:
-    """Return lists of sentences by title, without empty lists."""
+    """Return non-empty lists of sentences by title."""
     within, outside = [], []
     for case in run.cases("paper"):
         cells = compared(case)
@@ -203,9 +202,9 @@ def findings(run: RunSummary) -> dict[str, list[str]]:
         within += [f"{_name(case)}: {join(agreeing)}."] if agreeing else []
         outside += [f"{_name(case)}: {join(differences)}."] if differences else []
     lists = {
-        "The SVM column of the synthetic table": svm_column(run),
-        "Within one of the paper's standard deviations": within,
-        "Outside (ours − paper, also as a multiple of the paper's standard deviation)": outside,
+        "The SVM on synthetic data": svm_column(run),
+        "Results within one standard deviation (sd) of the paper's mean": within,
+        "Other results (our mean minus the paper's, and how many sd that is)": outside,
         "Reasons for differences": reasons(run),
         "Effect of the ridge (1e-5 / 1e-3 / ∞)": ridge_paths(run),
     }
@@ -213,7 +212,7 @@ def findings(run: RunSummary) -> dict[str, list[str]]:
 
 
 def svm_column(run: RunSummary) -> list[str]:
-    """Compare the SVM column of the synthetic table, whose parameters the paper gives."""
+    """Compare the SVM column in the synthetic table, whose parameters the paper gives."""
     gaps = [
         (case.case.title, gap)
         for case in run.cases("paper")
@@ -229,8 +228,8 @@ def svm_column(run: RunSummary) -> list[str]:
         outside=f" (not in {join(outliers)})" if outliers else "",
     )
     cells = [
-        f"{row['mean']:.2f} ± {row['standard_error']:.2f} against"
-        f" {case.case.paper['svm']['accuracy'][0]:.2f} ({case.case.title})"
+        f"{row['mean']:.2f} ± {row['standard_error']:.2f} for {case.case.title}"
+        f" (paper: {case.case.paper['svm']['accuracy'][0]:.2f})"
         for case in run.cases("paper")
         if (row := run.long_runs.get(case.case.key)) is not None and "svm" in case.case.paper
     ]
@@ -241,7 +240,7 @@ def svm_column(run: RunSummary) -> list[str]:
 
 
 def reasons(run: RunSummary) -> list[str]:
-    """Return the reasons for differences, with the numbers of this run if available."""
+    """Return the reasons for differences, with numbers from this run if available."""
     # COIR is DCM with domain_weight 0.
     record = wins_and_losses(run.cases("paper"), "coir")
     weight = TEXTS["weight"].format(record=record) if record else ""
@@ -253,7 +252,7 @@ def reasons(run: RunSummary) -> list[str]:
             means = {key: view.cells["rmse"].ours.mean for key, view in views.items()}
             title, p = case.case.title, p_text(paired.p_value)
             case_texts.append(TEXTS["parkinsons_case"].format(title=title, p=p, **means))
-    lines += [TEXTS["parkinsons"].format(cases="; ".join(case_texts))] if case_texts else []
+    lines += [TEXTS["parkinsons"].format(cases=" ".join(case_texts))] if case_texts else []
     stand_ins = [table.table for table in run.tables if table.table.stand_in]
     return lines + [f"**{table.title}** uses other data. {table.stand_in}" for table in stand_ins]
 
@@ -278,4 +277,4 @@ def ridge_paths(run: RunSummary) -> list[str]:
 
 
 def _name(case: CaseView) -> str:
-    return f"{case.case.table.capitalize()}, {case.case.title}"
+    return f"{TABLES[case.case.table].title}, {case.case.title}"

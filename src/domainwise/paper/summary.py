@@ -1,4 +1,4 @@
-"""Summary of a results file: means, comparisons with the paper, paired tests, and ranks."""
+"""Summarize a results file: means, comparisons with the paper, paired tests and ranks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from domainwise.paper.protocols import METRICS, SETTINGS, TABLES, Case, Metric, 
 from domainwise.paper.trials import INVARIANCE
 from domainwise.scoring.statistics import Paired, Ranking, Summary, compare, rank_methods, summarise
 
-#: A paired difference with a smaller p-value is significant.
+#: Significance level of paired tests.
 LEVEL = 0.05
-#: Methods that are ranked over data sets; they run on every case.
+#: Methods that can be ranked over data sets.
 RANKED = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
 
 
@@ -26,7 +26,7 @@ class CellView:
 
     ours: Summary
     paper: Sequence[float] | None  #: mean and standard deviation
-    within: bool | None  #: within one of the paper's standard deviations; None if not comparable
+    within: bool | None  #: whether ours is within one of the paper's sd; None if not comparable
     best: bool
 
     @property
@@ -37,7 +37,7 @@ class CellView:
 
 @dataclass(frozen=True)
 class MethodView:
-    """A row of the table of a case."""
+    """A row in the table of a case."""
 
     key: str
     label: str
@@ -56,11 +56,11 @@ class CaseView:
 
     case: Case
     setting: str
-    stand_in: bool
+    stand_in: bool  #: whether other data replace the paper's
     methods: Sequence[MethodView]
     n_repeats: int
-    n_train: tuple[int, int]
-    rule: str  #: how parameters were tuned; only the number of candidates differs by method
+    n_train: tuple[int, int]  #: smallest and largest number of source rows
+    rule: str  #: how parameters were tuned, without the number of candidates
 
     @property
     def metrics(self) -> list[Metric]:
@@ -78,7 +78,7 @@ class CaseView:
         return self.case.title + (" (stand-in)" if self.stand_in else "")
 
     def advantage(self, method: MethodView) -> float:
-        """Return the mean advantage of DCM or FastDCM over a method; 0 if it is not significant."""
+        """Return by how much DCM or FastDCM is better than a method; 0 if not significantly."""
         paired = method.paired
         if paired is None or paired.p_value is None or paired.p_value >= LEVEL:
             return 0.0
@@ -94,7 +94,7 @@ class CaseView:
         return next(iter(self.best_methods()), None)
 
     def find(self, key: str) -> MethodView | None:
-        """Return a method by key; None if it was not run."""
+        """Return the method with this key; None if it was not run."""
         return next((method for method in self.methods if method.key == key), None)
 
 
@@ -112,7 +112,7 @@ class TableView:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """The contents of a results file that are reported."""
+    """The contents of a results file, as reported."""
 
     header: Row
     sessions: Sequence[Row]
@@ -125,17 +125,17 @@ class RunSummary:
 
     @property
     def quick(self) -> bool:
-        """Whether this is a quick run, which is too small for conclusions."""
+        """Whether this is a quick run, which is too small to draw conclusions from."""
         return bool(self.header.get("profile") == "quick")
 
     def cases(self, setting: str | None = None) -> list[CaseView]:
-        """Return the cases of all tables, in one setting or in all."""
+        """Return the cases of all tables, in one setting or (None) in all settings."""
         cases = [case for table in self.tables for case in table.cases]
         return [case for case in cases if setting in (None, case.setting)]
 
 
 def summarise_run(store: ResultStore) -> RunSummary:
-    """Summarize a results file that has been read."""
+    """Summarize the results that a store has read."""
     results: dict[tuple[str, str], dict[str, dict[int, Row]]] = {}
     failures: dict[tuple[str, str, int, str], Row] = {}
     for row in store.rows("result"):
@@ -146,9 +146,8 @@ def summarise_run(store: ResultStore) -> RunSummary:
         failures.pop(key, None)
         methods = results.setdefault((row["case"], row["setting"]), {})
         methods.setdefault(row["method"], {})[row["repeat"]] = row
-    times = {
-        (row["case"], row["method"]): row for row in store.rows("timing") if row["status"] == "ok"
-    }
+    timed_rows = (row for row in store.rows("timing") if row["status"] == "ok")
+    times = {(row["case"], row["method"]): row for row in timed_rows}
     quick = store.header.get("profile") == "quick"
     views = {
         table.key: [
@@ -164,7 +163,7 @@ def summarise_run(store: ResultStore) -> RunSummary:
         header=store.header,
         sessions=store.rows("session"),
         tables=tables,
-        rankings={s: ranking for s in SETTINGS if (ranking := _ranking(tables, s)) is not None},
+        rankings={s: ranking for s in SETTINGS if (ranking := _ranking(tables, s))},
         projections=store.rows("projection"),
         spectrum=next(reversed(store.rows("spectrum")), None),
         long_runs={row["case"]: row for row in store.rows("long_run")},
@@ -185,10 +184,8 @@ def _case_view(
     best: dict[str, float] = {}
     for key in case.metrics:
         scores[key] = {
-            name: {
-                repeat: row["metrics"][key] for repeat, row in r.items() if key in row["metrics"]
-            }
-            for name, r in rows.items()
+            name: {i: row["metrics"][key] for i, row in repeats.items() if key in row["metrics"]}
+            for name, repeats in rows.items()
         }
         summaries[key] = {n: summarise(list(v.values())) for n, v in scores[key].items() if v}
         means = [ours.mean for name, ours in summaries[key].items() if METHODS[name].competes]
@@ -196,22 +193,22 @@ def _case_view(
         best[key] = better(filter(np.isfinite, means), default=np.nan)
     values = scores[case.metrics[0]]
     methods = []
-    for name, by_repeat in rows.items():
+    for name, repeats in rows.items():
         method = METHODS[name]
-        rival = "fastdcm" if method.landmarks and name != "fastdcm" else "dcm"
+        rival = "fastdcm" if method.landmark_rule and name != "fastdcm" else "dcm"
         is_paired = rival in values and name != rival
         timing, paper_numbers = times.get((case.key, name), {}), case.paper.get(name, {})
         if setting != "paper":
             timing, paper_numbers = {}, {}
         cells = {}
-        for key, ours in ((key, by_name.get(name)) for key, by_name in summaries.items()):
-            if ours is not None:
+        for key in case.metrics:
+            if ours := summaries[key].get(name):
                 paper, within = paper_numbers.get(key), None
                 if paper is not None and not table.stand_in:
                     within = abs(ours.mean - paper[0]) <= paper[1]
                 is_best = bool(np.isclose(ours.mean, best[key], rtol=1e-9, atol=0.0))
                 cells[key] = CellView(ours, paper, within, method.competes and is_best)
-        invariances = [row["invariance"] for row in by_repeat.values() if row.get("invariance")]
+        invariances = [row["invariance"] for row in repeats.values() if row.get("invariance")]
         methods.append(
             MethodView(
                 key=name,
@@ -228,7 +225,7 @@ def _case_view(
                 },
             )
         )
-    all_rows = [row for by_repeat in rows.values() for row in by_repeat.values()]
+    all_rows = [row for repeats in rows.values() for row in repeats.values()]
     sizes = [row["n_train"] for row in all_rows]
     return CaseView(
         case=case,
@@ -242,7 +239,7 @@ def _case_view(
 
 
 def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:
-    """Rank methods over data sets, with the mean rank of the cases of each data set."""
+    """Rank methods over data sets, averaging the ranks over the cases of each data set."""
     cases = [case for table in tables for case in table.in_setting(setting)]
     names = [name for name in RANKED if all(case.find(name) is not None for case in cases)]
     if not cases or len(names) < 2:
@@ -253,5 +250,5 @@ def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:
         means = {method.key: method.cells[case.primary.key].ours.mean for method in case.methods}
         signed = np.array([[sign * means[name] for name in names]])
         ranks.setdefault(case.case.source, []).append(rank_methods(signed, names).average_ranks)
-    scores = [-np.mean(source_ranks, axis=0) for source_ranks in ranks.values()]
-    return rank_methods(np.array(scores), [METHODS[name].label for name in names])
+    negative_ranks = [-np.mean(source_ranks, axis=0) for source_ranks in ranks.values()]
+    return rank_methods(np.array(negative_ranks), [METHODS[name].label for name in names])

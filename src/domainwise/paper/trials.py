@@ -1,8 +1,8 @@
 """One repeat of a case: sample domains, choose parameters, fit, and score on unseen domains.
 
 In the tuned setting, parameters are chosen by holding out source domains, never on unseen domains,
-with the grid search of scikit-learn. The numbers in the tables depend on the grids, on their order,
-which breaks ties, on the rows sampled for tuning, and on the groups of held-out domains.
+with scikit-learn's grid search. The numbers in the tables depend on the grids, on their order
+(which breaks ties), on the rows sampled for tuning, and on the groups of held-out domains.
 """
 
 from __future__ import annotations
@@ -74,16 +74,17 @@ def make_split(case: Case, root_seed: int, repeat: int) -> Split:
 
 
 def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
-    """Sample source and unseen domains, and rows of each domain."""
+    """Sample source and unseen domains, and rows from each domain."""
     names = np.unique(bunch.sample_domain)
     needed = case.train_domains + case.test_domains
     if len(names) < needed:
         raise ValueError(
-            f"{case.key} requires {needed} domains, but the data have {len(names)}; check the file"
+            f"{case.key} requires {needed} domains, but the data have {len(names)}; check that the"
+            " data file is complete"
         )
-    draw = partial(rows_of_domain, stratified=case.stratified, rng=rng)
+    sample = partial(sample_rows, stratified=case.stratified, rng=rng)
     rows = [
-        draw(np.flatnonzero(bunch.sample_domain == name), bunch.target, case.rows_per_domain)
+        sample(np.flatnonzero(bunch.sample_domain == name), bunch.target, case.rows_per_domain)
         for name in rng.permutation(names)[:needed]
     ]
     train, test = map(np.concatenate, (rows[: case.train_domains], rows[case.train_domains :]))
@@ -91,7 +92,7 @@ def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
     return Split(*(values[indices] for indices in (train, test) for values in arrays))
 
 
-def rows_of_domain(
+def sample_rows(
     rows: Array, target: Array, count: int | None, *, stratified: bool, rng: np.random.Generator
 ) -> Array:
     """Sample at most ``count`` rows, sorted; ``stratified`` preserves the class ratio."""
@@ -100,7 +101,7 @@ def rows_of_domain(
     if not stratified:
         return np.sort(rng.choice(rows, count, replace=False))
     classes, sizes = np.unique(target[rows], return_counts=True)
-    # The largest remainders are rounded up, so that the class counts sum to count.
+    # Counts with the largest remainders are rounded up, so that the sum is ``count``.
     exact = sizes * count / len(rows)
     class_counts = np.floor(exact).astype(int)
     class_counts[np.argsort(class_counts - exact, kind="stable")[: count - class_counts.sum()]] += 1
@@ -119,7 +120,7 @@ def _load(name: str, params: tuple[tuple[str, Any], ...]) -> Bunch:
 
 # Tuned parameters ---------------------------------------------------------------------------------
 
-#: Values in the grids; those of gamma are multiples of the median rule.
+#: Values in the grids; gammas are multiples of the value from the median rule.
 GAMMAS = (0.3, 1.0, 3.0)
 SVM_GAMMAS = (0.1, 0.3, 1.0, 3.0)
 SVM_COSTS = (0.1, 1.0, 10.0, 100.0)
@@ -128,7 +129,7 @@ WEIGHTS = (0.01, 1.0)
 INVARIANT_WEIGHTS = (0.01, 0.1, 1.0)  #: searched after C and gamma, which are chosen with weight 0
 MIDA_WEIGHTS = (0.1, 1.0, 10.0)  #: divided by the number of rows
 _SCATTER = {"ridge": (1e-4, 1e-2, 1.0), "domain_weight": WEIGHTS}
-#: Grids of projections, without gamma; a fast method has the grid of the exact one.
+#: Grids of projections, without gamma; a fast method has the grid of its exact version.
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "kpca": {"n_components": (2, 10)},
     "coir": {"ridge": RIDGES},
@@ -144,7 +145,7 @@ def tune(
 ) -> tuple[Parameters, dict[str, Any]]:
     """Choose the parameters of a method on source domains; ``rng`` samples rows and groups.
 
-    Also returns a record of the rule, the parameters and their score on held-out source domains.
+    Also returns a record with the rule, the parameters and their score on held-out source domains.
     """
     rows = tuning_rows(split, case, rng)
     X, y, domain = split.X[rows], split.y[rows], split.sample_domain[rows]
@@ -153,7 +154,7 @@ def tune(
     impute = bool(np.isnan(X).any())
 
     def best_of(candidates: list[Parameters]) -> tuple[Parameters, float]:
-        """Return the candidate with the best mean score (the first in a tie), and the score."""
+        """Return the candidate with the best mean score (in a tie, the first), and the score."""
         models = [build_pipeline(case, method, values, impute=impute) for values in candidates]
         search = GridSearchCV(
             Pipeline([("model", models[0])]),
@@ -172,13 +173,13 @@ def tune(
     candidates = grid(case, method, _scaled(case, X), random_state)
     best, score = best_of(candidates)
     if method.key == "invariant":
-        weighted = [replace(best, domain_weight=weight) for weight in INVARIANT_WEIGHTS]
-        candidates += weighted
-        best, score = best_of([best, *weighted])
-    n_domains = len(np.unique(domain))
-    groups = "each source domain" if len(folds) == n_domains else f"{len(folds)} groups of sources"
+        weighted_candidates = [replace(best, domain_weight=w) for w in INVARIANT_WEIGHTS]
+        candidates += weighted_candidates
+        best, score = best_of([best, *weighted_candidates])
+    all_domains = len(folds) == len(np.unique(domain))
+    groups = "source domain" if all_domains else f"of {len(folds)} groups of source domains"
     rule = (
-        f"best mean {metric.label} over {groups} held out in turn,"
+        f"best mean {metric.label} with each {groups} held out in turn and"
         f" at most {case.tuning_rows} rows per domain, {len(candidates)} candidates"
     )
     parameters = replace(best, n_landmarks=method.n_landmarks(len(split.X), case.m))
@@ -187,26 +188,26 @@ def tune(
 
 
 def tuning_metric(case: Case) -> str:
-    """Return the metric for tuning: the ranking metric, or balanced accuracy for AUC of labels."""
+    """Return the metric for tuning: the ranking metric, or balanced accuracy for AUC (labels)."""
     return "balanced_accuracy" if case.metrics[0] == "label_auc" else case.metrics[0]
 
 
 def tuning_rows(split: Split, case: Case, rng: np.random.Generator) -> Array:
-    """Sample ``case.tuning_rows`` rows of each source domain, with its class ratio."""
-    draw = partial(rows_of_domain, stratified=case.task == "classification", rng=rng)
-    domains = (split.sample_domain == name for name in np.unique(split.sample_domain))
-    return np.concatenate([draw(np.flatnonzero(d), split.y, case.tuning_rows) for d in domains])
+    """Sample ``case.tuning_rows`` rows from each source domain, with its class ratio."""
+    sample = partial(sample_rows, stratified=case.task == "classification", rng=rng)
+    masks = (split.sample_domain == name for name in np.unique(split.sample_domain))
+    return np.concatenate([sample(np.flatnonzero(m), split.y, case.tuning_rows) for m in masks])
 
 
 def domain_folds(domain: Array, n_folds: int, rng: np.random.Generator) -> Iterator[Array]:
-    """Yield masks of held-out rows: one per domain, or per group if there are many domains."""
+    """Yield masks of held-out rows, one per domain or, if there are many, per group of domains."""
     names = rng.permutation(np.unique(domain))
     for group in np.array_split(names, min(n_folds, len(names))):
         yield np.isin(domain, group)
 
 
 def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parameters]:
-    """Return the candidates of a method; ``X`` contains scaled source rows, for the median rule."""
+    """Return the candidates of a method; gammas follow from the scaled source rows ``X``."""
     median = resolve_gamma("median", "rbf", X)
     base = Parameters(
         epsilon=case.epsilon,
@@ -216,17 +217,17 @@ def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parame
         n_landmarks=method.n_landmarks(len(X), case.m),
         random_state=random_state,
     )
-    axes: dict[str, Any]
+    values: dict[str, Any]
     if method.projection is None:
-        axes = {"C": SVM_COSTS, "gamma": [median * factor for factor in SVM_GAMMAS]}
+        values = {"C": SVM_COSTS, "gamma": [median * factor for factor in SVM_GAMMAS]}
         base = replace(base, predictor_gamma=None, domain_weight=0.0)
     else:
-        axes = {"gamma": [median * factor for factor in GAMMAS]}
-        axes |= GRIDS.get(method.key.removeprefix("fast"), {})
+        values = {"gamma": [median * factor for factor in GAMMAS]}
+        values |= GRIDS.get(method.key.removeprefix("fast"), {})
         if method.key == "mida":
-            axes["domain_weight"] = [weight / len(X) for weight in MIDA_WEIGHTS]
-    combinations = itertools.product(*axes.values())
-    return [replace(base, **dict(zip(axes, values, strict=True))) for values in combinations]
+            values["domain_weight"] = [weight / len(X) for weight in MIDA_WEIGHTS]
+    combinations = itertools.product(*values.values())
+    return [replace(base, **dict(zip(values, chosen, strict=True))) for chosen in combinations]
 
 
 def _scaled(case: Case, X: Array) -> Array:
@@ -242,8 +243,7 @@ def _scaled(case: Case, X: Array) -> Array:
 
 # A repeat -----------------------------------------------------------------------------------------
 
-#: The cost of invariance is quadratic in the number of rows, so it is measured in the first
-#: repeats and on a sample of rows.
+#: Measuring invariance takes quadratic time, so only the first repeats and some rows are used.
 INVARIANCE_REPEATS = 5
 INVARIANCE_ROWS = 1000
 INVARIANCE = ("domain_dependence", "target_dependence", "mean_mmd")
@@ -253,7 +253,7 @@ _PAPER_RULE = "the paper's parameters; where it gives none, ridge 1e-3, λ = N·
 
 @dataclass(frozen=True)
 class Trial:
-    """A job: methods on one repeat of a case in one setting."""
+    """A job that runs methods on one repeat of a case in one setting."""
 
     case: Case
     setting: str
@@ -302,7 +302,7 @@ class Trial:
             "test_domains": list(map(str, np.unique(split.test_domain))),
         }
         start = time.perf_counter()
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always")
             try:
                 row |= self._scores(method, split)
@@ -310,7 +310,7 @@ class Trial:
             except (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError) as error:
                 row["status"] = "error"
                 row["error"] = f"{type(error).__name__}: {error}"
-        row["warnings"] = sorted({str(item.message)[:200] for item in caught})
+        row["warnings"] = sorted({str(item.message)[:200] for item in caught_warnings})
         row["seconds"] = round(time.perf_counter() - start, 4)
         return row
 
@@ -328,7 +328,7 @@ class Trial:
             row["eigenvalues"] = [float(value) for value in projection.eigenvalues_[:12]]
         has_features = projection is not None or method.key == "svm"
         if self.setting == "paper" and self.repeat < INVARIANCE_REPEATS and has_features:
-            # Dependence of the features on the unseen domains and on their targets.
+            # Dependence of the features on domain and target, measured on unseen domains.
             rows = evenly_spaced(len(split.X_test), INVARIANCE_ROWS)
             features = split.X_test[rows]
             if len(pipeline) > 1:
@@ -346,11 +346,11 @@ def plan_trials(
     repeats: int | None = None,
     settings: Sequence[str] = SETTINGS,
 ) -> list[Trial]:
-    """Plan the trials without results; methods that failed in an earlier run are repeated.
+    """Plan the trials that have no results yet; methods that failed are run again.
 
     ``repeats`` overrides the number of repeats of each case.
     """
-    finished = {
+    finished_keys = {
         (row["case"], row["setting"], row["repeat"], row["method"])
         for row in results
         if row["status"] == "ok"
@@ -363,7 +363,7 @@ def plan_trials(
                 name
                 for name in case.methods_of(setting)
                 if repeat < case.repeats_of.get(name, n_repeats)
-                and (case.key, setting, repeat, name) not in finished
+                and (case.key, setting, repeat, name) not in finished_keys
             )
             if methods:
                 trials.append(Trial(case, setting, repeat, methods, root_seed))
