@@ -204,4 +204,4 @@ def test_a_note_says_that_a_score_needs_context(ensemble, tmp_path):
         assert advised == [promised, False]
     shown = runner.invoke(app, ["info", str(tmp_path / "model.skops")])
     words = " ".join(shown.stdout.split())
-    assert "are representative of their domain; its score was measured with 25 rows" in words
+    assert "representative of their domain; the score with context was measured on 25 rows" in words

@@ -157,7 +157,7 @@ def test_the_page_is_made_again_from_the_folder_alone(table, tmp_path):
     out = tmp_path / "out"
     done = run(table, "--out", out, "--metric", "accuracy,roc_auc", methods="constant,linear,kpca")
     assert done.exit_code == 0, done.output
-    assert "AUC of the same predictions" in done.output
+    assert "AUC computed from the same predictions" in done.output
     page = (out / "report.html").read_bytes()
     assert b"Other metrics of the same predictions" in page
     table.unlink()

@@ -75,7 +75,7 @@ def test_the_model_predicts_and_is_described_as_any_other(folder, tmp_path):
     assert (new["prediction"] == make_frame(5)["ill"]).mean() > 0.8
     words = done("info", folder / "model.skops")
     assert "squared error of class indicators" in words
-    assert "3 in ward: east (500), north (500), south (500)" in words
+    assert "3 in column ward: east (500), north (500), south (500)" in words
     assert "note: fitted from the moments of 3 sites, which do not share their rows" in words
     info = json.loads(done("info", folder / "model.skops", "--json"))["info"]
     assert set(info["expected_score"]) == {"east", "north", "south"}
@@ -180,7 +180,7 @@ def test_options_of_a_new_plan_do_not_pass_unnoticed_beside_files(folder, tmp_pa
         result = run("federate", "plan", folder[0] / "plan.json", *files, option, *value, "-o",
                     tmp_path / "merged.json")  # fmt: skip
         assert result.exit_code == 2
-        assert f"remove {option}: the plan of the first round sets this option" in result.output
+        assert f"remove {option}: the first-round plan sets this option" in result.output
     assert not list(tmp_path.iterdir())
 
 

@@ -80,7 +80,7 @@ def test_a_model_without_rows_can_be_asked_for(folder, tmp_path):
     assert done.exit_code == 0, done.output
     assert "training rows none" in " ".join(run("info", tmp_path / "m.skops").stdout.split())
     shown = " ".join(run("info", folder / "m.skops").stdout.split())
-    assert "training rows stored: DCM.X_fit_" in shown
+    assert "training rows stored in DCM.X_fit_" in shown
     assert json.loads(run("info", folder / "m.skops", "--json").stdout)["training_rows"]
 
 
@@ -313,7 +313,7 @@ def test_how_a_table_is_written_is_told_or_said_to_every_command(folder, tmp_pat
     schema = json.loads(done.stdout)["schema"]
     assert schema["na"] == ["-999", "unknown"]
     assert [schema[name] for name in ("decimal", "encoding", "dates")] == [",", "cp1252", ["seen"]]
-    assert "and month, age of dates" in run("info", tmp_path / "m.skops").output
+    assert ", and from dates: month, age" in run("info", tmp_path / "m.skops").output
     outs = []
     for options in ([], reading):
         outs.append(tmp_path / f"{len(options)}.csv")

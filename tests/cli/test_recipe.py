@@ -114,7 +114,7 @@ def test_another_table_another_grid_and_other_options_are_refused(folder, tmp_pa
     for option in (*typed, ["--not-balanced"]):
         refused(f"remove {option[0].replace('not-', '')}", *start, *option)
     refused("has no evaluation.json", "fit", "--from", tmp_path, *out, "--force")
-    refused("pass a table, --target", "fit", *out, "--force")
+    refused("pass a table with --target", "fit", *out, "--force")
     (tmp_path / "evaluation.json").write_text("{}")
     refused("the entry 'measure' is missing", "fit", "--from", tmp_path, *out, "--force")
     from dataclasses import replace

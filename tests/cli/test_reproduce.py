@@ -65,7 +65,7 @@ def test_reproduce_again_does_nothing_twice(tiny, tmp_path):
     invoke("reproduce", "synthetic", "--no-timing", "--no-report", "--out", tmp_path)
     first = (tmp_path / "results.jsonl").read_text()
     done = invoke("reproduce", "synthetic", "--no-timing", "--no-report", "--out", tmp_path)
-    assert "all jobs are finished" in done.output
+    assert "all runs are finished" in done.output
     new = (tmp_path / "results.jsonl").read_text().removeprefix(first).splitlines()
     assert [json.loads(line)["kind"] for line in new] == ["session"]
 

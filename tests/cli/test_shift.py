@@ -104,4 +104,4 @@ def test_many_findings_are_counted_not_listed(folder, tmp_path):
     done = run("predict", folder / "linear.skops", tmp_path / "hot.csv", "-o", tmp_path / "o.csv")
     assert done.exit_code == 0
     assert done.stderr.count("shift:") == 21
-    assert "more (use --json to list all)" in done.stderr
+    assert "more findings (use --json to list all)" in done.stderr

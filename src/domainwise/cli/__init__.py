@@ -39,6 +39,14 @@ class QuickGroup(TyperGroup):
             option.default = False
         return option
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command whose help lists arguments without their Python types."""
+        command = super().get_command(ctx, cmd_name)
+        for parameter in getattr(command, "params", ()):
+            if parameter.param_type_name == "argument":
+                parameter.display_type_rich = lambda ctx: None
+        return command
+
 
 _completion_requested = sys.argv[1:2] in (["--install-completion"], ["--show-completion"])
 
@@ -58,12 +66,12 @@ app = typer.Typer(
 _commands = (evaluate, compare, fit, predict, adapt, transform, info, export, reproduce, report)
 for command in (*_commands, datasets):
     app.command()(command)
-_federate_help = """Fit one model to data of several sites that do not share rows.
+_federate_help = """Fit one model to data from sites that do not share their rows.
 
 First round: the coordinator runs "plan" and sends the plan to every site. Every site runs
 "statistics" and sends back the file that it writes.
 
-Second round: the coordinator runs "plan" again, with these files, and sends the new plan. Every
+Second round: the coordinator runs "plan" again, with these files, and sends out the new plan. Every
 site runs "moments" and sends back the file that it writes. The coordinator then runs "fit".
 
 Nothing leaves a site except the files written by these commands.

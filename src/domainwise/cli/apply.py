@@ -19,60 +19,61 @@ MAX_FINDINGS = 20
 
 @dataclass
 class ApplyOptions:
-    """Options of predict and transform."""
+    """Options that predict and transform share."""
 
     model: options.Model
     new: Annotated[
         Path,
-        "Table with the model's feature columns: CSV (also .gz), Parquet, Feather or Excel file, "
-        "or folder of Parquet files.",
+        "Table with the model's feature columns: a CSV (or .csv.gz), Parquet, Feather or Excel "
+        "file, or a folder of Parquet files.",
     ]
     _: KW_ONLY
     out: Annotated[Path, "Table to write, such as a .csv or .parquet file.", "-o"]
     keep: Annotated[options.Names, "Columns to copy to the output, separated by commas."] = None
-    strict: Annotated[bool, "Write no output if rows differ from the source domains."] = False
+    strict: Annotated[bool, "Write no output if any rows differ from the source domains."] = False
     dask: options.Dask = None
     force: options.Force = False
 
 
 @options.command
 def predict(
-    applying: ApplyOptions,
+    apply_options: ApplyOptions,
     *,
     context: Annotated[
         bool,
         "Predict all rows of a domain together. The table must contain all rows of each domain.",
     ] = False,
-    one_domain: Annotated[bool, "With --context: all rows belong to one domain."] = False,
+    one_domain: Annotated[bool, "With --context: treat all rows as one domain."] = False,
     coverage: Annotated[
         float | None,
         "Add prediction sets that should contain the true value for this fraction of the rows, "
-        "such as 0.9. New columns: low and high for regression, in_set_... for each class.",
+        "such as 0.9. New columns: low and high for regression, in_set_CLASS for each class.",
         "FRACTION",
     ] = None,
-    reading: options.ReadingOptions,
+    read_options: options.ReadingOptions,
 ) -> None:
-    """Predict the target for rows of known or new domains.
+    """Predict the target for rows from known or new domains.
 
     The output contains a prediction for each row. For classification, it also contains the
-    probability of each class, or its decision value if the model has no probabilities. The table
-    does not need a domain column; if it has one, the column is copied to the output. Large files
-    are read and written in chunks. Rows that differ from all source domains are reported on stderr.
-    Each row is predicted individually, unless --context is used.
+    probability of each class, or its decision value if the model does not estimate probabilities.
+    The table does not need a domain column; if it has one, the column is copied to the output.
+    Large files are read and written in chunks. Rows that differ from all source domains are
+    reported on stderr. Each row is predicted individually, unless --context is used.
     """
     if one_domain and not context:
         raise ValueError("--one-domain requires --context; add --context or remove --one-domain")
     context_mode = ("one" if one_domain else "column") if context else None
-    _apply(applying, project=False, coverage=coverage, context=context_mode, **reading.arguments())
+    arguments = {"coverage": coverage, "context": context_mode, **read_options.arguments()}
+    _apply(apply_options, project=False, **arguments)
 
 
 @options.command
-def transform(applying: ApplyOptions, *, reading: options.ReadingOptions) -> None:
+def transform(apply_options: ApplyOptions, *, read_options: options.ReadingOptions) -> None:
     """Project the rows of a table onto a model's components.
 
     The model must be a projection, such as dcm, coir, kpca or one of their fast variants.
     """
-    _apply(applying, project=True, **reading.arguments())
+    _apply(apply_options, project=True, **read_options.arguments())
 
 
 @options.command
@@ -80,29 +81,29 @@ def adapt(
     model: options.Model,
     labelled: Annotated[
         Path,
-        "Table of labelled rows of the new site, with the model's feature columns and its target. "
+        "Table of labelled rows from the new site, with the model's feature and target columns. "
         "Rows without a target are ignored.",
     ],
     *,
     out: options.ModelOut,
     site: Annotated[
-        Path | None, "Table of unlabelled rows of the site, for models used with --context."
+        Path | None, "Table of unlabelled rows from the site, needed to predict with --context."
     ] = None,
     force: options.Force = False,
-    reading: options.ReadingOptions,
+    read_options: options.ReadingOptions,
 ) -> None:
     """Adapt a model to a new site with a few labelled rows.
 
     One label is enough. To add labels later, adapt the new model again. The labelled rows should be
-    a random sample of the site. The new file can be used like a model file written by fit.
+    a random sample of rows from the site. The new file can be used like one written by fit.
     """
     from domainwise.models.table_model import TableModel, labelled_rows
 
     common.check_output(out, force, ".skops")
     with common.spinner(f"adapting {model}"):
         fitted = TableModel.load(model)
-        X, y, ignored = labelled_rows(fitted, labelled, **reading.arguments())
-        X_site = None if site is None else fitted.read_rows(site, **reading.arguments())
+        X, y, ignored = labelled_rows(fitted, labelled, **read_options.arguments())
+        X_site = None if site is None else fitted.read_rows(site, **read_options.arguments())
         adapted = fitted.adapt(X, y, X_site=X_site)
         adapted.save(out)
     output = {"file": str(out), **adapted.info["site"], "ignored": ignored}
@@ -114,9 +115,9 @@ def adapt(
         common.print_notes(stderr(), [f"ignored {ignored} {noun} without a target"])
 
 
-def _apply(applying: ApplyOptions, *, project: bool, **arguments: Any) -> None:
+def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> None:
     """Apply a model to a file; other arguments are passed to ``apply_to_file``."""
-    new, out = applying.new, applying.out
+    new, out = apply_options.new, apply_options.out
     with warnings.catch_warnings(record=True) as caught:
         from domainwise.models.apply import ShiftError, apply_to_file
         from domainwise.models.table_model import TableModel
@@ -124,20 +125,20 @@ def _apply(applying: ApplyOptions, *, project: bool, **arguments: Any) -> None:
         from domainwise.tables.files import FORMATS, table_columns
 
         common.check_distinct(new, out)
-        writes_folder = applying.dask is not None and not out.suffix
-        common.check_output(out, applying.force, *([] if writes_folder else FORMATS))
-        model = TableModel.load(applying.model)
+        writes_folder = apply_options.dask is not None and not out.suffix
+        common.check_output(out, apply_options.force, *([] if writes_folder else FORMATS))
+        model = TableModel.load(apply_options.model)
         columns = table_columns(new, encoding=arguments["encoding"])
         activity = f"{'projecting' if project else 'predicting'} {new}"
-        with dask_client(applying.dask) as client, common.spinner(activity) as update:
+        with dask_client(apply_options.dask) as client, common.spinner(activity) as update:
             try:
-                applied = apply_to_file(
+                result = apply_to_file(
                     model,
                     new,
                     out,
                     project=project,
-                    keep=split_names(applying.keep, columns) or (),
-                    strict=applying.strict,
+                    keep=split_names(apply_options.keep, columns) or (),
+                    strict=apply_options.strict,
                     progress=lambda rows: update(f"{activity}: {rows:,} rows"),
                     client=client,
                     **arguments,
@@ -149,7 +150,7 @@ def _apply(applying: ApplyOptions, *, project: bool, **arguments: Any) -> None:
                 raise
     notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
     context, coverage = arguments.get("context"), arguments.get("coverage")
-    reasons = ["--strict checks all rows before predicting"] if applying.strict else []
+    reasons = ["--strict checks all rows first"] if apply_options.strict else []
     reasons += ["--context first summarizes each domain"] if context else []
     if reasons:
         notes.append(f"{new} was read twice, because {' and '.join(reasons)}")
@@ -158,7 +159,7 @@ def _apply(applying: ApplyOptions, *, project: bool, **arguments: Any) -> None:
             "rows were predicted without context, but the score of this model on held-out domains "
             "was measured with context; add --context if the table contains all rows of each domain"
         )
-    # A model that was adapted to a site has prediction sets, even if it was fitted with --no-check.
+    # A model adapted to a site has prediction sets even if it was fitted with --no-check.
     calibration = (model.info.get("check") or {}).get("calibration")
     if coverage is not None and calibration is not None:
         notes.append(
@@ -166,16 +167,16 @@ def _apply(applying: ApplyOptions, *, project: bool, **arguments: Any) -> None:
             f"{calibration['n_domains']} held-out domains and should contain the true value for "
             f"{coverage:.0%} of the rows of a new domain, on average over domains"
         )
-    notes = list(dict.fromkeys(notes + applied.notes))
-    output = {"file": str(out), "rows": applied.n_rows, "columns": applied.columns, "notes": notes}
-    common.print_json({**output, "findings": [finding.as_dict() for finding in applied.findings]})
+    notes = list(dict.fromkeys(notes + result.notes))
+    output = {"file": str(out), "rows": result.n_rows, "columns": result.columns, "notes": notes}
+    common.print_json({**output, "findings": [finding.as_dict() for finding in result.findings]})
     stdout().print(
-        f"wrote [bold]{escaped(out)}[/bold]: {applied.n_rows:,} rows, "
-        f"columns {escaped(', '.join(applied.columns))}",
+        f"wrote [bold]{escaped(out)}[/bold]: {result.n_rows:,} rows, "
+        f"columns {escaped(', '.join(result.columns))}",
         soft_wrap=True,
     )
     common.print_notes(stderr(), notes)
-    _print_findings(applied.findings)
+    _print_findings(result.findings)
 
 
 def _print_findings(findings: Sequence[Any]) -> None:
@@ -183,4 +184,4 @@ def _print_findings(findings: Sequence[Any]) -> None:
         stderr().print(f"[yellow]shift:[/yellow] {escaped(finding)}", soft_wrap=True)
     if len(findings) > MAX_FINDINGS:
         n_more = len(findings) - MAX_FINDINGS
-        stderr().print(f"[yellow]shift:[/yellow] {n_more} more (use --json to list all)")
+        stderr().print(f"[yellow]shift:[/yellow] {n_more} more findings (use --json to list all)")

@@ -65,7 +65,7 @@ def print_notes(console: Console, notes: Iterable[object]) -> None:
 
 
 def print_written(path: Path, console: Console | None = None) -> None:
-    """Print the path and the size of a file that was written."""
+    """Print the path and size of a file that was written."""
     text = f"wrote [bold]{escaped(path)}[/bold] ({size_of(path)})"
     (console or stdout()).print(text, soft_wrap=True)
 
@@ -89,18 +89,19 @@ def print_facts(console: Console, facts: Iterable[tuple[str, object]]) -> None:
 
 
 def text_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], wrapped: Collection[str] = ()
+    columns: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Collection[str] = ()
 ) -> Any:
     """Return a table without borders.
 
-    The first column and the columns in ``wrapped`` contain text, all others numbers.
+    The first column contains text, and so do ``text_columns``, whose lines are wrapped; all others
+    contain numbers.
     """
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
-        justify: Any = "left" if name in (columns[0], *wrapped) else "right"
-        table.add_column(escaped(name), justify=justify, no_wrap=name not in wrapped)
+        justify: Any = "left" if name in (columns[0], *text_columns) else "right"
+        table.add_column(escaped(name), justify=justify, no_wrap=name not in text_columns)
     for row in rows:
         table.add_row(*row)
     return table
@@ -127,9 +128,9 @@ def spinner(message: str) -> Iterator[Callable[[str], None]]:
 
 
 def require_extra(extra: str, unless: str = "") -> None:
-    """Refuse to run if packages of an extra are missing; the option ``unless`` avoids this.
+    """Raise an error if an extra is not installed, which is not needed with the option ``unless``.
 
-    The packages are imported, so that a broken installation is reported before any work is done.
+    Its packages are imported, so that a broken installation is reported before any work is done.
     """
     from domainwise.checks import needs_extra
 
@@ -163,11 +164,11 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
     """Refuse an output that cannot be written or would overwrite other data.
 
     The output is a file with one of the ``endings``. Without ``endings`` it is a folder, which may
-    contain Parquet files of an earlier run but nothing else.
+    contain Parquet files from an earlier run but nothing else.
     """
     if endings and not out.name.lower().endswith(endings):
         accepted = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
-        raise ValueError(f"the output {out} must end in {accepted}; choose another file name")
+        raise ValueError(f"the output file {out} must end in {accepted}; choose another name")
     if not out.parent.is_dir():
         raise ValueError(
             f"the folder {out.parent} does not exist; create it first, or choose another output"
@@ -175,8 +176,8 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
     if not out.exists():
         return
     if endings and not out.is_file():
-        kind = "a folder" if out.is_dir() else "not a regular file"
-        raise ValueError(f"the output {out} is {kind}; choose a file")
+        problem = "a folder" if out.is_dir() else "not a regular file"
+        raise ValueError(f"the output {out} is {problem}; choose a file")
     if not endings and not out.is_dir():
         raise ValueError(f"the output {out} is a file; choose a folder")
     unexpected = [] if endings else [p.name for p in out.iterdir() if not p.match("part-*.parquet")]

@@ -13,7 +13,7 @@ from typing import Any
 
 from domainwise.cli.common import escaped, stderr
 
-#: Seconds to wait for the response of a scheduler, and for its first worker.
+#: Seconds to wait for a scheduler to respond, and for its first worker.
 TIMEOUT = 5
 
 
@@ -28,7 +28,7 @@ def resolve_jobs(jobs: int | None, dask_address: str | None) -> int:
 
 @contextmanager
 def dask_client(address: str | None) -> Iterator[Any]:
-    """Yield a Dask client, and close it and the cluster that was started for it.
+    """Yield a Dask client; then close it, and the cluster if one was started for it.
 
     ``address`` is the address of a scheduler, "local" to start a cluster on this machine, or None
     to yield None.
@@ -75,7 +75,7 @@ def _local_cluster() -> Any:
             threads_per_worker=1,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:8787",
-            # The command reports the errors of tasks itself.
+            # The command itself reports errors in tasks.
             silence_logs=logging.CRITICAL,
         )
 

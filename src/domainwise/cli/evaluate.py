@@ -39,7 +39,7 @@ def evaluate(
     estimator: Annotated[
         options.Names,
         "Your own estimator, to compare with the methods: package.module:factory or a model file. "
-        "Repeat the option to add several estimators.",
+        "This option can be repeated.",
         "ESTIMATOR",
     ] = None,
     metric: Annotated[
@@ -50,11 +50,11 @@ def evaluate(
     ] = None,
     inner_metric: Annotated[
         str | None,
-        "Scorer used to choose the parameters of a method. Default: log loss or squared error.",
+        "Scorer used to choose each method's parameters. Default: log loss or squared error.",
     ] = None,
     positive: options.Positive = None,
     columns: options.ColumnOptions,
-    reading: options.ReadingOptions,
+    read_options: options.ReadingOptions,
     max_rows: Annotated[
         int, "Maximum number of training rows, sampled evenly from the domains; 0 for no limit."
     ] = 2000,
@@ -63,28 +63,30 @@ def evaluate(
     dask: options.Dask = None,
     out: Annotated[
         Path | None,
-        "Results folder. Default: domainwise-evaluation/NAME, with the name of the table.",
+        "Results folder. Default: domainwise-evaluation/NAME, where NAME is the table's file name "
+        "without its extension.",
         "FOLDER",
         "-o",
     ] = None,
     report: Annotated[bool, "Write the HTML report."] = True,
-    quick: Annotated[bool, "Use few rows and folds, for a result in about half a minute."] = False,
+    quick: Annotated[bool, "Use fewer rows and folds, for a result in half a minute."] = False,
     force: Annotated[bool, "Overwrite existing results in the folder."] = False,
 ) -> None:
     """Compare methods on held-out domains.
 
     The result shows which method to use for a domain that is not in the table. Every domain is held
-    out in turn (in ten groups if there are more than ten domains), and the parameters of each
-    method are chosen on the other domains only.
+    out in turn (in ten groups if there are more than ten domains), and each method's parameters are
+    chosen on the other domains only.
 
     Default methods: constant, svm, linear, boosting, dcmcv, invariantridge, ensemble. Further
-    methods: kpca, coir, dica, dcm, sca, mda, mida, their fast variants such as fastdcm, and
-    invariant. The ensemble has two scores: one for rows predicted individually, and one for all
-    rows of a held-out domain predicted together (shown as +context).
+    methods: invariant, kpca, coir, dica, dcm, sca, mda, mida, and fast variants such as fastdcm.
+    The page "Choosing a method" in the user guide describes them. The ensemble has two scores: one
+    for rows predicted individually, and one for all rows of a held-out domain predicted together
+    (shown as +context).
 
-    The result of each fit is saved as soon as it is finished. After Ctrl-C, the report contains the
-    finished fits; run the same command again to continue. If you change --metric, the new scores
-    are computed from saved predictions.
+    The result of each fit is saved immediately. After Ctrl-C, the report contains the finished
+    fits; run the same command again to continue. If you change --metric, the new scores are
+    computed from saved predictions.
     """
     from domainwise.distributed.fit import folds_on
     from domainwise.evaluation.evaluate import evaluate_table
@@ -116,7 +118,7 @@ def evaluate(
             "choose another folder with --out"
         )
     table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
-    table_options |= {**vars(columns), **reading.arguments()}
+    table_options |= {**vars(columns), **read_options.arguments()}
     table = common.read_input(data, **table_options)
     common.print_notes(stderr(), table.notes)
     with dask_client(dask) as client, folds_on(client):
@@ -138,11 +140,11 @@ def evaluate(
     # The evaluation itself reports domains with one class.
     notes = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS not in note)
     result.notes = [*notes, *result.notes]
-    title = f"Predicting {target} for a new {domain}: {data.name}"
+    title = f"{data.name}: predicting “{target}” for a new “{domain}”"
     stored = write_evaluation(
         folder,
         result,
-        # With this information, fit --from reads the same table again.
+        # fit --from needs this to read the same table again.
         table={"path": str(data.absolute()), "sha256": digest(data), "asked": table_options},
         estimators=list(estimator or ()),
         title=title,
@@ -176,7 +178,9 @@ def print_evaluation(result: Evaluation) -> None:
     console.print(_scores_table(result))
     console.print("\n[dim]●: best baseline. The report explains the columns.[/]")
     for secondary in result.others:
-        console.print(f"\n[bold]{escaped(secondary.measure.label)}[/] of the same predictions")
+        console.print(
+            f"\n[bold]{escaped(secondary.measure.label)}[/] computed from the same predictions"
+        )
         console.print(_scores_table(secondary))
     common.print_notes(console, result.notes)
     console.print()
@@ -195,7 +199,7 @@ def _scores_table(result: Evaluation) -> Any:
         rows.append((label, mean, worst, spread, seen, p, escaped(domain)))
     columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
     header, *cells = zip(*columns, strict=True)
-    return common.text_table(header, cells, wrapped=["worst domain"])
+    return common.text_table(header, cells, text_columns=["worst domain"])
 
 
 def own_methods(names: list[str] | None) -> list[Method]:
@@ -238,7 +242,7 @@ def own_methods(names: list[str] | None) -> list[Method]:
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 digest of a file, or of all files of a folder and their names."""
+    """Return the SHA-256 digest of a file, or of the names and contents of a folder's files."""
     sha256 = hashlib.sha256()
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     for file in files:
@@ -272,8 +276,8 @@ def compare(
     *,
     method: Annotated[
         str | None,
-        "Compare only this method, which must be part of both evaluations. Default: the best "
-        "method of each evaluation, and all methods that they have in common.",
+        "Compare only this method, which must be in both evaluations. Default: the best method of "
+        "each evaluation, and all methods that they have in common.",
     ] = None,
     out: Annotated[Path | None, "HTML report to write (.html).", "FILE", "-o"] = None,
     force: options.Force = False,
@@ -281,8 +285,8 @@ def compare(
     """Compare two evaluations, by method and by domain.
 
     Both evaluations must have the same target, domains and metric. The output states whether the
-    table, the rows and the folds are the same. Differences are scores of the second evaluation
-    minus scores of the first, with 95 % intervals.
+    table, the rows and the folds are the same. A difference is the score in the second evaluation
+    minus the score in the first, with a 95 % confidence interval.
     """
     from domainwise.evaluation.compare import compare_evaluations
     from domainwise.jobs.store import write_text
@@ -297,7 +301,7 @@ def compare(
     console = stdout()
     for columns, *rows in comparison.tables():
         cells = (list(map(escaped, row)) for row in rows)
-        console.print(common.text_table(columns, cells, wrapped=(columns[0], "result")), "")
+        console.print(common.text_table(columns, cells, (columns[0], "result")), "")
     console.print(f"[dim]{escaped(comparison.legend())}[/]")
     console.print(f"\n[bold]Verdict.[/] {escaped(comparison.verdict())}")
     common.print_notes(console, comparison.notes)

@@ -17,12 +17,12 @@ from domainwise.cli.info import print_model, print_model_notes
 federate = typer.Typer(no_args_is_help=True)
 
 Files = Annotated[list[Path] | None, "Files written by the sites, one per site."]
-PlanFile = Annotated[Path, "Plan of this round, from the coordinator.", "FILE"]
+PlanFile = Annotated[Path, "Plan for this round, written by the coordinator.", "FILE"]
 SiteOut = Annotated[Path, "File to write (.npz).", "FILE", "-o"]
-#: Settings that can only be passed in the file given with ``--more``.
-MORE = "classes, kernels, gammas, feature_map, centres, candidates, class_weight, second_moments"
-#: Settings that can also be passed as options.
-OPTION_SETTINGS = "task, auto_drop, dates, decimal, na"
+#: Keys in the ``--more`` file for settings that are not options.
+KEYS = "classes, kernels, gammas, feature_map, centres, candidates, class_weight, second_moments"
+#: Further keys that it may contain, for settings that are also options.
+OPTION_KEYS = "task, auto_drop, dates, decimal, na"
 
 command_with_advice = partial(
     options.command, memory_advice="agree on a plan with fewer --columns, kernels or gammas"
@@ -35,7 +35,8 @@ def plan(
     context: typer.Context,
     source: Annotated[
         Path,
-        "First round: a table with the same columns as at the sites. Second round: the first plan.",
+        "First round: a table with the same columns as the sites' tables. Second round: the "
+        "first-round plan.",
     ],
     files: Files = None,
     *,
@@ -46,7 +47,7 @@ def plan(
     columns: Annotated[
         int | None,
         typer.Option(
-            help="Number of columns of the feature map. Default: depends on the number of rows.",
+            help="Number of feature-map columns. Default: depends on row counts.",
             metavar="N",
             min=1,
         ),
@@ -54,25 +55,23 @@ def plan(
     smallest: Annotated[
         int,
         typer.Option(
-            help="Sites omit classes and categories with fewer rows than this.",
-            metavar="N",
-            min=3,
+            help="Minimum rows in a class or category; sites omit smaller ones.", metavar="N", min=3
         ),
     ] = 10,
     task: options.Task = "auto",
     features: options.FeatureOptions,
-    reading: options.ReadingOptions,
+    read_options: options.ReadingOptions,
     more: Annotated[
-        Path | None, f"JSON file with additional settings for the plan: {MORE}.", "FILE"
+        Path | None, f"JSON file with additional settings for the plan: {KEYS}.", "FILE"
     ] = None,
     seed: options.Seed = 0,
     force: options.Force = False,
 ) -> None:
     """Write the plan for the first or the second round.
 
-    A plan contains the settings that are the same for all sites. The plan for the first round is
-    made from a table; only its columns matter, so its rows may be made up. The plan for the second
-    round is made from the first plan and the files that the sites wrote with "federate statistics".
+    A plan contains the settings that all sites share. The first-round plan is made from a table;
+    only its columns matter, so its rows may be made up. The second-round plan is made from the
+    first-round plan and the files that the sites wrote with "federate statistics".
     """
     from domainwise.federated import Plan, merge
     from domainwise.tables.cells import split_names
@@ -82,18 +81,18 @@ def plan(
     common.check_output(out, force, ".json")
     if files:
         options.refuse_options(
-            context, "source files out force", "the plan of the first round sets this option"
+            context, "source files out force", "the first-round plan sets this option"
         )
-        with spinner("merging the files of all sites"):
+        with spinner("merging the site files"):
             new_plan = merge(Plan.load(source), files)
     elif target is None:
         raise ValueError(
-            "for the first round, pass a table and --target; for the second round, pass the first "
-            "plan and the files that the sites wrote"
+            "for the first round, pass a table and --target; for the second round, pass the "
+            "first-round plan and the files that the sites wrote"
         )
     else:
         with spinner(f"reading {source}"):
-            settings = {**vars(features), **reading.arguments(), "task": task, "seed": seed}
+            settings = {**vars(features), **read_options.arguments(), "task": task, "seed": seed}
             frame = read_table(source, encoding=settings.pop("encoding"))
             for name in ("features", "drop"):
                 settings[name] = split_names(settings[name], list(frame.columns))
@@ -105,16 +104,16 @@ def plan(
 
 
 def _read_more(path: Path | None) -> dict[str, Any]:
-    """Read the file given with ``--more``; lists become tuples."""
+    """Read the ``--more`` file; lists become tuples."""
     try:
         settings = json.loads(path.read_text(encoding="utf-8")) if path else {}
     except ValueError as error:
         raise ValueError(f"{path} is not valid JSON ({error}); correct the file") from None
-    accepted = f"{MORE}, {OPTION_SETTINGS}".split(", ")
+    accepted = f"{KEYS}, {OPTION_KEYS}".split(", ")
     is_object = isinstance(settings, dict)
     if unknown := [n for n in settings if n not in accepted] if is_object else [settings]:
         raise ValueError(
-            f"{path} contains {unknown[0]!r}; it must be a JSON object with keys from {MORE}"
+            f"{path} contains {unknown[0]!r}; it must be a JSON object with keys from {KEYS}"
         )
     return {name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()}
 
@@ -129,7 +128,7 @@ def _add_site_command(name: str, help_text: str) -> None:
         plan: PlanFile,
         out: SiteOut,
         site: Annotated[
-            str | None, "Name of this site. Default: its domain, if the table has only one."
+            str | None, "Name of this site. Default: the domain, if the table contains only one."
         ] = None,
         encoding: options.Encoding = None,
         accept_disclosure: Annotated[
@@ -152,8 +151,8 @@ def _add_site_command(name: str, help_text: str) -> None:
     federate.command(name, help=help_text)(site_command)
 
 
-_add_site_command("statistics", "First round: write the column statistics of this site.")
-_add_site_command("moments", "Second round: write the moments from which the model is fitted.")
+_add_site_command("statistics", "First round: write this site's column statistics.")
+_add_site_command("moments", "Second round: write the sums that the fit needs.")
 
 
 @federate.command()
@@ -165,9 +164,9 @@ def fit(
     out: options.ModelOut,
     force: options.Force = False,
 ) -> None:
-    """Fit a model to the files of the second round.
+    """Fit a model to the second-round files.
 
-    The parameters of the model are chosen by holding out each site in turn.
+    Its parameters are chosen by holding out each site in turn.
     """
     from domainwise import federated
 
@@ -176,11 +175,11 @@ def fit(
         model = federated.fit(federated.Plan.load(plan), files or [])
     info = {**model.info, "schema": model.schema.as_dict()}
     print_model(_console(), info, brief=True)
-    scores = [f"{site} {error:.4g}" for site, error in info["expected_score"].items()]
+    site_errors = [f"{site} {error:.4g}" for site, error in info["expected_score"].items()]
     lines = [
-        f"error on each held-out site: {', '.join(scores)}",
-        "contains: the fitted function, the preprocessing, and the sums of each domain from the "
-        "second round, with which new rows are compared",
+        f"error on each held-out site: {', '.join(site_errors)}",
+        "contains: the fitted function, the preprocessing, and each domain's second-round sums, "
+        "with which new rows are compared",
         "does not contain: rows, or moments by class",
     ]
     _write(out, lines, model.save, info)
@@ -188,7 +187,7 @@ def fit(
 
 
 def _console() -> Any:
-    """Return the console for descriptions of files: stderr with ``--json``, otherwise stdout."""
+    """Return the console for file descriptions: stderr with ``--json``, otherwise stdout."""
     return stderr() if common.mode["json"] else stdout()
 
 

@@ -27,14 +27,14 @@ ALLOWED_WITH_FROM = "data source method estimator check rows out jobs dask force
 def fit(
     context: typer.Context,
     data: Annotated[
-        Path | None, "Table to read, in a format that evaluate accepts; not needed with --from."
+        Path | None, "Table to read, in any format that evaluate accepts; not needed with --from."
     ] = None,
     *,
     out: options.ModelOut,
     source: Annotated[
         Path | None,
-        "Results folder of an evaluation: fit one of its methods, by default the recommended one, "
-        "to its table, with the same columns, metric and seed.",
+        "Results folder written by evaluate. Fit the recommended method, or --method, to the "
+        "evaluated table, with the same columns, metric and seed.",
         "FOLDER",
         "--from",
     ] = None,
@@ -45,7 +45,7 @@ def fit(
     ] = "auto",
     estimator: Annotated[
         options.Names,
-        "With --from: your own estimator, as passed to evaluate. Repeat the option for several.",
+        "With --from: your own estimator, as passed to evaluate. This option can be repeated.",
         "ESTIMATOR",
     ] = None,
     predictor: Annotated[
@@ -55,10 +55,10 @@ def fit(
     ] = "auto",
     task: options.Task = "auto",
     columns: options.ColumnOptions,
-    reading: options.ReadingOptions,
+    read_options: options.ReadingOptions,
     balanced: Annotated[
         bool | None,
-        "Whether to give all classes the same weight. Default: depends on the metric.",
+        "Give all classes the same weight, or not. Default: depends on the metric.",
         "--balanced/--not-balanced",
     ] = None,
     positive: options.Positive = None,
@@ -67,7 +67,7 @@ def fit(
     ] = True,
     rows: Annotated[
         bool,
-        "Whether the model file may contain rows of the table. --no-rows requires --method "
+        "Allow the model file to contain training rows, or not. --no-rows requires --method "
         "constant, linear or boosting.",
     ] = True,
     seed: options.Seed = 0,
@@ -80,8 +80,8 @@ def fit(
     The model includes the preprocessing: imputation of missing values, encoding of categories, and
     scaling. Its parameters are chosen on held-out domains, as in evaluate.
 
-    Methods: auto, all methods of evaluate, and fastdcmcv, fastcoir, fastdica and fastkpca, which
-    use landmarks and are suitable for large tables.
+    Methods: auto, and all methods of evaluate. Fast variants such as fastdcmcv are suitable for
+    large tables.
     """
     from domainwise.distributed.fit import folds_on
     from domainwise.evaluation.compare import check_table
@@ -91,15 +91,15 @@ def fit(
 
     n_jobs = resolve_jobs(jobs, dask)
     common.check_output(out, force, ".skops")
-    evaluated_key, large, score_check = "", None, None
+    evaluated_key, large_table, score_check = "", None, None
     if source is None:
         if data is None or target is None or domain is None:
-            raise ValueError("pass a table, --target and --domain, or an evaluation with --from")
+            raise ValueError("pass a table with --target and --domain, or use --from")
         if estimator:
-            raise ValueError("--estimator requires an evaluation; pass its folder with --from")
+            raise ValueError("--estimator requires --from; pass an evaluation's results folder")
         find_method(method, 0)
         table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
-        table_options |= {**vars(columns), **reading.arguments()}
+        table_options |= {**vars(columns), **read_options.arguments()}
         arguments: dict[str, Any] = {
             "method": method,
             "predictor": predictor,
@@ -111,7 +111,7 @@ def fit(
             from domainwise.models.large_table import LargeTable, exceeds_memory
 
             if exceeds_memory(data):
-                large = common.read_input(data, **table_options, read=LargeTable.open)
+                large_table = common.read_input(data, **table_options, read=LargeTable.open)
     else:
         options.refuse_options(
             context, ALLOWED_WITH_FROM, "with --from, the evaluation sets this option"
@@ -121,21 +121,21 @@ def fit(
         evaluated_key = recipe.find(None if method == "auto" else method)
         arguments = {**recipe.options, "method": recipe.method(evaluated_key, estimator, force)}
         score_check = recipe.check(evaluated_key) if check else None
-    table = common.read_input(data, **table_options) if large is None else large.table
+    table = large_table.table if large_table else common.read_input(data, **table_options)
     if jobs is None and dask is None and len(table.y) < SMALL_TABLE:
         n_jobs = 1
     activity = "fitting, and scoring on held-out domains" if check else "fitting"
     with (
-        replacing(out) as unfinished,
+        replacing(out) as temporary_path,
         dask_client(dask) as client,
         common.spinner(activity) as update,
         folds_on(client, lambda n: update(f"{activity}: {n} tasks finished")),
     ):
-        if large is None:
+        if large_table is None:
             model = fit_table(table, **arguments, rows=rows, n_jobs=n_jobs)
         else:
             refuse_rows(str(arguments["method"]), not rows)
-            model = large.fit(client, **arguments)
+            model = large_table.fit(client, **arguments)
             arguments["method"] = model.info["method"]
         if score_check is not None and evaluated_key != arguments["method"].key:
             model.info["context"] = {**(model.info["context"] or {}), "promised": True}
@@ -146,7 +146,7 @@ def fit(
         if check and score_check is None:
             score_check = check_table(table, **arguments, n_jobs=n_jobs)
         model.info["check"] = None if score_check is None else vars(score_check)
-        model.save(unfinished)
+        model.save(temporary_path)
     info = {**model.info, "schema": model.schema.as_dict()}
     common.print_json({"file": str(out), **info})
     print_model(stdout(), info, brief=True)
@@ -175,7 +175,7 @@ class Recipe:
         }
 
     def data(self, path: Path | None, force: bool) -> Path:
-        """Return the path of the evaluated table; refuse any other table unless ``force``."""
+        """Return the path of the evaluated table; refuse other tables unless ``force`` is True."""
         path = path or Path(self.stored["table"]["path"])
         if not path.is_file() and not path.is_dir():
             raise ValueError(f"{path} does not exist; pass the path of the evaluated table")
@@ -188,9 +188,9 @@ class Recipe:
 
     def find(self, name: str | None) -> str:
         """Return the key of an evaluated method, by default the recommended one."""
-        wanted = (name or self.stored.get("recommended", self.stored["best"])).lower()
+        requested = (name or self.stored.get("recommended", self.stored["best"])).lower()
         labels = {m["key"]: m["label"] for m in self.stored["methods"]}
-        keys = [key for key, label in labels.items() if wanted in (key.lower(), label.lower())]
+        keys = [key for key, label in labels.items() if requested in (key.lower(), label.lower())]
         if not keys:
             raise ValueError(
                 f"method {name!r} was not evaluated; choose one of the methods in {self.path}: "
@@ -199,7 +199,7 @@ class Recipe:
         return str(keys[0])
 
     def method(self, key: str, estimators: list[str] | None, force: bool) -> Method:
-        """Return an evaluated method; refuse it if its grid has changed, unless ``force``.
+        """Return an evaluated method; refuse it if its grid has changed, unless ``force`` is True.
 
         The folder may not be trustworthy, so modules that it names are not imported. The user
         passes ``estimators`` on the command line.
@@ -211,10 +211,10 @@ class Recipe:
         base_key = key.removesuffix(CONTEXT)
         method = own_by_key.get(key) or own_by_key.get(base_key) or METHODS.get(base_key)
         if method is None:
-            evaluated = ", ".join(self.stored.get("estimators", ())) or base_key
+            names = ", ".join(self.stored.get("estimators", ())) or base_key
             raise ValueError(
-                f"method {key!r} of {self.path} is not part of domainwise; if you trust it, pass "
-                f"it with --estimator, as in the evaluation: {evaluated}"
+                f"method {key!r} in {self.path} is not part of domainwise; if you trust it, pass "
+                f"it with --estimator, as in the evaluation: {names}"
             )
         grid = describe_grid(method.grid(self.recipe["task"] == "classification"))
         if grid != self.recipe["grids"].get(method.key) and not force:
@@ -225,7 +225,7 @@ class Recipe:
         return method
 
     def check(self, key: str) -> Any:
-        """Compare a method with a constant on held-out domains; None if a score is missing."""
+        """Compare a method with a constant on held-out domains; None without scores."""
         from domainwise.evaluation.compare import compare_with_constant
         from domainwise.models.registry import TRIVIAL
 

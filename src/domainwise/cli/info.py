@@ -32,10 +32,9 @@ def info(model: options.Model) -> None:
             print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
         rows, targets = header.get("training_rows"), header.get("training_targets")
         if_absent = "unknown: the file was written by an older version" if rows is None else "none"
-        content = "stored with held-out predictions, but without features"
         facts = [
-            ("training rows", f"stored: {', '.join(rows)}" if rows else if_absent),
-            ("training targets", f"{content}: {', '.join(targets)}" if targets else None),
+            ("training rows", f"stored in {', '.join(rows)}" if rows else if_absent),
+            ("training targets", f"stored in {', '.join(targets)}" if targets else None),
             ("versions", ", ".join(f"{name} {v}" for name, v in header["versions"].items())),
         ]
         print_facts(console, facts)
@@ -53,20 +52,20 @@ def export(
     out: Annotated[Path, "ONNX file to write (.onnx).", "FILE", "-o"],
     force: options.Force = False,
 ) -> None:
-    """Export a model to ONNX, to predict without Python."""
+    """Export a model to ONNX, for predictions without Python."""
     common.check_output(out, force, ".onnx")
     from domainwise.export import to_onnx
     from domainwise.jobs.store import replacing
     from domainwise.model_files.persistence import load
 
     onnx_model = to_onnx(load(model))
-    with replacing(out) as temporary:
-        temporary.write_bytes(onnx_model.SerializeToString())
+    with replacing(out) as temporary_path:
+        temporary_path.write_bytes(onnx_model.SerializeToString())
     graph = onnx_model.graph
-    names = {kind: [v.name for v in getattr(graph, kind)] for kind in ("input", "output")}
+    names = {role: [v.name for v in getattr(graph, role)] for role in ("input", "output")}
     common.print_json({"file": str(out), **names}, end=True)
     common.print_written(out)
-    print_facts(stdout(), [(kind, ", ".join(values)) for kind, values in names.items()])
+    print_facts(stdout(), [(role, ", ".join(values)) for role, values in names.items()])
 
 
 def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) -> None:
@@ -81,12 +80,12 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         for name, value in info["chosen"].items()
         if value is not False  # False is not informative
     )
-    kind = "continuous" if classes is None else f"{len(classes)} classes: {_names(classes)}"
-    domains = f"{len(info['domains'])} in {schema['domain']}"
+    values = "continuous" if classes is None else f"{len(classes)} classes: {_names(classes)}"
+    domains = f"{len(info['domains'])} in column {schema['domain']}"
     features = f"{len(numeric) + len(categorical)} ({len(numeric)} numeric, "
     features += f"{len(categorical)} categorical)"
     if dates:
-        features += f" and {', '.join(schema['date_parts'])} of dates"
+        features += f", and from dates: {', '.join(schema['date_parts'])}"
     if not brief:
         domains += ": " + _names([f"{name} ({count})" for name, count in info["domains"]])
         features += ": " + _names([*numeric, *categorical, *dates])
@@ -95,12 +94,12 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     if info.get("context"):
         context = "predict --context assumes that the rows are representative of their domain"
         if (size := info["context"].get("batch_size")) is not None:
-            context += f"; its score was measured with {size:,} rows per domain"
+            context += f"; the score with context was measured on {size:,} rows per domain"
     facts = [
         ("method", f"{method} ({parameters})" if parameters else method),
         ("class weights", f"{weights}: all classes have the same weight" if weights else None),
         ("components", info["n_components"]),
-        ("target", f"{schema['target']} ({kind})"),
+        ("target", f"{schema['target']} ({values})"),
         ("domains", domains),
         ("features", features),
         ("rows", f"{info['n_rows']:,}"),

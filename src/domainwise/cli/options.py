@@ -1,7 +1,7 @@
 """Options that several commands share, and the decorator that turns a function into a command.
 
-A command declares a parameter as ``Annotated[type, help]``. Further strings are the placeholder of
-its value in ``--help``, such as ``"COLUMN"``, and its flags, if it has others than ``--name``.
+A command declares a parameter as ``Annotated[type, help]``. Further strings are the placeholder for
+its value in ``--help``, such as ``"COLUMN"``, and its flags, if they differ from ``--name``.
 Keyword-only parameters are options, all others are arguments. A parameter whose type is a dataclass
 is replaced by the fields of the dataclass.
 """
@@ -26,19 +26,20 @@ Names = list[str] | None
 Model = Annotated[Path, "Model file written by fit."]
 Data = Annotated[
     Path,
-    "Table to read: CSV (also .gz), Parquet, Feather or Excel file, or folder of Parquet files.",
+    "Table to read: a CSV (or .csv.gz), Parquet, Feather or Excel file, or a folder of Parquet "
+    "files.",
 ]
 Target = Annotated[str | None, "Column to predict.", "COLUMN"]
 Domain = Annotated[
     str | None, "Column with the domain of each row, such as its site or patient.", "COLUMN"
 ]
-Task = Annotated[str, "Task: auto, classification or regression.", "TASK"]
+Task = Annotated[str, 'classification, regression, or "auto" to decide from the target.', "TASK"]
 Positive = Annotated[
     str | None,
     "Positive class of a binary target, for metrics such as F1. Default: the second class.",
     "CLASS",
 ]
-Encoding = Annotated[str | None, "Encoding of a CSV file. Default: detected."]
+Encoding = Annotated[str | None, "Encoding of a CSV file. By default, it is detected."]
 Seed = Annotated[int, "Random seed."]
 Jobs = Annotated[int | None, "Number of processes. Default: one per core.", "-j"]
 Dask = Annotated[
@@ -49,9 +50,9 @@ Dask = Annotated[
 ]
 ModelOut = Annotated[Path, "Model file to write (.skops).", "FILE", "-o"]
 Force = Annotated[bool, "Overwrite the output file if it exists."]
-#: Options of every command.
+#: Options that every command has.
 COMMON_OPTIONS = {"json": "Print JSON instead of text.", "debug": "Show the traceback of an error."}
-#: Placeholder of an option's value in ``--help``, by type.
+#: Placeholder for an option's value in ``--help``, by type.
 _METAVARS: dict[Any, str] = {
     int: "N", float: "NUMBER", str: "NAME", list[str]: "NAMES", Path: "PATH"
 }  # fmt: skip
@@ -62,14 +63,14 @@ class FeatureOptions:
     """Options that select and prepare the feature columns."""
 
     features: Annotated[
-        Names, "Feature columns, separated by commas. Default: all other columns."
+        Names, "Feature columns, separated by commas. Default: all except target and domain."
     ] = None
     drop: Annotated[Names, "Columns to exclude, separated by commas."] = None
     auto_drop: Annotated[bool, "Exclude columns that cannot be used as features."] = False
     dates: Annotated[
         str | None,
         "Features to compute from date columns, separated by commas: month, weekday, age (years "
-        "before the latest date).",
+        "from each date to the latest date in the table).",
         "PARTS",
     ] = None
 
@@ -86,7 +87,7 @@ class ReadingOptions:
     """Options that control how the cells of a table are read."""
 
     decimal: Annotated[
-        str | None, "Decimal separator: a point or a comma. Default: detected.", "CHARACTER"
+        str | None, "Decimal mark, a point or a comma. By default, it is detected.", "CHARACTER"
     ] = None
     encoding: Encoding = None
     na: Annotated[Names, "Values to treat as missing, such as -999,unknown.", "VALUES"] = None
@@ -101,7 +102,7 @@ class PartialFailure(Exception):
 
 
 def command(
-    function: Callable[..., None], memory_advice: str = "try --method fastdcmcv or fastdcm"
+    function: Callable[..., None], memory_advice: str = "use fewer rows or columns"
 ) -> Callable[..., None]:
     """Turn a function into a command: declare its options for Typer, and report errors.
 
@@ -157,7 +158,7 @@ def command(
 
 
 def _typer_annotation(parameter: inspect.Parameter) -> Any:
-    """Return the annotation with its strings replaced by an option or argument of Typer."""
+    """Return the annotation with its strings replaced by a Typer option or argument."""
     base, *strings = get_args(parameter.annotation) or [parameter.annotation]
     if get_origin(parameter.annotation) is not Annotated or not isinstance(strings[0], str):
         return parameter.annotation
@@ -191,7 +192,7 @@ def _format_part(part: Any) -> str:
 
 
 def refuse_options(context: typer.Context, accepted: str, reason: str) -> None:
-    """Refuse all options on the command line, except those in ``accepted``."""
+    """Refuse all options on the command line, except the names in ``accepted``."""
     for name in sorted(context.params.keys() - {*accepted.split(), *COMMON_OPTIONS}):
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
             raise ValueError(f"remove --{name.replace('_', '-')}: {reason}")

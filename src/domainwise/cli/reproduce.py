@@ -16,10 +16,10 @@ from domainwise.cli.evaluate import REPORT_NAME, print_evaluation
 @options.command
 def reproduce(
     table: Annotated[
-        str, "Table of the DCM paper: synthetic, parkinsons, gvhd, landmine, oil, or all."
+        str, "Table in the DCM paper: synthetic, parkinsons, gvhd, landmine, oil, or all."
     ],
     *,
-    quick: Annotated[bool, "Use few repeats and rows, to finish within minutes."] = False,
+    quick: Annotated[bool, "Use fewer repeats and rows, to finish within minutes."] = False,
     repeats: Annotated[int | None, "Number of repeats. Default: as in the paper."] = None,
     jobs: Annotated[int, "Number of processes; -1 for one per core.", "-j"] = 1,
     out: Annotated[
@@ -29,7 +29,7 @@ def reproduce(
     timing: Annotated[bool, "Measure time and memory after the experiments."] = True,
     report: Annotated[bool, "Write the HTML report."] = True,
 ) -> None:
-    """Run the experiments of the DCM paper and compare the results.
+    """Rerun the DCM paper's experiments and compare with its results.
 
     Each repeat is saved as soon as it is finished. To continue an interrupted run, run the same
     command again. The results do not depend on the number of processes.
@@ -58,7 +58,8 @@ def reproduce(
         total = len(plan.parallel) + len(plan.serial)
         stderr().print(
             f"results: [bold]{escaped(store.path)}[/bold]"
-            + (f", {total} jobs to run, seed {seed}" if total else ", all jobs are finished")
+            + (f", {total} runs left, seed {seed}" if total else ", all runs are finished"),
+            soft_wrap=True,
         )
         activity = f"experiments, {n_jobs} {'process' if n_jobs == 1 else 'processes'}"
         with ProgressBar(plan.cost, total, activity) as bar:
@@ -67,21 +68,21 @@ def reproduce(
                 store,
                 n_jobs=n_jobs,
                 progress=bar,
-                on_serial=lambda: bar.describe("time and memory, one job at a time"),
+                on_serial=lambda: bar.describe("time and memory, one run at a time"),
             )
     except ResultsError as error:
         raise ValueError(f"{error} (--out)") from error
     except KeyboardInterrupt:
         stderr().print(
-            f"\n[yellow]interrupted[/yellow]; finished repeats are in {escaped(store.path)};"
+            f"\n[yellow]interrupted[/yellow]; finished runs are in {escaped(store.path)};"
             " run the same command again to continue"
         )
         raise typer.Exit(1) from None
     _publish(store.folder, html=report)
     for row in failed:
-        job = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
+        run = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
         stderr().print(
-            f"[red]failed[/red]: {escaped(job)} {row['method']}: {escaped(row['error'])}"
+            f"[red]failed[/red]: {escaped(run)} {row['method']}: {escaped(row['error'])}"
         )
     if failed:
         raise typer.Exit(1)
@@ -109,7 +110,7 @@ def report(folder: Annotated[Path, "Results folder written by evaluate or reprod
 
 
 def _publish(folder: Path, *, html: bool) -> None:
-    """Write and print the tables and the summary of ``reproduce``."""
+    """Write and print the tables and the summary of a results folder from ``reproduce``."""
     from domainwise.paper import sentences
     from domainwise.paper.report import SETTING_TITLES, case_caption, case_table, legend, publish
 
@@ -164,9 +165,9 @@ def datasets() -> None:
         )
         for info in entries
     ]
-    stdout().print(common.text_table(columns, rows, wrapped=columns[-1:]))
+    stdout().print(common.text_table(columns, rows, text_columns=columns[-1:]))
     if not all(info.present for info in entries):
         stdout().print(
-            "\nPut missing files into $DOMAINWISE_DATA. The error message of a loader says where "
+            "\nPut missing files into $DOMAINWISE_DATA. The error that a loader raises says where "
             "to get its file."
         )
