@@ -443,8 +443,8 @@ def _seen_jobs(
             seen_jobs.append(
                 SeenJob(
                     *fields,
-                    seen=seen.get(job.number),
-                    chosen=chosen[job.rows[0]],
+                    seen_split=seen.get(job.number),
+                    chosen_model=chosen[job.row_keys[0]],
                     within=is_fast and is_recommended,
                     in_context=any(context and key in shown for key, _, context in variants),
                 )

@@ -192,7 +192,7 @@ class JobMemory:
     def unfinished(self, jobs: Sequence[MethodJob]) -> list[MethodJob]:
         """Jobs that are not finished."""
         finished = set(map(job_key, self.rows))
-        return [job for job in jobs if not finished.issuperset(job.rows)]
+        return [job for job in jobs if not finished.issuperset(job.row_keys)]
 
 
 class JobFolder(JobMemory):

@@ -1,4 +1,4 @@
-"""Jobs of an evaluation: a method on a split predicts held-out domains, and is scored on them."""
+"""Evaluation jobs, each of which runs one method on one split, and the scores of their rows."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from domainwise.models.table_model import plain_parameters
 from domainwise.scoring.predictions import Predictions, fit_with_domains, has_argument
 from domainwise.splits.folds import Split, spaced_rows
 
-#: First words of scikit-learn warnings that are not reported, such as for a class that does not
-#: occur in a small domain.
+#: First words of scikit-learn warnings that are not reported, for example about a class that is
+#: missing in a small domain.
 _IGNORED_WARNINGS = (
     "y_pred contains classes not in y_true",
     "Variables are collinear",
@@ -37,13 +37,13 @@ _IGNORED_WARNINGS = (
     "A single label was found",
     "Found unknown categories",
 )
-#: Errors of a method that end its job, but not the evaluation.
+#: Errors in a method that end its job, but not the evaluation.
 FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, AttributeError)
-#: Values of ``fold`` in a record, which is otherwise the number of a fold within a domain: the
-#: model was trained without the domain, or on other rows of all domains.
+#: Special values of ``fold`` in a record, which is otherwise the number of a fold within a domain:
+#: the model was trained without rows from the domain, or on other rows from all domains.
 HELD_OUT, SEEN = -1, 1000
-#: Methods with context also predict the two halves of a held-out domain (in the order of the table)
-#: and random tenths of it, because they assume that a batch is typical of the domain.
+#: Methods with context also predict the two halves of a held-out domain (in table order) and random
+#: tenths of it, to test their assumption that a batch is typical of its domain.
 HALVES, TENTHS = -2, -3
 #: Values of ``part`` in a row: predictions for held-out domains, and for seen domains.
 ON_HELD_OUT, ON_SEEN = "outside", "inside"
@@ -52,7 +52,7 @@ MAX_WITHIN_COST = 20.0
 
 
 def job_key(row: Row) -> tuple[str, int, str]:
-    """Method, split and part of a row of a job."""
+    """Method, split and part, which identify a row of a job."""
     return row["method"], row["split"], row.get("part", ON_HELD_OUT)
 
 
@@ -60,8 +60,8 @@ def job_key(row: Row) -> tuple[str, int, str]:
 class MethodJob:
     """Fit a method to the source domains of a split, and predict the held-out domains.
 
-    The importance of ``columns`` is computed. Methods with context also predict parts of domains,
-    unless ``quick`` is True. A job can be pickled, and does not depend on other jobs.
+    Permutation importance is computed for ``columns``. Methods with context also predict parts of
+    domains, unless ``quick`` is True. A job can be pickled and does not depend on other jobs.
     """
 
     problem: Problem
@@ -79,8 +79,8 @@ class MethodJob:
         return self.method.cost
 
     @property
-    def rows(self) -> list[tuple[str, int, str]]:
-        """Method, split and part of each row that :meth:`run` returns."""
+    def row_keys(self) -> list[tuple[str, int, str]]:
+        """The :func:`job_key` of each row that :meth:`run` returns."""
         variants = self.method.rows(self.problem.classification)
         return [(key, self.number, self.part) for key, _, _ in variants]
 
@@ -90,33 +90,33 @@ class MethodJob:
         BLAS uses one thread; otherwise the order of sums, and so the last digits, would depend on
         the number of workers.
         """
-        rows: list[Row] = [
-            {"method": key, "split": number, "part": part} for key, number, part in self.rows
-        ]
-        contexts = [context for _, _, context in self.method.rows(self.problem.classification)]
+        variants = self.method.rows(self.problem.classification)
+        identity = {"split": self.number, "part": self.part}
+        rows: list[Row] = [{"method": key, **identity} for key, _, _ in variants]
+        contexts = [context for _, _, context in variants]
         started = time.perf_counter()
         with (
             threadpool_limits(limits=1),
-            # Arguments of our own methods are valid; scikit-learn would check them for each tree.
+            # Built-in methods pass valid arguments; scikit-learn would check them for each tree.
             config_context(
                 transform_output="default", skip_parameter_validation=self.method.kind != "own"
             ),
             warnings.catch_warnings(record=True) as caught,
         ):
-            warnings.resetwarnings()  # forests set every filter again for every tree
+            warnings.resetwarnings()  # forests copy all filters for every tree
             warnings.simplefilter("always")
             try:
-                with quiet_about_domains():  # the notes of the evaluation describe these cases
+                with quiet_about_domains():  # the notes of the evaluation report these cases
                     self._add_predictions(rows, contexts)
             except FAILURES as error:
                 for row in rows:
                     if "predictions" not in row:
                         row["error"] = f"{error}" or type(error).__name__
         for row in rows:
-            row |= {"seconds": time.perf_counter() - started, "warnings": unexpected(caught)}
+            row |= {"seconds": time.perf_counter() - started, "warnings": reported_warnings(caught)}
         return rows
 
-    def _fitted(self) -> Pipeline:
+    def _fit(self) -> Pipeline:
         """Fit the method to the source domains; some methods also use rows that were not drawn."""
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
@@ -129,21 +129,21 @@ class MethodJob:
         return fit_with_domains(model, X, source.y[rows], source.domain_of(rows), **options)
 
     def _add_predictions(self, rows: list[Row], contexts: list[bool]) -> None:
-        """Add predictions of the fitted method to its rows, with or without context."""
+        """Fit the method, and add its predictions to each row, with or without context."""
         problem, full, (train, test) = self.problem, self.problem.full, self.split
-        model = self._fitted()
+        model = self._fit()
         search: MethodSearch = model[-1]
-        selected = plain_parameters(search.best_params_)
+        parameters = plain_parameters(search.best_params_)
         importance: dict[str, list[float]] = {}
         if self.columns:
             with suppress(*FAILURES, KeyError, TypeError):
                 importance = column_importance(self, model)
         for row, context in zip(rows, contexts, strict=True):
             records = []
-            for scored in problem.scored_rows(test):
-                predictions = self._predictions(model, full, scored, context)
+            for domain_rows in problem.scored_rows(test):
+                predictions = self._predictions(model, full, domain_rows, context)
                 outputs = predictions.outputs()
-                records.append(self._record(model, outputs, full, scored, problem.y[train]))
+                records.append(self._record(model, outputs, full, domain_rows, problem.y[train]))
                 if context and not (self.quick or problem.measure.is_custom):
                     data = (predictions.X, predictions.classes, predictions.rows)
                     records += partial_records(model, *data, records[-1], problem.seed)
@@ -152,20 +152,20 @@ class MethodJob:
             row |= {
                 "worth": importance,
                 "settled_model": search.settled_,
-                "parameters": {name: selected[name] for name in search.varied_}
+                "parameters": {name: parameters[name] for name in search.varied_}
                 | {f"weight of {name}": round(float(weight), 3) for name, weight in members},
-                "settled": selected,
+                "settled": parameters,
                 "candidates": search.n_candidates_,
                 "selected_on": search.selected_on_,
                 "predictions": records,
             }
 
     def _predictions(self, model: Any, problem: Problem, rows: Array, context: bool) -> Predictions:
-        """Predictions for some rows, row by row or in the context of their domains."""
+        """Predictions for some rows, each on its own or in the context of its domain."""
         prepare = self.method.prepare
         if not context:
             return Predictions(model, problem.rows(rows, prepare), problem.classes)
-        # The context of a domain is all of its rows, including those that were not drawn.
+        # The context consists of all rows of a domain, including those that were not drawn.
         full = problem.full
         batch = full.rows_of(problem.codes[rows])
         X, domains = full.rows(batch, prepare), full.domain_of(batch)
@@ -181,49 +181,49 @@ class MethodJob:
         y_train: Array,
         fold: int = HELD_OUT,
     ) -> Record:
-        """Record of the outputs of a model for rows of one domain."""
+        """Describe the outputs of a model for rows of one domain."""
         score, y = float("nan"), problem.y[rows]
-        # Only a custom scorer needs the model; all others can score records later.
+        # Only a custom scorer needs the model; all other scorers can score the record later.
         if problem.measure.is_custom and problem.measure.defined(
             y_train, y, problem.classification
         ):
             X = problem.rows(rows, self.method.prepare)
             score = float(problem.measure.scorer(model, X, y))
         domain = int(problem.codes[rows[0]])
-        keys = {"row": problem.index[rows], "domain": domain, "fold": fold, "target": y}
-        return {**keys, **outputs, "score": score}
+        described = {"row": problem.index[rows], "domain": domain, "fold": fold, "target": y}
+        return {**described, **outputs, "score": score}
 
 
 @dataclass(frozen=True)
 class SeenJob(MethodJob):
-    """Predict seen domains by a method, with the parameters that were chosen on a split."""
+    """Predict seen domains, with the parameters that were chosen on the source domains."""
 
-    seen: Split | None = None  #: a random split of all rows
-    chosen: Any = None  #: model with the parameters of the split; None chooses them again
+    seen_split: Split | None = None  #: a random split of all rows
+    chosen_model: Any = None  #: unfitted, with these parameters; None to choose them again
     within: bool = True  #: whether to predict folds within the held-out domains
-    in_context: bool = True  #: whether to predict ``seen`` with context
+    in_context: bool = True  #: whether to predict ``seen_split`` with context
     part: ClassVar[str] = ON_SEEN
 
     @property
     def cost(self) -> float:
         """Relative time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
-        return super().cost * (0.1 if self.chosen is not None else 1.1)
+        return super().cost * (0.1 if self.chosen_model is not None else 1.1)
 
     def _add_predictions(self, rows: list[Row], contexts: list[bool]) -> None:
         """Add predictions for seen domains."""
-        problem, chosen = self.problem, self.chosen
+        problem, chosen = self.problem, self.chosen_model
         if chosen is None:
-            chosen = self._fitted()[-1].settled_
+            chosen = self._fit()[-1].settled_
         within = self._within(chosen) if self.within else []
         for row in rows:
             row["predictions"] = list(within)
-        if self.seen is None:
+        if self.seen_split is None:
             return
         if self.in_context and "context" in chosen.get_params(deep=False):
             chosen = clone(chosen).set_params(context="auto")
-        train, test = self.seen
+        train, test = self.seen_split
         with suppress(*FAILURES, TypeError):
-            model = self._refitted(chosen, train, domains=True)
+            model = self._refit(chosen, train, domains=True)
             for row, context in zip(rows, contexts, strict=True):
                 if context and not self.in_context:
                     continue
@@ -231,14 +231,14 @@ class SeenJob(MethodJob):
                 outputs = self._predictions(model, problem, test, context).outputs()
                 for code in np.unique(problem.codes[test]):
                     mask = problem.codes[test] == code
-                    of_domain = {k: None if v is None else v[mask] for k, v in outputs.items()}
-                    data = (of_domain, problem, test[mask], problem.y[train])
+                    selected = {k: None if v is None else v[mask] for k, v in outputs.items()}
+                    data = (selected, problem, test[mask], problem.y[train])
                     row["predictions"].append(self._record(model, *data, SEEN))
 
     def _within(self, chosen: Any) -> list[Record]:
-        """Predictions of folds within the held-out domains.
+        """Predictions for folds within the held-out domains.
 
-        Folds to which the method cannot be fitted, such as those with too few rows, are skipped.
+        If the method cannot be fitted in a fold, for example with too few rows, it is skipped.
         """
         problem, (_, held_out) = self.problem, self.split
         records = []
@@ -246,14 +246,14 @@ class SeenJob(MethodJob):
             rows = held_out[problem.codes[held_out] == code]
             for fold, (train, test) in enumerate(within_splits(problem, rows)):
                 with suppress(*FAILURES, TypeError):
-                    model = self._refitted(chosen, rows[train], domains=False)
+                    model = self._refit(chosen, rows[train], domains=False)
                     test_rows, y_train = rows[test], problem.y[rows[train]]
                     predictions = self._predictions(model, problem, test_rows, context=False)
                     data = (predictions.outputs(), problem, test_rows, y_train)
                     records.append(self._record(model, *data, fold))
         return records
 
-    def _refitted(self, chosen: Any, train: Array, domains: bool) -> Pipeline:
+    def _refit(self, chosen: Any, train: Array, domains: bool) -> Pipeline:
         """Fit the model that was chosen on the source domains to other rows."""
         problem, prepare, model = self.problem, self.method.prepare, clone(chosen)
         n_components = model.get_params().get("project__n_components")
@@ -266,8 +266,8 @@ class SeenJob(MethodJob):
         return fit_with_domains(model, X, y, names) if domains else model.fit(X, y)
 
 
-def unexpected(caught: Sequence[warnings.WarningMessage]) -> list[str]:
-    """Texts of the warnings that are reported."""
+def reported_warnings(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+    """Sorted texts of the warnings that users should see."""
     # The notes of the evaluation report that rows were held out instead of domains.
     in_notes = (RowFoldsWarning, ClassShareWarning)
     texts = {str(w.message)[:300] for w in caught if not issubclass(w.category, in_notes)}
@@ -275,7 +275,7 @@ def unexpected(caught: Sequence[warnings.WarningMessage]) -> list[str]:
 
 
 def can_score(method: Method, problem: Problem) -> bool:
-    """Whether the measure can score the method; some methods predict no probabilities."""
+    """Whether the measure can score the method, which may not predict probabilities."""
     model = method.make(problem.setting(len(problem.y)))
     if problem.classes is None or problem.measure.is_custom:
         return True
@@ -294,7 +294,7 @@ def can_score(method: Method, problem: Problem) -> bool:
 
 
 class Scorer:
-    """Scores the rows of jobs by the measure of a problem; ``splits`` are the outer splits."""
+    """Scores rows of jobs with the measure of a problem; ``splits`` are the outer splits."""
 
     def __init__(self, problem: Problem, splits: Sequence[Split]) -> None:
         self.problem, self.splits = problem, splits
@@ -317,7 +317,7 @@ class Scorer:
             except FAILURES as error:
                 return {**row, "error": f"{error}" or type(error).__name__}
             within = {code: self._within_score(row["split"], code, records) for code in held_out}
-        messages = sorted({*row["warnings"], *unexpected(caught)})
+        messages = sorted({*row["warnings"], *reported_warnings(caught)})
         return {**row, "scores": scores, "within": within, "warnings": messages}
 
     def _held_out_score(self, record: Record, y_train: Array) -> float:
@@ -365,8 +365,8 @@ MAX_ROWS, QUICK_ROWS, BATCH_ROWS = 400, 100, 2000
 def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
     """Permutation importance by column, for each domain on which the measure is defined.
 
-    It is the loss in score, without context, if a column is shuffled among the rows of a domain.
-    It is not computed for a custom scorer, which calls the model itself and would be slow.
+    It is the drop in the score, without context, when a column is shuffled within a domain. It is
+    not computed for a custom scorer, which calls the model itself and would be slow.
     """
     problem, prepare, measure = job.problem, job.method.prepare, job.problem.measure
     train, test = job.split
@@ -397,8 +397,8 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
         record = Predictions(model, X, problem.classes).outputs()
         record["target"] = np.tile(y[rows], len(batch))
         for i, name in enumerate(batch):
-            by_domain = [measure.score_record(problem.classes, record, i * n + g) for g in groups]
-            scores.setdefault(name, []).append(by_domain)
+            copy_scores = [measure.score_record(problem.classes, record, i * n + g) for g in groups]
+            scores.setdefault(name, []).append(copy_scores)
     unchanged = np.array(scores.pop(None)[0])
     return {
         str(name): (unchanged - np.mean(shuffled, axis=0)).tolist()
@@ -408,23 +408,23 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
 
 def _shuffle(X: Any, start: int, codes: Array, name: str, rng: np.random.Generator) -> None:
     """Shuffle a column within each domain, in place, in the copy of the rows at ``start``."""
-    old = start + np.lexsort([rng.random(len(codes)), codes])
-    new = start + np.lexsort([np.arange(len(codes)), codes])
+    shuffled = start + np.lexsort([rng.random(len(codes)), codes])
+    ordered = start + np.lexsort([np.arange(len(codes)), codes])
     if isinstance(X, np.ndarray):
         column = X[:, int(name[1:])]
-        column[new] = column[old]
+        column[ordered] = column[shuffled]
     else:
         j = X.columns.get_loc(name)
-        X.iloc[new, j] = X.iloc[old, j].to_numpy()
+        X.iloc[ordered, j] = X.iloc[shuffled, j].to_numpy()
 
 
 def partial_records(
     model: Any, X: Any, classes: Array | None, drawn: Array | None, record: Record, seed: int
 ) -> Iterator[Record]:
-    """Predict parts of a held-out domain as if each part were a domain, by a model with context.
+    """Predict parts of a held-out domain with context, as if each part were a domain of its own.
 
-    X contains all rows of the domain in the order of the table. ``drawn`` are the indices in X of
-    the rows of ``record``, which has the predictions for the whole domain.
+    X contains all rows of the domain in table order. ``record`` contains predictions for the whole
+    domain, for the rows of X with the indices ``drawn``.
     """
     n = X.shape[0]
     halves = (np.arange(n) >= n // 2).astype(np.intp)

@@ -175,7 +175,7 @@ class JobProgress:
 
     def begin(self, jobs: Sequence[MethodJob]) -> None:
         """Add jobs that will be run, and print how long they will take."""
-        self._unfinished |= {job.rows[0]: job for job in jobs}
+        self._unfinished |= {job.row_keys[0]: job for job in jobs}
         if jobs and jobs[0].part == ON_HELD_OUT:
             n_methods = len({job.method.key for job in jobs})
             workers = f"{self._workers} workers" if self._workers > 1 else "one worker"
