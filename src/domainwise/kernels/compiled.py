@@ -1,9 +1,10 @@
-"""Kernel values and their products on a CPU, compiled by Numba (extra ``fast``; theory 8.1).
+"""Kernel values and their products on a CPU, compiled by Numba (``fast`` extra; theory 8.1).
 
-A product evaluates four rows of a tile at a time against a block of ``BLOCK`` rows: the exponents,
-the kernel values and their products stay in the first-level cache, and no tile of K is stored. All
-loops run over a fixed number of contiguous values, so that they are compiled to vector
-instructions. So is the exponential, which combines a polynomial with the exponent bits of a float.
+A product evaluates a *strip* at a time: the kernel values between four rows and a block of
+``BLOCK`` rows. Exponents, kernel values and their products stay in the first-level cache, and no
+tile of K is stored. All loops run over a fixed number of contiguous values, so that they are
+compiled to vector instructions. So is the exponential, which combines a polynomial with the
+exponent bits of a float.
 
 The functions release the GIL and start no threads: they run in the threads of
 :mod:`domainwise.gram.tiles`. Importing this module imports Numba.
@@ -21,11 +22,11 @@ from numba.extending import intrinsic, overload
 
 from domainwise.arrays import Array
 
-#: Number of rows of a block; the last block is padded with zeros.
+#: Number of rows in a block; the last block is padded with zeros.
 BLOCK = 128
 #: Number of features processed at a time; features are padded with zeros.
 FEATURES = 4
-#: How a tile is evaluated: from inner products, squared or absolute differences, or as a power.
+#: How a tile is evaluated: from inner products, squared or absolute differences, or as powers.
 INNER, DIFFERENCES, ABSOLUTE, POLYNOMIAL = range(4)
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
@@ -55,19 +56,18 @@ _D = (1.0, 0.5000000000000006, 0.1666666666666667, 0.04166666666657239, 0.008333
 @intrinsic
 def _bits(typing, x):
     """Return the bits of a float as an integer."""
-    size = x.bitwidth
-    integer = types.int32 if size == 32 else types.int64
-    kind = ir.IntType(size)
-    return integer(x), lambda context, builder, _, values: builder.bitcast(values[0], kind)
+    integer = types.int32 if x.bitwidth == 32 else types.int64
+    bits = ir.IntType(x.bitwidth)
+    return integer(x), lambda context, builder, _, values: builder.bitcast(values[0], bits)
 
 
 @intrinsic
 def _float(typing, x):
     """Return the float with these bits."""
     single = x.bitwidth == 32
-    kind = ir.FloatType() if single else ir.DoubleType()
+    bits = ir.FloatType() if single else ir.DoubleType()
     result = types.float32 if single else types.float64
-    return result(x), lambda context, builder, _, values: builder.bitcast(values[0], kind)
+    return result(x), lambda context, builder, _, values: builder.bitcast(values[0], bits)
 
 
 @njit(inline="always", **_OPTIONS)
@@ -78,7 +78,7 @@ def _clip(x, low, high):
 
 
 def _exponentials(values):
-    """Replace numbers x <= 0 by ``e^x - 1``, precise also for small x."""
+    """Replace numbers x <= 0 by ``e^x - 1``, also precise for small x."""
 
 
 @overload(_exponentials, jit_options={"fastmath": _FUSED, "error_model": "numpy"})
@@ -120,7 +120,7 @@ def expm1(values):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def _inner(left, i, right, width, t):
-    """Inner products of four rows with a block, plus the last packed column of both."""
+    """Write the inner products of four rows with a block, plus their last features, to t."""
     last = width * BLOCK
     for j in range(BLOCK):
         t[j] = left[last + i] + right[last + j]
@@ -143,7 +143,7 @@ def _inner(left, i, right, width, t):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def _differences(left, i, right, width, squared, t):
-    """Negative squared or absolute distances of four rows to a block."""
+    """Write the negative squared or absolute distances between four rows and a block to t."""
     t[:] = 0
     for k in range(0, width, 2):
         u, v = left[k * BLOCK + i : (k + 2) * BLOCK], right[k * BLOCK : (k + 2) * BLOCK]
@@ -178,7 +178,7 @@ def _powers(t, coefs, powers):
 
 @njit(fastmath=_SUMMED, **_OPTIONS)
 def _multiply(t, i, right, up, columns):
-    """Multiply a strip by the thin matrix of the block; add the result to its rows of ``up``."""
+    """Multiply a strip by the thin matrix of the block; add the products to four rows of ``up``."""
     for c in range(columns):
         z, s = right[c * BLOCK : (c + 1) * BLOCK], up[c * BLOCK + i : (c + 1) * BLOCK]
         s0 = s1 = s2 = s3 = t.dtype.type(0)
@@ -210,7 +210,7 @@ def _multiply_both(t, i, left, right, up, down, columns):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def _strip(left, i, right, width, kind, coefs, t, powers):
-    """Kernel values between four rows and a block, up to the kernel's constant."""
+    """Write the kernel values of a strip, up to the kernel's constant, to t."""
     if kind in (INNER, POLYNOMIAL):
         _inner(left, i, right, width, t)
     else:
@@ -223,12 +223,12 @@ def _strip(left, i, right, width, kind, coefs, t, powers):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def multiply(left, right, kind, coefs, pairs, thin_left, thin_right, out):
-    """Multiply the tiles of some pairs of blocks by a thin matrix, and add the products to ``out``.
+    """Multiply the tiles for pairs of blocks by a thin matrix, and add the products to ``out``.
 
-    Rows are in the layout of :func:`pack_rows`, thin matrices are ``[block, column, row]``. If left
+    Rows have the layout of :func:`pack_rows`, thin matrices are ``[block, column, row]``. If left
     and right are the same rows, a pair of different blocks also adds the products of the transposed
     tile with ``thin_left``, which is empty otherwise. Sums within a tile have the precision of the
-    rows, sums over tiles the precision of ``out``.
+    rows, and sums over tiles have the precision of ``out``.
     """
     width, columns = right.shape[1] - 1, thin_right.shape[1]
     t, powers = np.empty(4 * BLOCK, left.dtype), np.empty(4 * BLOCK, left.dtype)
@@ -256,7 +256,7 @@ def multiply(left, right, kind, coefs, pairs, thin_left, thin_right, out):
 
 
 def pack_rows(X: Array, norms: bool) -> Array:
-    """Cut rows into blocks of ``[feature, row]``.
+    """Divide rows into blocks with the layout ``[feature, row]``.
 
     Features are padded with zeros to a multiple of ``FEATURES``, the rows of the last block to
     ``BLOCK``. An additional last "feature" is -1/2 times the squared norm, or 0 without ``norms``.
@@ -273,7 +273,7 @@ def pack_rows(X: Array, norms: bool) -> Array:
 
 
 def pack_thin(V: Array, n_blocks: int, dtype: Any) -> Array:
-    """Cut a thin matrix into blocks of ``[column, row]``."""
+    """Divide a thin matrix into blocks with the layout ``[column, row]``."""
     padded = np.zeros((n_blocks * BLOCK, V.shape[1]), dtype=dtype)
     padded[: len(V)] = V
     return np.ascontiguousarray(padded.reshape(n_blocks, BLOCK, -1).transpose(0, 2, 1))

@@ -18,12 +18,12 @@ FOURIER_KERNELS = ("rbf", "laplacian")
 
 @dataclass(frozen=True)
 class FourierMap:
-    """Features ``sqrt(2 / M) cos(w'x + b)`` whose inner products have a kernel as expectation.
+    """M features ``sqrt(2 / M) cos(w'x + b)`` whose expected inner product is the kernel.
 
-    Frequencies w are drawn from the kernel's spectrum: normal for ``exp(-gamma |x - y|^2)``, Cauchy
-    in each coordinate for ``exp(-gamma |x - y|_1)``. Each frequency is used for two features, a
-    cosine and a sine, which is more precise than two frequencies with random phases. If the number
-    of features is odd, the last one has a random phase.
+    Frequencies w are drawn from the kernel's spectral distribution: normal for
+    ``exp(-gamma |x - y|^2)``, Cauchy in each coordinate for ``exp(-gamma |x - y|_1)``. Each
+    frequency is used for two features, a cosine and a sine, which is more precise than two
+    frequencies with random phases. If M is odd, the last feature has a random phase.
 
     ``orthogonal=True``, for the RBF kernel with few features, makes the frequencies orthogonal in
     blocks of ``n_columns``, all with the root mean square length. The sines of a block come before
@@ -33,8 +33,8 @@ class FourierMap:
     :class:`~domainwise.kernels.functions.Kernel`, with ``points`` instead of a second set of rows.
 
     >>> import numpy as np
-    >>> columns = FourierMap("rbf", gamma=0.5, n_columns=1, n_features=10_000)
-    >>> Phi = columns.transform(np.array([[0.0], [2.0]]))
+    >>> fourier = FourierMap("rbf", gamma=0.5, n_columns=1, n_features=10_000)
+    >>> Phi = fourier.transform(np.array([[0.0], [2.0]]))
     >>> bool(abs(Phi[0] @ Phi[1] - np.exp(-2.0)) < 0.02)
     True
     """
@@ -48,7 +48,7 @@ class FourierMap:
     #: One row for each of the M features: its frequency, followed by its phase.
     points: Array = field(init=False, repr=False, compare=False)
 
-    # The same attributes as those of a Kernel.
+    # Attributes that a Kernel also has.
     name: ClassVar[str] = "fourier"
     constant: ClassVar[float] = 0.0
     is_product: ClassVar[bool] = False
@@ -67,8 +67,8 @@ class FourierMap:
             count = getattr(self, argument)
             if not isinstance(count, Integral) or count < 1:
                 raise ValueError(f"{argument} must be an integer of at least 1; got {count!r}")
-        # The stream of RandomState is the same in all versions of NumPy, so that machines that
-        # share only the seed compute the same features.
+        # RandomState draws the same numbers in all versions of NumPy, so that machines that share
+        # only the seed compute the same features.
         rng = np.random.RandomState(self.seed)
         points = self._orthogonal(rng) if self.orthogonal else self._independent(rng)
         object.__setattr__(self, "points", points)
@@ -109,16 +109,16 @@ class FourierMap:
         return cast(self.block(rows, as_type_of(self.points, rows)), X.dtype)
 
     def prepare(self, X: Any) -> Prepared:
-        """Return rows X, with a column of ones, as the left and points X as the right argument.
+        """Return X with a column of ones, for rows, and X itself, for points, in float64.
 
-        Both are float64: Cauchy frequencies can be so large that angles are wrong in float32.
+        Cauchy frequencies can be so large that angles are wrong in float32.
         """
         xp = namespace(X)
         X = cast(X, xp.float64)
         return Prepared(xp.hstack([X, xp.ones_like(X[:, :1])]), X)
 
     def block(self, left: Any, right: Any, out: Any = None, *, compiled: bool = False) -> Any:
-        """Evaluate the features of points (``right``) for prepared rows (``left``)."""
+        """Evaluate the features that points (``right``) define, at prepared rows (``left``)."""
         xp = namespace(left)
         out = None if out is None or out.dtype != left.dtype else out
         angles = xp.matmul(left, right.T, out=out)

@@ -1,9 +1,9 @@
 """Kernel functions, evaluated so that centring does not lose precision (theory 2).
 
 Every Gram matrix in this package is centred, which removes any constant from the kernel.
-:class:`Kernel` therefore evaluates ``k(x, x') - constant``: the RBF kernel as
-``expm1(-gamma d^2)``, relative to a common origin, so that values are precise for a tiny ``gamma``
-and for features with a large offset, even in float32.
+:class:`Kernel` therefore evaluates ``k(x, x') - constant``. For the RBF kernel, this is
+``expm1(-gamma d^2)``, with rows relative to a common origin, so that values are precise for a tiny
+``gamma`` and for features with a large offset, even in float32.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from domainwise.arrays.namespace import (
 KERNEL_NAMES = ("rbf", "linear", "poly", "laplacian", "cosine", "precomputed")
 #: The median rule uses all rows, or this number of evenly spaced rows if there are more.
 MEDIAN_ROWS = 2000
-#: RBF distances are computed from inner products, which is faster than from differences, if the
-#: error of the exponent ``-gamma d^2`` is at most this.
+#: RBF distances are computed from inner products, which are faster than differences of rows, if
+#: the error of the exponent ``-gamma d^2`` is at most this.
 EXPONENT_ERROR = {"float32": 1e-3, "float64": 1e-9}
-#: Limits of the largest absolute feature, so that squared distances and their inverses fit float64.
+#: Limits for the largest absolute value, so that squared distances and their inverses fit float64.
 MIN_MAGNITUDE, MAX_MAGNITUDE = 1e-153, 1e153
-#: Limits of polynomial and linear kernel values, so that sums of their products do not overflow.
+#: Limits for polynomial and linear kernel values, so that sums of their products do not overflow.
 MAX_POLYNOMIAL = {"float32": 1e17, "float64": 1e100}
 MAX_LINEAR = {"float32": 1e38, "float64": 1e154}
 #: Exponentials of MIN_CHUNKED or more values are computed in chunks of CHUNK values, which fit the
@@ -59,39 +59,37 @@ def compiled_functions() -> Any:
     except ImportError:
         return None
     except Exception as error:  # such as incompatible versions
-        message = (
-            f"Numba cannot be imported ({error}), so the slower NumPy is used. Reinstall Numba."
-        )
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        message = f"Numba cannot be imported ({error}). NumPy is used, which is slower than Numba."
+        warnings.warn(f"{message} Reinstall Numba.", RuntimeWarning, stacklevel=2)
         return None
     return compiled
 
 
 @cache
-def _is_vectorized(kind: str) -> bool:
-    """Whether NumPy's ``expm1`` uses vector instructions for a dtype, "f" or "d"."""
-    paths = introspect.opt_func_info(func_name="^expm1$").get("expm1", {})
-    return not paths.get(2 * kind, {"current": "baseline"})["current"].startswith("baseline")
+def _is_vectorized(char: str) -> bool:
+    """Whether NumPy's ``expm1`` uses vector instructions for float32 ("f") or float64 ("d")."""
+    targets = introspect.opt_func_info(func_name="^expm1$").get("expm1", {})
+    return not targets.get(2 * char, {"current": "baseline"})["current"].startswith("baseline")
 
 
 def expm1(X: Any, *, compiled: bool = False) -> Any:
-    """Replace numbers x <= 0 by ``e^x - 1``, precise also for small x, and return the array.
+    """Replace numbers x <= 0 by ``e^x - 1``, also precise for small x, and return the array.
 
-    If NumPy's expm1 does not use vector instructions, float32 values are ``2 h / (1 - h)`` with
-    ``h = tanh(x / 2)``, and float64 values use a table, see :func:`_expm1_by_table`.
+    If NumPy's expm1 does not use vector instructions, float32 values are computed as
+    ``2 h / (1 - h)`` with ``h = tanh(x / 2)``, and float64 values by :func:`_expm1_by_table`.
     """
     if is_tensor(X):
         return X.expm1_()
-    kind = X.dtype.char
-    if compiled and X.flags.c_contiguous and kind in "fd" and compiled_functions() is not None:
+    char = X.dtype.char
+    if compiled and X.flags.c_contiguous and char in "fd" and compiled_functions() is not None:
         compiled_functions().expm1(X.reshape(-1))
-    elif X.size < MIN_CHUNKED or kind not in "fd" or _is_vectorized(kind):
+    elif X.size < MIN_CHUNKED or char not in "fd" or _is_vectorized(char):
         np.expm1(X, out=X)
     else:
         flat = X.reshape(-1) if X.flags.c_contiguous else X.flatten()
         for start in range(0, flat.size, CHUNK):
             chunk = flat[start : start + CHUNK]
-            if kind == "d":
+            if char == "d":
                 _expm1_by_table(chunk)
             else:
                 chunk *= 0.5
@@ -109,13 +107,13 @@ def _table() -> Array:
 
 def _expm1_by_table(x: Array) -> None:
     """Use ``e^x - 1 = E + P + E P``: E is the nearest table entry, P a series in the remainder."""
-    entry = np.rint(x * -TABLE_STEPS)
-    np.clip(entry, 0.0, TABLE_END * TABLE_STEPS, out=entry)
+    index = np.rint(x * -TABLE_STEPS)
+    np.clip(index, 0.0, TABLE_END * TABLE_STEPS, out=index)
     with np.errstate(invalid="ignore"):  # NaN has no table entry, and stays in x
-        E = _table().take(entry.astype(np.intp), mode="clip")
-    entry /= TABLE_STEPS
-    x += entry
-    # Beyond the end of the table, e^x is below the precision of 1, and the remainder is irrelevant.
+        E = _table().take(index.astype(np.intp), mode="clip")
+    index /= TABLE_STEPS
+    x += index
+    # Beyond the end of the table, e^x - 1 rounds to -1 for any remainder.
     np.maximum(x, -1.0, out=x)
     P = x * (1.0 / 24.0)
     P += 1.0 / 6.0
@@ -131,7 +129,7 @@ def _expm1_by_table(x: Array) -> None:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel whose parameters, such as gamma, are resolved to numbers."""
+    """A kernel whose parameters, such as gamma, are numbers."""
 
     name: str  #: one of ``KERNEL_NAMES`` or ``"callable"``
     #: Scale of ``rbf``, ``laplacian`` and ``poly``; the other kernels do not use it.
@@ -140,7 +138,7 @@ class Kernel:
     coef0: float = 1.0
     #: Subtracted from all rows, for kernels whose centred matrix does not depend on it.
     origin: Array | None = None
-    by_differences: bool = False  #: compute RBF distances from differences, not products
+    by_differences: bool = False  #: compute RBF distances from differences, not inner products
     function: Callable[..., Array] | None = None  #: a user's kernel ``function(X, Y, **params)``
     params: Mapping[str, Any] = field(default_factory=dict)
     symmetrised: bool = False  #: average ``function(X, Y)`` with ``function(Y, X)'``
@@ -161,7 +159,7 @@ class Kernel:
         return self.name in ("linear", "cosine")
 
     def centred_on(self, X: Any) -> Kernel:
-        """Return this kernel with the mean of X as its origin, if that is more precise."""
+        """Return this kernel with the mean of X as its origin, if that makes it more precise."""
         if self.name not in ("rbf", "linear"):
             return self
         origin = cast(X.mean(0, dtype=namespace(X).float64), X.dtype)
@@ -174,14 +172,13 @@ class Kernel:
         return self.with_origin(to_host(origin), max_distance)
 
     def with_origin(self, origin: Array, max_distance: float) -> Kernel:
-        """Return this kernel with an origin; without one if differences are more precise.
+        """Return this kernel with an origin, or with ``by_differences`` if that is more precise.
 
         ``max_distance`` is the largest squared distance between a row and the origin.
         """
         if self.name == "rbf":
-            precision = precision_name(origin)
             error = self.gamma * max_distance * float(np.finfo(origin.dtype).eps)
-            if not error <= EXPONENT_ERROR[precision]:
+            if not error <= EXPONENT_ERROR[precision_name(origin)]:
                 return replace(self, origin=None, by_differences=True)
         return replace(self, origin=origin, by_differences=False)
 
@@ -196,12 +193,12 @@ class Kernel:
             # -gamma d^2 = u.v - |u|^2/2 - |v|^2/2 for u = sqrt(2 gamma) x: with two more columns,
             # the whole exponent is one matrix product.
             U = X * sqrt(2.0 * self.gamma)
-            half = -0.5 * squared_norms(U)[:, None]
-            one = xp.ones_like(half)
-            return Prepared(xp.hstack([U, half, one]), xp.hstack([U, one, half]))
+            half_norms = -0.5 * squared_norms(U)[:, None]
+            ones = xp.ones_like(half_norms)
+            return Prepared(xp.hstack([U, half_norms, ones]), xp.hstack([U, ones, half_norms]))
         if self.name == "poly":
-            # Kernel values differ by orders of magnitude: in float32, small ones are not precise.
-            # The caller chooses the precision of tensors, because some devices are slow in float64.
+            # Kernel values differ by orders of magnitude, and small ones are imprecise in float32.
+            # Tensors keep their precision, because some devices are slow in float64.
             X = X if is_tensor(X) else cast(X, np.float64)
             return Prepared(X * self.gamma, X)
         if self.name == "cosine":
@@ -210,9 +207,9 @@ class Kernel:
         return Prepared(X, X)
 
     def block(self, left: Any, right: Any, out: Any = None, *, compiled: bool = False) -> Any:
-        """Evaluate ``k - constant`` between prepared rows, see :meth:`prepare`.
+        """Evaluate ``k - constant`` between prepared rows (see :meth:`prepare`).
 
-        ``compiled`` uses compiled exponentials, for a large matrix.
+        ``compiled=True`` uses compiled exponentials, which are faster for a large matrix.
         """
         if self.name == "callable":
             return self._call(left, right)
@@ -232,7 +229,7 @@ class Kernel:
         return K
 
     def of_distances(self, distances: Any, *, compiled: bool = False) -> Any:
-        """Evaluate ``k - constant`` from distances (squared for RBF), which are overwritten."""
+        """Replace distances (squared for RBF) by ``k - constant``, and return the array."""
         distances *= -self.gamma
         return expm1(distances, compiled=compiled)
 
@@ -244,9 +241,9 @@ class Kernel:
         array([[1.   , 0.135],
                [0.135, 1.   ]])
         """
-        left = self.prepare(X)
-        right = left if Y is None else self.prepare(Y)
-        K = self.block(left.left, right.right)
+        rows = self.prepare(X)
+        columns = rows if Y is None else self.prepare(Y)
+        K = self.block(rows.left, columns.right)
         if Y is None:
             if self.name in ("rbf", "laplacian"):
                 K.reshape(-1)[:: len(K) + 1] = 0.0
@@ -261,8 +258,8 @@ class Kernel:
             if bool((base < 0).any()):
                 raise ValueError(
                     f"degree={self.degree} must be an integer, because gamma x'y + coef0 is "
-                    "negative for some rows of X. Choose an integer degree, or scale X so that no "
-                    "feature is negative."
+                    "negative for some rows of X. Choose an integer degree, or pass features and a "
+                    "coef0 that are not negative."
                 )
             return base ** float(self.degree)
         d = int(self.degree)
@@ -306,7 +303,7 @@ def _divide_rows(X: Any, norms: Any) -> Any:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Rows in the form of the left and of the right argument of :meth:`Kernel.block`."""
+    """Rows converted to the left and to the right argument of :meth:`Kernel.block`."""
 
     left: Any
     right: Any
@@ -340,16 +337,16 @@ def make_kernel(
             f"kernel_params={kernel_params!r} needs a callable kernel; got kernel={kernel!r}. Pass "
             "gamma, degree and coef0 instead."
         )
-    resolved = resolve_gamma(gamma, kernel, X)
-    scaled = Kernel(kernel, gamma=resolved, degree=degree, coef0=float(coef0)).centred_on(X)
+    gamma = resolve_gamma(gamma, kernel, X)
+    resolved = Kernel(kernel, gamma=gamma, degree=degree, coef0=float(coef0)).centred_on(X)
     if kernel not in ("poly", "linear"):
-        return scaled
+        return resolved
     # Sums and squares of kernel values must not overflow.
     is_poly = kernel == "poly"
     limit = (MAX_POLYNOMIAL if is_poly else MAX_LINEAR)[precision_name(X)]
     with np.errstate(over="ignore"):
         max_product = np.square(np.float64(abs(X).max())) * X.shape[1]
-        base = scaled.gamma * max_product + abs(scaled.coef0) if is_poly else max_product
+        base = gamma * max_product + abs(resolved.coef0) if is_poly else max_product
         exponent = (degree if is_poly else 1) * np.log10(base + 1.0)
     if exponent > np.log10(limit):
         raise ValueError(
@@ -357,16 +354,16 @@ def make_kernel(
             f"its values reach 1e{exponent:.0f}, and the limit is {limit:.0e}. Scale X"
             f"{', or choose a smaller gamma or degree' * is_poly}."
         )
-    return scaled
+    return resolved
 
 
 def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     """Return gamma as a number, given ``"median"``, ``"scale"`` or a number (theory 11.2).
 
-    ``"median"`` uses the median of the non-zero distances between rows (all rows, or
-    ``MEDIAN_ROWS`` evenly spaced ones if there are more; nothing is random):
-    ``1 / (2 median^2)`` for RBF, ``1 / median`` of the L1 distances for the Laplacian kernel,
-    ``1 / n_features`` for the others. ``"scale"`` is the rule of :class:`sklearn.svm.SVC`.
+    ``"median"`` is ``1 / (2 median^2)`` for RBF, and ``1 / median`` of the L1 distances for the
+    Laplacian kernel, from the non-zero distances between all rows, or between ``MEDIAN_ROWS``
+    evenly spaced rows if there are more. It is ``1 / n_features`` for the other kernels.
+    ``"scale"`` is the rule of :class:`sklearn.svm.SVC`.
 
     >>> import numpy as np
     >>> resolve_gamma("median", "rbf", np.array([[0.0], [2.0]]))
@@ -386,8 +383,9 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     largest = float(abs(rows).max())
     if kernel == "rbf" and largest > 0 and not MIN_MAGNITUDE < largest < MAX_MAGNITUDE:
         raise ValueError(
-            f"gamma={gamma!r} cannot be computed: the largest feature value is {largest:.0e}, so "
-            "that squared distances overflow or underflow. Scale X, or pass gamma as a number."
+            f"gamma={gamma!r} cannot be computed: the largest absolute value is {largest:.0e}, so "
+            "squared distances overflow or underflow. Rescale the values, or pass gamma as a "
+            "number."
         )
     median = median_distance(rows, l1=kernel == "laplacian")
     if median is None:

@@ -1,4 +1,4 @@
-"""The number of landmarks and rules to choose them (theory 9.3)."""
+"""The number of landmarks, and rules to choose them (theory 9.3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEVERAGE_RIDGE = 1e-3
 def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: bool = True) -> int:
     """Resolve ``n_landmarks``: a number of rows, a fraction of them, or ``"auto"``.
 
-    With ``among_rows=False``, landmarks are not rows of X, and there may be more of them than rows.
+    With ``among_rows=False``, landmarks are not rows of X, so they can outnumber the rows.
 
     >>> landmark_count("auto", 10_000)
     500
@@ -59,28 +59,28 @@ def choose_landmarks(
 ) -> Array:
     """Return the indices of m rows, in ascending order.
 
-    ``domains`` are codes, used by ``"stratified"``; ``kernel`` is used by ``"leverage"``.
+    ``"stratified"`` uses ``domains``, the domain code of each row; ``"leverage"`` uses ``kernel``.
     """
     n = len(X)
     if m == n:
         return np.arange(n)
     if rule == "stratified" and domains is not None:
-        # Take a random row of each domain in turn until m rows are selected.
-        members = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
-        rounds = np.concatenate([np.arange(len(rows)) for rows in members])
-        chosen = np.concatenate(members)[np.argsort(rounds, kind="stable")[:m]]
+        # Take a random row from each domain in turn until m rows are selected.
+        by_domain = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
+        turns = np.concatenate([np.arange(len(rows)) for rows in by_domain])
+        indices = np.concatenate(by_domain)[np.argsort(turns, kind="stable")[:m]]
     elif rule in ("uniform", "stratified"):
-        chosen = rng.choice(n, m, replace=False)
+        indices = rng.choice(n, m, replace=False)
     else:
-        pool = np.sort(rng.choice(n, min(n, max(SUBSAMPLE, m)), replace=False))
-        rows = np.asarray(X[pool])
+        sample = np.sort(rng.choice(n, min(n, max(SUBSAMPLE, m)), replace=False))
+        rows = np.asarray(X[sample])
         if rule == "kmeans++":
             seed = int(rng.integers(2**31 - 1))
-            chosen = pool[np.unique(kmeans_plusplus(rows, m, random_state=seed)[1])]
+            indices = sample[np.unique(kmeans_plusplus(rows, m, random_state=seed)[1])]
         else:
             scores = _leverage(rows, kernel)
-            chosen = pool[rng.choice(len(pool), m, replace=False, p=scores / scores.sum())]
-    return np.sort(chosen)
+            indices = sample[rng.choice(len(sample), m, replace=False, p=scores / scores.sum())]
+    return np.sort(indices)
 
 
 def _leverage(rows: Array, kernel: Kernel) -> Array:
