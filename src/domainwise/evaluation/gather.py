@@ -1,4 +1,4 @@
-"""Scoring of the predictions of all jobs, and their summary as an evaluation."""
+"""Scores of the predictions of all jobs, summarized as an evaluation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from domainwise.scoring.measures import Measure
 from domainwise.scoring.statistics import compare, defined_score
 from domainwise.splits.folds import Split
 
-#: Batches of a domain for which scores with context are compared with scores without.
+#: Kinds of batches in which scores with context are compared with scores without context.
 BATCHES = ("whole", "first half", "last half", "random tenth")
 
 
@@ -48,7 +48,7 @@ def scorable_methods(
     """Methods whose predictions at least one of the measures can score."""
     problems = [problem.measured_by(measure) for measure in measures]
     scorable = [method for method in methods if any(can_score(method, p) for p in problems)]
-    if problem.measure.is_custom:  # a custom scorer does not pass domains
+    if problem.measure.is_custom:  # a custom scorer does not pass domains to the method
         return [replace(method, context=False) for method in scorable]
     return scorable
 
@@ -60,14 +60,14 @@ def scored_evaluation(
     splits: Sequence[Split],
     rows: Sequence[Row],
 ) -> Evaluation:
-    """Score the predictions of all jobs by a measure, and summarize the scores."""
+    """Score the predictions of all jobs with a measure, and summarize the scores."""
     measured = problem.measured_by(measure)
     scorable = scorable_methods(problem, methods, [measure])
-    usable = [method.key for method in scorable]
+    scorable_keys = [method.key for method in scorable]
     left_out = {
         method.key: f"predicts no probabilities, which {measure.name} needs"
         for method in methods
-        if method.key not in usable
+        if method.key not in scorable_keys
     }
     # A method with context has two variants, with and without it.
     variants = [(m, *variant) for m in scorable for variant in m.rows(measured.classification)]
@@ -87,9 +87,9 @@ def scored_evaluation(
         batches = {}
         if context:
             with_context = _records(jobs[key], (HELD_OUT, HALVES, TENTHS))
-            scored = [r for r in with_context if r["domain"] not in measured.unscored]
+            with_context = [r for r in with_context if r["domain"] not in measured.unscored]
             without = _records(jobs[method.key], (HELD_OUT,))
-            batches = batch_scores(measure, measured.classes, scored, without)
+            batches = batch_scores(measure, measured.classes, with_context, without)
         results.append(
             MethodResult(
                 key,
@@ -107,8 +107,8 @@ def scored_evaluation(
                 importance=_means((name, loss) for name, losses in importances for loss in losses),
             )
         )
-        for fold, by_method in records.items():
-            by_method[key] = [
+        for fold, method_records in records.items():
+            method_records[key] = [
                 {**record, "domain": plain(problem.domains[record["domain"]])}
                 for record in _records(jobs[key], (fold,))
             ]
@@ -129,8 +129,8 @@ def scored_evaluation(
     )
     evaluation.results = with_intervals(evaluation, records[SEEN])
     best = grouped(evaluation.records[evaluation.best.key])
-    counts = {d: len(np.unique(np.concatenate([r["row"] for r in best[d]]))) for d in best}
-    evaluation.weights = domain_weights(evaluation.results, counts)
+    row_counts = {d: len(np.unique(np.concatenate([r["row"] for r in best[d]]))) for d in best}
+    evaluation.weights = domain_weights(evaluation.results, row_counts)
     all_jobs = [job for method_jobs in jobs.values() for job in method_jobs]
     selected_on_rows = any(job.get("selected_on") == "rows" for job in all_jobs)
     evaluation.notes = _notes(problem, evaluation, selected_on_rows)
@@ -138,25 +138,25 @@ def scored_evaluation(
 
 
 def _scored_jobs(score: Scorer, keys: Sequence[str], rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Scored jobs of each method; their predictions include those on seen domains."""
-    seen = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != ON_HELD_OUT}
+    """Scored jobs by method; their predictions include those for seen domains."""
+    seen_rows = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != ON_HELD_OUT}
     jobs: dict[str, list[Row]] = {key: [] for key in keys}
     for row in sorted(rows, key=lambda row: row["split"]):
         if row["method"] in jobs and job_key(row)[2] == ON_HELD_OUT:
-            on_seen = seen.get(job_key(row)[:2], {}).get("predictions", [])
-            predictions = [*row.get("predictions", ()), *on_seen]
+            seen_row = seen_rows.get(job_key(row)[:2], {})
+            predictions = [*row.get("predictions", ()), *seen_row.get("predictions", ())]
             jobs[row["method"]].append(score({**row, "predictions": predictions}))
     return jobs
 
 
 def _records(jobs: Sequence[Row], folds: Sequence[int]) -> list[Record]:
-    """Predictions for these folds by the jobs that did not fail."""
+    """Predictions for these folds from the jobs that did not fail."""
     records = [record for job in jobs if "error" not in job for record in job["predictions"]]
     return [record for record in records if record["fold"] in folds]
 
 
 def _means(values: Iterable[tuple[Any, float]]) -> dict[Any, float]:
-    """Mean of the values of each key."""
+    """Mean value for each key."""
     groups: dict[Any, list[float]] = {}
     for key, value in values:
         groups.setdefault(key, []).append(value)
@@ -164,8 +164,8 @@ def _means(values: Iterable[tuple[Any, float]]) -> dict[Any, float]:
 
 
 def _by_domain(problem: Problem, jobs: Sequence[Row], name: str) -> dict[Any, float]:
-    """Mean of each domain over the splits that hold it out, in the order of the domains."""
-    means = _means(scored for job in jobs for scored in job[name].items())
+    """Mean of ``name`` for each domain over the splits that hold it out, sorted by domain."""
+    means = _means(item for job in jobs for item in job[name].items())
     return {plain(problem.domains[code]): means[code] for code in sorted(means)}
 
 
@@ -194,16 +194,13 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     >>> holm({"a": 0.01, "b": 0.04})
     {'a': 0.02, 'b': 0.04}
     """
-    adjusted: dict[str, float] = {}
-    largest = 0.0
-    for rank, (key, p_value) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_value))
-        adjusted[key] = largest
-    return adjusted
+    keys = sorted(p_values, key=lambda key: p_values[key])
+    scaled = [(len(keys) - rank) * p_values[key] for rank, key in enumerate(keys)]
+    return dict(zip(keys, np.minimum(1, np.maximum.accumulate(scaled)).tolist(), strict=True))
 
 
 def drawn_rows_note(problem: Problem) -> str:
-    """Describe how many rows methods are trained on, and on how many they are scored."""
+    """State on how many rows methods are trained, and on how many they are scored."""
     return (
         f"Methods are trained on {len(problem.y):,} of {problem.n_total:,} rows, drawn evenly from "
         f"the domains (max_rows), and scored on {len(problem.full.scored):,} rows."
@@ -211,24 +208,23 @@ def drawn_rows_note(problem: Problem) -> str:
 
 
 def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> list[str]:
-    """Sentences about special conditions of the evaluation."""
+    """Sentences about special conditions in the evaluation."""
     measure, label, positive = evaluation.measure, evaluation.measure.label, problem.positive
-    single = [str(name) for name in problem.domains[problem.unscored]]
+    one_class = [str(name) for name in problem.domains[problem.unscored]]
     scores = {str(name): score for name, score in evaluation.best.scores.items()}
-    undefined = [name for name in scores if not np.isfinite(scores[name]) and name not in single]
+    undefined = [name for name in scores if not np.isfinite(scores[name]) and name not in one_class]
     median_size = int(np.median(np.bincount(problem.full.codes)))
     setting, measured = problem.setting(1), replace(problem, measure=measure).setting(1)
     notes = [
         (len(problem.y) < problem.n_total, drawn_rows_note(problem)),
         (
-            single,
+            one_class,
             f"These domains have only one class and are used for training, but not scored: "
-            f"{', '.join(single)}.",
+            f"{', '.join(one_class)}.",
         ),
         (
             undefined,
-            f"{label} is not defined on {', '.join(undefined)}; these domains are not included in "
-            "means.",
+            f"{label} is not defined on {', '.join(undefined)}; means omit these domains.",
         ),
         (
             selected_on_rows,
@@ -281,18 +277,18 @@ def _facts(problem: Problem) -> dict[str, Any]:
 
 
 def batch_scores(
-    measure: Measure, classes: Any, context: Iterable[Record], plain: Iterable[Record]
+    measure: Measure, classes: Any, context: Iterable[Record], without: Iterable[Record]
 ) -> dict[str, dict[str, float]]:
-    """Compare scores of a method with context and scores of the same fits without it.
+    """Compare scores from records with ``context`` to those of the same fits ``without`` it.
 
-    Return, by kind of batch, the mean score with ``context`` and without (``plain``), the standard
-    ``error`` of their difference over domains, and the number of ``domains`` on which the measure
-    is defined. The result is empty for a custom scorer, which needs the model.
+    Return, by kind of batch, the mean score with context (``context``) and without (``plain``), the
+    standard error of their difference over domains (``error``), and the number of domains on which
+    the measure is defined (``domains``); nothing for a custom scorer, which needs the model.
     """
     pairs: dict[str, list[list[float]]] = {}
-    plain_records = {record["domain"]: record for record in plain}
+    counterparts = {record["domain"]: record for record in without}
     for record in context if not measure.is_custom else ():
-        other, target = plain_records.get(record["domain"]), record["target"]
+        other, target = counterparts.get(record["domain"]), record["target"]
         if other is None or len(other["row"]) != len(record["row"]):
             continue
         order = np.argsort(record["row"], kind="stable")
@@ -306,9 +302,9 @@ def batch_scores(
                     pairs.setdefault(kind, []).append(pair)
     scores = {}
     for kind in (kind for kind in BATCHES if kind in pairs):
-        with_context, without = np.array(pairs[kind]).T
-        n = len(without)
-        error = float((with_context - without).std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
-        means = {"context": float(with_context.mean()), "plain": float(without.mean())}
+        context_scores, plain_scores = np.array(pairs[kind]).T
+        n, gains = len(plain_scores), context_scores - plain_scores
+        error = float(gains.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+        means = {"context": float(context_scores.mean()), "plain": float(plain_scores.mean())}
         scores[kind] = {**means, "error": error, "domains": n}
     return scores
