@@ -1,4 +1,4 @@
-"""The console script. It works without optional packages, and reports which one is missing."""
+"""The console script, which also says if a package that it needs is missing."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import signal
 import sys
 from types import FrameType
 
-#: Packages of the extra ``cli``.
+#: Packages in the ``cli`` extra.
 _CLI_PACKAGES = ("typer", "rich", "click", "skops")
 
 
 def main() -> None:
-    """Run the command line; print an error if the extra ``cli`` is not installed."""
+    """Run the command line; print an error if the ``cli`` extra is not installed."""
     # Until there is something to clean up, Ctrl-C ends the process without an exception.
     signal.signal(signal.SIGINT, _exit_immediately)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: the next opened file would replace it
+        if getattr(sys, name) is None:  # closed: the next file opened would take its place
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         # Characters that the terminal cannot display are printed as escape sequences.
         getattr(sys, name).reconfigure(errors="backslashreplace")

@@ -1,8 +1,7 @@
-"""Scores of predictions on unseen domains, and dependence of features on domains.
+"""Scores of predictions on unseen domains, and measures of how features depend on domains.
 
-``g_mean_score`` and ``worst_domain_score`` score predictions; ``hsic``, ``mmd`` and
-``invariance_report`` measure how features depend on domains. They compute N x N kernel matrices in
-square tiles and use their symmetry, so that memory is O(N + tile).
+``hsic``, ``mmd`` and ``invariance_report`` compute N x N kernel matrices in square tiles, and use
+their symmetry. Memory is O(N) plus the size of a tile.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ __all__ = [
 
 
 def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
-    r"""Geometric mean of the recalls of the classes.
+    r"""Geometric mean of the classes' recalls.
 
     For a binary target this is :math:`\sqrt{\mathrm{TPR} \cdot \mathrm{TNR}}`; for C classes it
     is the C-th root of the product of the C recalls. Only classes that occur in ``y_true`` are
@@ -78,11 +77,11 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
             f"{true_type}. Convert both to the same type."
         )
     for name, values in (("y_true", truth), ("y_pred", predicted)):
-        kind = type_of_target(values, input_name=name)
-        if kind not in ("binary", "multiclass"):
+        target_type = type_of_target(values, input_name=name)
+        if target_type not in ("binary", "multiclass"):
             raise ValueError(
-                f"{name} must contain class labels; got a target of type {kind!r}. Pass predicted "
-                "classes, not probabilities or values."
+                f"{name} must contain class labels; got a target of type {target_type!r}. Pass "
+                "classes, not probabilities or other numbers."
             )
     recalls = [np.mean(predicted[truth == label] == label) for label in np.unique(truth)]
     return float(gmean(recalls))
@@ -127,7 +126,7 @@ def worst_domain_score(
 
     See Also
     --------
-    g_mean_score : Geometric mean of the recalls of classes.
+    g_mean_score : Geometric mean of the classes' recalls.
 
     Examples
     --------
@@ -183,7 +182,7 @@ def hsic(
     .. math:: \mathrm{HSIC}(A, B) = \frac{1}{N^2} \operatorname{tr}(H K_A H \, H K_B H)
 
     with :math:`H = I - 11^\top / N`. It is 0 if A or B is constant. With characteristic kernels,
-    such as RBF and delta, it tends to 0 for growing N if and only if A and B are independent.
+    such as RBF and delta, it tends to 0 as N grows if and only if A and B are independent.
 
     Parameters
     ----------
@@ -193,15 +192,15 @@ def hsic(
         "auto" means RBF for 2-D numeric arrays and 1-D continuous arrays, and delta (1 for equal
         labels, 0 otherwise) for other 1-D arrays.
     gamma_a, gamma_b : float or "median", default="median"
-        Coefficient of RBF kernels. "median" means :math:`1 / (2\,\mathrm{median}(d)^2)` of the
-        non-zero distances d between rows (with more than 2,000 rows, between 2,000 evenly spaced
-        rows).
+        Coefficient of RBF kernels. "median" means :math:`1 / (2\,\mathrm{median}(d)^2)`, where d
+        are the non-zero distances between rows (with more than 2,000 rows, between 2,000 evenly
+        spaced rows).
     normalize : bool, default=False
         Whether to divide by :math:`\sqrt{\mathrm{HSIC}(A, A)\,\mathrm{HSIC}(B, B)}` (centred
         kernel alignment). The result is then between 0 and 1, and comparable across scales and
         kernels. It is 0 if A or B is constant.
     block_size : int, default=1024
-        Number of rows of a tile. Memory is O(N + block_size^2). The result does not depend on it,
+        Number of rows in a tile. Memory is O(N + block_size^2). The result does not depend on it,
         except for rounding.
 
     Returns
@@ -210,8 +209,8 @@ def hsic(
 
     See Also
     --------
-    mmd : Distance between two groups of rows.
-    invariance_report : HSIC of features with targets and domains, and MMD of domains.
+    mmd : Distances between domains.
+    invariance_report : HSIC of features with targets and domains, and MMD between domains.
 
     References
     ----------
@@ -253,8 +252,8 @@ def mmd(
     .. math:: \| \hat\mu_i - \hat\mu_j \| = \sqrt{
         \overline{k}_{ii} + \overline{k}_{jj} - 2\,\overline{k}_{ij}}
 
-    where :math:`\overline{k}_{ij}` is the mean of the kernel over all pairs of a row of i and a row
-    of j (the biased estimate, or V-statistic: it is never negative, and larger for small domains).
+    where :math:`\overline{k}_{ij}` is the mean of the kernel over all pairs of a row in i and a row
+    in j (the biased estimate, or V-statistic: it is never negative, and larger for small domains).
     All pairs have the same gamma, so the entries can be compared.
 
     Parameters
@@ -266,7 +265,7 @@ def mmd(
     gamma : float or "median", default="median"
         Coefficient of the RBF kernel; see :func:`hsic`.
     block_size : int, default=1024
-        Number of rows of a tile; see :func:`hsic`.
+        Number of rows in a tile; see :func:`hsic`.
 
     Returns
     -------
@@ -297,7 +296,7 @@ def mmd(
     codes, domains = encode_labels(sample_domain, "sample_domain")
     tile, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
     _check_length(len(codes), "sample_domain", n_samples)
-    # Each row has the weight 1/n_g, so that sums over tiles are means over pairs of rows.
+    # Rows have weight 1 / (rows in their domain), so that sums over tiles are means over pairs.
     weights = np.zeros((n_samples, len(domains)))
     weights[np.arange(n_samples), codes] = 1.0 / np.bincount(codes)[codes]
     means = np.zeros((len(domains), len(domains)))
@@ -376,11 +375,11 @@ def invariance_report(
     y : array-like of shape (n_samples,) or (n_samples, n_outputs), or None
         Target. The delta kernel is used for classes, and RBF for a continuous target.
     sample_domain : array-like of shape (n_samples,)
-        Domain of each row. With only one domain, all measures of domains are 0.
+        Domain of each row. With only one domain, ``domain_dependence`` and all distances are 0.
     gamma, target_gamma : float or "median", default="median"
-        Coefficients of the RBF kernels of features and of a continuous target; see :func:`hsic`.
+        Coefficients of the RBF kernels for features and for a continuous target; see :func:`hsic`.
     block_size : int, default=1024
-        Number of rows of a tile; see :func:`hsic`.
+        Number of rows in a tile; see :func:`hsic`.
 
     Returns
     -------
@@ -389,7 +388,7 @@ def invariance_report(
     See Also
     --------
     hsic : Dependence on targets or domains.
-    mmd : Distance between two domains.
+    mmd : Distances between domains.
 
     Examples
     --------

@@ -1,13 +1,13 @@
 r"""The paper's algorithms as published, with dense computations on precomputed kernel matrices.
 
 They are slow and share no code with the estimators. The tests compare the estimators with them, and
-they reproduce the paper's tables.
+``domainwise reproduce`` runs them.
 
 Matrices are laid out as in the paper: ``K_x[i, j] = k(x_i, x_j)``, and a kernel between training
 points and new points has the **training points as rows**, ``K_z[i, j] = k(x_i, z_j)``. Projected
 points are returned as rows. Pass uncentred kernels: every function centres them with the training
-means, because the paper assumes feature maps of zero mean. ``K_x``, ``K_y`` and ``K_d``
-are the kernels of points, targets and domains, ``epsilon`` is the positive regularization of the
+means, because the paper assumes feature maps with mean zero. ``K_x``, ``K_y`` and ``K_d`` are the
+kernel matrices of points, targets and domains, ``epsilon`` is the positive regularization of the
 label kernels, and ``domain_weight`` is the factor w of the domain term: 1 in the paper, 0 for COIR.
 Eigenvalues are real in exact arithmetic. If rounding makes one complex (relative imaginary part
 above 1e-8), its real part is used, with a RuntimeWarning.
@@ -17,10 +17,10 @@ Differences from the paper, where its text cannot be run as printed (theory 10.1
 * Algorithm 1's pencil is singular if K_x is centred, and LAPACK's QZ then returns spurious
   leading eigenvalues. The pencil is restricted to the range of K_x.
 * Algorithm 2 inverts W_y and W_d, which are singular for delta kernels. Pseudo-inverses are used.
-* Step 6 of Algorithm 2 multiplies an m x N by an M x N_T matrix. The Nystroem extension of a new
-  point, :math:`\tilde B^\top C_x \tilde W_x K_z`, is used instead.
+* Step 6 of Algorithm 2 multiplies two matrices whose shapes do not match. The Nyström extension
+  to new points, :math:`\tilde B^\top C_x \tilde W_x K_z`, is used instead.
 * Algorithm 2 adds :math:`N\epsilon I` on the right side, which Algorithm 1 does not, so the two
-  differ even if M = N: directions with eigenvalue 1 are ordered by variance.
+  differ even if every point is a landmark: directions with eigenvalue 1 are ordered by variance.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ReferenceResult:
-    """Solution of one of the reference algorithms, with one column per component."""
+    """The result of a reference algorithm, with one column per component."""
 
     eigenvalues: Matrix  #: real parts, largest first
-    coefficients: Matrix  #: the paper's B: a point is projected to B'k, k its centred kernel values
+    coefficients: Matrix  #: the paper's B: centred kernel values k are projected to B'k
     projected: Matrix  #: projected training points: the paper's K_x tilde, transposed
     projected_new: Matrix | None = None  #: projected new points, if ``K_z`` was passed
 
 
-def leading(
+def leading_eigenpairs(
     gammas: NDArray[Any], vectors: NDArray[Any], n_components: int
 ) -> tuple[Matrix, Matrix]:
-    """Select the eigenvalues with the largest real parts; warn if any of them is complex."""
+    """Return the eigenpairs with the largest real parts; warn if any of them is complex."""
     order = np.argsort(-gammas.real, kind="stable")[:n_components]
     selected = gammas[order]
     n_complex = int((np.abs(np.imag(selected)) > 1e-8 * np.abs(selected)).sum())
@@ -73,7 +73,7 @@ def leading(
 
 
 def unit_variance(projected: Matrix) -> Matrix:
-    """Return factors that scale centred columns to variance 1; 1 for columns that are zero."""
+    """Return factors that scale centred columns to variance 1; zero columns have factor 1."""
     deviation = np.sqrt(np.mean(projected**2, axis=0))
     return np.asarray(1.0 / np.where(deviation <= 1e-12 * deviation.max(), 1.0, deviation))
 
@@ -85,22 +85,19 @@ def centre(K: Matrix) -> Matrix:
 
 
 def check_matrix(values: ArrayLike, name: str) -> Matrix:
-    """Check a matrix of finite numbers."""
+    """Check that values are a matrix of finite numbers."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(
-            f"{name} must be a non-empty 2-D array of kernel values; got shape {array.shape}"
-        )
+        raise ValueError(f"{name} must be a non-empty 2-D array; got shape {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(
-            f"{name} contains NaN or infinity. Remove points with missing or infinite features, or "
-            "use another kernel."
+            f"{name} contains NaN or infinity. Remove points with missing or infinite features."
         )
     return array
 
 
 def check_symmetric(values: ArrayLike, name: str, size: int | None = None) -> Matrix:
-    """Check that a matrix is symmetric, and its size."""
+    """Check that a matrix is symmetric and has the expected size."""
     array = check_matrix(values, name)
     expected = len(array) if size is None else size
     if array.shape != (expected, expected):
@@ -182,12 +179,11 @@ def algorithm1(
     gammas, W = scipy.linalg.eig(
         (U.T @ P_y @ U) * values + identity, weight * (U.T @ P_d @ U) * values + identity
     )
-    gammas, W = leading(gammas, W, n_components)
-    # K_x B = U W avoids the rounding errors of dividing and multiplying by small eigenvalues.
+    gammas, W = leading_eigenpairs(gammas, W, n_components)
+    # K_x B is computed as U W, without rounding errors from dividing by small eigenvalues.
     W = W * unit_variance(U @ W)
     B = U @ (W / values[:, None])
-    new = None if K_z is None else project(K_raw, K_z, B)
-    return ReferenceResult(gammas, B, U @ W, new)
+    return ReferenceResult(gammas, B, U @ W, None if K_z is None else project(K_raw, K_z, B))
 
 
 def dica_original(
@@ -208,7 +204,7 @@ def dica_original(
     :math:`-1/(T^2 n_g n_h)` for domains g and h. Each :math:`\beta` is scaled to unit norm and
     divided by :math:`\sqrt\gamma` (K. Muandet, D. Balduzzi, B. Schoelkopf, ICML 2013).
 
-    Without ``K_y`` it is the unsupervised variant, P_y = I. New points are centred with the
+    Without ``K_y``, this is the unsupervised variant, P_y = I. New points are centred with the
     training means, not with the means of their batch as in the authors' code. At most rank(P_y)
     eigenvalues are real and positive. If there are fewer than ``n_components``, fewer components
     are returned, with a RuntimeWarning.
@@ -248,22 +244,21 @@ def dica_original(
     L = (n_domains * (codes[:, None] == codes) - 1.0) / (n_domains**2 * np.outer(sizes, sizes))
     gammas, vectors = scipy.linalg.eig(left, K @ L @ K + K + ridge)
     magnitudes = np.abs(gammas)
-    real = np.abs(gammas.imag) <= 1e-8 * magnitudes
-    usable = real & (gammas.real > 1e-10 * magnitudes.max())
+    is_real = np.abs(gammas.imag) <= 1e-8 * magnitudes
+    usable = is_real & (gammas.real > 1e-10 * magnitudes.max())
     if usable.sum() < n_components:
         warn_caller(
             f"n_components={n_components}, but DICA has only {usable.sum()} real positive "
             "eigenvalues. Only their components are returned; reduce n_components.",
             RuntimeWarning,
         )
-    gammas, B = leading(gammas[usable], vectors[:, usable], n_components)
+    gammas, B = leading_eigenpairs(gammas[usable], vectors[:, usable], n_components)
     B = B / (np.linalg.norm(B, axis=0) * np.sqrt(gammas))
-    new = None if K_z is None else project(K_raw, K_z, B)
-    return ReferenceResult(gammas, B, K @ B, new)
+    return ReferenceResult(gammas, B, K @ B, None if K_z is None else project(K_raw, K_z, B))
 
 
 def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[np.float64]:
-    """Project new points with the ``coefficients`` of a result for ``K_x``.
+    """Project new points with the ``coefficients`` that were computed from ``K_x``.
 
     The projection of a point does not depend on the other new points.
 
@@ -282,20 +277,20 @@ def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[
            [-2.]])
     """
     K = check_symmetric(K_x, "K_x")
-    new = check_matrix(K_z, "K_z")
+    K_new = check_matrix(K_z, "K_z")
     B = check_matrix(coefficients, "coefficients")
-    for name, values in (("K_z", new), ("coefficients", B)):
+    for name, values in (("K_z", K_new), ("coefficients", B)):
         if len(values) != len(K):
             raise ValueError(
                 f"{name} has {len(values)} rows but K_x has {len(K)}. Pass one row per training "
                 "point."
             )
     means = K.mean(axis=1)
-    return np.asarray((new - new.mean(axis=0) - means[:, None] + means.mean()).T @ B)
+    return np.asarray((K_new - K_new.mean(axis=0) - means[:, None] + means.mean()).T @ B)
 
 
 def _smoother(K: Matrix, epsilon: float) -> Matrix:
-    """P = K (K + N epsilon I)^-1 with K centred."""
+    """Return P = K (K + N epsilon I)^-1 for the centred K."""
     centred = centre(K)
     shifted = centred + len(K) * check_positive(epsilon, "epsilon") * np.eye(len(K))
     P: Matrix = scipy.linalg.solve(shifted, centred, assume_a="sym")
@@ -329,12 +324,12 @@ def algorithm2(
     .. math:: K_x (P_y K_x^2 + K_x) B = \left(K_x (w P_d K_x^2 + K_x) + N \epsilon I\right) B
         \Gamma
 
-    but loses accuracy for small epsilon and badly conditioned W_x;
-    :func:`algorithm2_stable` does not.
+    but loses accuracy if epsilon is small or W_x is ill-conditioned; :func:`algorithm2_stable`
+    does not.
 
-    Each C is the uncentred kernel between all points (rows) and landmarks, each W the kernel among
-    landmarks, and ``K_z`` the kernel between landmarks (rows) and new points. The landmarks of
-    targets and domains may differ from those of points. ``n_components`` is at most the number of
+    Each C is the uncentred kernel between all points (rows) and landmarks, each W the kernel
+    between landmarks, and ``K_z`` the kernel between landmarks (rows) and new points. Targets and
+    domains may have other landmarks than points. ``n_components`` is at most the number of
     landmarks, and the projected training points have unit variance.
 
     Returns
@@ -375,7 +370,7 @@ def algorithm2(
     omega = np.linalg.solve(right, left)
     _, V = np.linalg.eigh(S)
     gammas, theta = np.linalg.eig(V.T @ omega @ V @ V.T @ S @ V)
-    gammas, theta = leading(gammas, theta, n_components)
+    gammas, theta = leading_eigenpairs(gammas, theta, n_components)
     B = C @ (V @ theta)
     return _nystroem_result(gammas, B, C, W_inverse @ (C.T @ B), K_z, column_means)
 
@@ -393,7 +388,7 @@ def algorithm2_stable(
     n_components: int,
     domain_weight: float = 1.0,
 ) -> ReferenceResult:
-    r"""Solve the problem of :func:`algorithm2` as a symmetric-definite one.
+    r"""Solve the eigenproblem of :func:`algorithm2` in a symmetric-definite form.
 
     With :math:`\Phi = C_x W_x^{-1/2}` (columns centred), :math:`S = \Phi^\top \Phi` and
     :math:`A_\alpha = \Phi^\top P_\alpha \Phi`,
@@ -403,7 +398,7 @@ def algorithm2_stable(
     has the eigenvalues of Algorithm 2. The training points are projected to :math:`\Phi b`, and the
     coefficients are :math:`\Phi S^+ b`. Eigenvalues of W_x below M eps times the largest one are
     dropped, and ``n_components`` is at most the rank of W_x. Projections are not computed from the
-    coefficients, so only the coefficients are inaccurate if S is badly conditioned.
+    coefficients, so only the coefficients are inaccurate if S is ill-conditioned.
 
     Returns
     -------
@@ -441,10 +436,10 @@ def _nystroem_result(
     K_z: ArrayLike | None,
     column_means: Matrix,
 ) -> ReferenceResult:
-    """Project rows of the centred landmark kernel by ``extension``, the paper's W_x C_x' B."""
+    """Project rows of the centred landmark kernel with ``extension``, the paper's W_x C_x' B."""
     scale = unit_variance(C @ extension)
     B, extension = B * scale, extension * scale
-    new = None
+    projected_new = None
     if K_z is not None:
         values = check_matrix(K_z, "K_z")
         if len(values) != C.shape[1]:
@@ -452,8 +447,8 @@ def _nystroem_result(
                 f"K_z has {len(values)} rows but C_x has {C.shape[1]} columns. Pass one row per "
                 "landmark."
             )
-        new = (values.T - column_means) @ extension
-    return ReferenceResult(gammas, B, C @ extension, new)
+        projected_new = (values.T - column_means) @ extension
+    return ReferenceResult(gammas, B, C @ extension, projected_new)
 
 
 def _root_inverse(W: Matrix) -> Matrix:
@@ -466,7 +461,7 @@ def _root_inverse(W: Matrix) -> Matrix:
 def _landmark_kernel(
     C: ArrayLike, W: ArrayLike, letter: str, n_samples: int | None = None
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """Check C and W of points (x), targets (y) or domains (d); return C centred, W, means of C."""
+    """Check C and W for points (x), targets (y) or domains (d); return centred C, W, means of C."""
     values = check_matrix(C, f"C_{letter}")
     if n_samples is not None and len(values) != n_samples:
         raise ValueError(

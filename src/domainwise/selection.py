@@ -1,4 +1,4 @@
-"""Model selection for unseen domains: splitters, scores by domain, searches."""
+"""Model selection for unseen domains: splitters, scores by domain, and searches."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from domainwise.scoring.measures import domain_cross_validate as domain_cross_validate
     from domainwise.splits.folds import LeaveDomainsOut as LeaveDomainsOut
 
-#: Modules of the public names; a module is imported when its name is first used.
+#: Modules by public name; a module is imported when a name in it is first used.
 _LAZY = {
     "DCMCV": "estimators.dcmcv",
     "DomainConformal": "calibration.conformal",

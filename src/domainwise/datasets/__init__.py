@@ -1,9 +1,9 @@
-"""Data sets with domains: the paper's synthetic data, and loaders of real data.
+"""Data sets with domains: the paper's synthetic data, and loaders for real data.
 
 :func:`load_heart` reads a file that is part of the package. Other files are looked up in the folder
 ``$DOMAINWISE_DATA``, then in the folder ``domainwise`` of the user's cache (``$XDG_CACHE_HOME``, or
-``~/.cache``), and their SHA-256 is checked. If a file is missing, the error says where the original
-can be found.
+``~/.cache``), and their SHA-256 is checked. If a file is missing, the error says where to find the
+original data.
 """
 
 from typing import TYPE_CHECKING

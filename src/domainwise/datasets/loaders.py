@@ -1,8 +1,8 @@
-"""Loaders of data files, which all return a ``Bunch`` with the same entries.
+"""Loaders for data files, which all return a ``Bunch`` with the same entries.
 
 ``registry.toml`` contains the checksum, size, origin and description of each file. The files were
 made from public copies of the original releases; in most of them, the first column is ``domain``.
-Only the file of :func:`load_heart` is part of this package, because its licence allows it.
+Only the file for :func:`load_heart` is part of this package, because its licence allows it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def data_files() -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """One entry of :func:`list_datasets`.
+    """A data set in the result of :func:`list_datasets`.
 
     ``rows``, ``domains``, ``features``, ``target`` and ``classes`` describe what the loader returns
     by default; ``classes`` is None for a continuous target. ``path`` is the path of the file, or
@@ -82,7 +82,7 @@ class DatasetInfo:
 def list_datasets() -> list[DatasetInfo]:
     """List all data sets that have a loader, and whether their files are on this machine.
 
-    No file is read; numbers of rows and columns come from the package.
+    No data file is read.
 
     Returns
     -------
@@ -112,15 +112,15 @@ def find_file(file_name: str) -> Path | None:
 
 
 def cache_dir() -> Path:
-    """Return the folder for data files that are not in ``$DOMAINWISE_DATA``."""
+    """Return the folder to search after ``$DOMAINWISE_DATA``."""
     base = os.environ.get("XDG_CACHE_HOME")
-    # The XDG specification asks for relative paths to be ignored.
+    # The XDG specification says that relative paths must be ignored.
     root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
     return root / "domainwise"
 
 
 def verified_path(name: str) -> Path:
-    """Return the path of a data set's file; refuse a missing file and a wrong checksum."""
+    """Return the path of a data set's file, after checking that it exists and its checksum."""
     entry = data_files()[name]
     file, expected, origin = entry["file"], entry["sha256"], entry["origin"]
     path = find_file(file)
@@ -138,7 +138,7 @@ def verified_path(name: str) -> Path:
         if digest != expected:
             raise ValueError(
                 f"{path} is not the expected file: its SHA-256 is {digest}, expected {expected}. "
-                "It may be incomplete, or another version. Replace it with the file made from "
+                "It may be incomplete or another version. Replace it with the file made from "
                 f"{origin}."
             )
         _VERIFIED.add(key)
@@ -146,7 +146,7 @@ def verified_path(name: str) -> Path:
 
 
 def read_table(name: str, as_frame: bool) -> Any:
-    """Read the file of a data set into a pandas frame, after checking it and ``as_frame``."""
+    """Check a data set's file and ``as_frame``, and return the file as a pandas frame."""
     check_arguments(f"load_{name}", as_frame=as_frame)
     path = verified_path(name)
     with needs_extra(f"reading {path.name}", "data"):
@@ -156,7 +156,7 @@ def read_table(name: str, as_frame: bool) -> Any:
             import pyarrow  # noqa: F401
 
             return pd.read_parquet(path)
-    # pandas 3.1 reads every digit by default and deprecates the argument.
+    # pandas 3.1 reads all digits by default and deprecates the argument.
     version = tuple(map(int, pd.__version__.split(".")[:2]))
     exact = {"float_precision": "round_trip"} if version < (3, 1) else {}
     return pd.read_csv(path, **exact)
@@ -196,15 +196,15 @@ def _labels(column: Any, as_frame: bool) -> Any:
     if as_frame:
         return column
     values = column.to_numpy()
-    # Text as a fixed-width array: sortable, and the same with every pandas version.
+    # Fixed-width text can be sorted, and is the same with every pandas version.
     return values if values.dtype.kind in "fiu" else values.astype(str)
 
 
-#: Docstring of the parameter and return value that all loaders share.
+#: Docstring for the parameter and the return value of all loaders.
 _SHARED = """\
 as_frame : bool, default=False
-    Whether to return pandas objects instead of arrays, and the table of the file, with text
-    columns, in ``frame``.
+    Whether to return pandas objects instead of arrays. ``frame`` then contains the table in the
+    file, with text columns.
 
 Returns
 -------
@@ -215,7 +215,7 @@ Bunch
 
 
 def with_shared_docstring(loader: F) -> F:
-    """Replace ``{shared}`` in a loader's docstring by the text that all loaders share."""
+    """Replace ``{shared}`` in a loader's docstring with the text that all loaders share."""
     entry = data_files()[loader.__name__.removeprefix("load_")]
     text = _SHARED.format(shape=(entry["rows"], entry["features"]), domain=entry["domain"])
     loader.__doc__ = cleandoc(loader.__doc__ or "").replace("{shared}", text)
@@ -223,7 +223,7 @@ def with_shared_docstring(loader: F) -> F:
 
 
 def handle_missing(table: Any, features: list[str], missing: str) -> tuple[Any, list[str]]:
-    """Keep missing values, or drop the rows or columns that contain any."""
+    """Keep missing values, or drop the rows or columns that contain missing values."""
     is_missing = table[features].isna()
     if missing == "drop_rows":
         table = table[~is_missing.any(axis=1)]
@@ -231,8 +231,8 @@ def handle_missing(table: Any, features: list[str], missing: str) -> tuple[Any, 
         features = [name for name in features if not is_missing[name].any()]
     if len(table) == 0 or not features:
         raise ValueError(
-            f"missing={missing!r} leaves {len(table)} rows and {len(features)} features. Choose "
-            "another value of missing, such as 'keep'."
+            f"missing={missing!r} leaves {len(table)} rows and {len(features)} features. Use "
+            "missing='keep' to keep missing values as NaN."
         )
     return table, features
 
@@ -244,7 +244,7 @@ def check_choice(value: object, name: str, accepted: Sequence[str]) -> None:
 
 
 def check_subset(values: Any, name: str, accepted: Sequence[Any]) -> list[Any]:
-    """Return values as a list; raise ValueError if it is empty, or a value is not accepted."""
+    """Return values as a list; raise ValueError if it is empty or a value is not accepted."""
     selected = [values] if isinstance(values, (str, int)) else list(values)
     if not selected or not all(value in accepted for value in selected):
         raise ValueError(
@@ -286,8 +286,8 @@ def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = 
     Parameters
     ----------
     target : {"t_cell", "label"}, default="t_cell"
-        "label" is the manual gate, 0 to 5. The same gate may be another population in another
-        sample.
+        "label" is the manual gate, 0 to 5. The same gate may be different populations in different
+        samples.
     ungated : bool, default=True
         Whether to include cells outside all gates (their ``t_cell`` is 0).
     {shared}
@@ -315,7 +315,7 @@ def load_oilwells(
     missing: str = "drop_rows",
     as_frame: bool = False,
 ) -> Bunch:
-    """3W oil wells: windows of 60 seconds, normal (0) or abnormal (1).
+    """3W oil wells: 60-second windows, normal (0) or abnormal (1).
 
     Parameters
     ----------
@@ -325,8 +325,8 @@ def load_oilwells(
         Sensors among P-PDG, P-TPT, T-TPT, P-MON-CKP, T-JUS-CKP, P-JUS-CKGL and QGL. Each sensor has
         four features: mean, std, slope, range.
     missing : {"drop_rows", "drop_columns", "keep"}, default="drop_rows"
-        What to do with missing values: drop rows that have any (10 windows by default), drop
-        columns that have any, or keep them as NaN.
+        What to do with missing values: drop rows with missing values (10 windows by default), drop
+        columns with missing values, or keep them as NaN.
     {shared}
 
     Examples
@@ -380,7 +380,7 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
 
 @with_shared_docstring
 def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool = False) -> Bunch:
-    """HIPC T cells: 19 samples of 5 centres, 7 markers, 10 populations.
+    """HIPC T cells: 19 samples from 5 centres, 7 markers, 10 populations.
 
     Rows are sorted by sample and population: shuffle before taking subsets.
 
@@ -389,7 +389,7 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
     target : {"label", "population"}, default="label"
         The population as a number from 1 to 10, or its name.
     domain : {"sample", "center", "patient"}, default="sample"
-        The column with the domains: 19 samples, 5 centres or 3 patients.
+        What a domain is: one of 19 samples, 5 centres or 3 patients.
     {shared}
 
     Examples
@@ -408,7 +408,7 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
 
 @with_shared_docstring
 def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunch:
-    """Mass cytometry: 16 samples of several centres, 8 markers, 5 labels.
+    """Mass cytometry: 16 samples from several centres, 8 markers, 5 labels.
 
     Parameters
     ----------
@@ -436,7 +436,7 @@ def load_heart(*, as_frame: bool = False) -> Bunch:
     """Heart disease: 4 hospitals, 13 measurements per patient, disease (1) or not (0).
 
     The file is part of the package. Missing values are NaN. Cholesterol values (``chol``) of 0 are
-    also missing: all values of Switzerland, and 49 values of the VA hospital.
+    also missing: all values from Switzerland, and 49 values from the VA hospital.
 
     Parameters
     ----------

@@ -12,10 +12,10 @@ _CONSTRAINTS = {"eta": [POSITIVE], "n_per_domain": [POSITIVE], "c": CONSTRAINTS[
 _CONSTRAINTS |= {"n_domains": [COUNT], "n_features": [COUNT]}
 
 _DESCR = """\
-Synthetic domains of the paper "Domain Generalization via Domain-based Covariance Minimization"
+Synthetic domains from the paper "Domain Generalization via Domain-based Covariance Minimization"
 
 {n_domains} domains, {n_rows} rows, {n_features} features, classes -1 and 1. The rows of a domain
-are Gaussian with mean zero, and a covariance that is drawn from Wishart(eta I, {n_features}) with
+are Gaussian with mean zero and a covariance drawn from Wishart(eta I, {n_features}) with
 eta = {eta}. The relation between features and class is the same in every domain:
 y = sgn(sgn(b1'x + e1) log|b2'x + e2 + c|) with b1, b2 ~ N(0, I), e1, e2 ~ N(0, 1) and c = {c}.
 The paper does not give b1, b2 and c; these choices reproduce its SVM results.
@@ -49,7 +49,7 @@ def make_synthetic(
     n_domains : int, default=10
         Number of domains.
     n_per_domain : float, default=100
-        Mean number of rows of a domain. A domain never has fewer than 2 rows.
+        Mean number of rows per domain. A domain never has fewer than 2 rows.
     n_features : int, default=10
         Number of features, which is also the Wishart distribution's degrees of freedom.
     c : float, default=2.0
@@ -60,8 +60,8 @@ def make_synthetic(
     Returns
     -------
     Bunch
-        ``data`` (n_samples, n_features) float64, ``target`` (n_samples,) of -1 and 1,
-        ``sample_domain`` (n_samples,) of 0 to n_domains - 1, ``feature_names`` and ``DESCR``.
+        ``data`` of shape (n_samples, n_features), ``target`` (-1 or 1), ``sample_domain`` (0 to
+        n_domains - 1), ``feature_names`` and ``DESCR``.
 
     See Also
     --------
