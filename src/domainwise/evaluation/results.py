@@ -1,4 +1,4 @@
-"""Scores by method and domain, their intervals, and the recommended method."""
+"""Scores by method and domain, their confidence intervals, and the recommended method."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from domainwise.scoring.statistics import (
     share_interval,
 )
 
-Record = dict[str, Any]  #: targets and predictions of some rows of a domain
-Ends = tuple[float, float]  #: of an interval
+Record = dict[str, Any]  #: targets and predictions for some rows of a domain
+Ends = tuple[float, float]  #: lower and upper end of an interval
 UNKNOWN: Ends = (float("nan"), float("nan"))
 
 
@@ -37,15 +37,15 @@ class MethodResult:
     label: str
     kind: str
     about: str
-    #: Score on each domain when it is held out; NaN if the measure is not defined.
+    #: Score on each domain when it is held out; NaN if the measure is not defined there.
     scores: Mapping[Any, float]
     within: Mapping[Any, float]  #: score in cross-validation within each domain
     parameters: Sequence[Mapping[str, Any]] = ()  #: selected values for each split
-    candidates: int = 1
-    seconds: float = 0.0  #: total of all splits
-    warnings: tuple[str, ...] = ()  #: raised while fitting
-    #: Wilcoxon's signed-rank test over domains against the best baseline; None for baselines, and
-    #: if there are too few domains.
+    candidates: int = 1  #: number of candidates in the search
+    seconds: float = 0.0  #: total over all splits
+    warnings: tuple[str, ...] = ()  #: raised during fits
+    #: p-value of Wilcoxon's signed-rank test over domains against the best baseline; None for
+    #: baselines, and if there are too few domains.
     p_value: float | None = None
     p_adjusted: float | None = None  #: adjusted for the number of methods (Holm)
     context: bool = False  #: whether it predicts all rows of a domain together
@@ -53,9 +53,9 @@ class MethodResult:
     batches: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: Score on each domain in random folds of all rows, where all domains have training rows.
     seen: Mapping[Any, float] = field(default_factory=dict)
-    #: 95 % interval of the score of each domain.
+    #: 95 % interval for the score on each domain.
     ends: Mapping[Any, Ends] = field(default_factory=dict)
-    #: Loss in score on held-out domains if the values of a column are shuffled, by column.
+    #: Drop in the score on held-out domains when a column is shuffled, by column.
     importance: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -65,12 +65,12 @@ class MethodResult:
 
     @property
     def cost(self) -> float:
-        """Approximate cost, by the key of the method; measured times would vary between runs."""
+        """Approximate cost; it is not measured, because times vary between runs."""
         return METHODS[self.key].cost if self.key in METHODS else Method.cost
 
     @cached_property
     def known(self) -> dict[Any, float]:
-        """Scores of the domains on which the measure is defined."""
+        """Scores on the domains where the measure is defined."""
         return {name: score for name, score in self.scores.items() if np.isfinite(score)}
 
     @property
@@ -80,7 +80,7 @@ class MethodResult:
 
     @property
     def worst(self) -> float:
-        """Score of the worst domain."""
+        """Score on the worst domain."""
         return min(self.known.values())
 
     @property
@@ -90,7 +90,7 @@ class MethodResult:
 
     @property
     def spread(self) -> float:
-        """Standard deviation over domains."""
+        """Standard deviation of the scores over domains."""
         values = list(self.known.values())
         return float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
 
@@ -101,9 +101,9 @@ class MethodResult:
 
     @property
     def holds_up(self) -> bool:
-        """Whether context improves scores with whole domains, and is not worse with parts of them.
+        """Whether context improves scores on whole domains, and is not worse on parts of them.
 
-        It is worse if the mean score is lower by more than one standard error.
+        It is worse if it lowers the mean score by more than one standard error.
         """
         gains = {kind: means["context"] - means["plain"] for kind, means in self.batches.items()}
         better = gains.get("whole", 0.0) > 0.0
@@ -111,7 +111,7 @@ class MethodResult:
 
     @property
     def generalization_gap(self) -> float:
-        """Mean score on seen domains minus that on held-out domains."""
+        """Mean score on seen domains minus mean score on held-out domains."""
         return self.seen_mean - self.mean
 
 
@@ -145,17 +145,17 @@ class Results:
 
     @property
     def best(self) -> MethodResult:
-        """The method with the best mean."""
+        """The method with the best mean score."""
         return self.results[0]
 
     @property
     def best_(self) -> str:
-        """Key of the method with the best mean, which can be passed to :meth:`fit`."""
+        """Key of the method with the best mean score, which can be passed to :meth:`fit`."""
         return self.best.key
 
     @property
     def baseline(self) -> MethodResult | None:
-        """The baseline with the best mean."""
+        """The baseline with the best mean score."""
         return next((result for result in self.results if result.kind == "baseline"), None)
 
     @property
@@ -179,7 +179,7 @@ class Results:
         return [result for result in self.results if not result.context] or self.results
 
     def weighted_mean(self, result: MethodResult, without: Label | None = None) -> float:
-        """Mean over domains with smaller weights for few rows; see :func:`domain_weights`."""
+        """Mean over domains, weighted by :func:`domain_weights`."""
         weights = {name: self.weights.get(name, 1.0) for name in result.known if name != without}
         total = sum(weight * result.known[name] for name, weight in weights.items())
         return total / sum(weights.values())
@@ -192,8 +192,8 @@ class Results:
         """Choose the method with the lowest cost that has no context and is as good as the leader.
 
         A method is as good if its weighted mean is lower by less than :attr:`margin`, and its score
-        on the worst domain by less than three times the margin. The scores of the domain
-        ``without`` are not used.
+        on the worst domain by less than three times the margin. Scores on the domain ``without``
+        are ignored.
         """
         leader, margin = self.leader(without), self.margin
         best = self.weighted_mean(leader, without)
@@ -208,20 +208,20 @@ class Results:
 
     @property
     def next_site(self) -> Ends | None:
-        """90 % range of the score on one new domain, as displayed; None below four domains.
+        """90 % range for the score on one new domain, as displayed; None below four domains.
 
-        The score of each domain is that of the method recommended by the other domains.
+        The score used for each domain is that of the method which the other domains recommend.
         """
         names = self.recommended.known
         scores = [self.choose(name).scores[name] for name in names] if len(names) > 3 else []
         return self._range(scores)
 
     def range_of(self, result: MethodResult) -> Ends | None:
-        """90 % range of the score of one method on one new domain, as displayed."""
+        """90 % range for the score of a method on one new domain, as displayed."""
         return self._range(list(result.known.values()))
 
     def _range(self, scores: Sequence[float]) -> Ends | None:
-        """90 % range of the next score, as displayed."""
+        """90 % range for the next score, as displayed."""
         ends = expected_range(scores, None if self.measure.is_custom else self.measure.name)
         return ends and self._shown(ends)
 
@@ -253,35 +253,34 @@ class Results:
 
     @property
     def described(self) -> list[MethodResult]:
-        """The methods that the page describes: those of :attr:`main`, and the best.
+        """The methods that the report describes: those in :attr:`main`, and the best.
 
-        A constant is included only if there is no other method.
+        The constant prediction is included only if there is no other method.
         """
         results = {result.key: result for result in (*self.main, self.best) if not result.trivial}
         return list(results.values()) or [self.best]
 
     @property
     def hardest_first(self) -> list[Label]:
-        """Domains by score of the recommended method, worst first; domains without one last."""
+        """Domains sorted by the recommended method's score, the worst first and undefined last."""
         scores = self.recommended.scores
         return sorted(scores, key=lambda name: np.nan_to_num(scores[name], nan=np.inf))
 
     @property
     def margin(self) -> float:
-        """Smallest difference of means with a practical meaning: 0.01, or 2 % of the error."""
+        """Smallest difference between means that matters: 0.01, or 2 % of the error."""
         if self.measure.sign > 0:
             return 0.01
         return 0.02 * abs((self.baseline or self.best).mean)
 
     @cached_property
     def label_gain(self) -> list[dict[str, float]]:
-        """Expected score of the recommended method with 0 to 50 labels of a new domain.
+        """Expected score of the recommended method with 0 to 50 labels from a new domain.
 
         Each held-out domain is treated as the new one in turn. An entry has the number of labels
         (``n_labels``), the score as displayed, the ends of its 95 % interval (``low``, ``high``),
-        and the number of domains with enough rows for these labels (``domains``). The list is
-        empty if predictions, or probabilities of classes, are not available, or if no domain has
-        10 rows.
+        and the number of domains with enough rows (``domains``). The list is empty if predictions
+        or class probabilities are not available, or if no domain has 10 rows.
         """
         measure, classes, method = self.measure, self.classes, self.recommended
         records = grouped(self.records.get(method.key, ()))
@@ -289,8 +288,8 @@ class Results:
         if measure.is_custom or held_out is None or not held_out.domains(2 * LABEL_COUNTS[1]):
             return []
         score = partial(_outputs_score, measure, classes)
-        # Adapted models predict the most probable class. The scores of a method that does not are
-        # shifted by the difference.
+        # Adapted models predict the most probable class. If the method itself does not, its scores
+        # are shifted by the difference.
         scores = np.array(list(method.scores.values()))
         scores += domain_scores(held_out, score, len(scores))
         scores -= [
@@ -323,7 +322,7 @@ class Results:
         return self.measure.shown(mean), *self._shown(ends)
 
     def ends(self, result: MethodResult, domain: Label) -> Ends:
-        """Ends of the 95 % interval of the score on a domain, as displayed."""
+        """Ends of the 95 % interval for the score on a domain, as displayed."""
         return self._shown(result.ends.get(domain, UNKNOWN))
 
     def find(self, name: str) -> MethodResult | None:
@@ -333,49 +332,47 @@ class Results:
         return next(matches, None)
 
 
-#: Minimum number of rows of a domain that is used to estimate the variance of rows.
+#: Minimum number of rows in a domain from which the variance per row is estimated.
 MIN_ROWS = 10
 
 
-def domain_weights(results: Sequence[MethodResult], rows: Mapping[Any, int]) -> dict[Any, float]:
+def domain_weights(
+    results: Sequence[MethodResult], row_counts: Mapping[Any, int]
+) -> dict[Any, float]:
     """Weight of each domain in the mean by which a method is recommended; the largest is 1.
 
-    The variance of a domain's score has two parts: the variance between domains, and the sampling
-    error of its rows. The weights are 1 / (between + error / rows), as in a random-effects
-    meta-analysis. Both parts are pooled over methods and domains: all methods have the same
+    The variance of a domain's score is the variance between domains plus the variance per row
+    divided by the number of rows. A weight is the inverse of this sum, as in a random-effects
+    meta-analysis. Both variances are pooled over methods and domains: all methods have the same
     weights, and a domain with three rows, all predicted correctly, does not get a large weight.
 
-    >>> one = MethodResult(
-    ...     "linear", "", "", "", {"a": 0.7, "b": 0.8}, {}, ends={"a": (0.6, 0.8), "b": (0.7, 0.9)}
-    ... )
-    >>> {
-    ...     name: round(weight, 2)
-    ...     for name, weight in domain_weights([one], {"a": 3, "b": 99}).items()
-    ... }
+    >>> ends = {"a": (0.6, 0.8), "b": (0.7, 0.9)}
+    >>> result = MethodResult("linear", "", "", "", {"a": 0.7, "b": 0.8}, {}, ends=ends)
+    >>> weights = domain_weights([result], {"a": 3, "b": 99})
+    >>> {name: round(weight, 2) for name, weight in weights.items()}
     {'a': 0.14, 'b': 1.0}
     """
     fitted = [result for result in results if not result.trivial]
-    errors = [
-        (rows[name], rows[name] * ((high - low) / (2 * ndtri(1 - TAIL))) ** 2)
+    row_variances = [
+        (row_counts[name], row_counts[name] * ((high - low) / (2 * ndtri(1 - TAIL))) ** 2)
         for result in fitted
         for name, (low, high) in result.ends.items()
-        if high > low and name in rows
+        if high > low and name in row_counts
     ]
-    if not errors:
+    if not row_variances:
         return {}
-    precise = [error for n, error in errors if n >= MIN_ROWS]
-    error = float(np.median(precise or [error for _, error in errors]))
-    noise = error / np.array(list(rows.values()))
+    precise = [variance for n, variance in row_variances if n >= MIN_ROWS]
+    per_row = float(np.median(precise or [variance for _, variance in row_variances]))
+    within = per_row / np.array(list(row_counts.values()))
     between: list[float] = []
     for result in fitted:
-        scores = {name: score for name, score in result.known.items() if name in rows}
+        scores = {name: score for name, score in result.known.items() if name in row_counts}
         if len(scores) > 1:
             total = np.var(list(scores.values()), ddof=1)
-            between.append(float(total - np.mean([error / rows[name] for name in scores])))
+            between.append(float(total - np.mean([per_row / row_counts[name] for name in scores])))
     # A small variance between domains is assumed even if they seem to be equal.
-    variance = max(float(np.mean(between or [0.0])), 0.25 * float(np.median(noise)))
-    weights = 1 / (variance + noise)
-    return dict(zip(rows, (weights / weights.max()).tolist(), strict=True))
+    weights = 1 / (max(float(np.mean(between or [0.0])), 0.25 * float(np.median(within))) + within)
+    return dict(zip(row_counts, (weights / weights.max()).tolist(), strict=True))
 
 
 def finite_mean(values: Iterable[float]) -> float:
@@ -403,7 +400,7 @@ def percent(share: float) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value for JSON: types of Python, and None for NaN and infinity."""
+    """Convert a value to Python types for JSON, with None for NaN and infinity."""
     if isinstance(value, Mapping):
         return {name: plain(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
@@ -412,20 +409,20 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-#: Number of bootstrap draws of the rows of a domain; fewer if each needs a scikit-learn scorer.
+#: Number of bootstrap samples of a domain's rows, and the smaller number for scikit-learn scorers.
 ROW_DRAWS, SLOW_DRAWS = 400, 100
-#: If a domain has more rows, draws use representative rows.
+#: If a domain has more rows, representative rows are drawn.
 MANY_ROWS = 2000
-#: Measures for which all draws are scored in one computation; a scorer takes a millisecond each.
+#: Measures for which all samples are scored at once; a scorer takes a millisecond per sample.
 ACCURACIES = ("accuracy", "balanced_accuracy")
 ERRORS = ("root_mean_squared", "mean_squared", "mean_absolute")
 VECTORIZED = (*ACCURACIES, *(f"neg_{name}_error" for name in ERRORS))
 
 
 def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[MethodResult]:
-    """Add intervals of domain scores, and scores on seen domains, to the results.
+    """Add intervals for domain scores, and scores on seen domains, to the results.
 
-    ``seen`` contains the records of random folds. If each draw needs a scikit-learn scorer, only
+    ``seen`` contains the records of random folds. If a measure needs a scikit-learn scorer, only
     the main methods have intervals.
     """
     measure, classes = evaluation.measure, evaluation.classes
@@ -434,23 +431,23 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
     for result in evaluation.results:
         held_out = grouped(evaluation.records.get(result.key, ()))
         random_folds = grouped(seen.get(result.key, ()))
-        scores = dict.fromkeys(result.scores, float("nan"))
+        seen_scores = dict.fromkeys(result.scores, float("nan"))
         ends = dict.fromkeys(result.known, UNKNOWN)
         for seed, name in enumerate(result.known):
             if name in random_folds:
-                scores[name] = pooled_score(measure, classes, random_folds[name])
+                seen_scores[name] = pooled_score(measure, classes, random_folds[name])
             if measure.name in VECTORIZED or (result.key in main and not measure.is_custom):
                 draws = resampled(measure, classes, held_out[name], seed)
                 ends[name] = domain_interval(measure, held_out[name], draws)
-        results.append(replace(result, seen=scores, ends=ends))
+        results.append(replace(result, seen=seen_scores, ends=ends))
     return results
 
 
 def domain_interval(measure: Measure, records: Sequence[Record], draws: Array) -> Ends:
-    """Bootstrap interval of a domain's score, or an exact one if a share in it is 0 or 1."""
+    """Bootstrap interval for a domain's score, or an exact one if one of its shares is 0 or 1."""
     names = ("row", "target", "prediction")
     row, target, predicted = (np.concatenate([r[name] for r in records]) for name in names)
-    # The score is the mean of these shares of correct predictions; other measures have none.
+    # An accuracy is the share of correct rows, or its mean over classes; other measures have none.
     groups = {"accuracy": np.zeros(len(row)), "balanced_accuracy": target}
     group_of = groups.get(measure.name, target[:0])
     correct = [(target == predicted)[group_of == group] for group in np.unique(group_of)]
@@ -473,7 +470,7 @@ def grouped(records: Sequence[Record]) -> dict[Any, list[Record]]:
 
 
 def joined(records: Sequence[Record]) -> Record:
-    """Join the predictions of several models for one domain, in the order of the table."""
+    """Join the predictions of several models for one domain, in table order."""
     order = np.argsort(np.concatenate([record["row"] for record in records]), kind="stable")
     pooled: Record = {}
     for name in ("target", "prediction", "probabilities", "decisions"):
@@ -498,9 +495,9 @@ def _score(measure: Measure, classes: Array | None, record: Record, rows: Any) -
 def resampled(
     measure: Measure, classes: Array | None, records: Sequence[Record], seed: int
 ) -> Array:
-    """Bootstrap scores of a domain: its rows are drawn with replacement.
+    """Bootstrap scores for a domain: its rows are drawn with replacement.
 
-    If a domain was held out more than once, scores are means over its models on the same rows.
+    If a domain was held out more than once, scores are means over the models on the same rows.
     """
     if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):  # held out in parts
         records = [joined(records)]
@@ -521,10 +518,10 @@ def resampled(
 
 
 def representative_rows(name: str, record: Record) -> tuple[Record, Array]:
-    """Return rows that represent those of a record in draws, and the share of each.
+    """Return rows to draw from instead of those in a record, and the share of each.
 
-    If there are many rows, those with the same target and prediction are merged; for a continuous
-    target, those with similar errors are.
+    If there are many rows, rows with the same target and prediction are merged; for a continuous
+    target, rows with similar errors are merged.
     """
     target, predicted = record["target"], record["prediction"]
     n = len(target)
@@ -543,9 +540,9 @@ def representative_rows(name: str, record: Record) -> tuple[Record, Array]:
 
 
 def weighted_scores(name: str, record: Record, counts: Array, classes: Array | None) -> Array:
-    """Scores of all draws, from the number of times that each row was drawn."""
+    """Scores of all bootstrap samples, from how often each row was drawn."""
     target, predicted = record["target"], record["prediction"]
-    if classes is not None and name == "balanced_accuracy":  # over the classes in each draw
+    if classes is not None and name == "balanced_accuracy":  # over the classes in each sample
         indicator = np.eye(len(classes))[codes_of(target, classes)]
         sizes, correct = counts @ indicator, counts @ (indicator * (target == predicted)[:, None])
         recalls = correct / np.where(sizes > 0, sizes, 1)
@@ -558,7 +555,7 @@ def weighted_scores(name: str, record: Record, counts: Array, classes: Array | N
 
 
 def _outputs_score(measure: Measure, classes: Array | None, outputs: Array, y: Array) -> float:
-    """Score of outputs; the targets ``y`` are codes of classes, or numbers."""
+    """Score of a model's outputs; the targets ``y`` are class codes or numbers."""
     record: Record = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
     if classes is not None:
         labels = classes[outputs.argmax(axis=1)]
@@ -571,24 +568,21 @@ def _outputs_score(measure: Measure, classes: Array | None, outputs: Array, y: A
 def _held_out_outputs(
     by_domain: Sequence[Sequence[Record]], classes: Array | None
 ) -> SourceOutputs | None:
-    """Outputs of held-out rows, in the order of the table; None if there are none.
+    """Outputs for held-out rows, in table order; None if they are not available.
 
     If a row was held out more than once, its first prediction is used.
     """
-    name = "prediction" if classes is None else "probabilities"
-    by_code = []
+    names = ("row", "target", "prediction" if classes is None else "probabilities")
+    parts = []
     for code, records in enumerate(by_domain):
-        if any(record[name] is None for record in records):
+        if any(record[names[-1]] is None for record in records):
             return None
         if records:
-            row, y, outputs = (
-                np.concatenate([record[key] for record in records])
-                for key in ("row", "target", name)
-            )
+            row, y, outputs = (np.concatenate([r[name] for r in records]) for name in names)
             first = np.unique(row, return_index=True)[1]
-            by_code.append((y[first], np.full(len(first), code), outputs[first]))
-    if not by_code:
+            parts.append((y[first], np.full(len(first), code), outputs[first]))
+    if not parts:
         return None
-    target, domain, outputs = map(np.concatenate, zip(*by_code, strict=True))
+    target, domain, outputs = map(np.concatenate, zip(*parts, strict=True))
     target = target.astype(np.float64) if classes is None else codes_of(target, classes)
     return SourceOutputs(target, domain, outputs.astype(np.float64).reshape(len(outputs), -1))
