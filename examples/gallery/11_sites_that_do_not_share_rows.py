@@ -55,12 +55,12 @@ plan = Plan.of_table(make_patients("made up", 60), target="ill", domain="site")
 merged = merge(plan, [statistics(rows, plan, site=name) for name, rows in hospitals.items()])
 second = {name: moments(rows, merged, site=name) for name, rows in hospitals.items()}
 model = fit(merged, second.values())
-print(*second["north"].words(), sep="\n")
+print(*second["north"].describe(), sep="\n")
 
 # %%
 # What leaves a hospital
 # ----------------------
-# This is the size of the file of the second round, for an increasing number of patients. The file
+# This is the size of the second-round file, for an increasing number of patients. The file
 # contains sums of features by class and no rows: it has at most half as many numbers as the table.
 # If a hospital has too few patients, its file is not written. :doc:`/federated` describes what
 # could be inferred from a file.

@@ -96,12 +96,12 @@ def test_what_is_wrong_is_said_and_nothing_is_written(folder, tmp_path):
     for arguments, words in (
         (
             ["fit", file, file, "--plan", folder / "merged.json"],
-            "two files of site 'east'",
+            "two files for site 'east'",
         ),
-        (["fit", "--plan", folder / "merged.json"], "no file of the second round was passed"),
+        (["fit", "--plan", folder / "merged.json"], "no second-round file was passed"),
         (["fit", file, "--plan", folder / "merged.json"], "only one site"),
-        (["fit", file, "--plan", folder / "plan.json"], "was made with plan"),
-        (["fit", file, "--plan", file], "damaged, or not a plan"),
+        (["fit", file, "--plan", folder / "plan.json"], "was created with plan"),
+        (["fit", file, "--plan", file], "damaged or is not a plan"),
     ):
         result = run("federate", *arguments, "-o", out)
         assert result.exit_code == 2
@@ -111,7 +111,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(folder, tmp_path):
     assert "--target" in result.output
     result = run("federate", "moments", folder / "east.csv", "--plan", folder / "plan.json",
                 "--site", "east", "-o", tmp_path / "a.npz")  # fmt: skip
-    assert "this is the plan of the first round" in " ".join(result.output.split())
+    assert "this is the first-round plan" in " ".join(result.output.split())
     assert not list(tmp_path.iterdir())
 
 
@@ -218,7 +218,7 @@ def test_a_site_that_is_too_small_writes_nothing_unless_it_accepts_that(folder, 
     refused = run(*command)
     words = " ".join(refused.output.split())
     assert refused.exit_code == 2
-    assert "the file of the second round was not made: the plan asks for 1 map of" in words
+    assert "the second-round file was not written: the plan asks for 1 map with" in words
     assert "Use a table with more rows, or ask for a plan with a smaller n_features" in words
     assert "--accept-disclosure" in words
     assert not (tmp_path / "small.npz").exists()
@@ -229,7 +229,7 @@ def test_a_site_that_is_too_small_writes_nothing_unless_it_accepts_that(folder, 
     done("federate", "fit", *files, "--plan", folder[0] / "merged.json", "-o",
          tmp_path / "model.skops")  # fmt: skip
     words = done("info", tmp_path / "model.skops")
-    assert "disclosure was accepted: rows of small may be reconstructed from this model" in words
+    assert "disclosure was accepted: rows from small could be reconstructed from this model" in words
 
 
 def test_a_table_that_was_changed_after_the_first_round_is_refused(folder, tmp_path):
@@ -239,5 +239,5 @@ def test_a_table_that_was_changed_after_the_first_round_is_refused(folder, tmp_p
     refused = run(*command, "-o", out)
     assert refused.exit_code == 2
     words = " ".join(refused.output.split())
-    assert "the rows of site 'east' are not those of the first round" in words
+    assert "the rows of site 'east' differ from those in the first round" in words
     assert not out.exists()

@@ -230,7 +230,7 @@ def test_the_difference_of_two_files_is_a_patient_and_the_second_file_is_refused
     later = pandas.concat([frames["s0"], patient], ignore_index=True)
     plan, files = both_rounds(frames, False)
     for rows in (later, frames["s0"][1:], later[1:]):
-        with pytest.raises(DisclosureError, match="are not those of the first round"):
+        with pytest.raises(DisclosureError, match="differ from those in the first round"):
             moments(rows, plan, site="s0")
     again = moments(frames["s0"][::-1], plan, site="s0")  # the same rows in another order
     np.testing.assert_allclose(again.arrays["sums0"], files[0].arrays["sums0"], atol=1e-12)

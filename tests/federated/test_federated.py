@@ -510,8 +510,8 @@ def test_a_plan_is_read_as_it_was_written_and_refused_if_changed(frames, tmp_pat
         (tmp_path / "bad.json").write_text(json.dumps(wrong))
         with pytest.raises(PlanError, match=r"bad\.json"):
             Plan.load(tmp_path / "bad.json")
-    with pytest.raises(PlanError, match="this is the plan of the second round"):
+    with pytest.raises(PlanError, match="this is the second-round plan"):
         merge(merged, [])
-    with pytest.raises(PlanError, match="this is the plan of the first round"):
+    with pytest.raises(PlanError, match="this is the first-round plan"):
         moments_of(frames["s0"], plan, site="s0")
     assert replace(plan, seed=1).hash != plan.hash

@@ -1,16 +1,16 @@
 """Disclosure control: which groups of rows a site may describe, and with how many numbers.
 
-A group of rows is a site, one of its classes, a domain, or a class within a domain. A number in a
-file is about a group if it depends only on the rows of the group. Three rules apply:
+A group of rows is a site, a class at a site, a domain, or a class within a domain. A number in a
+file is about a group if it depends only on rows in the group. Three rules apply:
 
-1. There are at most half as many numbers about a group as it has values (rows times columns). An
-   attacker who searches for rows that explain them has at least two unknowns for each equation.
+1. There are at most half as many numbers about a group as the group has values (rows times
+   columns). An attacker who searches for rows with these numbers has at least two unknowns for each
+   equation.
 2. A feature map has at most a third as many columns as the group has rows. Whether a row is in the
-   span of the others then reveals nothing.
-3. If second moments are sent, the cube of the number of columns of a map, times the number of maps,
-   is at most a quarter of the square of the number of rows. The leverage of a row in the second
-   moment of its group then differs from that of a row outside it by less than half a standard
-   deviation.
+   span of the other rows then reveals nothing.
+3. If second moments are sent, the number of maps times the cube of the number of columns is at most
+   a quarter of the square of the number of rows. With respect to the second moment, the leverage of
+   a row in the group then differs from that of other rows by less than half a standard deviation.
 
 Groups that are too small are merged, or their rows are left out of the file. Notes for the site,
 which are not part of the file, name these groups.
@@ -33,22 +33,25 @@ from domainwise.shift.watch import MAX_SOURCES
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 from domainwise.tables.schema import class_codes, named_frame, require_columns
 
-#: Minimum rows per column of a map (rule 2), and values of a group per number about it (rule 1).
+#: Minimum number of rows per column of a map (rule 2), and of values per number (rule 1).
 ROWS_PER_COLUMN, VALUES_PER_NUMBER = 3, 2
 #: Minimum ratio of rows^2 to maps * columns^3 if second moments are sent (rule 3).
 LEVERAGE_RATIO = 4
 #: With at least this number of columns, more maps are preferred to more columns.
 ENOUGH_COLUMNS = 100
-#: The number of columns is chosen so that the sums of sites include at least ``MIN_SHARE`` of all
-#: rows. If that allows fewer than ``FEW_COLUMNS``, it is ``MIN_SHARE_FEW_COLUMNS`` of the rows.
+#: The number of columns is chosen so that sums include at least ``MIN_SHARE`` of all rows. If this
+#: allows fewer than ``FEW_COLUMNS`` columns, ``MIN_SHARE_FEW_COLUMNS`` of the rows are sufficient.
 MIN_SHARE, FEW_COLUMNS, MIN_SHARE_FEW_COLUMNS = 0.95, 8, 0.8
 #: Minimum and maximum number of columns for ``n_features="auto"``.
 MIN_COLUMNS, MAX_AUTO_COLUMNS = 4, 500
-#: Maximum number of landmarks for the comparison of new rows with domains.
+#: Maximum number of landmarks with which new rows are compared with domains.
 WATCH_POINTS = 30
+ACCEPT_ADVICE = (
+    "If you are allowed to disclose these rows, pass accept_disclosure=True (--accept-disclosure)"
+)
 ADVICE = (
-    "Use a table with more rows, or ask for a plan with a smaller n_features, or fewer kernels or "
-    "gammas. If you may disclose these rows, pass accept_disclosure=True (--accept-disclosure)"
+    "Use a table with more rows, or ask for a plan with a smaller n_features, or with fewer "
+    f"kernels or gammas. {ACCEPT_ADVICE}"
 )
 
 
@@ -65,11 +68,11 @@ class Request:
     n_maps: int
     width: int  #: columns of a map, including those of a continuous target
     by_class: bool  #: True: a second moment for each class; False: one for the site
-    n_watch: int  #: numbers about each domain, for the comparison with new rows
+    n_watch: int  #: numbers about each domain, with which new rows are compared
 
     @classmethod
     def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_points: int) -> Request:
-        """Return the request of a plan with these numbers of maps, columns and landmarks."""
+        """Return the request of a plan with this many maps, columns and landmarks."""
         schema = plan.schema
         n_watch = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_points
         return cls(len(schema.features), plan.n_classes, n_maps, width, by_class, n_watch)
@@ -87,50 +90,48 @@ class Request:
         return f"{self.n_maps} map" + "s" * (self.n_maps != 1)
 
     def cell_rows(self) -> int:
-        """Smallest number of rows of a class in a domain."""
+        """Return the minimum number of rows of a class in a domain."""
         return self._rows_for(n_cells=1)
 
     def class_rows(self, n_domains: int = 1) -> int:
-        """Smallest number of rows of a class at a site with ``n_domains`` domains."""
+        """Return the minimum number of rows of a class at a site with ``n_domains`` domains."""
         return self._rows_for(n_cells=n_domains, n_second_moments=int(self.by_class))
 
     def domain_rows(self) -> int:
-        """Smallest number of rows of a domain at a site."""
+        """Return the minimum number of rows of a domain at a site."""
         return self._rows_for(n_cells=self.n_classes, n_others=self.n_watch)
 
     def site_rows(self, n_sent: int, n_domains: int = 1) -> int:
-        """Smallest number of rows of a site that sent ``n_sent`` numbers in the first round."""
+        """Return the minimum number of rows of a site that has sent ``n_sent`` numbers before."""
         n_second_moments = self.n_classes if self.by_class else 1
         n_others = n_sent + n_domains * self.n_watch
         return self._rows_for(n_domains * self.n_classes, n_second_moments, n_others)
 
     def _rows_for(self, n_cells: int, n_second_moments: int = 0, n_others: int = 0) -> int:
-        """Smallest number of rows for sums of cells, second moments, and other single numbers."""
-        per_second_moment = self.width * (self.width + 1) // 2
-        per_map = n_cells * self.width + n_second_moments * per_second_moment
-        n_numbers = self.n_maps * per_map + n_others
-        by_leverage = (
-            isqrt(LEVERAGE_RATIO * self.n_maps * self.width**3 - 1) + 1 if n_second_moments else 0
-        )
-        by_values = ceil(VALUES_PER_NUMBER * n_numbers / max(self.n_columns, 1))
-        return max(ROWS_PER_COLUMN * self.width, by_values, by_leverage)
+        """Return the minimum number of rows for cell sums, second moments and other numbers."""
+        per_map = n_cells * self.width + n_second_moments * (self.width * (self.width + 1) // 2)
+        n_values = VALUES_PER_NUMBER * (self.n_maps * per_map + n_others)
+        n_rows = max(ROWS_PER_COLUMN * self.width, ceil(n_values / max(self.n_columns, 1)))
+        if n_second_moments:
+            n_rows = max(n_rows, isqrt(LEVERAGE_RATIO * self.n_maps * self.width**3 - 1) + 1)
+        return n_rows
 
 
 def choose_sizes(
     plan: Plan, counts: Sequence[Array], n_sent: Sequence[int], n_maps: int, n_targets: int
 ) -> tuple[int, int, bool]:
-    """Choose the columns of a map, the number of maps, and whether second moments are by class.
+    """Choose the numbers of columns and maps, and whether second moments are sent by class.
 
-    ``counts`` has the number of rows per class of each site, and ``n_sent`` how many numbers each
-    site sent in the first round. The plan has at most ``n_maps`` maps, and ``n_targets`` columns of
-    a continuous target. More maps may reduce the columns only if ``ENOUGH_COLUMNS`` remain.
+    For each site, ``counts`` contains the number of rows in each class, and ``n_sent`` how many
+    numbers the site sent in the first round. There are at most ``n_maps`` maps, with ``n_targets``
+    more columns for a continuous target. Maps are added as long as ``ENOUGH_COLUMNS`` remain.
     """
 
     def request(columns: int, n_maps: int, by_class: bool = False) -> Request:
-        points = min(WATCH_POINTS, columns)
-        return Request.of_plan(plan, n_maps, columns + n_targets, by_class, points)
+        n_points = min(WATCH_POINTS, columns)
+        return Request.of_plan(plan, n_maps, columns + n_targets, by_class, n_points)
 
-    def rows_included(request: Request) -> int:
+    def n_included(request: Request) -> int:
         min_rows = request.class_rows()
         sizes = [int(class_rows[class_rows >= min_rows].sum()) for class_rows in counts]
         return sum(n for n, k in zip(sizes, n_sent, strict=True) if n >= request.site_rows(k))
@@ -138,12 +139,12 @@ def choose_sizes(
     def max_columns(n_maps: int, share: float, limit: int) -> int:
         needed = share * sum(int(class_rows.sum()) for class_rows in counts)
         return bisect_left(
-            range(1, limit + 1), True, key=lambda m: rows_included(request(m, n_maps)) < needed
+            range(1, limit + 1), True, key=lambda m: n_included(request(m, n_maps)) < needed
         )
 
     by_class = plan.second_moments == "classes"
     if plan.n_features == "auto":
-        # The first map is that of the smoothest kernel, which needs the fewest columns.
+        # The first map has the smoothest kernel, which needs the fewest columns.
         fewer_maps = [3, 1] if isinstance(plan.gammas, str) else []
         columns_by_maps = {
             k: max(
@@ -155,20 +156,20 @@ def choose_sizes(
         min_columns = max(MIN_COLUMNS, min(ENOUGH_COLUMNS, max(columns_by_maps.values())))
         possible = [k for k, columns in columns_by_maps.items() if columns >= min_columns]
         if not possible:
-            smallest = request(MIN_COLUMNS, min(columns_by_maps))
+            minimum = request(MIN_COLUMNS, min(columns_by_maps))
             raise PlanError(
-                "the sites have too few rows for a second round: the numbers that they would send "
-                f"could be traced to single rows. A map of {MIN_COLUMNS} columns needs "
-                f"{smallest.class_rows()} rows of each class and "
-                f"{smallest.site_rows(max(n_sent))} rows at each site. Use sites with more rows, "
-                "or set n_features; sites then have to pass accept_disclosure=True"
+                "the sites have too few rows for a second round: individual rows could be inferred "
+                f"from the numbers that they would send. A map with {MIN_COLUMNS} columns needs "
+                f"{minimum.class_rows()} rows of each class and {minimum.site_rows(max(n_sent))} "
+                "rows at each site. Use sites with more rows, or set n_features; sites then have "
+                "to pass accept_disclosure=True"
             )
         columns, n_maps = columns_by_maps[possible[0]], possible[0]
     else:
         columns = int(plan.n_features)
     if plan.second_moments == "auto":
-        rows = [rows_included(request(columns, n_maps, option)) for option in (False, True)]
-        by_class = rows[0] == rows[1] > 0
+        n_rows = [n_included(request(columns, n_maps, option)) for option in (False, True)]
+        by_class = n_rows[0] == n_rows[1] > 0
     return columns, n_maps, by_class
 
 
@@ -178,53 +179,54 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept: bool) -> 
     Classes that are too small are left out. Raises :class:`DisclosureError` if too few rows remain.
     ``n_sent`` is how many numbers the site sent in the first round.
     """
-    counts = np.zeros((request.n_classes, len(rows.names)), dtype=np.int64)
+    counts = np.zeros((request.n_classes, len(rows.domain_names)), dtype=np.int64)
     np.add.at(counts, (rows.classes, rows.domains), 1)
     notes = [*rows.notes]
     if accept:
         selected = counts[rows.classes, rows.domains] >= rows.min_rows
         if not selected.any():
             raise DisclosureError(
-                f"no class has at least {rows.min_rows} rows in a domain. Use a table with more "
+                f"no class has at least {rows.min_rows} rows in any domain. Use a table with more "
                 "rows, or ask for a plan with a smaller smallest_cell"
             )
         excluded = f"domains and classes with fewer than {rows.min_rows} rows"
         groups = [[int(d)] for d in np.unique(rows.domains[selected])]
     else:
-        large = counts.sum(axis=1) >= request.class_rows()
-        selected = large[rows.classes]
+        is_large = counts.sum(axis=1) >= request.class_rows()
+        selected = is_large[rows.classes]
         n, needed = int(selected.sum()), request.site_rows(n_sent)
         if n < needed:
             raise DisclosureError(
-                "the file of the second round was not made: the plan asks for "
-                f"{request.maps_text} of {request.width} columns, for which a site needs {needed} "
-                f"rows, and {request.class_rows()} rows in each class. This site has {n} rows in "
-                f"classes of this size, and {len(selected) - n} in smaller classes. {ADVICE}"
+                "the second-round file was not written: the plan asks for "
+                f"{request.maps_text} with {request.width} columns, for which a site needs "
+                f"{needed} rows in total and {request.class_rows()} rows in each class. This site "
+                f"has {n} rows in classes that are large enough, and {len(selected) - n} rows in "
+                f"smaller classes. {ADVICE}"
             )
         excluded = f"classes with fewer than {request.class_rows()} rows"
-        groups = _groups_of_domains(counts[large], request, n_sent)
-    names = [rows.names[group[0]] for group in groups]
+        groups = _group_domains(counts[is_large], request, n_sent)
+    names = [rows.domain_names[group[0]] for group in groups]
     if left_out := int((~selected).sum()):
         notes.append(f"left out: {left_out} rows of {excluded}")
     if len(groups[-1]) > 1:
         names[-1] = rows.site if len(groups) == 1 else f"{rows.site} (other domains)"
-        merged = describe_names([rows.names[d] for d in groups[-1]])
+        merged = describe_names([rows.domain_names[d] for d in groups[-1]])
         notes.append(f"merged into one domain, {names[-1]!r}: {merged}")
-    group_of = np.zeros(len(rows.names), dtype=np.int64)
+    group_of_domain = np.zeros(len(rows.domain_names), dtype=np.int64)
     for index, group in enumerate(groups):
-        group_of[group] = index
+        group_of_domain[group] = index
     return replace(
         rows,
         X=rows.X.iloc[np.flatnonzero(selected)],
         y=rows.y[selected],
         classes=rows.classes[selected],
-        domains=group_of[rows.domains[selected]],
-        names=names,
+        domains=group_of_domain[rows.domains[selected]],
+        domain_names=names,
         notes=notes,
     )
 
 
-def _groups_of_domains(counts: Array, request: Request, n_sent: int) -> list[list[int]]:
+def _group_domains(counts: Array, request: Request, n_sent: int) -> list[list[int]]:
     """Return a group for each domain that is large enough, and one group of all others."""
     sizes = counts.sum(axis=0)
     is_large = (counts >= request.cell_rows()).all(axis=0) & (sizes >= request.domain_rows())
@@ -247,19 +249,19 @@ def _groups_of_domains(counts: Array, request: Request, n_sent: int) -> list[lis
 
 @dataclass(frozen=True)
 class SiteRows:
-    """The rows of a site that belong to classes with at least ``min_rows`` rows.
+    """Rows of a site, from classes with at least ``min_rows`` rows.
 
     A column with fewer than ``min_rows`` values is treated as missing in all rows.
     """
 
     site: str
-    min_rows: int  #: smallest number of rows about which numbers may be sent
+    min_rows: int  #: minimum number of rows about which numbers may be sent
     X: Any  #: features as :meth:`Schema.prepare` returns them
     y: Array  #: continuous targets, or class codes
     classes: Array  #: class codes; zeros for a continuous target
     domains: Array  #: domain codes
-    names: list[str]  #: names of the domains
-    left_out: int  #: number of rows without target or domain; 0 if below ``min_rows``
+    domain_names: list[str]
+    left_out: int  #: number of rows without a target or domain; 0 if below ``min_rows``
     notes: list[str]  #: what was left out, for the site only
 
     def checksum(self) -> str:
@@ -268,21 +270,21 @@ class SiteRows:
         The hash shows whether a table was changed after the first round. It is too short to confirm
         a guess about a row.
         """
-        hashed = import_pandas().util.hash_array
-        rows = import_pandas().util.hash_pandas_object(self.X, index=False).to_numpy()
-        names = hashed(np.array(self.names, dtype=object))[self.domains]
-        rows = rows * np.uint64(31) + names * np.uint64(17) + hashed(np.asarray(self.y))
-        return hashlib.sha256(np.sort(rows).tobytes()).hexdigest()[:4]
+        util = import_pandas().util
+        hashes = util.hash_pandas_object(self.X, index=False).to_numpy() * np.uint64(31)
+        domain_hashes = util.hash_array(np.array(self.domain_names, dtype=object))
+        hashes += domain_hashes[self.domains] * np.uint64(17) + util.hash_array(np.asarray(self.y))
+        return hashlib.sha256(np.sort(hashes).tobytes()).hexdigest()[:4]
 
 
 def hide_small_counts(counts: Any, n: Any, min_rows: int) -> Any:
-    """Replace counts below ``min_rows`` by 0, and counts above ``n - min_rows`` by ``n``."""
+    """Replace counts below ``min_rows`` with 0, and counts above ``n - min_rows`` with ``n``."""
     counts = np.where(np.asarray(counts) < min_rows, 0, counts)
     return np.where(np.asarray(n) - counts < min_rows, n, counts)
 
 
 def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
-    """Check the table of a site, and omit rows and values about which nothing may be sent."""
+    """Check a site's table, and omit rows and values about which nothing may be sent."""
     schema, min_rows = plan.schema, plan.smallest_cell
     frame = named_frame(frame)
     require_columns([*schema.features, schema.target], list(frame.columns), "the table")
@@ -294,7 +296,7 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
         )
     if site is None and (labels is None or len(np.unique(labels)) > 1):
         raise TableError(
-            "the site cannot be named after its domain, because the table does not have exactly "
+            "the site cannot be named after its domain, because the table does not contain exactly "
             "one domain. Pass the name of the site, for example ",
             Argument("site", "north"),
         )
@@ -306,9 +308,10 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
         y = classes = class_codes(y, plan.classes, schema.target, "the plan")
     selected = np.bincount(classes)[classes] >= min_rows
     if not selected.any():
+        subject = "the table" if plan.classes is None else f"every class of {schema.target!r}"
         raise TableError(
-            f"every class of {schema.target!r} has fewer than {min_rows} rows, the smallest number "
-            "that the plan allows sites to report. Use a table with more rows"
+            f"{subject} has fewer than {min_rows} rows with a target and a domain, the smallest "
+            "number that the plan allows sites to report. Use a table with more rows"
         )
     notes, unlabelled = [], len(frame) - len(labelled)
     if not selected.all():

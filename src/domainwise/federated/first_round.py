@@ -1,8 +1,8 @@
-"""The first round: statistics of a site's columns, and their merge into the second plan.
+"""The first round: statistics of a site's columns, which are merged into the second-round plan.
 
-A file has counts, means and squared deviations of columns, means of blocks of neighbouring values,
-counts of classes and categories, and quantiles of distances between rows. Statistics that are
-impossible for any table are rejected before files are merged.
+A file contains counts, means and squared deviations of columns, means of blocks of neighbouring
+values, counts of classes and categories, and quantiles of distances between rows. Statistics that
+no table could have are rejected before files are merged.
 """
 
 from __future__ import annotations
@@ -49,26 +49,27 @@ from domainwise.tables.statistics import (
 #: Maximum number of block means that a site sends for a column, and the minimum number of rows in a
 #: block, in multiples of ``smallest_cell``.
 MAX_BLOCKS, BLOCK_CELLS = 100, 2
-#: Probabilities of the quantiles of row distances that a site sends, and rows sampled for them.
-PROBABILITIES, DISTANCE_ROWS = (0.1, 0.25, 0.5, 0.75, 0.9), 1000
-METRICS = {"rbf": "euclidean", "laplacian": "cityblock"}
+#: Levels of the distance quantiles that a site sends, and number of rows sampled to compute them.
+QUANTILE_LEVELS, DISTANCE_ROWS = (0.1, 0.25, 0.5, 0.75, 0.9), 1000
+METRICS = {"rbf": "euclidean", "laplacian": "cityblock"}  #: distance metric of each kernel
 #: Maximum absolute value in a column; its square is finite.
 MAX_VALUE = 1e150
-#: If the values of a site exceed those of all others by this factor, their unit must differ.
+#: If values at one site exceed those at all other sites by this factor, their units must differ.
 MAX_UNIT_RATIO = 1e6
-#: Ranges of columns extend beyond the outermost block means by this share of their distance to the
-#: median.
+#: The range of a column extends beyond its outermost block means by this fraction of their distance
+#: from the median.
 TAIL = 0.5
-#: Centres with a smaller pivot, which nearly depend on the others, are dropped, because their
-#: rounding errors differ between machines.
+#: Centres with smaller pivots are nearly linear combinations of the others. They are dropped,
+#: because their rounding errors differ between machines.
 MIN_PIVOT = 1e-6
-N_QUANTILES = 200  #: landmarks of a continuous target
+#: Number of quantiles, and of grid points, from which landmarks for the target are chosen.
+N_QUANTILES = 200
 
 
 def statistics(
     frame: Frame, plan: Plan, *, site: str | None = None, accept_disclosure: bool = False
 ) -> SiteFile:
-    """Compute a site's file of the first round, for preprocessing and kernel widths.
+    """Compute a site's first-round file, from which preprocessing and kernel widths are chosen.
 
     It contains, for each numeric column, the count, mean, squared deviations and means of blocks of
     neighbouring values, with at least twice ``smallest_cell`` rows each; for each text column, the
@@ -81,19 +82,19 @@ def statistics(
         The rows of the site, with the plan's columns.
     plan : Plan
     site : str, default=None
-        Name of the site. None uses the name of its domain, if all rows are in the same one.
+        Name of the site. None uses the domain name, if all rows belong to one domain.
     accept_disclosure : bool, default=False
-        Make the file even if the table has fewer than two values for each number in the file.
+        Create the file even if the table has fewer than two values for each number in the file.
 
     Returns
     -------
     file : SiteFile
-        ``words()`` describes its content, ``save(path)`` writes it.
+        ``describe()`` returns a description of its content, ``save(path)`` writes it.
 
     See Also
     --------
-    merge : Makes the plan of the second round from these files.
-    moments : The second round.
+    merge : Creates the second-round plan from these files.
+    moments : Computes a site's second-round file.
 
     Examples
     --------
@@ -107,38 +108,38 @@ def statistics(
     >>> statistics(frame, plan, site="north").content["rows"]
     400
     """
-    file = statistics_of(site_rows(frame, plan, site), plan)
+    file = compute_statistics(site_rows(frame, plan, site), plan)
     n, p, numbers = file.content["rows"], len(plan.schema.features), n_numbers(file)
     if disclosure.VALUES_PER_NUMBER * numbers > n * p and not accept_disclosure:
         raise DisclosureError(
-            f"the file of the first round was not made: it would contain {numbers} numbers, more "
-            f"than half of the {n * p} values in {n} rows and {p} columns. {disclosure.ADVICE}"
+            f"the first-round file was not written: it would contain {numbers} numbers, more than "
+            f"half of the {n * p} values in {n} rows and {p} columns. {disclosure.ADVICE}"
         )
     return file
 
 
-def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
-    """Compute the file of the first round, without checking what it discloses."""
+def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
+    """Compute the first-round file, without checking what it discloses."""
     schema, min_rows, n = plan.schema, plan.smallest_cell, len(rows.X)
     names, numbers = [*schema.numbers], rows.X[schema.numbers].to_numpy(dtype=np.float64)
     if plan.classes is None:
         numbers, names = np.column_stack([numbers, rows.y]), [*names, schema.target]
-    if (large := (np.abs(numbers) > MAX_VALUE).any(axis=0)).any():
-        text = f"column {names[int(large.argmax())]!r} has values above {MAX_VALUE:.0e}"
-        raise DisclosureError(f"{text}. Check its unit")
+    if (is_large := (np.abs(numbers) > MAX_VALUE).any(axis=0)).any():
+        name = names[int(is_large.argmax())]
+        raise DisclosureError(f"{name!r} has absolute values above {MAX_VALUE:.0e}. Check its unit")
     blocks = [_block_means(column[~np.isnan(column)], min_rows) for column in numbers.T]
     moments = Moments.of_rows(numbers, np.zeros(n, dtype=np.int64), 1)
-    # A small number of missing values is not sent: the column then counts as complete.
+    # A small number of missing values is not reported: the column is sent as complete.
     counts = disclosure.hide_small_counts(moments.count[0], n, min_rows)
     squares = moments.squares[0] * np.where(counts > 0, counts / np.maximum(moments.count[0], 1), 0)
     categories, notes = [], [*rows.notes]
     for name in schema.categorical:
-        by_text = Counter(rows.X[name].dropna().tolist())
-        sent = {text: count for text, count in sorted(by_text.items()) if count >= min_rows}
-        if len(sent) < len(by_text):
-            notes.append(f"not sent: categories of {name!r} with fewer than {min_rows} rows")
+        all_counts = Counter(rows.X[name].dropna().tolist())
+        sent = {text: count for text, count in sorted(all_counts.items()) if count >= min_rows}
+        if len(sent) < len(all_counts):
+            notes.append(f"categories of {name!r} with fewer than {min_rows} rows were not sent")
         n_others = n - sum(sent.values())
-        if sent and n_others < min_rows:  # they count as the most frequent category
+        if sent and n_others < min_rows:  # add them to the most frequent category
             sent[max(sent, key=lambda text: (sent[text], text))] += n_others
         categories.append(sent)
     sizes = {
@@ -147,8 +148,8 @@ def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
         "n_blocks": max(map(len, blocks), default=0),
         "block_rows": BLOCK_CELLS * min_rows,
         "n_texts": len(categories),
-        "least": min_rows,
-        "n_quantiles": len(PROBABILITIES),
+        "min_rows": min_rows,
+        "n_quantiles": len(QUANTILE_LEVELS),
     }
     content = {
         "rows": n,
@@ -162,13 +163,13 @@ def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
         "numbers": np.vstack([counts, moments.mean[0], squares]),
         "lengths": np.array([len(values) for values in blocks], dtype=np.int64),
         "blocks": np.concatenate([*blocks, np.zeros(0)]),
-        "distances": _distances(rows.X, schema),
+        "distances": _distance_quantiles(rows.X, schema),
     }
     return SiteFile("statistics", rows.site, plan.hash, content, arrays, tuple(notes))
 
 
 def _block_means(values: Array, min_rows: int) -> Array:
-    """Return means of blocks of neighbouring values with nearly equal numbers of rows."""
+    """Return means of blocks of neighbouring values; all blocks have nearly the same size."""
     n_blocks = min(MAX_BLOCKS, max(len(values) // (BLOCK_CELLS * min_rows), int(len(values) > 0)))
     if not n_blocks:
         return np.zeros(0)
@@ -179,25 +180,25 @@ def _block_means(values: Array, min_rows: int) -> Array:
 
 
 @default_output
-def _distances(X: Any, schema: Any) -> Array:
+def _distance_quantiles(X: Any, schema: Any) -> Array:
     """Return quantiles of distances between sampled rows, scaled with the site's statistics."""
     sample = X.iloc[evenly_spaced(len(X), DISTANCE_ROWS)]
     Z, quantiles = make_preprocessor(schema).fit_transform(sample), []
     for metric in METRICS.values():
         distances = pdist(Z, metric)
         positive = distances[distances > 0]
-        quantiles.append(np.quantile(positive if len(positive) else np.zeros(1), PROBABILITIES))
+        quantiles.append(np.quantile(positive if len(positive) else [0.0], QUANTILE_LEVELS))
     return np.array([[float(f"{value:.2g}") for value in row] for row in quantiles])
 
 
 def n_numbers(file: SiteFile) -> int:
-    """Count the numbers in a file of the first round."""
+    """Count the numbers in a first-round file."""
     categories = sum(map(len, file.content["categories"]))
     return sum(a.size for a in file.arrays.values()) + categories + len(file.content["classes"])
 
 
 def check_statistics(plan: Plan, file: SiteFile) -> None:
-    """Raise ValueError for statistics that are impossible for a table of the plan."""
+    """Raise ValueError for statistics that no table with the plan's columns could have."""
     content, arrays, min_rows = file.content, file.arrays, plan.smallest_cell
     n, classes, n_classes = content["rows"], content["classes"], plan.n_classes
     categories, n_texts = content["categories"], len(plan.schema.categorical)
@@ -206,29 +207,31 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
     is_small = any(count < min_rows for count in classes if count)
     if is_small or len(classes) != n_classes or sum(classes) != n:
         raise ValueError(
-            f"'classes' must be {n_classes} counts that are 0 or at least {min_rows}, and must sum "
-            f"to 'rows', {n}"
+            f"'classes' must contain {n_classes} counts, each 0 or at least {min_rows}, that add "
+            f"up to 'rows' ({n})"
         )
-    if len(categories) != n_texts or any(sum(counts.values()) > n for counts in categories):
-        raise ValueError(f"'categories' must have {n_texts} columns, of at most {n} rows each")
-    if any(count < min_rows for counts in categories for count in counts.values()):
-        raise ValueError(f"'categories' must have counts of at least {min_rows}")
+    is_small = any(count < min_rows for counts in categories for count in counts.values())
+    if is_small or len(categories) != n_texts or any(sum(c.values()) > n for c in categories):
+        raise ValueError(
+            f"'categories' must have length {n_texts}, with counts of at least {min_rows} that add "
+            f"up to at most {n} in each column"
+        )
     p = len(plan.schema.numbers) + (plan.classes is None)
     n_blocks = int(arrays["lengths"].sum()) if "lengths" in arrays else 0
     shapes = {"lengths": (p,), "blocks": (n_blocks,), "numbers": (3, p)}
-    shapes["distances"] = (len(METRICS), len(PROBABILITIES))
+    shapes["distances"] = (len(METRICS), len(QUANTILE_LEVELS))
     check_arrays(file, shapes, "lengths", MAX_BLOCKS)
     (counts, means, squares), distances = arrays["numbers"], arrays["distances"]
     if ((counts < min_rows) & (counts != 0)).any() or (counts > n).any() or (counts % 1).any():
-        raise ValueError(f"'numbers' must have counts of 0, or from {min_rows} to {n}")
+        raise ValueError(f"every count in 'numbers' must be 0 or an integer from {min_rows} to {n}")
     if (distances < 0).any() or (np.diff(distances, axis=1) < 0).any():
-        raise ValueError("'distances' must not be negative, and must be in ascending order")
+        raise ValueError("'distances' must be non-negative and in ascending order")
     if max(np.abs(values).max(initial=0.0) for values in (arrays["blocks"], distances)) > MAX_VALUE:
-        raise ValueError(f"'blocks' and 'distances' must be at most {MAX_VALUE:.0e}")
+        raise ValueError(f"values in 'blocks' and 'distances' must not exceed ±{MAX_VALUE:.0e}")
     for j, (values, weights) in enumerate(sketches(file)):
         if (np.diff(values) < 0).any() or (len(values) > 0) != (counts[j] > 0):
             raise ValueError(
-                "'blocks' must be in ascending order, and present for each column with values"
+                "'blocks' must be in ascending order, and exist if and only if a column has values"
             )
         if not len(values):
             continue
@@ -236,62 +239,64 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
         # Block sizes differ by up to one row, so the mean of block means is approximate.
         tolerance = np.ptp(values) * len(values) / counts[j] + 1e-6 * size
         if abs(means[j] - values.mean()) > tolerance:
-            raise ValueError("'numbers' has a mean that is not the mean of the column's 'blocks'")
+            raise ValueError("a mean in 'numbers' is not the mean of the column's 'blocks'")
         between = float((weights * (values - values.mean()) ** 2).sum())
         slack = 2 * tolerance * np.ptp(values) * counts[j] + 1e-6 * counts[j] * size**2
         if not max(between - slack, 0.0) <= squares[j] <= MAX_VALUE**2:
-            raise ValueError("'numbers' has squared deviations smaller than those of the 'blocks'")
+            raise ValueError(
+                "squared deviations in 'numbers' are too small for 'blocks', or too large"
+            )
 
 
 def check_units(plan: Plan, sites: list[SiteFile]) -> None:
-    """Raise SiteFileError if the values of a site are far larger than those of all others."""
+    """Raise SiteFileError if values at one site are far larger than at all other sites."""
     names = [*plan.schema.numbers, *([plan.schema.target] if plan.classes is None else [])]
     counts, means, squares = np.array([file.arrays["numbers"] for file in sites]).swapaxes(0, 1)
-    size = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
+    sizes = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
     for s, file in enumerate(sites if len(sites) > 1 else []):
-        elsewhere = np.delete(size, s, axis=0).max(axis=0)
-        is_large = (elsewhere > 0) & (size[s] > MAX_UNIT_RATIO * elsewhere)
+        others = np.delete(sizes, s, axis=0).max(axis=0)
+        is_large = (others > 0) & (sizes[s] > MAX_UNIT_RATIO * others)
         if is_large.any():
             j = int(is_large.argmax())
             raise SiteFileError(
-                f"the file of site {file.site!r} is inconsistent with the other files: values of "
-                f"{names[j]!r} are about {size[s][j]:.1e} there, but at most {elsewhere[j]:.1e} at "
-                "other sites. Ask the site to check the unit of this column, or leave its file out"
+                f"the file from site {file.site!r} is inconsistent with the other files: values of "
+                f"{names[j]!r} are about {sizes[s][j]:.1e}, but at most {others[j]:.1e} at all "
+                "other sites. Ask the site to check the unit of this column, or omit its file"
             )
 
 
 def sketches(file: SiteFile) -> list[Sketch]:
-    """Return the block means of each column, and the number of rows of each block."""
+    """Return the block means of each column, and the number of rows in each block."""
     columns = np.split(file.arrays["blocks"], np.cumsum(file.arrays["lengths"]))[:-1]
     counts = file.arrays["numbers"][0]
     return [(v, np.full(len(v), n / max(len(v), 1))) for v, n in zip(columns, counts, strict=True)]
 
 
 def merge(plan: Plan, files: SiteFiles) -> Plan:
-    """Merge the statistics of sites into the plan of the second round.
+    """Merge the statistics from all sites into the second-round plan.
 
-    Unless the plan sets the numbers of columns and maps, they are as large as possible while the
-    sums can include most rows of the sites (see :mod:`domainwise.federated.disclosure`).
+    Unless the plan sets the numbers of columns and maps, they are as large as possible while sums
+    over most rows of the sites may be sent (see :mod:`domainwise.federated.disclosure`).
 
     Parameters
     ----------
     plan : Plan
-        The plan that the files were made with.
+        The plan with which the files were created.
     files : iterable of SiteFile or path-like
         One file per site, in any order.
 
     Returns
     -------
     plan : Plan
-        With preprocessing, kernel widths and the selected centres; it has a new hash.
+        The plan with preprocessing, kernel widths and selected centres; it has a new hash.
 
     See Also
     --------
     statistics : Computes the files that are merged.
-    moments : The second round.
+    moments : Computes a site's second-round file.
     """
     if plan.merged is not None:
-        raise PlanError("this is the plan of the second round. Pass the plan of the first round")
+        raise PlanError("this is the second-round plan. Pass the first-round plan")
     sites = load_files(plan, files, "statistics", check_statistics)
     check_units(plan, sites)
     by_site = [sketches(file) for file in sites]
@@ -306,73 +311,73 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
         Counter(),
         Counter({"": sum(file.content["rows"] for file in sites)}),
     )
-    params, target, target_range = total.preprocessing(plan.schema), None, None
+    preprocessing, target, target_range = total.preprocessing(plan.schema), None, None
     if plan.classes is None:
         values = total.sketches[-1][0]
         target_range = [float(values[0]), float(values[-1])]
-        target = None if plan.method == RIDGE else _target(total.sketches[-1])
+        target = None if plan.method == RIDGE else _target_landmarks(total.sketches[-1])
     n_targets = (plan.classes is None) + (0 if target is None else len(target["points"]))
-    maps = _maps(plan, sites)
+    maps = _kernels(plan, sites)
     counts, n_sent = [np.array(f.content["classes"]) for f in sites], [n_numbers(f) for f in sites]
     columns, n_maps, by_class = choose_sizes(plan, counts, n_sent, len(maps), n_targets)
     merged: dict[str, Any] = {
         "sites": {file.site: file.content["checksum"] for file in sites},
-        "learnt": asdict(params),
+        "learnt": asdict(preprocessing),
         "maps": maps[:n_maps],
         "target": target,
         "target_range": target_range,
         "columns": columns,
         "by_class": by_class,
-        "watch": _watch(plan, by_site, total, params, min(disclosure.WATCH_POINTS, columns)),
+        "watch": _shift_settings(plan, by_site, total, preprocessing, columns),
     }
     if plan.feature_map != "fourier":
         centres = replace(plan, merged=to_json(merged)).prepared_centres
         for entry in merged["maps"]:
-            W = Kernel(entry["kernel"], entry["gamma"]).matrix(centres)
-            _, order, rank, _ = dpstrf(W, tol=MIN_PIVOT, lower=1)
+            K = Kernel(entry["kernel"], entry["gamma"]).matrix(centres)
+            _, order, rank, _ = dpstrf(K, tol=MIN_PIVOT, lower=1)
             entry["chosen"] = order[:rank] - 1
     return replace(plan, merged=to_json(merged))
 
 
-def _maps(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
-    """Return kernels and gammas of the plan, or gammas from the median distance within sites."""
-    rows = np.repeat([float(file.content["rows"]) for file in sites], len(PROBABILITIES))
-    maps: list[dict[str, Any]] = []
+def _kernels(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
+    """List the plan's kernels, each with its gammas, or gammas from distances within sites."""
+    weights = np.repeat([float(file.content["rows"]) for file in sites], len(QUANTILE_LEVELS))
+    kernels: list[dict[str, Any]] = []
     for i, kernel in enumerate(METRICS):
         gammas: Any = plan.gammas
         if isinstance(gammas, str):
             distances = np.concatenate([file.arrays["distances"][i] for file in sites])
-            median = quantile(sketched(distances, rows), 0.5)
+            median = quantile(sketched(distances, weights), 0.5)
             if median <= 0:
-                raise PlanError("all rows of every site are equal. Pass gammas as numbers")
-            middle = 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
-            gammas = [middle * factor for factor in RIDGE_GAMMAS]
+                raise PlanError("the median distance between rows is 0. Set gammas to numbers")
+            median_gamma = 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
+            gammas = [median_gamma * factor for factor in RIDGE_GAMMAS]
         if kernel in plan.kernels:
-            maps += [{"kernel": kernel, "gamma": float(gamma)} for gamma in gammas]
-    return maps
+            kernels += [{"kernel": kernel, "gamma": float(gamma)} for gamma in gammas]
+    return kernels
 
 
-def _target(sketch: Sketch) -> dict[str, Any]:
-    """Return landmarks of a continuous target, and the width of its kernel."""
+def _target_landmarks(sketch: Sketch) -> dict[str, Any]:
+    """Return landmarks for a continuous target, and gamma of its kernel."""
     shares = (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES
     points = np.array([quantile(sketch, share) for share in shares])[:, None]
     if not np.ptp(points):
         raise PlanError("the target has the same value in all rows. Choose another target")
     gamma, tolerance = resolve_gamma("median", "rbf", points), residual_trace(1e-3)
-    # Sites do not send extreme values, so landmarks extend beyond the blocks.
+    # Sites do not send extreme values, so landmarks may lie beyond the block means.
     margin = np.ptp(points) / 2
-    beyond = np.linspace(points[0] - margin, points[-1] + margin, N_QUANTILES)
-    chosen = LabelMap.choose(
-        points, "rbf", gamma, tolerance, "the target kernel", [*points, *beyond]
-    )
+    grid = np.linspace(points[0] - margin, points[-1] + margin, N_QUANTILES)
+    candidates = [*points, *grid]
+    chosen = LabelMap.choose(points, "rbf", gamma, tolerance, "the target kernel", candidates)
     return {"gamma": gamma, "points": chosen.points[:, 0]}
 
 
-def _watch(
-    plan: Plan, by_site: list[list[Sketch]], total: Statistics, params: Preprocessing, n_points: int
+def _shift_settings(
+    plan: Plan, by_site: list[list[Sketch]], total: Statistics, params: Preprocessing, columns: int
 ) -> dict[str, Any]:
-    """Return ranges of columns over all sites, and landmarks drawn from the blocks of columns."""
-    p, rng = len(params.mean), np.random.RandomState(plan.seed)
+    """Return column ranges over all sites, and landmarks drawn from the block means."""
+    p, n_points = len(params.mean), min(disclosure.WATCH_POINTS, columns)
+    rng = np.random.RandomState(plan.seed)
     scale = np.sqrt(np.where(params.variance > 0, params.variance, 1.0))
     ranges, points = np.full((2, p), np.nan), np.zeros((n_points if p else 0, p))
     for j, (values, weights) in enumerate(total.sketches[:p]):
@@ -381,9 +386,8 @@ def _watch(
         blocks = [site[j][0] for site in by_site if len(site[j][0])]
         ranges[0, j] = min(b[0] - TAIL * (float(np.median(b)) - b[0]) for b in blocks)
         ranges[1, j] = max(b[-1] + TAIL * (b[-1] - float(np.median(b))) for b in blocks)
-        shares = (np.cumsum(weights) - weights / 2) / weights.sum()
-        drawn = np.interp(rng.uniform(size=n_points), shares, values)
-        points[:, j] = np.clip((drawn - params.mean[j]) / scale[j], -CLIP, CLIP)
-    constant = not np.ptp(points, axis=0).any() if p else True
-    gamma = 1.0 if constant else resolve_gamma("median", "rbf", points)
+        levels = (np.cumsum(weights) - weights / 2) / weights.sum()
+        draws = np.interp(rng.uniform(size=n_points), levels, values)
+        points[:, j] = np.clip((draws - params.mean[j]) / scale[j], -CLIP, CLIP)
+    gamma = resolve_gamma("median", "rbf", points) if p and np.ptp(points, axis=0).any() else 1.0
     return {"ends": ranges, "landmarks": points, "gamma": gamma}

@@ -1,4 +1,4 @@
-"""Fitting a model from the moments of sites."""
+"""Fitting a model from the moments of several sites."""
 
 from __future__ import annotations
 
@@ -51,48 +51,49 @@ Candidate = dict[str, Any]  #: arguments of a model
 
 @default_output
 def fit(plan: Plan, files: SiteFiles) -> TableModel:
-    """Fit a model from the moments of sites; candidates are scored by holding out each site.
+    """Fit a model from the moments of several sites, and choose candidates by holding out sites.
 
-    Each candidate equals the model that the same plan gives if all rows are in one table.
+    Each candidate equals the model that the same plan would give if all rows were in one table.
     ``predict``, ``info`` and :func:`~domainwise.check_shift` accept the model like any other. A
-    site can join later with the same plan. If the file of a site is left out, the site affects the
-    model only through the plan.
+    site can join later with the same plan. If a site's file is omitted, the site affects the model
+    only through the plan.
 
     Parameters
     ----------
     plan : Plan
         The plan that :func:`merge` has returned.
     files : iterable of SiteFile or path-like
-        Moments of at least two sites, one file per site, in any order.
+        Second-round files from at least two sites, one file per site, in any order.
 
     Returns
     -------
     model : TableModel
-        ``model.pipeline[-1].expected_score_`` has the error of the selected candidate on each site
-        when it is held out: the root mean squared error, or the squared error of class indicators
-        (0 or 1) with equally weighted classes. ``model.info`` also has it, and that of a constant.
+        ``model.pipeline[-1].expected_score_`` contains the selected candidate's error on each
+        held-out site: the root mean squared error, or the squared error of class indicators (0 or
+        1) with equally weighted classes. ``model.info`` also contains this error, and that of a
+        constant prediction.
     """
     sites = load_files(plan, files, "moments", check_moments)
     if len(sites) < 2:
         raise SiteFileError(
-            f"there is only one site, {sites[0].site!r}, but each site is held out in turn. Add "
-            "the file of another site"
+            f"there is only one site, {sites[0].site!r}, but each site is held out in turn. Add a "
+            "file from another site"
         )
     present = np.array([file.arrays["counts"].any(axis=1) for file in sites])
     n_classes = [np.delete(present, s, axis=0).any(axis=0).sum() for s in range(len(sites))]
     if plan.classes is not None and max(n_classes) < 2:
         raise SiteFileError(
             "whichever site is held out, the other sites have only one class. Add a site with rows "
-            "of another class"
+            "from another class"
         )
     moments, method = _Search(plan, sites), find_method(plan.method)
     try:
         search_candidates = moments.ridge if plan.method == RIDGE else moments.projection
         model, candidates, best_scores, best = search_candidates()
     except ValueError as error:
-        names = ", ".join(file.site for file in sites)
+        site_names = ", ".join(file.site for file in sites)
         raise SiteFileError(
-            f"no model can be fitted from the moments of the sites {names}: {error}. Leave out "
+            f"no model can be fitted from the moments of the sites {site_names}: {error}. Omit "
             "sites whose rows are all equal"
         ) from error
     classes = None if plan.classes is None else list(plan.classes)
@@ -102,13 +103,15 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     search = method.make(setting)
     search.set_fitted(model, best, candidates)
     search.expected_score_ = expected = moments.errors(best_scores)
-    sources: dict[str, tuple[Array, float]] = {}  # sums, and mean freedom, of each domain
+    # Sums over the rows of each domain (the first is the row count), and mean degrees of freedom.
+    sources: dict[str, tuple[Array, float]] = {}
     for file in sites:
-        by_domain = (file.content["domains"], file.arrays["watch"], file.arrays["freedom"])
-        for name, totals, freedom in zip(*by_domain, strict=True):
-            earlier, mean = sources.get(name, (0.0 * totals, 0.0))
-            share = totals[0] / (totals[0] + earlier[0])
-            sources[name] = earlier + totals, float((1 - share) * mean + share * freedom)
+        columns = (file.content["domains"], file.arrays["watch"], file.arrays["freedom"])
+        for name, totals, freedom in zip(*columns, strict=True):
+            earlier_totals, earlier_freedom = sources.get(name, (0.0 * totals, 0.0))
+            share = totals[0] / (totals[0] + earlier_totals[0])
+            mean_freedom = float((1 - share) * earlier_freedom + share * freedom)
+            sources[name] = earlier_totals + totals, mean_freedom
     watch = plan.watch
     watch.sources_ = sorted(sorted(sources, key=lambda n: -sources[n][0][0])[:MAX_SOURCES])
     watch.totals_ = np.array([sources[name][0] for name in watch.sources_])
@@ -119,31 +122,27 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     info = describe_model(method, setting, search, classes=classes, domains=counts, notes=notes)
     info |= {"sites": [file.site for file in sites], "plan": plan.hash, "expected_score": expected}
     if len(expected) > 1:
-        errors = (expected, moments.errors(moments.constant_scores()))
-        scores = [{site: -error for site, error in by_site.items()} for by_site in errors]
+        site_errors = (expected, moments.errors(moments.constant_scores()))
+        scores = [{site: -error for site, error in errors.items()} for errors in site_errors]
         info["check"] = vars(compare_with_constant(METRICS[plan.schema.task], *scores))
     steps = [("watch", watch), ("prepare", plan.prepare), ("model", search)]
     return TableModel(Pipeline(steps), plan.schema, info)
 
 
 def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
-    names, before = {file.site for file in sites}, set(plan.first_round("sites"))
-    late, absent = (", ".join(sorted(sites)) for sites in (names - before, before - names))
-    left_out = sum(file.content["left_out"] for file in sites)
-    accepted = ", ".join(file.site for file in sites if file.content["accepted"])
+    site_names, first_names = {file.site for file in sites}, set(plan.first_round("sites"))
     notes = [f"fitted from the moments of {len(sites)} sites, which do not share their rows"]
-    if late:
+    if late := ", ".join(sorted(site_names - first_names)):
         notes.append(
-            f"preprocessing and kernel widths do not include sites that joined later: {late}"
+            f"sites that joined later, not used for preprocessing or kernel widths: {late}"
         )
-    if absent:
+    if absent := ", ".join(sorted(first_names - site_names)):
         notes.append(f"sites that are used for preprocessing and kernel widths only: {absent}")
-    if left_out:
+    if left_out := sum(file.content["left_out"] for file in sites):
         notes.append(f"{left_out} rows have no target or domain and are left out")
-    if accepted:
-        notes.append(
-            f"disclosure was accepted: rows of {accepted} may be reconstructed from this model"
-        )
+    if accepted := ", ".join(file.site for file in sites if file.content["accepted"]):
+        text = f"rows from {accepted} could be reconstructed from this model"
+        notes.append(f"disclosure was accepted: {text}")
     return notes
 
 
@@ -158,16 +157,15 @@ class _Search:
         self.n_rows = sum(int(file.arrays["counts"].sum()) for file in sites)
         self.splits = split_domains(LeaveDomainsOut(), len(sites))[1]
         self.width = len(plan.prepare.get_feature_names_out())
-        # For problems in which only the coefficients of the head are penalized.
+        # For problems in which only the predictor's coefficients are penalized.
         self.penalties = Penalties([(0.0, False)], [1.0], 1.0, plan.class_weight)
-        kind = "fourier" if plan.feature_map == "fourier" else "nystroem"
         self.map_arguments: Candidate = {
-            "feature_map": kind,
+            "feature_map": "fourier" if plan.feature_map == "fourier" else "nystroem",
             "n_landmarks": plan.first_round("columns"),
         }
 
     def cells(self, i: int) -> Cells:
-        """Sums of one map, by the index of the site and the code of the class."""
+        """Return the sums of one map, by site index and class code."""
         classes = self.plan.classes
         return {
             (s, None if classes is None else c): cell
@@ -177,14 +175,14 @@ class _Search:
         }
 
     def columns(self, nystrom: NystromMap) -> Columns:
-        """Describe the columns of a map's moments."""
+        """Return a description of the columns in a map's moments."""
         m = nystrom.n_features
         if self.plan.classes is None:
             return Columns(m, self.plan.width(nystrom) - m - 1)
         return Columns(m, 0, dict(enumerate(class_codes(len(self.plan.classes)))))
 
     def errors(self, scores: Array) -> dict[str, float]:
-        """Return errors by site, where they are defined; scores are negative squared errors."""
+        """Return the errors by site from negative squared errors; omit sites without a score."""
         # Class codes are -1 and 1, indicators 0 and 1.
         errors = np.sqrt(-scores) if self.plan.classes is None else -scores / 4.0
         return {f.site: float(e) for f, e in zip(self.sites, errors, strict=True) if np.isfinite(e)}
@@ -194,10 +192,10 @@ class _Search:
         columns = self.columns(self.plan.maps[0])
         score = error_score(columns)
 
-        def score_of_mean(split: Any, problem: RidgeProblem, solutions: Array, test: Any) -> Any:
+        def score_mean(split: Any, problem: RidgeProblem, solutions: Array, test: Any) -> Any:
             return score(split, problem, 0.0 * solutions, test)
 
-        return score_cells(self.cells(0), columns, self.splits, self.penalties, score_of_mean)[0]
+        return score_cells(self.cells(0), columns, self.splits, self.penalties, score_mean)[0]
 
     def ridge(self) -> tuple[Any, list[Candidate], Array, Candidate]:
         """Fit kernel ridge regression, which has its own search."""
@@ -212,12 +210,12 @@ class _Search:
             for i in range(len(plan.maps))
         ]
         results = model.fit_sums(plan.maps, CellSums(cells), self.width).cv_results_
-        splits = [f"split{i}_test_score" for i in range(len(self.sites))]
-        by_site = [results[split][model.best_index_] for split in splits]
-        return model, results["params"], np.array(by_site), model.best_params_
+        keys = [f"split{i}_test_score" for i in range(len(self.sites))]
+        scores = np.array([results[key][model.best_index_] for key in keys])
+        return model, results["params"], scores, model.best_params_
 
     def projection(self) -> tuple[Any, list[Candidate], Array, Candidate]:
-        """Fit a projection and a head after it; candidates are scored by least squares."""
+        """Fit a projection, and a predictor after it; candidates are scored by least squares."""
         plan, candidates, scores = self.plan, [], []
         grid = list_candidates(plan.method, plan.candidates, plan.classes is not None, self.n_rows)
         for i, nystrom in enumerate(plan.maps):
@@ -230,53 +228,52 @@ class _Search:
         nystrom = plan.maps[best // len(grid)]
         by_class = ({c: cell} for (_, c), cell in self.cells(best // len(grid)).items())
         cells: Cells = reduce(merged_cells, by_class)
-        project, W = self._projected(nystrom, cells, candidates[best])
+        projection, W = self._fit_projection(nystrom, cells, candidates[best])
         if plan.classes is None:
-            head: Any = Ridge()
+            predictor: Any = Ridge()
             problem = self.penalties.problem(cells, self.columns(nystrom))
-            head.coef_ = least_squares(problem, W, head.alpha)[:, 0]  # of centred components
-            head.intercept_, head.n_features_in_ = float(problem.target[0]), W.shape[1]
+            # Components are centred, so the intercept is the mean target.
+            predictor.coef_ = least_squares(problem, W, predictor.alpha)[:, 0]
+            predictor.intercept_, predictor.n_features_in_ = float(problem.target[0]), W.shape[1]
         else:
             cells = {c: cells[c] for c in sorted(cells)}
             labels = label_array([plan.classes[c] for c in cells], "y")
-            head = discriminant(cells, W, labels, plan.class_weight)
-        model = Pipeline([("project", project), ("predict", head)])
+            predictor = discriminant(cells, W, labels, plan.class_weight)
+        model = Pipeline([("project", projection), ("predict", predictor)])
         return model, candidates, table[best], candidates[best]
 
     def _scores(self, nystrom: NystromMap, cells: Cells, candidates: list[Candidate]) -> Array:
-        """Return the scores of candidates of a map on each site; NaN where undefined."""
+        """Return the score of each candidate for a map on each site; NaN where undefined."""
         columns = self.columns(nystrom)
         score, scores = error_score(columns), np.full((len(candidates), len(self.sites)), np.nan)
         for s, (train, test) in enumerate(cells_by_split(cells, self.splits)):
             if self.plan.classes is not None and len(train) < 2:
                 continue
             problem = self.penalties.problem(train, columns)
-            equal = {c: 1.0 / (len(test) * cell.n_samples) for c, cell in test.items()}
-            held_out = weighted(test, equal, columns)
+            class_weights = {c: 1.0 / (len(test) * cell.n_samples) for c, cell in test.items()}
+            held_out = weighted(test, class_weights, columns)
             for j, candidate in enumerate(candidates):
-                with warnings.catch_warnings():  # that are about single splits
+                with warnings.catch_warnings():  # about individual splits
                     warnings.simplefilter("ignore", UserWarning)
-                    W = self._projected(nystrom, train, candidate)[1]
+                    W = self._fit_projection(nystrom, train, candidate)[1]
                 scores[j, s] = score(s, problem, W @ least_squares(problem, W), held_out)[0]
         return scores
 
-    def _projected(
+    def _fit_projection(
         self, nystrom: NystromMap, cells: Cells, candidate: Candidate
     ) -> tuple[Any, Array]:
-        """Fit a projection to sums by class; return it and its weights of the map's columns."""
-        plan = self.plan
-        project = build(
-            plan.method, True, **candidate, **self.map_arguments, random_state=plan.seed
-        )
-        project.fit_sums(nystrom, joined_cells(cells), self.width, plan.target_map)
-        dual, triangle = project.dual_coef_, nystrom.triangle
-        return project, dual if triangle is None else triangle.T @ dual
+        """Fit a projection to sums by class; return it and its weights for the map's columns."""
+        plan, arguments = self.plan, {**candidate, **self.map_arguments}
+        projection = build(plan.method, True, **arguments, random_state=plan.seed)
+        projection.fit_sums(nystrom, joined_cells(cells), self.width, plan.target_map)
+        dual, triangle = projection.dual_coef_, nystrom.triangle
+        return projection, dual if triangle is None else triangle.T @ dual
 
 
 def least_squares(problem: RidgeProblem, W: Array, alpha: float = 1.0) -> Array:
     """Return ridge regression coefficients of the components ``(phi - mean) W``."""
-    inner = W.T @ problem.second @ W + alpha * np.eye(W.shape[1])
-    return np.asarray(np.linalg.solve(inner, W.T @ problem.cross))
+    gram = W.T @ problem.second @ W + alpha * np.eye(W.shape[1])
+    return np.asarray(np.linalg.solve(gram, W.T @ problem.cross))
 
 
 def discriminant(cells: Cells, W: Array, classes: Array, class_weight: str | None) -> Any:
@@ -284,14 +281,14 @@ def discriminant(cells: Cells, W: Array, classes: Array, class_weight: str | Non
     m, counts = len(W), np.array([cell.n_samples for cell in cells.values()])
     shares = counts / counts.sum()
     means = np.array([cell.mean[:m] @ W for cell in cells.values()])
-    means -= shares @ means  # because a projection centres its rows
+    means -= shares @ means  # because a projection centres its components
     within = sum(W.T @ cell.second[:m, :m] @ W for cell in cells.values())
     coef = means @ np.linalg.pinv(within / counts.sum(), hermitian=True)
-    head: Any = LinearDiscriminantAnalysis() if class_weight is None else ClassMeans()
-    head.priors_ = shares if class_weight is None else np.full(len(shares), 1.0 / len(shares))
-    intercept = -0.5 * (coef * means).sum(axis=1) + np.log(head.priors_)
+    model: Any = LinearDiscriminantAnalysis() if class_weight is None else ClassMeans()
+    model.priors_ = shares if class_weight is None else np.full(len(shares), 1.0 / len(shares))
+    intercept = -0.5 * (coef * means).sum(axis=1) + np.log(model.priors_)
     if len(classes) == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-    head.classes_, head.coef_, head.intercept_ = classes, coef, intercept
-    head.means_, head.xbar_, head.n_features_in_ = means, np.zeros(W.shape[1]), W.shape[1]
-    return head
+    model.classes_, model.coef_, model.intercept_ = classes, coef, intercept
+    model.means_, model.xbar_, model.n_features_in_ = means, np.zeros(W.shape[1]), W.shape[1]
+    return model

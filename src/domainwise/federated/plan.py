@@ -1,4 +1,4 @@
-"""The plan of a federated fit: everything that sites have to agree on, in one JSON file."""
+"""The plan for a federated fit: everything that sites have to agree on, in one JSON file."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ from domainwise.tables.statistics import Preprocessing
 TEXTS = tomllib.loads((files("domainwise.federated") / "texts.toml").read_text(encoding="utf-8"))
 RIDGE = "invariantridge"
 PROJECTIONS: dict[str, Any] = {"fastdcm": FastDCM, "fastcoir": FastCOIR, "fastdica": FastDICA}
-#: Default candidates of projections; "auto" is proportional to the number of rows.
+#: Default candidates for projections; "auto" values are proportional to the number of rows.
 _DEFAULT_CANDIDATES: dict[str, dict[str, Any]] = {
     "fastdcm": {"ridge": RIDGES, "domain_weight": WEIGHTS},
     "fastcoir": {"ridge": RIDGES},
     "fastdica": {"lam": "auto"},
 }
-#: Arguments of projections that can have candidates.
+#: Projection arguments that can have several candidates.
 _PROJECTION_ARGUMENTS = ("ridge", "domain_weight", "conditional", "lam", "epsilon", "n_components")
 
 FORMAT = 2
-#: Maximum number m of columns of a map: a second moment has about m^2 / 2 numbers.
+#: Maximum number m of columns of a map: a second moment contains about m^2 / 2 numbers.
 MAX_FEATURES = 20_000
 MAX_MAPS = 100
 N_CENTRES = 100  #: default number of centres drawn from ranges
@@ -69,7 +69,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "second_moments": [StrOptions({"auto", "classes", "sites"})],
     "seed": [SEED],
     "class_weight": [StrOptions({"balanced"}), None],
-    # Fewer than three rows could be identified.
+    # Sums over fewer than three rows could reveal them.
     "smallest_cell": [Number(Integral, 3, None, closed="left")],
 }
 
@@ -80,11 +80,11 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of a federated fit, on which all sites have to agree.
+    """Settings for a federated fit, on which all sites have to agree.
 
-    :meth:`of_table` makes a plan from the columns of a table. From its rows it takes only the names
-    of classes and, for dates, the latest day. :func:`~domainwise.federated.merge` adds the results
-    of the first round: preprocessing, columns and widths of kernels, and which centres are used.
+    :meth:`of_table` creates a plan from the columns of a table. From the rows, it takes only the
+    class names and, for dates, the latest day. :func:`~domainwise.federated.merge` adds the results
+    of the first round: preprocessing, number of columns, kernel widths, and which centres are used.
 
     Parameters
     ----------
@@ -95,26 +95,26 @@ class Plan:
     method : {"invariantridge", "fastdcm", "fastcoir", "fastdica"}, default="invariantridge"
     kernels : tuple of {"rbf", "laplacian"}, default=("rbf", "laplacian")
     gammas : "auto" or tuple of float, default="auto"
-        Candidates for the kernel parameter; "auto" uses 0.3, 1 and 3 times the median rule.
+        Candidates for the kernel parameter; "auto" uses 0.3, 1 and 3 times the median rule's value.
     feature_map : {"fourier", "centres"}, default="fourier"
         Random Fourier features from ``seed``, or landmarks at ``centres``, not at rows of a site.
     n_features : int or "auto", default="auto"
-        Columns of the map; "auto" depends on the numbers of rows of the sites, up to 500. Sites
-        send only as many columns as their number of rows allows, unless they accept the disclosure.
+        Number of columns of the map; "auto" depends on the numbers of rows at the sites, up to 500.
+        Sites with too few rows for a larger number can send files only if they accept disclosure.
     second_moments : {"auto", "classes", "sites"}, default="auto"
-        Whether a site sends a second moment for each class, or a single one; "auto" is a single
-        one unless all classes are large enough.
+        Whether a site sends one second moment for each class or one for all classes; "auto" sends
+        one for each class if all classes are large enough.
     seed : int, default=0
     centres : dict, default=None
         Values of the centres, by column.
     candidates : dict, default={}
         For "invariantridge", lists of ``alphas``, ``domain_weights`` and ``conditionals``, and the
-        number ``n_average``. For projections, lists of values of arguments such as ``ridge``.
+        number ``n_average``. For projections, lists of values for arguments such as ``ridge``.
     class_weight : {"balanced", None}, default=None
     smallest_cell : int, default=10
-        Smallest number of rows of a class, a category or missing values that sites may report.
+        Sites report nothing about classes, categories or missing values with fewer rows than this.
     merged : dict, default=None
-        Merged results of the first round.
+        Merged first-round results.
 
     Examples
     --------
@@ -154,21 +154,19 @@ class Plan:
         if (self.feature_map == "fourier") != (self.centres is None):
             raise PlanError(
                 f"feature_map={self.feature_map!r}, but there are "
-                f"{'no centres' if self.centres is None else 'centres'}. Pass centres if and only "
-                "if feature_map='centres'"
+                f"{'no ' if self.centres is None else ''}centres. Pass centres if and only if "
+                "feature_map='centres'"
             )
         numbers = self.schema.numbers
         for name in [] if self.centres is None else [*numbers, *self.schema.categorical]:
             values = (self.centres or {}).get(name, ())
             if len(values) != self.n_features:
                 raise PlanError(
-                    f"centres must have n_features={self.n_features} values in column {name!r}; "
+                    f"centres must contain n_features={self.n_features} values in column {name!r}; "
                     f"got {len(values)}"
                 )
             if name in numbers and np.isinf(np.array(values, dtype=np.float64)).any():
-                raise PlanError(
-                    f"centres has infinite values in column {name!r}. Use finite values"
-                )
+                raise PlanError(f"centres must be finite; column {name!r} contains infinity")
 
     @classmethod
     def of_table(
@@ -180,7 +178,7 @@ class Plan:
         classes: MaybeArray = None,
         **options: Any,
     ) -> Self:
-        """Make a plan from the columns of a table, whose rows may be artificial.
+        """Create a plan from the columns of a table, whose rows may be artificial.
 
         Parameters
         ----------
@@ -192,7 +190,7 @@ class Plan:
             Column with the domain of each row. Without this column, all rows of a site are one
             domain, named after the site.
         classes : sequence, default=None
-            Classes of the target; None uses those in the table.
+            Classes of the target. None uses those in the table.
         **options
             ``features``, ``drop``, ``task``, ``auto_drop``, ``dates``, ``decimal`` and ``na`` as
             in ``domainwise fit``, and other arguments of the plan. ``centres`` may be a
@@ -209,7 +207,7 @@ class Plan:
         table = check_table(table, target=target, domain=domain, several_domains=False, **reading)
         if options.get("centres") is not None:
             options = {"feature_map": "centres", **options}
-            centres = _centres(table, **options)
+            centres = _make_centres(table, **options)
             options["centres"] = {name: to_json(centres[name]) for name in centres.columns}
             options["n_features"] = len(centres)
         labels: Any = table.classes if classes is None else sorted(np.asarray(classes).tolist())
@@ -249,15 +247,15 @@ class Plan:
             if version != FORMAT:
                 raise PlanError(f"it has format {version}, but this version reads format {FORMAT}")
             tuples = {n: tuple(v) for n, v in values.items() if isinstance(v, list)}
-            lists = {n: _from_json(value) for n, value in values["candidates"].items()}
+            candidates = {n: _from_json(value) for n, value in values["candidates"].items()}
             schema = Schema.from_dict(values["schema"])
-            plan = cls(**{**values, **tuples, "schema": schema, "candidates": lists})
+            plan = cls(**{**values, **tuples, "schema": schema, "candidates": candidates})
             if plan.hash != digest:
                 raise PlanError("its hash does not match: it was changed after it was written")
             plan._check_values()
         except Exception as error:
-            invalid = isinstance(error, PlanError)
-            reason = str(error) if invalid else f"it is damaged, or not a plan: {error!r}"
+            reason = f"it is damaged or is not a plan: {error!r}"
+            reason = str(error) if isinstance(error, PlanError) else reason
             raise PlanError(
                 f"{path} cannot be used: {reason}. Ask the coordinator for the plan again"
             ) from error
@@ -271,7 +269,7 @@ class Plan:
         if self.merged is not None:  # check that everything can be built from it
             columns, kernels, by_class = map(self.first_round, ("columns", "maps", "by_class"))
             if type(columns) is not int or not 1 <= columns <= MAX_FEATURES:
-                raise PlanError(f"columns={columns!r} must be from 1 to {MAX_FEATURES}")
+                raise PlanError(f"columns={columns!r} must be an integer from 1 to {MAX_FEATURES}")
             if not isinstance(kernels, list) or not 1 <= len(kernels) <= MAX_MAPS:
                 raise PlanError(f"maps must be a list of 1 to {MAX_MAPS} kernels")
             sites, params, watch = self.first_round("sites"), self.preprocessing, self.watch
@@ -280,28 +278,26 @@ class Plan:
             numbers = [*by_column, [params.n_rows], self.first_round("target_range") or [0.0]]
             numbers += [*(m.landmarks for m in self.maps), watch.landmarks_, [watch.gamma_]]
             if not all(np.isfinite(np.asarray(values, dtype=float)).all() for values in numbers):
-                raise PlanError("statistics and landmarks of the first round must be finite")
+                raise PlanError("first-round statistics and landmarks must be finite")
             if np.abs(watch.landmarks_).max(initial=0.0) > CLIP or watch.gamma_ <= 0:
                 raise PlanError(
-                    f"landmarks of 'watch' must be from {-CLIP:g} to {CLIP:g}, and gamma positive"
+                    f"watch: landmarks must be from {-CLIP:g} to {CLIP:g}, and gamma positive"
                 )
             if (params.variance < 0).any() or type(by_class) is not bool:
                 raise PlanError("variances must not be negative, and by_class must be a boolean")
             if {len(values) for values in by_column} != {len(schema.numbers)}:
-                raise PlanError(
-                    "medians, means and variances must have one number for each numeric column"
-                )
+                raise PlanError("each numeric column must have a median, a mean and a variance")
             _ = self.target_map, watch.n_totals
         if schema.decimal not in (None, ".", ","):
-            raise PlanError(f"decimal={schema.decimal!r} must be a point or a comma")
+            raise PlanError(f"decimal={schema.decimal!r} must be '.' or ','")
         if not all(isinstance(name, str) for name in names):
             raise PlanError("names of columns, sites and categories must be strings")
         if not isinstance(self.classes, tuple | None):
-            raise PlanError("classes must be a list, or null")
+            raise PlanError("classes must be a list or null")
         if schema.task != ("regression" if self.classes is None else "classification"):
             raise PlanError(f"its task is {schema.task}, but classes={self.classes!r}")
 
-    def words(self) -> list[str]:
+    def describe(self) -> list[str]:
         """Describe what the plan contains, and what it does not contain.
 
         Returns
@@ -309,32 +305,34 @@ class Plan:
         lines : list of str
             One sentence per line.
         """
-        names = self.schema
-        contains = TEXTS["plan_first"].format(n_columns=len(names.features), target=names.target)
+        schema = self.schema
+        contains = TEXTS["plan_first"].format(n_columns=len(schema.features), target=schema.target)
         maps = f"{self.feature_map} map"
         if self.merged is not None:
             contains = TEXTS["plan_merged"].format(n_sites=len(self.merged["sites"]))
-            maps = f"{maps} of {self.merged['columns']} columns for {len(self.maps)} kernels"
+            maps += f" with {self.merged['columns']} columns for {len(self.maps)} kernels"
         return [
             f"plan {self.hash[:12]}: {self.method}, {maps}; nothing is sent about fewer than "
             f"{self.smallest_cell} rows",
             f"contains: {contains}",
-            "does not contain: rows, except centres that were passed",
+            "does not contain: rows, except those passed as centres",
         ]
+
+    words = describe
 
     @property
     def n_classes(self) -> int:
         """Number of classes; 1 for a continuous target."""
         return 1 if self.classes is None else len(self.classes)
 
-    # Merged results of the first round.
+    # Merged first-round results.
 
     def first_round(self, name: str) -> Any:
-        """Return one of the merged results of the first round."""
+        """Return one of the merged first-round results."""
         if self.merged is None:
             raise PlanError(
-                "this is the plan of the first round. Merge the statistics of all sites to get the "
-                "plan of the second round"
+                "this is the first-round plan. Merge the statistics from all sites to get the "
+                "second-round plan"
             )
         return self.merged[name]
 
@@ -347,30 +345,25 @@ class Plan:
 
     @cached_property
     def prepare(self) -> Any:
-        """The fitted transformer from features to numbers."""
+        """The fitted transformer that converts features to numbers."""
         return self.preprocessing.preprocessor(self.schema).set_output(transform="default")
 
     @cached_property
     def maps(self) -> list[NystromMap]:
         """A map for each kernel and width, the same at every site."""
-        kernels = self.first_round("maps")
-        if self.feature_map == "fourier":
-            shape = (
-                len(self.prepare.get_feature_names_out()),
-                self.first_round("columns"),
-                self.seed,
-            )
-            auto = self.n_features == "auto"  # there may be few columns in this case
-            return [
-                NystromMap.fourier(FourierMap(name, gamma, *shape, auto and name == "rbf"))
-                for name, gamma in ((entry["kernel"], entry["gamma"]) for entry in kernels)
-            ]
-        centres, maps = self.prepared_centres, []
-        for entry in kernels:
+        maps, n_inputs = [], len(self.prepare.get_feature_names_out())
+        for entry in self.first_round("maps"):
+            name, gamma = entry["kernel"], entry["gamma"]
+            if self.feature_map == "fourier":
+                orthogonal = name == "rbf" and self.n_features == "auto"  # for few columns
+                shape = (n_inputs, self.first_round("columns"), self.seed)
+                maps.append(NystromMap.fourier(FourierMap(name, gamma, *shape, orthogonal)))
+                continue
             # Pivots are not computed again, because they may differ between machines.
-            kernel, chosen = Kernel(entry["kernel"], entry["gamma"]), np.array(entry["chosen"], int)
-            triangle = cholesky(kernel.matrix(centres[chosen]), lower=True)
-            maps.append(NystromMap(kernel, centres[chosen], triangle, len(centres), chosen=chosen))
+            kernel, chosen = Kernel(name, gamma), np.array(entry["chosen"], int)
+            centres, n = self.prepared_centres[chosen], len(self.prepared_centres)
+            triangle = cholesky(kernel.matrix(centres), lower=True)
+            maps.append(NystromMap(kernel, centres, triangle, n, chosen=chosen))
         return maps
 
     @cached_property
@@ -382,7 +375,7 @@ class Plan:
 
     @cached_property
     def target_map(self) -> LabelMap | None:
-        """Features of a continuous target, for projections."""
+        """The map that computes features of a continuous target, for projections."""
         target = self.first_round("target")
         if target is None:
             return None
@@ -390,13 +383,13 @@ class Plan:
         return LabelMap(kernel, points, cholesky(kernel.matrix(points), lower=True))
 
     def width(self, nystrom: NystromMap) -> int:
-        """Return the number of columns in the moments of a map, including those of the target."""
-        target = 0 if self.target_map is None else self.target_map.n_features
-        return nystrom.n_features + target + (self.classes is None)
+        """Return the number of columns in the moments of a map, including target columns."""
+        n_targets = 0 if self.target_map is None else self.target_map.n_features
+        return nystrom.n_features + n_targets + (self.classes is None)
 
     @property
     def watch(self) -> ShiftWatch:
-        """A ShiftWatch that summarizes domains, to compare new rows with them."""
+        """A ShiftWatch with which sites summarize their domains."""
         watch, params, schema = self.first_round("watch"), self.preprocessing, self.schema
         shape = (len(watch["landmarks"]), len(schema.numbers))
         lowest, highest = np.array(watch["ends"], dtype=float)
@@ -412,10 +405,10 @@ class Plan:
         )
 
 
-def _centres(
+def _make_centres(
     table: Any, centres: Any, n_features: Any = "auto", seed: int = 0, **options: Any
 ) -> Any:
-    """Return the centres as a frame, or draw them from ranges and from a table's categories.
+    """Return the centres as a data frame; ranges and a table's categories are sampled.
 
     RandomState is used because NumPy guarantees that its numbers never change.
     """
@@ -434,7 +427,7 @@ def _centres(
 
 
 def to_json(value: Any) -> Any:
-    """Convert a value for JSON: NaN becomes null, infinity a string."""
+    """Convert a value for JSON: NaN becomes null, and infinity becomes the string "inf"."""
     if isinstance(value, Mapping):
         return {str(name): to_json(entry) for name, entry in value.items()}
     value = value.tolist() if hasattr(value, "tolist") else value
@@ -453,36 +446,36 @@ def _from_json(value: Any) -> Any:
 
 
 def list_candidates(
-    method: str, lists: Mapping[str, Any], classes: bool, n_rows: int
+    method: str, lists: Mapping[str, Any], classification: bool, n_rows: int
 ) -> list[dict[str, Any]]:
-    """List the candidate arguments of a projection, or the arguments of the ridge search.
+    """List the candidates for a projection, or the arguments of the ridge search.
 
     Raises ValueError for names or values that the method does not accept.
     """
     if method == RIDGE:
-        accepted = ["alphas", "domain_weights", "n_average", *["conditionals"][: int(classes)]]
+        accepted = ["alphas", "domain_weights", "n_average", "conditionals"]
         candidates = [dict(lists)]
     else:
         parameters = PROJECTIONS[method]().get_params()
-        accepted = [
-            n for n in _PROJECTION_ARGUMENTS if n in parameters and (classes or n != "conditional")
-        ]
+        accepted = [name for name in _PROJECTION_ARGUMENTS if name in parameters]
         grid = {**_DEFAULT_CANDIDATES[method], **lists}
         if isinstance(grid.get("lam"), str):
             grid["lam"] = [factor * n_rows for factor in LAMBDAS]
         candidates = list(ParameterGrid(grid))
+    if not classification:
+        accepted = [name for name in accepted if not name.startswith("conditional")]
     for name in lists:
         if name not in accepted:
             text = f"candidates: {method} does not search over {name!r}"
             raise ValueError(f"{text}. Use {', '.join(accepted)}")
     for candidate in candidates:
-        validate_arguments(build(method, classes, **candidate))
+        validate_arguments(build(method, classification, **candidate))
     return candidates
 
 
-def build(method: str, classes: bool, **arguments: Any) -> Any:
+def build(method: str, classification: bool, **arguments: Any) -> Any:
     """Build an unfitted estimator with these arguments; a search holds out one site at a time."""
     if method != RIDGE:
         return PROJECTIONS[method](**arguments)
-    search: Any = InvariantRidgeClassifierCV if classes else InvariantRidgeCV
+    search: Any = InvariantRidgeClassifierCV if classification else InvariantRidgeCV
     return search(**arguments, cv=LeaveDomainsOut())

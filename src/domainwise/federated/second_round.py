@@ -1,7 +1,7 @@
 """The second round: moments of the columns of the plan's maps, from which a model is fitted.
 
-A file has sums by class and domain, second moments, and statistics of each domain with which new
-rows are compared. Moments that are impossible for any rows are rejected.
+A file contains sums by class and domain, second moments, and statistics of each domain with which
+new rows are compared. Moments that no rows could have are rejected.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from domainwise.arrays import Array, Frame
 from domainwise.federated.disclosure import (
+    ACCEPT_ADVICE,
     DisclosureError,
     Request,
     hide_small_counts,
@@ -22,23 +23,24 @@ from domainwise.federated.disclosure import (
     site_rows,
 )
 from domainwise.federated.files import MAX_ROWS, SiteFile, check_arrays, default_output
-from domainwise.federated.first_round import n_numbers, statistics_of
+from domainwise.federated.first_round import compute_statistics, n_numbers
 from domainwise.federated.plan import TEXTS, Plan
 from domainwise.gram.sums import CellRows, CellSums, NystromSums, check_cell_memory, sum_cells
 from domainwise.kernels.functions import Kernel
 from domainwise.ridge.search import group_by_distances
 from domainwise.shift.watch import CLIP
 
-#: Rows that are preprocessed at a time.
+#: Number of rows that are preprocessed at a time.
 BLOCK_ROWS = 2**17
 MEMORY_ADVICE = "use a plan with a smaller n_features, or fewer kernels or gammas"
 #: Name of the array ``watch`` in messages.
 DOMAIN_STATISTICS = "the domain statistics ('watch')"
+COUNTS = ("missing", "beyond", "unknown")  #: statistics of a domain that are counts of rows
 #: Tolerance for rounding, relative to a bound or to the trace of a second moment.
 ROUNDING = 1e-9
-#: A target may exceed the block means of all sites by this multiple of their range.
+#: Targets may lie outside the range of all block means by this multiple of the range.
 TARGET_MARGIN = 1e3
-#: Maximum number of rows of a site that joins late, in multiples of all first-round rows.
+#: A site that joins late may have this many times the rows of all sites in the first round.
 MAX_LATE_RATIO = 10
 
 
@@ -46,33 +48,33 @@ MAX_LATE_RATIO = 10
 def moments(
     frame: Frame, plan: Plan, *, site: str | None = None, accept_disclosure: bool = False
 ) -> SiteFile:
-    """Compute a site's file of the second round, from which the model is fitted.
+    """Compute a site's second-round file, from which the model is fitted.
 
-    It contains, for the columns of each map, sums by class and domain, and one second moment about
-    the means of classes, or one for each class if the plan says so. For each domain it contains
-    the statistics with which :func:`~domainwise.check_shift` compares new rows. Domains that are
-    too small for that are merged into one, and classes that are too small are left out.
+    For the columns of each map, it contains sums by class and domain, and one second moment about
+    the class means, or one for each class if the plan says so. For each domain, it contains the
+    statistics with which :func:`~domainwise.check_shift` compares new rows. Domains that are too
+    small to be sent separately are merged, and classes that are too small are left out.
 
     Parameters
     ----------
     frame : data frame
-        The same rows of the site as in the first round, with the plan's columns.
+        The same rows as in the first round, with the plan's columns.
     plan : Plan
         The plan that :func:`merge` has returned.
     site : str, default=None
-        Name of the site. None uses the name of its domain, if all rows are in the same one.
+        Name of the site. None uses the domain name, if all rows belong to one domain.
     accept_disclosure : bool, default=False
-        Include every domain and class with ``smallest_cell`` rows or more, whatever could be
-        inferred about these rows, and even if the rows differ from those of the first round.
+        Include every domain and class with at least ``smallest_cell`` rows, whatever could be
+        inferred about these rows, and even if the rows differ from those in the first round.
 
     Returns
     -------
     file : SiteFile
-        ``words()`` describes its content, ``save(path)`` writes it.
+        ``describe()`` returns a description of its content, ``save(path)`` writes it.
 
     See Also
     --------
-    statistics : The first round.
+    statistics : Computes a site's first-round file.
     fit : Fits a model from these files.
 
     Examples
@@ -89,61 +91,58 @@ def moments(
     'north'
     """
     rows, request = site_rows(frame, plan, site), Request.of_merged(plan)
-    if not accept_disclosure and plan.first_round("sites").get(rows.site) not in (
-        None,
-        rows.checksum(),
-    ):
+    first_checksum = plan.first_round("sites").get(rows.site)
+    if not accept_disclosure and first_checksum not in (None, rows.checksum()):
         raise DisclosureError(
-            f"the file of the second round was not made: the rows of site {rows.site!r} are not "
-            "those of the first round. The difference between the files would disclose the rows "
-            "that were added or removed. Use the table of the first round, or use the new rows as "
-            "a separate site. If you may disclose these rows, pass accept_disclosure=True "
-            "(--accept-disclosure)"
+            f"the second-round file was not written: the rows of site {rows.site!r} differ from "
+            "those in the first round. Comparing the files would reveal the rows that were added "
+            "or removed. Use the first-round table, or send the new rows as a separate site. "
+            f"{ACCEPT_ADVICE}"
         )
-    rows = select_rows(rows, request, n_numbers(statistics_of(rows, plan)), accept_disclosure)
-    n_classes, n_domains, X = request.n_classes, len(rows.names), rows.X
-    cell = rows.classes * n_domains + rows.domains
+    rows = select_rows(rows, request, n_numbers(compute_statistics(rows, plan)), accept_disclosure)
+    n_classes, n_domains, X = request.n_classes, len(rows.domain_names), rows.X
+    row_cells = rows.classes * n_domains + rows.domains
     cells = [*product(range(n_classes), range(n_domains))]
     check_cell_memory(n_classes, [*map(plan.width, plan.maps)], None, MEMORY_ADVICE)
     if plan.feature_map != "fourier" and not accept_disclosure:
         _check_centres(plan, X)
 
     def block_sums(start: int) -> CellSums:
-        block, dense = slice(start, start + BLOCK_ROWS), None
+        block, targets = slice(start, start + BLOCK_ROWS), None
         if plan.classes is None:
-            dense = rows.y[block, None]
+            targets = rows.y[block, None]
             if plan.target_map is not None:
-                dense = np.hstack([plan.target_map.features(dense), dense])
-        labels = CellRows(rows.classes[block], cell[block], range(n_classes), cells, dense)
+                targets = np.hstack([plan.target_map.features(targets), targets])
+        labels = CellRows(rows.classes[block], row_cells[block], range(n_classes), cells, targets)
         Z = np.ascontiguousarray(plan.prepare.transform(X.iloc[block]))
         by_kernel = [sum_cells(maps, Z, labels).maps for maps in group_by_distances(plan.maps)]
         return CellSums([*chain.from_iterable(by_kernel)])
 
     total = reduce(CellSums.merge, map(block_sums, range(0, len(X), BLOCK_ROWS)))
-    counts = np.bincount(cell, minlength=len(cells)).reshape(n_classes, n_domains)
-    totals, freedom = plan.watch.source_totals(X, rows.domains, n_domains)
+    counts = np.bincount(row_cells, minlength=len(cells)).reshape(n_classes, n_domains)
+    totals, degrees_of_freedom = plan.watch.source_totals(X, rows.domains, n_domains)
     if not accept_disclosure:
-        for name in ("missing", "beyond", "unknown"):
-            hidden = plan.watch.split_totals(totals)[name]
-            hidden[:] = hide_small_counts(hidden, counts.sum(axis=0)[:, None], rows.min_rows)
-    arrays = {"counts": counts, "watch": totals, "freedom": freedom}
+        for name in COUNTS:
+            values = plan.watch.split_totals(totals)[name]
+            values[:] = hide_small_counts(values, counts.sum(axis=0)[:, None], rows.min_rows)
+    arrays = {"counts": counts, "watch": totals, "freedom": degrees_of_freedom}
     for i, sums_by_class in enumerate(total.maps):
         width = plan.width(plan.maps[i])
-        upper, by_cell = np.triu_indices(width), np.zeros((n_classes, n_domains, width))
-        second = np.zeros((n_classes, len(upper[0])))
+        upper, sums = np.triu_indices(width), np.zeros((n_classes, n_domains, width))
+        second_moments = np.zeros((n_classes, len(upper[0])))
         for c, class_sums in sums_by_class.items():
-            second[c] = class_sums.second[upper]
-            for index, (_, cell_sum) in class_sums.groups.items():
-                by_cell[index] = cell_sum
-        by_class = plan.first_round("by_class")
-        arrays[f"second{i}"] = second if by_class else second.sum(axis=0, keepdims=True)
-        arrays[f"sums{i}"] = by_cell
-    sizes: dict[str, Any] = {"n": len(X), "n_domains": n_domains, "least": plan.smallest_cell}
+            second_moments[c] = class_sums.second[upper]
+            for cell, (_, cell_sum) in class_sums.groups.items():
+                sums[cell] = cell_sum
+        if not request.by_class:
+            second_moments = second_moments.sum(axis=0, keepdims=True)
+        arrays |= {f"second{i}": second_moments, f"sums{i}": sums}
+    sizes: dict[str, Any] = {"n": len(X), "n_domains": n_domains, "min_rows": plan.smallest_cell}
     sizes |= {"maps": request.maps_text, "width": request.width}
     sizes["second"] = "a second moment for each class" if request.by_class else "one second moment"
     sentences = [TEXTS["moments"], *TEXTS["accepted" if accept_disclosure else "bounded"]]
     content = {
-        "domains": rows.names,
+        "domains": rows.domain_names,
         "left_out": rows.left_out,
         "accepted": accept_disclosure,
         "words": [sentence.format(**sizes) for sentence in sentences],
@@ -152,7 +151,7 @@ def moments(
 
 
 def _check_centres(plan: Plan, X: Any) -> None:
-    """Raise DisclosureError if a centre is close to few rows: its sum would reveal them."""
+    """Raise DisclosureError if a centre is close to only a few rows: its sum would reveal them."""
     centres, Z = plan.prepared_centres, np.asarray(plan.prepare.transform(X))
     for entry in plan.first_round("maps"):
         kernel, total, squares = Kernel(entry["kernel"], entry["gamma"]), 0.0, 0.0
@@ -162,10 +161,10 @@ def _check_centres(plan: Plan, X: Any) -> None:
         n_close = np.square(total) / np.maximum(squares, np.finfo(float).tiny)
         if n_close.min() < plan.smallest_cell:
             raise DisclosureError(
-                f"the file of the second round was not made: centre {int(n_close.argmin())} of the "
-                f"plan, with the {entry['kernel']} kernel of gamma {entry['gamma']:.3g}, is close "
-                f"to fewer than {plan.smallest_cell} rows, and its sum would reveal whether the "
-                "site has such rows. Ask for a plan with smaller gammas, other centres, or Fourier "
+                f"the second-round file was not written: centre {int(n_close.argmin())} of the "
+                f"plan is close to fewer than {plan.smallest_cell} rows (kernel "
+                f"{entry['kernel']!r}, gamma={entry['gamma']:.3g}), so the file would reveal that "
+                "rows like it exist. Ask for a plan with smaller gammas, other centres, or Fourier "
                 "features"
             )
 
@@ -173,36 +172,35 @@ def _check_centres(plan: Plan, X: Any) -> None:
 def unpack_sums(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
     """Return the sums of map ``i`` for each class, grouped by label and domain.
 
-    A second moment of all classes is divided among them in proportion to their rows. Results with
-    equal weights of rows are then exact; results with class weights assume equal covariances.
+    A second moment of all classes is divided among them in proportion to their numbers of rows.
+    Unweighted results are then exact; results with class weights assume equal covariances.
     """
-    counts, sums, by_label = file.arrays["counts"], file.arrays[f"sums{i}"], []
-    class_rows, packed = counts.sum(axis=1), file.arrays[f"second{i}"]
-    second_moments = [*_symmetric(packed, sums.shape[2])]
+    counts, sums, class_sums = file.arrays["counts"], file.arrays[f"sums{i}"], []
+    class_counts = counts.sum(axis=1)
+    second_moments = [*_symmetric(file.arrays[f"second{i}"], sums.shape[2])]
+    if len(second_moments) == 1:
+        second_moments = [second_moments[0] * (n / class_counts.sum()) for n in class_counts]
     for c, label in enumerate(labels or [None]):
-        n = int(class_rows[c])
-        second = (
-            second_moments[c] if len(packed) > 1 else second_moments[0] * (n / class_rows.sum())
-        )
-        by_domain = zip(file.content["domains"], counts[c], sums[c], strict=True)
-        groups = {(label, domain): (int(k), total) for domain, k, total in by_domain if k}
-        by_label.append(NystromSums(n, sums[c].sum(axis=0) / max(n, 1), second, groups))
-    return by_label
+        n, mean = int(class_counts[c]), sums[c].sum(axis=0) / max(class_counts[c], 1)
+        domains = zip(file.content["domains"], counts[c], sums[c], strict=True)
+        groups = {(label, domain): (int(k), total) for domain, k, total in domains if k}
+        class_sums.append(NystromSums(n, mean, second_moments[c], groups))
+    return class_sums
 
 
 def _symmetric(packed: Array, width: int) -> Iterator[Array]:
     """Yield symmetric matrices from their upper triangles."""
-    for half in packed:
-        second = np.zeros((width, width))
-        second[np.triu_indices(width)] = half
-        yield second + np.triu(second, 1).T
+    for entries in packed:
+        triangle = np.zeros((width, width))
+        triangle[np.triu_indices(width)] = entries
+        yield triangle + np.triu(triangle, 1).T
 
 
 def check_moments(plan: Plan, file: SiteFile) -> None:
-    """Raise ValueError for moments that are impossible for rows of the plan."""
+    """Raise ValueError for moments that no rows could have."""
     domains, arrays, min_rows = file.content["domains"], file.arrays, plan.smallest_cell
     if len(set(domains)) < len(domains):
-        raise ValueError("'domains' must be a list of distinct strings")
+        raise ValueError("'domains' contains duplicates")
     shape = (plan.n_classes, len(domains))
     shapes: dict[str, tuple[int, ...]] = {"counts": shape, "freedom": shape[1:]}
     shapes["watch"] = (len(domains), plan.watch.n_totals)
@@ -213,10 +211,13 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
     counts, n_first = arrays["counts"], int(plan.preprocessing.n_rows)
     n = int(counts.sum())
     if (counts[counts > 0] < min_rows).any() or not counts.any(axis=0).all():
-        raise ValueError(f"'counts' must be 0 or at least {min_rows}, and not all 0 in a domain")
+        raise ValueError(
+            f"every count in 'counts' must be 0 or at least {min_rows}, and every domain must have "
+            "rows"
+        )
     if n > n_first * (1 if file.site in plan.first_round("sites") else MAX_LATE_RATIO):
         raise ValueError(
-            f"'counts' has {n} rows, but all sites together had {n_first} in the first round"
+            f"'counts' adds up to {n} rows, but all sites together had {n_first} in the first round"
         )
     _check_watch(
         plan.watch.split_totals(arrays["watch"]), counts.sum(axis=0)[:, None], arrays["freedom"]
@@ -233,39 +234,37 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
         _check_map(file, i, low, high)
 
 
-def _check_watch(totals: dict[str, Array], n: Array, freedom: Array) -> None:
+def _check_watch(totals: dict[str, Array], n: Array, degrees_of_freedom: Array) -> None:
     """Raise ValueError for statistics that domains with ``n`` rows cannot have."""
     if (totals["rows"] != n).any():
         raise ValueError(f"{DOMAIN_STATISTICS} and 'counts' have different numbers of rows")
-    for name in ("missing", "beyond", "unknown"):
+    for name in COUNTS:
         if (totals[name] < 0).any() or (totals[name] > n).any() or (totals[name] % 1).any():
             raise ValueError(
-                f"{DOMAIN_STATISTICS} have counts ({name!r}) that are not integers from 0 to the "
+                f"{DOMAIN_STATISTICS} contain {name!r} counts that are not integers from 0 to the "
                 "number of rows"
             )
     level, spread, norms, kernel = (totals[k] for k in ("level", "spread", "norms", "kernel"))
-    limit, points = n * (1 + ROUNDING), max(kernel.shape[1], 1)
+    limit, n_points = n * (1 + ROUNDING), max(kernel.shape[1], 1)
     if (np.abs(level) > CLIP * limit).any() or (spread > CLIP**2 * limit).any():
-        raise ValueError(f"{DOMAIN_STATISTICS} have standardized values beyond {CLIP:g}")
+        raise ValueError(f"{DOMAIN_STATISTICS} imply standardized values beyond ±{CLIP:g}")
     if (level**2 > n * spread * (1 + 1e-6) + 1e-6).any():
-        raise ValueError(
-            f"{DOMAIN_STATISTICS} have sums of squares that are too small for the sums"
-        )
+        raise ValueError(f"{DOMAIN_STATISTICS} contain sums that are too large for the squares")
     if (norms < 0).any() or (norms > limit * (1 + 1e-6)).any():
-        raise ValueError(f"{DOMAIN_STATISTICS} have squared norms that are not from 0 to 1 per row")
+        raise ValueError(f"{DOMAIN_STATISTICS} contain squared norms below 0 or above 1 per row")
     if ((kernel**2).sum(axis=1, keepdims=True) > n * norms * (1 + 1e-6) + 1e-6).any():
-        raise ValueError(f"{DOMAIN_STATISTICS} have kernel means that are too large for the norms")
-    if (freedom <= 0).any() or (freedom > points * (1 + 1e-6)).any():
-        raise ValueError(f"'freedom' must be positive and at most {points}")
+        raise ValueError(f"{DOMAIN_STATISTICS} contain kernel means too large for the norms")
+    if (degrees_of_freedom <= 0).any() or (degrees_of_freedom > n_points * (1 + 1e-6)).any():
+        raise ValueError(f"'freedom' must be positive and at most {n_points}")
 
 
 def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
-    """Raise ValueError for sums and second moments that are impossible for rows in the bounds."""
+    """Raise ValueError for sums and second moments that rows within the bounds cannot have."""
     counts, sums, packed = (file.arrays[name] for name in ("counts", f"sums{i}", f"second{i}"))
     counts = counts[:, :, None]
     slack = ROUNDING * (counts + 1) * np.maximum(np.abs(low), np.abs(high))
     if ((sums < counts * low - slack) | (sums > counts * high + slack)).any():
-        raise ValueError(f"'sums{i}' has means outside the range of this map")
+        raise ValueError(f"'sums{i}' implies means outside the range of this map")
     # The variance is largest if all rows are at the bounds: (high - mean)(mean - low).
     n = counts.sum(axis=1)
     means = sums.sum(axis=1) / np.maximum(n, 1)
@@ -273,9 +272,9 @@ def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
     for c, second in enumerate(_symmetric(packed, len(low))):
         limit = largest[c] if len(packed) > 1 else largest.sum(axis=0)
         if (np.diagonal(second) > limit).any():
-            raise ValueError(f"'second{i}' is larger than possible for any rows in this map")
-        shift = ROUNDING * abs(np.trace(second)) + np.finfo(float).tiny
-        scale = np.sqrt(np.maximum(np.diagonal(second), 0.0) + shift)
+            raise ValueError(f"'second{i}' is larger than rows with these means allow")
+        offset = ROUNDING * abs(np.trace(second)) + np.finfo(float).tiny
+        scale = np.sqrt(np.maximum(np.diagonal(second), 0.0) + offset)
         try:
             np.linalg.cholesky(second / np.outer(scale, scale) + 1e-7 * np.eye(len(second)))
         except np.linalg.LinAlgError:
