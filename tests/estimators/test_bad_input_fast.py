@@ -71,11 +71,11 @@ def test_a_batch_with_other_features():
 @pytest.mark.parametrize(
     ("y", "domain", "message"),
     [
-        (X[:, 0], DOMAIN, "y has continuous values .* in this batch, but labels in earlier"),
-        (None, DOMAIN, "y has nothing in this batch, but labels in earlier batches"),
-        (np.where(Y == 1, "yes", "no"), DOMAIN, "y has strings in this batch, but labels"),
-        (Y, X[:, 1], "sample_domain has continuous values .* but strings in earlier"),
-        (Y, np.arange(60), "sample_domain has labels in this batch, but strings in earlier"),
+        (X[:, 0], DOMAIN, r"continuous values \(1 column\) in this batch, but numeric labels in"),
+        (None, DOMAIN, "y contains no labels in this batch, but numeric labels in earlier batches"),
+        (np.where(Y == 1, "yes", "no"), DOMAIN, "y contains string labels in this batch, but num"),
+        (Y, X[:, 1], "sample_domain contains continuous values .* but string labels in earlier"),
+        (Y, np.arange(60), "sample_domain contains numeric labels in this batch, but string label"),
     ],
 )
 def test_a_batch_with_labels_of_another_kind(y, domain, message):

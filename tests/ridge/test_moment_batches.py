@@ -111,7 +111,7 @@ def test_a_batch_that_is_refused_leaves_no_trace(rows):
     for bad, message in (
         ((X[:, :2], y, d), "features"),
         ((X, y, d[:-1]), "sample_domain has 239"),
-        ((X, y, d.astype(str)), "but labels in earlier batches"),
+        ((X, y, d.astype(str)), "but numeric labels in earlier batches"),
         ((np.nan * X, y, d), "NaN"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -1,6 +1,6 @@
 """Backends: the computations that differ between arrays, tensors and Dask collections.
 
-An estimator gets the backend of X once in each call of ``fit``, ``partial_fit`` or ``transform``.
+An estimator gets the backend for X once in each call of ``fit``, ``partial_fit`` or ``transform``.
 *Rows* are X after :meth:`Backend.check_rows`; the Gram operators of a backend multiply thin
 matrices (:mod:`domainwise.methods.contract`).
 """
@@ -24,6 +24,8 @@ from domainwise.gram.tiles import cross_product, kernel_matrix
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel, make_kernel
 from domainwise.labels.factors import Feature, RowLabels, label_rows
+
+REMOVE_NAN = "Impute such values, or remove the rows that contain them."
 
 
 class Backend:
@@ -61,7 +63,7 @@ class Backend:
         return check_sample_domain(sample_domain, len(rows), kernel)
 
     def labels_in_memory(self, labels: Any, rows: Any, name: str) -> Any:
-        """Return labels in host memory; raise an error for labels of another backend."""
+        """Return labels in host memory; raise an error if they belong to another backend."""
         if is_dask(labels):
             raise TypeError(
                 f"{name} is a Dask collection but X is not. Pass X as a Dask collection, or pass "
@@ -107,11 +109,11 @@ class Backend:
         return np.array(rows)
 
     def like_rows(self, values: Any, rows: Any) -> Any:
-        """Return values, one per row, in the precision and the partitions of the rows."""
+        """Return values, one per row, with the precision and the partitions of the rows."""
         return np.asarray(values, dtype=rows.dtype)
 
     def finish_fit(self, model: Any, X: Any) -> None:
-        """Finish a fit: move the fitted arrays of a model to the device of X."""
+        """Finish a fit, for example by moving the model's fitted arrays to the device of X."""
 
     def cross_product(self, kernel: Basis, rows: Any, support: Any, dual: Any) -> Any:
         """Return ``k(rows, support) dual``, up to the kernel's constant."""
@@ -135,7 +137,7 @@ class Backend:
         return getattr(model, method)(rows)
 
     def explain_memory_errors(self, X: Any) -> AbstractContextManager[None]:
-        """Raise MemoryError with advice if the memory of a device runs out."""
+        """Raise MemoryError with advice if a device runs out of memory."""
         return nullcontext()
 
 
@@ -143,12 +145,12 @@ class Backend:
 class LabelRules:
     """Rules for the labels of later rows, determined by the first rows of a fit."""
 
-    kinds: tuple[str, str]  #: kinds of y and of sample_domain, see :func:`kinds_of_labels`
+    kinds: tuple[str, str]  #: result of :func:`kinds_of_labels` for the first rows
     target_kernel: Any  #: None if the method does not use targets
     domain_kernel: Any  #: None if the method does not use domains
 
     def check(self, y: Any, domain: Any, n: int) -> tuple[Labels | None, Labels]:
-        """Check the labels of n further rows in memory."""
+        """Check the labels of n later rows, which are in memory."""
         target = None
         if y is not None and self.target_kernel is not None:
             kernel = self._kernel(y, self.kinds[0], "y", "target_kernel")
@@ -166,31 +168,41 @@ class LabelRules:
             finite = labels[np.isfinite(labels)]
             if (finite != np.round(finite)).any():
                 raise ValueError(
-                    f"{name} has continuous values, but in the first rows it has integers, which "
-                    f'are labels. Set {argument}="rbf" for continuous values.'
+                    f"{name} contains continuous values, but only labels (integers or strings) in "
+                    f'the rows that were read first. If {name} is continuous, set {argument}="rbf".'
                 )
         return "delta"
 
 
+#: Kinds of labels, as model files name them, and how messages name them if that differs.
+_KIND_NAMES = {
+    "continuous values (1 columns)": "continuous values (1 column)",
+    "labels": "numeric labels",
+    "nothing": "no labels",
+    "strings": "string labels",
+}
+
+
 def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
     """Return the kinds of y and sample_domain, which must be the same in all batches of a fit."""
-    kinds = []
-    for labels in (target, domain):
+
+    def kind(labels: Labels | None) -> str:
         if labels is None:
-            kinds.append("nothing")
-        elif labels.values is not None:
-            kinds.append(f"continuous values ({labels.values.shape[1]} columns)")
-        else:
-            kinds.append("strings" if labels.names.dtype.kind in "UO" else "labels")
-    return kinds[0], kinds[1]
+            return "nothing"
+        if labels.values is not None:
+            return f"continuous values ({labels.values.shape[1]} columns)"
+        return "strings" if labels.names.dtype.kind in "UO" else "labels"
+
+    return kind(target), kind(domain)
 
 
 def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -> None:
     """Raise ValueError if the labels of a batch are not of the same kind as in earlier batches."""
-    batch_kinds = kinds_of_labels(target, domain)
-    for name, before, kind in zip(("y", "sample_domain"), kinds, batch_kinds, strict=True):
-        if kind != before:
+    changes = zip(("y", "sample_domain"), kinds_of_labels(target, domain), kinds, strict=True)
+    for name, kind, earlier in changes:
+        if kind != earlier:
             raise ValueError(
-                f"{name} has {kind} in this batch, but {before} in earlier batches. Pass the same "
-                "kind in every batch."
+                f"{name} contains {_KIND_NAMES.get(kind, kind)} in this batch, but "
+                f"{_KIND_NAMES.get(earlier, earlier)} in earlier batches. Pass the same kind of "
+                "labels in every batch."
             )

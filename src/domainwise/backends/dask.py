@@ -1,4 +1,4 @@
-"""Backend of Dask arrays and data frames: checks, labels and operators.
+"""Backend for Dask arrays and data frames: checks, labels and operators.
 
 The rows of X, and all arrays of this size, remain Dask collections. Labels, and coefficients of
 exact models (one number per row and component), are in the memory of the client.
@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from domainwise.arrays import Array, is_dask
 from domainwise.arrays.namespace import evenly_spaced
 from domainwise.backends import partitions
-from domainwise.backends.base import Backend
+from domainwise.backends.base import REMOVE_NAN, Backend
 from domainwise.checks.kernels import FUNCTION_ROWS, VALID_KERNELS, check_kernel
 from domainwise.gram.dask.graphs import call, constant, fetch, run, task
 from domainwise.gram.dask.operator import DaskGram, cross_tasks, in_blocks, row_blocks
@@ -25,7 +25,7 @@ from domainwise.kernels.functions import MEDIAN_ROWS, Kernel, make_kernel
 
 
 class DaskBackend(Backend):
-    """Backend of Dask collections; ``known`` describes partitions that are read from files."""
+    """Backend for Dask collections; ``known`` describes partitions that are read from files."""
 
     streamed_gram = DaskGram
 
@@ -72,7 +72,7 @@ class DaskBackend(Backend):
         return X
 
     def labels_in_memory(self, labels: Any, rows: Any, name: str) -> Any:
-        """Return labels as an array: one label per row fits into memory."""
+        """Return labels as an array in memory, where one label per row fits."""
         if labels is not None and not is_dask(labels):
             partitions.check_aligned(rows, labels, name)
         return None if labels is None else fetch(labels)
@@ -97,21 +97,21 @@ class DaskBackend(Backend):
             else:
                 rows = fetch(X[evenly_spaced(len(X), MEDIAN_ROWS)])
                 if not np.isfinite(rows).all():
-                    raise ValueError("Input X contains NaN or infinity. Remove these rows.")
+                    raise ValueError(f"Input X contains NaN or infinity. {REMOVE_NAN}")
                 gamma = make_kernel(kernel, rows, gamma=gamma, **arguments).gamma
         resolved = make_kernel(kernel, row, gamma=gamma, **arguments)
         if resolved.name not in ("rbf", "linear"):
             if resolved.name in VALID_KERNELS:
                 return resolved
             return check_kernel(resolved, fetch(X[evenly_spaced(len(X), FUNCTION_ROWS)]))
-        origin, max_squared = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype), 0.0
+        origin, max_distance = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype), 0.0
         if resolved.name == "rbf":
-            max_squared = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
-        return resolved.with_origin(origin, max_squared)
+            max_distance = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
+        return resolved.with_origin(origin, max_distance)
 
     @staticmethod
     def kernel_matrix(kernel: Kernel, rows: Any) -> Array:
-        """Evaluate the whole kernel matrix in the memory of the client, for few rows."""
+        """Evaluate the whole kernel matrix of a few rows in the memory of the client."""
         return kernel_matrix(kernel, np.vstack(run(row_blocks(in_blocks(rows)))))
 
     def transform(self, model: Any, X: Any) -> Any:
@@ -120,7 +120,7 @@ class DaskBackend(Backend):
         layout, _ = partitions.layout_of(X)
         names = model.get_feature_names_out()
         if is_dask(getattr(model, "X_fit_", None)):
-            # The support rows have many blocks; a worker stores a few of them at a time.
+            # The training rows form many blocks, of which a worker stores a few at a time.
             tasks, projection = partitions.tasks_of(X), model.expansion
             rows = [call(layout.values, partition) for partition in tasks]
             sums = cross_tasks(projection.kernel, rows, projection.landmarks, projection.dual)
@@ -128,8 +128,8 @@ class DaskBackend(Backend):
             if not partitions.is_frame(X):
                 tasks = [None] * len(sums)
             pairs = zip(tasks, sums, strict=True)
-            projected = [call(_projected, *pair, shared) for pair in pairs]
-            return collect(projected, X, names, layout.dtype)
+            projections = [call(_finish_projection, *pair, shared) for pair in pairs]
+            return collect(projections, X, names, layout.dtype)
         empty = np.empty((0, len(names)), dtype=layout.dtype)
         return _map_partitions(X, layout, model, "transform", empty, names)
 
@@ -165,7 +165,7 @@ def refuse_output_in_memory(model: Any, X: Any) -> None:
 
 
 @task
-def _projected(rows: Any, values: Array, shared: tuple[Array, Any, Array]) -> Any:
+def _finish_projection(rows: Any, values: Array, shared: tuple[Array, Any, Array]) -> Any:
     intercept, dtype, names = shared
     values = (values + intercept).astype(dtype)
     return values if rows is None else _with_index(rows, values, names)
@@ -204,8 +204,8 @@ def _apply_to_rows(rows: Any, shared: tuple[Any, ...]) -> Any:
     model, layout, method, empty, columns = shared
     X, values = layout.values(rows), empty
     if len(X):
-        project = method == "transform"
-        values = Backend().transform(model, X) if project else getattr(model, method)(X)
+        is_transform = method == "transform"
+        values = Backend().transform(model, X) if is_transform else getattr(model, method)(X)
     return values if layout.features is None else _with_index(rows, values, columns)
 
 

@@ -1,4 +1,4 @@
-"""Move fitted models between devices, and make them portable between machines."""
+"""Functions that move fitted models between devices, and make them portable between machines."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from domainwise.arrays import is_dask, is_tensor
 from domainwise.checks import warn_caller
 
 #: Fitted attributes that are on the device of X.
-_FITTED = "X_fit_ landmarks_ frequencies_ dual_coef_ embedding_ eigenvalues_ _offset"
-FITTED_ARRAYS = tuple(_FITTED.split())
+_ATTRIBUTES = "X_fit_ landmarks_ frequencies_ dual_coef_ embedding_ eigenvalues_ _offset"
+FITTED_ARRAYS = tuple(_ATTRIBUTES.split())
 
 _DEVICE_KEY = "domainwise tensor"
 
 
 class Movable:
-    """Mixin of models that can be moved to another device after fitting."""
+    """Mixin for models that can be moved to another device after fitting."""
 
     def to(self, device: str) -> Self:
         """Move a fitted model to a torch device, in place.
@@ -49,7 +49,7 @@ def move(model: Any, device: Any) -> None:
     if "best_estimator_" in vars(model):
         move(model.best_estimator_, device)
     if hasattr(model, "expansions_"):
-        model.expansions_ = [function.to(device) for function in model.expansions_]
+        model.expansions_ = [expansion.to(device) for expansion in model.expansions_]
 
 
 def to_device(values: Any, device: Any) -> Any:
@@ -81,7 +81,7 @@ def to_device(values: Any, device: Any) -> Any:
 
 
 def to_portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dict[str, Any]:
-    """Return the state of an object, with tensors as pairs of an array and a device name."""
+    """Return the state of an object, with each tensor as a dict of an array and a device name."""
     return {
         name: {_DEVICE_KEY: str(value.device), "array": value.cpu().numpy()}
         if name in names and is_tensor(value)

@@ -1,4 +1,4 @@
-"""Partitions of Dask collections: their features, targets and domains, and sums over them."""
+"""Partitions of Dask collections: their features, targets and domains, and sums over their rows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array, is_dask
 from domainwise.arrays.namespace import evenly_spaced
+from domainwise.backends.base import REMOVE_NAN
 from domainwise.gram.dask.graphs import Deferred, Task, calls, constant, run, task, tree, unwrap
 from domainwise.gram.sums import NystromSums
 
@@ -22,22 +23,22 @@ REMEDY = "Rechunk or repartition one of them, so that their partitions contain t
 
 @dataclass(frozen=True)
 class KnownPartitions:
-    """Lengths and names of the partitions of a data frame, known before they are read."""
+    """Lengths and names of a data frame's partitions, known before the partitions are read."""
 
     lengths: tuple[int, ...]
     sources: tuple[str, ...]  #: name of each partition in error messages
-    unread: tuple[Deferred, ...]  #: the partitions, for tasks that read them themselves
+    unread: tuple[Deferred, ...]  #: the partitions, which the tasks read themselves
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of a partition that are features, targets and domains."""
+    """Which columns of a partition are features, targets and domains."""
 
     features: tuple[Any, ...] | None  #: names of the columns that are features; None in an array
     n_features: int
     dtype: Any  #: precision of the features
-    target: Any = None  #: column(s) of the target; None if it is not a column of X
-    domain: Any = None  #: column(s) of the domain; None if it is not a column of X
+    target: Any = None  #: name(s) of the target columns; None if X does not contain the target
+    domain: Any = None  #: name(s) of the domain columns; None if X does not contain the domains
 
     def split(self, rows: Any, y: Any, domain: Any) -> tuple[Array, Any, Any]:
         """Return the features of a partition as an array, and its labels as arrays or None."""
@@ -65,22 +66,22 @@ class Layout:
         X = unwrap(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have {self.n_features} features; got shape {X.shape}")
-        if not np.isfinite(X).all() and not (missing and not np.isinf(X).any()):
-            kind = "infinity" if missing else "NaN or infinity"
-            raise ValueError(f"Input X contains {kind}. Remove these rows.")
+        if (np.isinf(X) if missing else ~np.isfinite(X)).any():
+            values = "infinity" if missing else "NaN or infinity"
+            raise ValueError(f"Input X contains {values}. {REMOVE_NAN}")
         return X
 
 
 @dataclass(frozen=True)
 class Partitions:
-    """X, y and sample_domain as tasks, one for each partition."""
+    """X, y and sample_domain as tasks, one task for each partition."""
 
     layout: Layout
     empty: Any  #: X without rows, with the names and number of features
     rows: list[Task]
-    y: list[Task] | None  #: targets; None if they are columns of the rows, or not used
-    domain: list[Task] | None  #: domains; None as for targets
-    lengths: tuple[int, ...] | None  #: None if they are not known before partitions are read
+    y: list[Task] | None  #: targets; None if the rows contain them, or if they are not used
+    domain: list[Task] | None  #: domains; None in the same cases as for targets
+    lengths: tuple[int, ...] | None  #: None if lengths are not known before partitions are read
     sources: tuple[str, ...] = field(repr=False)
 
     def __len__(self) -> int:
@@ -98,16 +99,16 @@ def partitions_of(
 ) -> Partitions:
     """Return the partitions of Dask collections; check without computing that they match."""
     layout, empty, y, sample_domain = labels_of(X, y, sample_domain)
-    rows = tasks_of(X) if known is None else list(known.unread)
-    y, sample_domain = (None if x is None else tasks_of(x) for x in (y, sample_domain))
+    y, domain = (None if x is None else tasks_of(x) for x in (y, sample_domain))
     if known is not None:
-        return Partitions(layout, empty, rows, y, sample_domain, known.lengths, known.sources)
-    sources = tuple(f"partition {i}" for i in range(len(rows)))
-    return Partitions(layout, empty, rows, y, sample_domain, known_lengths(X), sources)
+        rows = list(known.unread)
+        return Partitions(layout, empty, rows, y, domain, known.lengths, known.sources)
+    rows, sources = tasks_of(X), tuple(f"partition {i}" for i in range(n_partitions(X)))
+    return Partitions(layout, empty, rows, y, domain, known_lengths(X), sources)
 
 
 def labels_of(X: Any, y: Any, sample_domain: Any) -> tuple[Layout, Any, Any, Any]:
-    """Return the layout of X, X without rows, y and sample_domain; columns of X become None."""
+    """Return the layout of X, X without rows, y and sample_domain (None if X contains them)."""
     labels = {"y": y, "sample_domain": sample_domain}
     columns = {name: label_column(X, values, name) for name, values in labels.items()}
     layout, empty = layout_of(X, *columns.values())
@@ -125,7 +126,7 @@ def is_frame(X: Any) -> bool:
 
 
 def describe(X: Any) -> str:
-    """Return the type of X for messages."""
+    """Return the type of X in words, for messages."""
     if not is_dask(X):
         return f"a {type(X).__module__.split('.')[0]} {type(X).__name__}"
     return f"a Dask {type(X).__name__}"
@@ -145,7 +146,7 @@ def label_column(X: Any, labels: Any, name: str) -> Any:
     if missing:
         raise ValueError(
             f"{name}={labels!r}: X has no column {missing[0]!r}. Use one of its columns: "
-            f"{_first(X.columns)}."
+            f"{_list_items(X.columns)}."
         )
     return labels
 
@@ -159,18 +160,19 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
         features = [column for column in X.columns if column not in labels]
         if not features:
             raise ValueError(
-                f"X has no features: all of its columns ({_first(X.columns)}) are labels. Add "
+                f"X has no features: all of its columns ({_list_items(X.columns)}) are labels. Add "
                 "feature columns."
             )
         empty = X._meta[features]
-        kinds = [_numeric_dtype(empty[column].dtype) for column in features]
-        not_numeric = [column for column, kind in zip(features, kinds, strict=True) if kind is None]
+        dtypes = {column: _numeric_dtype(empty[column].dtype) for column in features}
+        not_numeric = [column for column in features if dtypes[column] is None]
         if not_numeric:
             raise ValueError(
                 "features must be numeric, but these columns of X are not: "
-                f"{_first(not_numeric)}. Drop or encode them."
+                f"{_list_items(not_numeric)}. Drop or encode them."
             )
-        dtype = np.dtype(np.float32 if set(kinds) == {np.dtype(np.float32)} else np.float64)
+        float32 = all(dtype == np.float32 for dtype in dtypes.values())
+        dtype = np.dtype(np.float32 if float32 else np.float64)
         return Layout(tuple(features), len(features), dtype, target, domain), empty
     if not hasattr(X, "chunks"):
         raise TypeError(f"X is {describe(X)}. Pass a Dask array or a Dask data frame.")
@@ -206,14 +208,15 @@ def check_aligned(X: Any, labels: Any, name: str) -> None:
     if is_frame(X) and is_frame(labels):
         if X.known_divisions and labels.known_divisions and X.divisions != labels.divisions:
             raise ValueError(
-                f"{name} has divisions {_first(labels.divisions)} but X has {_first(X.divisions)}. "
-                f"{REMEDY}"
+                f"{name} has divisions {_list_items(labels.divisions)} but X has "
+                f"{_list_items(X.divisions)}. {REMEDY}"
             )
         return
-    lengths, rows = known_lengths(labels), known_lengths(X)
-    if lengths is not None and rows is not None and lengths != rows:
+    label_lengths, lengths = known_lengths(labels), known_lengths(X)
+    if label_lengths is not None and lengths is not None and label_lengths != lengths:
         raise ValueError(
-            f"{name} has chunks of {_first(lengths)} but X has {_first(rows)}. {REMEDY}"
+            f"{name} has chunks of {_list_items(label_lengths)} rows but X has chunks of "
+            f"{_list_items(lengths)} rows. {REMEDY}"
         )
 
 
@@ -244,8 +247,8 @@ def source_in_errors(source: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{source}: {error}") from error
+        error_type = TypeError if isinstance(error, TypeError) else ValueError
+        raise error_type(f"{source}: {error}") from error
 
 
 def _numeric_dtype(dtype: Any) -> Any:
@@ -263,22 +266,21 @@ def _as_list(names: Any) -> list[Any]:
     return names if isinstance(names, list) else [names]
 
 
-def _first(items: Any) -> str:
-    """Return the first six items as text."""
-    shown = [repr(item) for item in list(items)[:6]]
-    return ", ".join(shown) + (", ..." if len(items) > 6 else "")
+def _list_items(items: Any) -> str:
+    """Return the first six items, separated by commas."""
+    return ", ".join(map(repr, list(items)[:6])) + (", ..." if len(items) > 6 else "")
 
 
-#: Number of partitions and rows that :func:`sample_rows` reads at a time.
+#: Numbers of partitions and of rows that :func:`sample_rows` reads at a time.
 SAMPLE_PARTITIONS, SAMPLE_ROWS = 32, 32_768
-#: It continues until it has this number of rows, because many partitions may be empty.
+#: :func:`sample_rows` continues until it has this number of rows, if many partitions are empty.
 MIN_SAMPLE_ROWS = 2_000
 
 
 def sum_partitions(estimator: Any, partitions: Partitions) -> NystromSums:
     """Choose landmarks, kernel and labels from some rows, then sum over all partitions."""
     validate_data(estimator, partitions.empty, skip_check_array=True)
-    # Landmarks are chosen from the sampled rows, so at least as many rows must be sampled.
+    # Landmarks are chosen from the sampled rows, so there must be at least as many of these.
     count = estimator.n_landmarks
     is_count = isinstance(estimator.landmarks, str) and isinstance(count, Integral)
     (X, y, sample_domain), n_rows = sample_rows(partitions, int(count) if is_count else 0)
@@ -316,42 +318,42 @@ def partial_sums(
 @task
 def merge_sums(sums: list[NystromSums | None]) -> NystromSums | None:
     """Merge the sums of neighbouring partitions, in their order."""
-    present = [partition for partition in sums if partition is not None]
-    # The sums may be of another type with the same method, such as CellSums.
-    return reduce(lambda total, other: total.merge(other), present) if present else None
+    nonempty = [partition for partition in sums if partition is not None]
+    # The sums can have another type with the same method, such as CellSums.
+    return reduce(lambda total, other: total.merge(other), nonempty) if nonempty else None
 
 
 def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any, Any], int]:
-    """Read some rows of evenly spaced partitions, until there are enough rows.
+    """Read some rows from evenly spaced partitions, until there are enough rows.
 
-    Returns X, y and sample_domain of these rows, in the order of the partitions, and the number of
-    all rows: exact if lengths are known or every partition was read, otherwise an estimate.
+    Returns X, y and sample_domain of these rows, in the order of the partitions, and the total
+    number of rows: exact if lengths are known or every partition was read, otherwise an estimate.
     """
     layout, lengths = constant(partitions.layout, "layout"), partitions.lengths
     unread = [i for i in range(len(partitions)) if lengths is None or lengths[i]]
     samples: dict[int, tuple[int, Array, Any, Any]] = {}
     n_min = max(MIN_SAMPLE_ROWS, n_needed)
     while unread and sum(len(X) for _, X, _, _ in samples.values()) < n_min:
-        chosen = [unread[i] for i in evenly_spaced(len(unread), SAMPLE_PARTITIONS)]
-        # Rows of each partition: proportional to its length if that is known, else equal.
+        selected = [unread[i] for i in evenly_spaced(len(unread), SAMPLE_PARTITIONS)]
+        # The same number of rows from each partition, or the same share if lengths are known.
         total = max(SAMPLE_ROWS, 4 * n_needed)
-        quotas = [-(-total // len(chosen))] * len(chosen)
+        quotas = [-(-total // len(selected))] * len(selected)
         if lengths is not None:
-            share = min(1.0, total / sum(lengths[i] for i in chosen))
-            quotas = [int(np.ceil(share * lengths[i])) for i in chosen]
-        pairs = zip(chosen, quotas, strict=True)
+            share = min(1.0, total / sum(lengths[i] for i in selected))
+            quotas = [int(np.ceil(share * lengths[i])) for i in selected]
+        pairs = zip(selected, quotas, strict=True)
         arguments = [(layout, *partitions.arguments(i), quota) for i, quota in pairs]
-        samples.update(zip(chosen, run(calls(sample_partition, arguments)), strict=True))
+        samples.update(zip(selected, run(calls(sample_partition, arguments)), strict=True))
         unread = [i for i in unread if i not in samples]
     n_rows = sum(length for length, *_ in samples.values())
     if lengths is not None:
         n_rows = sum(lengths)
     elif unread:
         n_rows = round(n_rows / len(samples) * len(partitions))
-    with_rows = [samples[i][1:] for i in sorted(samples) if samples[i][0]]
-    if not with_rows:
+    nonempty = [samples[i][1:] for i in sorted(samples) if samples[i][0]]
+    if not nonempty:
         return (partitions.empty, None, None), n_rows
-    X, *labels = zip(*with_rows, strict=True)
+    X, *labels = zip(*nonempty, strict=True)
     y, domain = (None if arrays[0] is None else np.concatenate(arrays) for arrays in labels)
     return (np.concatenate(X), y, domain), n_rows
 
@@ -363,6 +365,6 @@ def sample_partition(
     """Return the length of a partition and up to ``quota`` of its rows, evenly spaced."""
     with source_in_errors(source):
         X, y, domain = layout.split(rows, y, domain)
-        chosen = evenly_spaced(len(X), quota)
-        y, domain = (None if labels is None else labels[chosen] for labels in (y, domain))
-        return len(X), X[chosen], y, domain
+        indices = evenly_spaced(len(X), quota)
+        y, domain = (None if labels is None else labels[indices] for labels in (y, domain))
+        return len(X), X[indices], y, domain

@@ -1,4 +1,4 @@
-"""Backend of tensors on a CPU or a CUDA device: checks, labels and operators."""
+"""Backend for tensors on a CPU or a CUDA device: checks, labels and operators."""
 
 from __future__ import annotations
 
@@ -13,16 +13,10 @@ from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import precision_name, to_device_of, to_host
-from domainwise.backends.base import Backend
+from domainwise.backends.base import REMOVE_NAN, Backend
 from domainwise.backends.devices import move
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
-from domainwise.gram.torch.operator import (
-    TorchDenseGram,
-    TorchStreamedGram,
-    kernel_product,
-    sum_cells,
-    sum_rows,
-)
+from domainwise.gram.torch.operator import TorchStreamedGram, kernel_product, sum_cells, sum_rows
 from domainwise.kernels.fourier import Basis
 from domainwise.labels.factors import RowLabels, label_rows
 
@@ -49,9 +43,8 @@ class HostRows:
 
 
 class TorchBackend(Backend):
-    """Backend of tensors: rows and models stay on their device, small matrices are on the host."""
+    """Backend for tensors: rows and models stay on their device, small matrices are on the host."""
 
-    dense_gram = TorchDenseGram
     streamed_gram = TorchStreamedGram
     sum_rows = staticmethod(sum_rows)
     sum_cells = staticmethod(sum_cells)
@@ -59,7 +52,7 @@ class TorchBackend(Backend):
     def check_rows(
         self, estimator: Any, X: Tensor, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Tensor:
-        """Check X on its device; gradients are detached."""
+        """Check X on its device, and detach it from its gradient."""
         X = check_tensor(X, "X")
         if X.ndim != 2:
             raise ValueError(
@@ -69,7 +62,7 @@ class TorchBackend(Backend):
             )
         if X.dtype not in FLOATS:
             raise TypeError(
-                f"X is a tensor of {X.dtype}. Convert it with X.to(torch.float32) or "
+                f"X has the dtype {X.dtype}. Convert it with X.to(torch.float32) or "
                 "X.to(torch.float64)."
             )
         n, p = X.shape
@@ -79,9 +72,9 @@ class TorchBackend(Backend):
                 f"{ensure_min_samples} sample(s) and 1 feature is required by "
                 f"{type(estimator).__name__}."
             )
-        # aminmax returns NaN if any value is NaN, and needs no mask of the size of X.
+        # aminmax returns NaN if any value is NaN, and needs no mask with the shape of X.
         if not all(bool(extreme.isfinite()) for extreme in X.aminmax()):
-            raise ValueError("Input X contains NaN or infinity. Remove these rows.")
+            raise ValueError(f"Input X contains NaN or infinity. {REMOVE_NAN}")
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         return X.contiguous()
 
@@ -156,7 +149,7 @@ class TorchBackend(Backend):
 
     @contextmanager
     def explain_memory_errors(self, X: Tensor) -> Iterator[None]:
-        """Raise MemoryError with advice if the memory of the device runs out."""
+        """Raise MemoryError with advice if the device runs out of memory."""
         try:
             yield
         except torch.OutOfMemoryError as error:
@@ -166,7 +159,7 @@ class TorchBackend(Backend):
                 "n_components, pass float32 rows, project fewer rows at a time, lower "
                 "sklearn.set_config(working_memory=...) if solver_info_ contains 'blocked torch', "
                 "delete other tensors, or use the Fast estimators, which do not store rows. "
-                f"Message of torch: {error}"
+                f"Error from torch: {error}"
             ) from error
 
 
@@ -206,8 +199,8 @@ def _encode_integers(labels: Any, n: int, kernel: Any, name: str) -> Labels | No
     if isinstance(labels, np.ndarray) or labels.ndim != 1 or kernel not in ("auto", "delta"):
         return None
     if labels.dtype.is_floating_point:
-        integers = torch.isfinite(labels).all() and (labels == labels.round()).all()
-        if not bool(integers):
+        is_integer = torch.isfinite(labels) & (labels == labels.round())
+        if not bool(is_integer.all()):
             return None
     if len(labels) != n:
         raise ValueError(

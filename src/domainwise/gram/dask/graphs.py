@@ -1,4 +1,4 @@
-"""Building blocks of task graphs over rows: constants, trees of merges, one thread per task.
+"""Building blocks of task graphs over rows: constants, tasks with one thread, trees of merges.
 
 A function decorated with :func:`task` limits BLAS to one thread, and its arguments are aligned
 arrays, which BLAS can use. Partial results are merged in a tree that depends only on their number.
@@ -124,8 +124,8 @@ def call(function: Callable[..., Any], *arguments: Any, n_results: int | None = 
 def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Task]:
     """Return one task per tuple of arguments, all in one group.
 
-    The scheduler distributes the tasks of a group with few dependencies among the free workers.
-    Without a group, it would send all of them to the worker that has their constants.
+    The scheduler distributes the tasks of a group that has few dependencies among free workers.
+    Without a group, it would send all tasks to the worker that has their constants.
     """
     name = f"{function.__name__}-{uuid4().hex}"
     delayed = dask.delayed(function, pure=False, traverse=False)

@@ -1,10 +1,9 @@
 """The exact operator on Dask: products over pairs of row blocks as a task graph.
 
 Thin matrices are NumPy arrays in the memory of the client; the rows of X and all kernel values stay
-on workers. A task multiplies one block of K, tile by tile, and adds the result to the running sums
-of its two row blocks. Pairs are scheduled like a round-robin tournament: the tasks of a round are
-independent, there is one running sum for each block at any time, and the order of additions is
-fixed.
+on workers. A task multiplies one block of K, tile by tile, and adds the products to the running
+sums of two row blocks. Pairs are scheduled like a round-robin tournament: the tasks of a round are
+independent, each row block has one running sum, and the order of additions is fixed.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
 
-#: Maximum number of rows of a block: with larger blocks, tasks take long to repeat on failure.
+#: Maximum number of rows in a block: after a failure, larger blocks would take long to repeat.
 MAX_BLOCK_ROWS = 16_384
-#: Minimum number of blocks, so that several workers share the work even for a small X.
+#: Minimum number of blocks, so that several workers share the work even if X is small.
 MIN_BLOCKS = 8
-#: Fraction of the memory of a task for its two blocks of rows and all arrays computed from them.
+#: Fraction of a task's memory for its two blocks of rows and all arrays computed from them.
 MEMORY_SHARE = 1 / 8
 #: Number of columns of the thin matrices that must fit into memory together with the blocks.
 THIN_COLUMNS = 64
@@ -57,8 +56,8 @@ class DaskGram(IterativeGram):
 
     def __init__(self, X: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
         super().__init__(in_blocks(X), kernel, labels, **options)
-        self.cuts = block_cuts(self.X)
-        self.info = {"n_blocks": len(self.cuts), "block_rows": self.X.chunksize[0]}
+        self.block_slices = block_slices(self.X)
+        self.info = {"n_blocks": len(self.block_slices), "block_rows": self.X.chunksize[0]}
 
     def uncentred_product(self, V: Array) -> Array:
         """Return ``K V`` block by block."""
@@ -75,7 +74,7 @@ class DaskGram(IterativeGram):
 
     def split(self, V: Array) -> list[Task]:
         """Return the rows of a thin matrix as tasks, one for each block."""
-        return [constant(np.ascontiguousarray(V[cut]), "thin") for cut in self.cuts]
+        return [constant(np.ascontiguousarray(V[rows]), "thin") for rows in self.block_slices]
 
     @cached_property
     def _preconditioner(self) -> Preconditioner:
@@ -98,7 +97,7 @@ class DaskGram(IterativeGram):
 
         def expand(W: Array) -> Array:
             weights = root @ W
-            tasks = [constant(weights, "weights")] * len(self.cuts)
+            tasks = [constant(weights, "weights")] * len(self.block_slices)
             return np.vstack(run(over_blocks(_features_outer, tasks))) - mean @ weights
 
         return Preconditioner(values, project, expand)
@@ -110,13 +109,13 @@ def in_blocks(X: Any) -> Any:
     rows = min(MAX_BLOCK_ROWS, max(1, -(-n // MIN_BLOCKS)))
     memory = memory_per_task()
     if memory is not None:
-        # Two blocks: their rows, the left and right prepared rows, thin matrices and sums.
+        # For two blocks: rows, left and right prepared rows, thin matrices and sums.
         row_bytes = 2 * (X.dtype.itemsize * 3 * (p + 2) + 8 * 3 * THIN_COLUMNS)
         rows = min(rows, max(256, int(memory * MEMORY_SHARE / row_bytes)))
     return X.rechunk({0: rows, 1: -1})
 
 
-def block_cuts(X: Any) -> list[slice]:
+def block_slices(X: Any) -> list[slice]:
     """Return the slice of rows of each block."""
     ends = np.cumsum(X.chunks[0])
     return [slice(int(end - size), int(end)) for end, size in zip(ends, X.chunks[0], strict=True)]
@@ -125,7 +124,7 @@ def block_cuts(X: Any) -> list[slice]:
 def row_blocks(X: Any) -> list[Task]:
     """Return one task per block of X, which computes and checks the block."""
     blocks = X.to_delayed().ravel()
-    return [call(_checked, block, cut) for block, cut in zip(blocks, block_cuts(X), strict=True)]
+    return [call(_checked, *pair) for pair in zip(blocks, block_slices(X), strict=True)]
 
 
 def tournament(n: int) -> list[list[tuple[int, int]]]:
@@ -144,10 +143,10 @@ def tournament(n: int) -> list[list[tuple[int, int]]]:
 
 
 def cross_tasks(kernel: Basis, X: list[Task], support: Any, dual: Array) -> list[Task]:
-    """Return tasks of ``k(x, support) dual``, one per task of rows x, by blocks of the support."""
+    """Return tasks that compute ``k(x, support) dual`` block by block, one for each task in X."""
     support = in_blocks(support)
     blocks, constant_kernel = row_blocks(support), constant(kernel, "kernel")
-    duals = [constant(np.ascontiguousarray(dual[cut]), "dual") for cut in block_cuts(support)]
+    duals = [constant(np.ascontiguousarray(dual[rows]), "dual") for rows in block_slices(support)]
     sums: list[Task] = [None] * len(X)
     for pair in zip(blocks, duals, strict=True):
         rows_and_sums = zip(X, sums, strict=True)
@@ -156,22 +155,22 @@ def cross_tasks(kernel: Basis, X: list[Task], support: Any, dual: Array) -> list
 
 
 def cross_in_memory(kernel: Basis, X: Array, support: Any, dual: Array) -> Array:
-    """Return ``k(X, support) dual`` for rows in memory and a support on Dask."""
+    """Return ``k(X, support) dual`` for X in memory and support rows on Dask."""
     return np.asarray(run(cross_tasks(kernel, [constant(X, "rows")], support, dual))[0])
 
 
 @task
-def _checked(rows: Any, cut: slice) -> Array:
-    X = np.asarray(rows)
-    if len(X) != cut.stop - cut.start:
+def _checked(block: Any, rows: slice) -> Array:
+    X = np.asarray(block)
+    if len(X) != rows.stop - rows.start:
         raise ValueError(
-            f"the chunk of X for rows {cut.start} to {cut.stop} has {len(X)} rows. Call "
+            f"the chunk of X for rows {rows.start} to {rows.stop} has {len(X)} rows. Call "
             "X.compute_chunk_sizes() after creating X."
         )
     if not np.isfinite(X).all():
         raise ValueError(
-            f"rows {cut.start} to {cut.stop}: Input X contains NaN or infinity. Impute or remove "
-            "rows with such values."
+            f"rows {rows.start} to {rows.stop}: Input X contains NaN or infinity. Impute such "
+            "values, or remove the rows that contain them."
         )
     return X
 
@@ -185,7 +184,7 @@ def _square(kernel: Kernel, rows: Array, V: Array) -> Array:
 def _pair(
     kernel: Kernel, left: Array, right: Array, V: Array, W: Array, sum_left: Array, sum_right: Array
 ) -> tuple[Array, Array]:
-    """Add ``k(left, right) W`` to the sum of the left block, ``k(right, left) V`` to the other."""
+    """Add ``k(left, right) W`` to the left sum, and ``k(right, left) V`` to the right sum."""
     a, b = kernel.prepare(left), kernel.prepare(right)
     dtype = a.left.dtype
     V, W = V.astype(dtype, copy=False), W.astype(dtype, copy=False)

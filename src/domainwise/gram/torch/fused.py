@@ -31,16 +31,16 @@ SMALL_EXPONENT = 1 / 64
 FACTOR_LIMIT = 7.0
 #: Kernel values, at most 1, are multiplied by 2^14, to use more of the range of float16.
 LIFT = 14.0
-#: Range of float16 pieces: largest value, and smallest median over rows of the largest value.
+#: Range of float16 pieces: the maximum, and the smallest median of the maxima of the rows.
 MAX_PIECE, MIN_MEDIAN = 2.0**10, 2.0**-6
 #: Number of rows of a thin matrix that are split into pieces at the same time.
 PANEL_ROWS = 2**18
 #: Maximum number of columns of a thin matrix in one launch of a Triton kernel.
 MAX_COLUMNS = 64
 MAX_DEGREE = 16
-#: Maximum number of rows of a segment, over which kernel values are summed in float32.
+#: Maximum number of rows in a segment, over which kernel values are summed in float32.
 SEGMENT_ROWS = 16384
-#: Maximum number of rows that pad groups to whole tiles, as a fraction of all rows.
+#: Maximum number of rows added to pad groups to whole tiles, as a fraction of all rows.
 MAX_PADDING = 1 / 8
 #: Number of pieces of an operand for each precision; 0 for float32 without pieces.
 PIECES = {"tf32": 1, "tf32x3": 2, "ieee": 0}
@@ -109,9 +109,9 @@ class FusedKernel:
         self.kernel, self.p = kernel, right.shape[1]
         self.pieces, self.degree = PIECES[precision], 1
         self.factored = self.accurate = False
-        # Factors of rows, of their inner products, and of kernel values.
+        # Factors by which rows, their inner products and kernel values are multiplied.
         self.scale = self.unscale = self.value_scale = 1.0
-        # Numbers that are added to exponents, and subtracted from kernel values.
+        # Numbers that are added to exponents and subtracted from kernel values, respectively.
         self.lift = self.middle = 0.0
         self.coefs = torch.zeros(1, device=right.device)
         U = self._scaled(right)
@@ -141,7 +141,7 @@ class FusedKernel:
         self.left = self.right if left is None else self._side(V)
 
     def _scaled(self, X: Any) -> Any:
-        """Return rows minus the origin, scaled so that the kernel is a power of 2."""
+        """Return rows minus the origin, scaled so that an exponential kernel is a power of 2."""
         kernel = self.kernel
         X = kernel.subtract_origin(X)
         if kernel.name == "laplacian":
@@ -151,7 +151,7 @@ class FusedKernel:
             return X * math.sqrt(factor * kernel.gamma * LOG2E)
         return X * math.sqrt(kernel.gamma) if kernel.gamma > 0 else X
 
-    def _scale(self, U: Any, V: Any) -> float | None:
+    def _float16_scale(self, U: Any, V: Any) -> float | None:
         """Return a power of two that scales rows to the range of float16, or None."""
         if not self.pieces:
             return 1.0
@@ -167,7 +167,7 @@ class FusedKernel:
         self.mean_exponent = 2 * float(half_U.mean())
         self.accurate = self.mean_exponent < SMALL_EXPONENT
         largest = max(float(half_U.max()), float(half_V.max()))
-        scale = self._scale(U, V)
+        scale = self._float16_scale(U, V)
         if scale is None:
             self.kind = DIFFERENCES
             return
@@ -179,9 +179,9 @@ class FusedKernel:
 
     def _plan_polynomial(self, U: Any, V: Any) -> None:
         d, c = int(self.kernel.degree), float(self.kernel.coef0)
-        steps = [math.comb(d, k) * c ** (d - k) for k in range(d - 1, 0, -1)]
-        self.degree, self.coefs = d, torch.tensor(steps or [0.0], device=U.device)
-        scale = self._scale(U, V)
+        coefs = [math.comb(d, k) * c ** (d - k) for k in range(d - 1, 0, -1)]
+        self.degree, self.coefs = d, torch.tensor(coefs or [0.0], device=U.device)
+        scale = self._float16_scale(U, V)
         if scale is None:
             self.pieces, scale = 0, 1.0
         sign = 1.0 if self.kernel.gamma >= 0 else self.kernel.gamma
@@ -248,7 +248,7 @@ class FusedKernel:
     ) -> Any:
         """Run a Triton kernel on a grid of row blocks and chunks of the right side.
 
-        Its arguments: rows, ``operands``, result, coefficients, row counts, ``sizes``, scales.
+        It is called with rows, ``operands``, result, coefficients, row counts, ``sizes``, scales.
         """
         left, right = self.left, self.right
         rows = (left.rows, right.rows, left.half, right.half)
@@ -333,7 +333,7 @@ GROUP_TILE = Tile()
 class GroupedProduct:
     """The product ``(K - 1) table[codes]`` for any table, where K is the kernel matrix of X.
 
-    ``codes`` has the group of each row, 0 ... G - 1, and ``counts`` the sizes of the groups.
+    ``codes`` contains the group of each row, 0 ... G - 1, and ``counts`` the sizes of the groups.
     """
 
     def __init__(

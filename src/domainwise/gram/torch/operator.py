@@ -1,4 +1,4 @@
-"""Gram operators of tensors, whose thin matrices are on the device of X, and sums over rows."""
+"""The Gram operator for tensors, whose thin matrices are on the device of X, and sums over rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import torch
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import full_precision, to_device_of, to_host
 from domainwise.gram import sums, tiles
-from domainwise.gram.dense import DenseGram
 from domainwise.gram.iterative import (
     IterativeGram,
     LandmarkFeatures,
@@ -38,10 +37,6 @@ BATCH_BYTES = {"cuda": 512 * 2**20, "cpu": 16 * 2**20}
 FAST_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 
 
-class TorchDenseGram(DenseGram):
-    """A centred Gram matrix of the rows of a tensor, stored in float64."""
-
-
 class TorchStreamedGram(IterativeGram):
     """Centred Gram matrix of the rows of a tensor, re-evaluated for each product."""
 
@@ -51,24 +46,25 @@ class TorchStreamedGram(IterativeGram):
         self.info = {"product": "feature products" if kernel.is_product else "blocked torch"}
         if can_fuse(kernel, X):
             self.info = {"product": "triton", "precision": current_precision()}
-        self._lifted: tuple[Any, Array] | None = None
+        #: The last result of :meth:`lift`, and its coordinates.
+        self._last_lift: tuple[Any, Array] | None = None
 
     def lift(self, coordinates: Array) -> Tensor:
         """Turn label-space coordinates into rows, and store the coordinates for :meth:`product`."""
         thin = super().lift(coordinates)
-        self._lifted = (weakref.ref(thin), coordinates)
+        self._last_lift = (weakref.ref(thin), coordinates)
         return thin
 
     def product(self, V: Tensor) -> Tensor:
-        """Return ``H K H V``; if V is the result of :meth:`lift`, sum kernel values by group."""
+        """Return ``H K H V``; sum kernel values by group if V is the last result of ``lift``."""
         labels: Any = self.labels
-        if self._lifted is None or self._lifted[0]() is not V or labels.codes is None:
+        if self._last_lift is None or self._last_lift[0]() is not V or labels.codes is None:
             return super().product(V)
         # Groups are padded to whole tiles, which is not worthwhile if it adds many rows.
         padding = len(labels.counts) * fused.GROUP_TILE.columns
         if "precision" not in self.info or padding > fused.MAX_PADDING * self.n_samples:
             return super().product(V)
-        table = self._lifted[1] / np.sqrt(labels.counts)[:, None]
+        table = self._last_lift[1] / np.sqrt(labels.counts)[:, None]
         r = table.shape[1]
         table = table - labels.counts @ table / self.n_samples
         if self._row_means is None:
@@ -93,8 +89,9 @@ class TorchStreamedGram(IterativeGram):
     def _preconditioner(self) -> Preconditioner:
         """A preconditioner with ``U = H k(X, landmarks) C`` for a small matrix C (theory 8.2).
 
-        Features are evaluated again for each use, which takes M/N of the time of a product with K.
-        For a million rows, stored features would need as much memory as all other arrays together.
+        Features are evaluated again for each use, which takes M/N of the time of a product with K
+        for M landmarks and N rows. For a million rows, stored features would need as much memory as
+        all other arrays together.
         """
         X, n = self.X, self.n_samples
         landmarks = X[to_device_of(landmark_rows(n, self.seed), X)]
@@ -142,8 +139,8 @@ def sum_rows(nystrom: NystromMap, X: Tensor, codes: Any, *labels: Any, **options
 def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sums.CellSums:
     """Sum over the rows of X as :func:`domainwise.gram.sums.sum_cells` does, all on the device.
 
-    Second moments are computed in float64. The precision of the features follows
-    :func:`domainwise.precision`: with ``"tf32"``, features of float32 rows are computed in TF32.
+    Second moments are computed in float64. Features of float32 rows are computed in TF32 if
+    :func:`domainwise.precision` is ``"tf32"``.
     """
     names = ("cells", "groups", "dense")
     rows = replace(rows, **{name: _on_device(getattr(rows, name), X) for name in names})
@@ -173,7 +170,7 @@ class TensorMap(NystromMap):
     @classmethod
     def on_device_of(cls, X: Tensor, nystrom: NystromMap, tf32: bool = False) -> TensorMap:
         """Return the map on the device of X; with ``tf32``, features have the dtype of X."""
-        values = {entry.name: getattr(nystrom, entry.name) for entry in fields(nystrom)}
+        values = {field.name: getattr(nystrom, field.name) for field in fields(nystrom)}
         values |= {name: _on_device(values[name], X) for name in ("landmarks", "chosen")}
         # Features are computed in float64 on devices where that is as fast as float32.
         fast_double = X.is_cuda and torch.cuda.get_device_capability(X.device) in FAST_DOUBLE
