@@ -68,22 +68,22 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     0.866...
     """
     truth = checked_labels(y_true, "y_true")
-    predicted = checked_labels(y_pred, "y_pred")
-    same_length(predicted, "y_pred", truth, "y_true")
-    true_type, predicted_type = (kind_of_label(y[0].item()) for y in (truth, predicted))
+    predictions = checked_labels(y_pred, "y_pred")
+    same_length(predictions, "y_pred", truth, "y_true")
+    true_type, predicted_type = (kind_of_label(y[0].item()) for y in (truth, predictions))
     if true_type != predicted_type:
         raise ValueError(
             f"y_pred contains labels of type {predicted_type}, but y_true contains labels of type "
             f"{true_type}. Convert both to the same type."
         )
-    for name, values in (("y_true", truth), ("y_pred", predicted)):
+    for name, values in (("y_true", truth), ("y_pred", predictions)):
         target_type = type_of_target(values, input_name=name)
         if target_type not in ("binary", "multiclass"):
             raise ValueError(
                 f"{name} must contain class labels; got a target of type {target_type!r}. Pass "
                 "classes, not probabilities or other numbers."
             )
-    recalls = [np.mean(predicted[truth == label] == label) for label in np.unique(truth)]
+    recalls = [np.mean(predictions[truth == label] == label) for label in np.unique(truth)]
     return float(gmean(recalls))
 
 
@@ -140,27 +140,27 @@ def worst_domain_score(
     3.0
     """
     check_arguments("worst_domain_score", metric=metric, greater_is_better=greater_is_better)
-    truth, predicted = label_array(y_true, "y_true"), label_array(y_pred, "y_pred")
+    truth, predictions = label_array(y_true, "y_true"), label_array(y_pred, "y_pred")
     if len(np.atleast_1d(truth)) == 0:
         raise ValueError("y_true is empty. Pass at least one row.")
-    same_length(predicted, "y_pred", truth, "y_true")
+    same_length(predictions, "y_pred", truth, "y_true")
     codes, domains = encode_labels(sample_domain, "sample_domain")
     same_length(codes, "sample_domain", truth, "y_true")
     scores = []
     for code, domain in enumerate(domains.tolist()):
         rows = codes == code
-        where = f"for domain {domain!r} ({rows.sum()} rows)"
+        rows_text = f"for domain {domain!r} ({rows.sum()} rows)"
         try:
-            score = float(metric(truth[rows], predicted[rows]))
+            score = float(metric(truth[rows], predictions[rows]))
         except ValueError as error:
             raise ValueError(
-                f"metric cannot be computed {where}: {str(error).rstrip('.')}. Exclude this "
+                f"metric cannot be computed {rows_text}: {str(error).rstrip('.')}. Exclude this "
                 "domain, or use another metric."
             ) from error
         if not np.isfinite(score):
             raise ValueError(
-                f"metric is {score} {where}. Exclude this domain, or use a metric that is defined "
-                "for it."
+                f"metric is {score} {rows_text}. Exclude this domain, or use a metric that is "
+                "defined for it."
             )
         scores.append(score)
     return min(scores) if greater_is_better else max(scores)
@@ -233,8 +233,8 @@ def hsic(
     tile_b, n_b = tiles.kernel_tile(B, "B", kernel_b, gamma_b)
     if n_a != n_b:
         raise ValueError(f"B has {n_b} rows but A has {n_a} rows. Pass the same number of rows.")
-    inner = tiles.centred_inner_products([tile_a, tile_b], n_a, block_size)
-    value = tiles.alignment(inner, 0, 1) if normalize else max(inner[0, 1], 0.0) / n_a**2
+    products = tiles.centred_inner_products([tile_a, tile_b], n_a, block_size)
+    value = tiles.alignment(products, 0, 1) if normalize else max(products[0, 1], 0.0) / n_a**2
     return float(value)
 
 
@@ -303,10 +303,10 @@ def mmd(
     for rows, columns in upper_tiles(n_samples, block_size):
         sums = weights[rows].T @ (tile(rows, columns) @ weights[columns])
         means += sums if rows == columns else sums + sums.T
-    within = np.diag(means)
-    squared = within[:, None] + within - (means + means.T)
-    np.fill_diagonal(squared, 0.0)
-    distance: NDArray[np.float64] = np.sqrt(np.maximum(squared, 0.0))
+    within_means = np.diag(means)
+    squared_distances = within_means[:, None] + within_means - (means + means.T)
+    np.fill_diagonal(squared_distances, 0.0)
+    distance: NDArray[np.float64] = np.sqrt(np.maximum(squared_distances, 0.0))
     return distance
 
 
@@ -409,12 +409,12 @@ def invariance_report(
         tile_y, n_targets = tiles.kernel_tile(y, "y", "auto", target_gamma)
         _check_length(n_targets, "y", n_samples)
         tile_functions.append(tile_y)
-    inner = tiles.centred_inner_products(tile_functions, n_samples, block_size)
+    products = tiles.centred_inner_products(tile_functions, n_samples, block_size)
     distances = mmd(Z, codes, gamma=gamma, block_size=block_size)
     domain_mmd = distances.sum(axis=1) / max(len(domains) - 1, 1)
     return InvarianceReport(
-        domain_dependence=tiles.alignment(inner, 0, 1),
-        target_dependence=None if y is None else tiles.alignment(inner, 0, 2),
+        domain_dependence=tiles.alignment(products, 0, 1),
+        target_dependence=None if y is None else tiles.alignment(products, 0, 2),
         mmd=distances,
         mean_mmd=float(domain_mmd.mean()),
         max_mmd=float(distances.max()),

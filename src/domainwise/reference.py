@@ -61,15 +61,15 @@ def leading_eigenpairs(
 ) -> tuple[Matrix, Matrix]:
     """Return the eigenpairs with the largest real parts; warn if any of them is complex."""
     order = np.argsort(-gammas.real, kind="stable")[:n_components]
-    selected = gammas[order]
-    n_complex = int((np.abs(np.imag(selected)) > 1e-8 * np.abs(selected)).sum())
+    leading_values = gammas[order]
+    n_complex = int((np.abs(np.imag(leading_values)) > 1e-8 * np.abs(leading_values)).sum())
     if n_complex:
         warn_caller(
-            f"{n_complex} of the {len(selected)} leading eigenvalues are complex because of "
+            f"{n_complex} of the {len(leading_values)} leading eigenvalues are complex because of "
             "rounding errors. Only their real parts are used.",
             RuntimeWarning,
         )
-    return selected.real, vectors[:, order].real
+    return leading_values.real, vectors[:, order].real
 
 
 def unit_variance(projected: Matrix) -> Matrix:
@@ -99,11 +99,11 @@ def check_matrix(values: ArrayLike, name: str) -> Matrix:
 def check_symmetric(values: ArrayLike, name: str, size: int | None = None) -> Matrix:
     """Check that a matrix is symmetric and has the expected size."""
     array = check_matrix(values, name)
-    expected = len(array) if size is None else size
-    if array.shape != (expected, expected):
+    expected_size = len(array) if size is None else size
+    if array.shape != (expected_size, expected_size):
         raise ValueError(
-            f"{name} must have shape {(expected, expected)}; got {array.shape}. Pass the kernel "
-            "values between all pairs of points."
+            f"{name} must have shape {(expected_size, expected_size)}; got {array.shape}. Pass the "
+            "kernel values between all pairs of points."
         )
     if not np.allclose(array, array.T, rtol=1e-8, atol=1e-10 * np.abs(array).max()):
         raise ValueError(f"{name} must be symmetric. Pass a symmetric kernel matrix.")
@@ -113,8 +113,8 @@ def check_symmetric(values: ArrayLike, name: str, size: int | None = None) -> Ma
 def check_positive(value: float, name: str, *, allow_zero: bool = False) -> float:
     """Check that a number is finite and positive, or 0 if ``allow_zero`` is True."""
     if not np.isfinite(value) or value < 0 or (value == 0 and not allow_zero):
-        kind = "non-negative" if allow_zero else "positive"
-        raise ValueError(f"{name} must be a finite {kind} number; got {value!r}")
+        requirement = "non-negative" if allow_zero else "positive"
+        raise ValueError(f"{name} must be a finite {requirement} number; got {value!r}")
     return float(value)
 
 
@@ -245,14 +245,14 @@ def dica_original(
     gammas, vectors = scipy.linalg.eig(left, K @ L @ K + K + ridge)
     magnitudes = np.abs(gammas)
     is_real = np.abs(gammas.imag) <= 1e-8 * magnitudes
-    usable = is_real & (gammas.real > 1e-10 * magnitudes.max())
-    if usable.sum() < n_components:
+    is_usable = is_real & (gammas.real > 1e-10 * magnitudes.max())
+    if is_usable.sum() < n_components:
         warn_caller(
-            f"n_components={n_components}, but DICA has only {usable.sum()} real positive "
+            f"n_components={n_components}, but DICA has only {is_usable.sum()} real positive "
             "eigenvalues. Only their components are returned; reduce n_components.",
             RuntimeWarning,
         )
-    gammas, B = leading_eigenpairs(gammas[usable], vectors[:, usable], n_components)
+    gammas, B = leading_eigenpairs(gammas[is_usable], vectors[:, is_usable], n_components)
     B = B / (np.linalg.norm(B, axis=0) * np.sqrt(gammas))
     return ReferenceResult(gammas, B, K @ B, None if K_z is None else project(K_raw, K_z, B))
 
@@ -292,8 +292,8 @@ def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[
 def _smoother(K: Matrix, epsilon: float) -> Matrix:
     """Return P = K (K + N epsilon I)^-1 for the centred K."""
     centred = centre(K)
-    shifted = centred + len(K) * check_positive(epsilon, "epsilon") * np.eye(len(K))
-    P: Matrix = scipy.linalg.solve(shifted, centred, assume_a="sym")
+    regularized = centred + len(K) * check_positive(epsilon, "epsilon") * np.eye(len(K))
+    P: Matrix = scipy.linalg.solve(regularized, centred, assume_a="sym")
     return (P + P.T) / 2
 
 
@@ -409,9 +409,9 @@ def algorithm2_stable(
     n_samples = len(C)
     weight = check_positive(domain_weight, "domain_weight", allow_zero=True)
     ridge = n_samples * check_positive(epsilon, "epsilon")
-    root = _root_inverse(W)
-    check_components(n_components, root.shape[1], "the rank of W_x")
-    phi = C @ root
+    root_inverse = _root_inverse(W)
+    check_components(n_components, root_inverse.shape[1], "the rank of W_x")
+    phi = C @ root_inverse
     S = phi.T @ phi
     dependence = {}
     for letter, C_other, W_other in (("y", C_y, W_y), ("d", C_d, W_d)):
@@ -425,7 +425,7 @@ def algorithm2_stable(
     gammas, b = scipy.linalg.eigh((left + left.T) / 2, (right + right.T) / 2)
     gammas, b = gammas[::-1][:n_components], b[:, ::-1][:, :n_components]
     B = phi @ (np.linalg.pinv(S, hermitian=True) @ b)
-    return _nystroem_result(gammas, B, C, root @ b, K_z, column_means)
+    return _nystroem_result(gammas, B, C, root_inverse @ b, K_z, column_means)
 
 
 def _nystroem_result(

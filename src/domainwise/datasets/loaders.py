@@ -122,7 +122,7 @@ def cache_dir() -> Path:
 def verified_path(name: str) -> Path:
     """Return the path of a data set's file, after checking that it exists and its checksum."""
     entry = data_files()[name]
-    file, expected, origin = entry["file"], entry["sha256"], entry["origin"]
+    file, expected_digest, origin = entry["file"], entry["sha256"], entry["origin"]
     path = find_file(file)
     if path is None:
         folder = os.environ.get(_ENVIRONMENT) or "not set"
@@ -130,16 +130,16 @@ def verified_path(name: str) -> Path:
             f"{file} was not found in ${_ENVIRONMENT} ({folder}) or in {cache_dir()}. Copy the "
             f"file to one of these folders. It was made from {origin}."
         )
-    status = path.stat()
-    key = (str(path.resolve()), status.st_size, status.st_mtime_ns)
+    file_status = path.stat()
+    key = (str(path.resolve()), file_status.st_size, file_status.st_mtime_ns)
     if key not in _VERIFIED:
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        if digest != expected:
+        if digest != expected_digest:
             raise ValueError(
-                f"{path} is not the expected file: its SHA-256 is {digest}, expected {expected}. "
-                "It may be incomplete or another version. Replace it with the file made from "
-                f"{origin}."
+                f"{path} is not the expected file: its SHA-256 is {digest}, but should be "
+                f"{expected_digest}. It may be incomplete or another version. Replace it with the "
+                f"file made from {origin}."
             )
         _VERIFIED.add(key)
     return path
@@ -158,8 +158,8 @@ def read_table(name: str, as_frame: bool) -> Any:
             return pd.read_parquet(path)
     # pandas 3.1 reads all digits by default and deprecates the argument.
     version = tuple(map(int, pd.__version__.split(".")[:2]))
-    exact = {"float_precision": "round_trip"} if version < (3, 1) else {}
-    return pd.read_csv(path, **exact)
+    read_options = {"float_precision": "round_trip"} if version < (3, 1) else {}
+    return pd.read_csv(path, **read_options)
 
 
 def make_bunch(

@@ -164,8 +164,8 @@ class Method:
 
     def name(self, task: str) -> str:
         """Return the label for a task, such as SVR instead of SVM for regression."""
-        regression = {"majority": "constant", "svm": "SVR", "invariant": "InvariantSVR"}
-        return regression.get(self.key, self.label) if task == "regression" else self.label
+        regression_labels = {"majority": "constant", "svm": "SVR", "invariant": "InvariantSVR"}
+        return regression_labels.get(self.key, self.label) if task == "regression" else self.label
 
     def n_landmarks(self, n_rows: int, m: int | None) -> int | None:
         """Return the number of landmarks for N = ``n_rows`` source rows and the paper's M."""
@@ -220,7 +220,7 @@ def build_pipeline(
     case: Case, method: Method, parameters: Parameters, *, impute: bool = False
 ) -> Pipeline:
     """Build the pipeline of a method for a case; ``impute`` adds mean imputation."""
-    regression = case.task == "regression"
+    is_regression = case.task == "regression"
     steps: list[tuple[str, Any]] = [("impute", SimpleImputer())] if impute else []
     if case.scaling != "none":
         scaler = {"minmax": MinMaxScaler, "standard": StandardScaler}[case.scaling]
@@ -233,20 +233,20 @@ def build_pipeline(
         if method.projection is DICA:
             arguments["solver"] = "dense"
         if method.kind == "reference":
-            arguments["continuous"] = regression
+            arguments["continuous"] = is_regression
         steps.append(("project", method.projection(**arguments)))
     gamma = parameters.gamma if parameters.predictor_gamma is None else parameters.predictor_gamma
     svm_arguments: dict[str, Any] = {"C": parameters.C, "gamma": gamma}
-    if not regression:
+    if not is_regression:
         svm_arguments["class_weight"] = parameters.class_weight
     predictor: BaseEstimator
     if method.key == "majority":
-        predictor = DummyRegressor() if regression else DummyClassifier()
+        predictor = DummyRegressor() if is_regression else DummyClassifier()
     elif method.key == "invariant":
-        svm_type = InvariantSVR if regression else InvariantSVC
+        svm_type = InvariantSVR if is_regression else InvariantSVC
         predictor = svm_type(domain_weight=parameters.domain_weight, **svm_arguments)
     else:
-        predictor = SVR(epsilon=0.1, **svm_arguments) if regression else SVC(**svm_arguments)
+        predictor = SVR(epsilon=0.1, **svm_arguments) if is_regression else SVC(**svm_arguments)
     return Pipeline([*steps, ("predict", predictor)])
 
 

@@ -85,13 +85,13 @@ def time_plots(table: TableView) -> list[Picture]:
     """Draw the score against the time; hollow markers show the paper's results."""
     pictures = []
     for case in table.in_setting("paper"):
-        timed = [(view, view.seconds) for view in case.methods if view.seconds is not None]
-        if len(timed) < 2:
+        timed_methods = [(view, view.seconds) for view in case.methods if view.seconds is not None]
+        if len(timed_methods) < 2:
             continue
         with drawing(4.3, 2.9) as figure:
             axes = figure.subplots()
             points = []
-            for view, seconds in timed:
+            for view, seconds in timed_methods:
                 colour = _colour(view)
                 marker = {"fast": "^", "reference": "s"}.get(METHODS[view.key].kind, "o")
                 cell = view.cells[case.primary.key]
@@ -109,10 +109,10 @@ def time_plots(table: TableView) -> list[Picture]:
                 axes.invert_yaxis()
             axes.set(xlabel="seconds, one core", ylabel=case.primary.label)
             axes.grid()
-            times = "; ".join(f"{view.label} {seconds:.3g} s" for view, seconds in timed)
+            times = "; ".join(f"{view.label} {seconds:.3g} s" for view, seconds in timed_methods)
             alt = f"{case.primary.label} against time, {case.case.title}: {times}"
-            hollow = "" if case.stand_in else ". Hollow markers show the paper's results"
-            caption = f"{case.case.title}. Up and to the left is better{hollow}"
+            marker_note = "" if case.stand_in else ". Hollow markers show the paper's results"
+            caption = f"{case.case.title}. Up and to the left is better{marker_note}"
             pictures.append(Picture(to_svg(figure, _id("time", case), alt), alt, caption))
     return pictures
 
@@ -121,22 +121,23 @@ def invariance_plots(table: TableView) -> list[Picture]:
     """Draw how much features depend on domain and target, before and after a projection."""
     pictures = []
     for case in table.in_setting("paper"):
-        measured = [
+        results = [
             (view, view.invariance["domain_dependence"], view.invariance["target_dependence"])
             for view in case.methods
             if view.invariance and METHODS[view.key].competes
         ]
-        inputs = next(((x, y) for view, x, y in measured if view.key == "svm"), None)
-        if inputs is None or len(measured) < 2:
+        input_point = next(((x, y) for view, x, y in results if view.key == "svm"), None)
+        if input_point is None or len(results) < 2:
             continue
         with drawing(4.3, 2.9) as figure:
             axes = figure.subplots()
             points = []
-            for view, x, y in measured:
+            for view, x, y in results:
                 colour, label = _colour(view), view.label
                 if view.key == "svm":
                     colour, label = INK, "input features"
-                axes.plot(*zip(inputs, (x, y), strict=True), color=colour, linewidth=0.7, alpha=0.5)
+                line = zip(input_point, (x, y), strict=True)
+                axes.plot(*line, color=colour, linewidth=0.7, alpha=0.5)
                 marker = "^" if METHODS[view.key].kind == "fast" else "o"
                 axes.plot(x, y, marker, color=colour, markersize=6, alpha=0.9)
                 points.append((label, x, y))
@@ -147,7 +148,7 @@ def invariance_plots(table: TableView) -> list[Picture]:
             )
             axes.margins(x=0.18, y=0.14)
             axes.grid()
-            values = (f"{view.label} domain {x:.3f}, target {y:.3f}" for view, x, y in measured)
+            values = (f"{view.label} domain {x:.3f}, target {y:.3f}" for view, x, y in results)
             alt = f"Invariance on unseen domains, {case.case.title}: {'; '.join(values)}"
             caption = f"{case.case.title}. Up and to the left is better"
             pictures.append(Picture(to_svg(figure, _id("inv", case), alt), alt, caption))
@@ -195,8 +196,8 @@ def box_plot(case: CaseView) -> Picture | None:
         )
         caption = f"{title}: {case.n_repeats} repeats"
         if any(paper_cells):
-            data = " on its own data" if case.stand_in else ""
-            caption += f". Diamonds show the paper's mean ± sd{data}"
+            data_note = " on its own data" if case.stand_in else ""
+            caption += f". Diamonds show the paper's mean ± sd{data_note}"
         return Picture(to_svg(figure, _id("box", case), alt), alt, caption)
 
 
@@ -204,14 +205,14 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
     """Draw all eigenvalues of Algorithm 1; most of them equal 1."""
     values = np.array(row["eigenvalues"])
     signs = np.sign(np.where(np.abs(values - 1) <= 1e-6, 0.0, values - 1))
-    above, equal, below = (int(np.sum(signs == sign)) for sign in (1, 0, -1))
+    n_above, n_equal, n_below = (int(np.sum(signs == sign)) for sign in (1, 0, -1))
     with drawing(6.6, 2.6) as figure:
         axes = figure.subplots()
         index = np.arange(1, len(values) + 1)
         for sign, colour, text in (
-            (1, COLOURS["dcm"], f"above 1: {above}, which separate classes"),
-            (0, GREY, f"equal to 1: {equal}"),
-            (-1, COLOURS["svm"], f"below 1: {below}, which separate domains"),
+            (1, COLOURS["dcm"], f"above 1: {n_above}, which separate classes"),
+            (0, GREY, f"equal to 1: {n_equal}"),
+            (-1, COLOURS["svm"], f"below 1: {n_below}, which separate domains"),
         ):
             points = index[signs == sign], values[signs == sign]
             axes.plot(*points, ".", color=colour, markersize=5, label=text)
@@ -223,7 +224,7 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
         axes.set_ylabel("eigenvalue")
         axes.grid()
         axes.legend(fontsize=8)
-        counts = f"{above} above 1, {below} below 1, {equal} equal to 1"
+        counts = f"{n_above} above 1, {n_below} below 1, {n_equal} equal to 1"
         alt = f"Eigenvalues of Algorithm 1 on synthetic data: {counts}"
         caption = (
             f"All eigenvalues of Algorithm 1 on one draw of the synthetic data ({row['n_classes']}"
@@ -247,8 +248,8 @@ def merged_labels(
     tolerance = np.where(spread > 0, spread, 1.0) * np.array([0.2, 0.055])
     groups: dict[int, list[str]] = {}
     for index, position in enumerate(positions):
-        overlapping = (i for i in groups if np.all(np.abs(positions[i] - position) < tolerance))
-        groups.setdefault(next(overlapping, index), []).append(points[index][0])
+        neighbours = (i for i in groups if np.all(np.abs(positions[i] - position) < tolerance))
+        groups.setdefault(next(neighbours, index), []).append(points[index][0])
     return [(", ".join(names), points[first][1:]) for first, names in groups.items()]
 
 

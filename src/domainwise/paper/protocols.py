@@ -82,10 +82,10 @@ def score_predictions(
     {'accuracy': 75.0, 'label_auc': 0.75}
     """
     scores: dict[str, float] = {}
-    binary = len(np.unique(y_true)) == 2
+    is_binary = len(np.unique(y_true)) == 2
     for metric in (METRICS[key] for key in metrics):
         outputs = decision if metric.uses_decision else y_pred
-        if outputs is not None and (binary or not metric.binary):
+        if outputs is not None and (is_binary or not metric.binary):
             scores[metric.key] = float(metric.score(y_true, outputs))
     return scores
 
@@ -172,9 +172,11 @@ class Case:
 
     def fingerprint(self) -> str:
         """Return a hash of all fields on which the result of one method in one repeat depends."""
-        ignored = {"title", "methods", "tuned_methods", "repeats", "tuned_repeats", "repeats_of"}
-        ignored |= {"quick_rows", "cost", "tuned_cost"}
-        fields = {name: value for name, value in asdict(self).items() if name not in ignored}
+        fields = asdict(self)
+        for name in ("title", "methods", "tuned_methods", "repeats", "tuned_repeats", "repeats_of"):
+            del fields[name]
+        for name in ("quick_rows", "cost", "tuned_cost"):
+            del fields[name]
         text = json.dumps(fields, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -199,9 +201,9 @@ def _tables(groups: Mapping[str, list[str]], tables: Mapping[str, Any]) -> dict[
     """Build the declared tables; ``*group`` in a list is replaced with the names in the group."""
     result = {}
     for key, declaration in tables.items():
-        cases, shared = [], declaration.pop("shared")
+        cases, shared_values = [], declaration.pop("shared")
         for case, values in declaration.pop("cases").items():
-            values = shared | values
+            values = shared_values | values
             for field_name in ("metrics", "methods", "tuned_methods"):
                 names = (groups.get(name.removeprefix("*"), [name]) for name in values[field_name])
                 values[field_name] = tuple(chain.from_iterable(names))

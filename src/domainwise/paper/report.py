@@ -159,8 +159,8 @@ def case_caption(case: CaseView) -> str:
         gamma = "median score" if isinstance(c.gamma, str) else f"{c.gamma:g}"
         phrases.append(f"γ = {gamma}, ε = {c.epsilon:g}" + (f", M = {c.m}" if c.m else ""))
     counts = {method.label: len(method.values) for method in case.methods}
-    if fewer := sorted(f"{name} ({n})" for name, n in counts.items() if n < case.n_repeats):
-        phrases.append(f"fewer repeats: {', '.join(fewer)}")
+    if fewer_repeats := sorted(f"{name} ({n})" for name, n in counts.items() if n < case.n_repeats):
+        phrases.append(f"fewer repeats: {', '.join(fewer_repeats)}")
     return ", ".join(phrases)
 
 
@@ -197,8 +197,8 @@ def to_markdown(run: RunSummary) -> str:
             cases = view.in_setting(setting)
             lines += ["", f"#### {title}"] if cases else []
             for case in cases:
-                selection = f". Selection: {case.rule}." if case.rule else ""
-                lines += ["", f"**{case.title}**: {case_caption(case)}{selection}", ""]
+                selection_note = f". Selection: {case.rule}." if case.rule else ""
+                lines += ["", f"**{case.title}**: {case_caption(case)}{selection_note}", ""]
                 layout = case_table(case)
                 rows = [[f"**{c.text}**" if c.bold else c.text for c in row] for row in layout.rows]
                 lines.append(f"| {' | '.join(layout.columns)} |")

@@ -120,11 +120,11 @@ def long_run(case: Case, root_seed: int, repeats: int = 200) -> Row:
 def projection(method: str, rows_per_domain: int, root_seed: int) -> Row:
     """Return a method's panels in the figure: seven source domains and three unseen domains."""
     data, (X, y, d) = _synthetic_domains("figure", rows_per_domain, root_seed, n_features=5)
-    shared: dict[str, Any] = {"n_components": 2, "gamma": GAMMA, "epsilon": EPSILON}
+    shared_arguments: dict[str, Any] = {"n_components": 2, "gamma": GAMMA, "epsilon": EPSILON}
     model: Any = {
-        "coir": COIR(ridge=RIDGE, **shared),
-        "dica": DICA(lam=len(X) * RIDGE, solver="dense", **shared),
-        "dcm": DCM(ridge=RIDGE, **shared),
+        "coir": COIR(ridge=RIDGE, **shared_arguments),
+        "dica": DICA(lam=len(X) * RIDGE, solver="dense", **shared_arguments),
+        "dcm": DCM(ridge=RIDGE, **shared_arguments),
     }[method].fit(X, y, sample_domain=d)
     panels = [_panel("source domains", model.transform(X), y, MAX_SOURCE_POINTS)]
     panels[0]["domain"] = d[evenly_spaced(len(X), MAX_SOURCE_POINTS)].tolist()
@@ -158,8 +158,8 @@ def _synthetic_domains(
     """Return ten synthetic domains, and X, y and sample_domain of the seven source domains."""
     seed = int(np.random.default_rng(derive_seed(root_seed, name)).integers(2**31 - 1))
     data = make_synthetic(0.1, n_per_domain=rows_per_domain, random_state=seed, **options)
-    source = data.sample_domain < 7
-    return data, [values[source] for values in (data.data, data.target, data.sample_domain)]
+    is_source = data.sample_domain < 7
+    return data, [values[is_source] for values in (data.data, data.target, data.sample_domain)]
 
 
 def _panel(title: str, Z: Array, y: Array, max_points: int) -> Row:
@@ -229,22 +229,22 @@ def measure(case_key: str, method: str, quick: bool, root_seed: int) -> Row:
         split = make_split(case, root_seed, 0)
         trial = Trial(case, "paper", 0, (method,), root_seed)
         parameters, _ = trial.choose_parameters(METHODS[method], split)
-        before = peak_mib()
+        mib_before = peak_mib()
         seconds: list[float] = []
         wall_seconds: list[float] = []
         while len(seconds) < 3 and sum(seconds) < TIMING_SECONDS:
             pipeline = build_pipeline(case, METHODS[method], parameters, impute=split.has_missing)
-            start, wall_start = time.process_time(), time.perf_counter()
+            cpu_start, wall_start = time.process_time(), time.perf_counter()
             fit_with_domains(pipeline, split.X, split.y, split.sample_domain)
             pipeline.predict(split.X_test)
-            seconds.append(time.process_time() - start)
+            seconds.append(time.process_time() - cpu_start)
             wall_seconds.append(time.perf_counter() - wall_start)
     return {
         "seconds": float(np.median(seconds)),
         "wall_seconds": float(np.median(wall_seconds)),
         "fits": len(seconds),
         "peak_mib": round(peak_mib(), 1),
-        "before_mib": round(before, 1),
+        "before_mib": round(mib_before, 1),
         "n_train": len(split.X),
         "n_test": len(split.X_test),
         "n_landmarks": parameters.n_landmarks,
@@ -318,8 +318,8 @@ def make_plan(
     options: Any = {"quick": quick, "root_seed": root_seed}
     if any(table.key == "synthetic" for table in tables):
         jobs += [job for job in synthetic_jobs(cases, **options) if job.key not in finished_keys]
-    serial = timing_jobs(cases, **options) if timing else []
-    return Plan(jobs, [job for job in serial if job.key not in finished_keys])
+    serial_jobs = timing_jobs(cases, **options) if timing else []
+    return Plan(jobs, [job for job in serial_jobs if job.key not in finished_keys])
 
 
 def reproduce(

@@ -53,7 +53,7 @@ def describe_run(run: RunSummary) -> list[str]:
 
 def missing_repeats(run: RunSummary) -> list[str]:
     """List the cases with fewer repeats than in the protocol."""
-    missing: list[str] = []
+    entries: list[str] = []
     for table in run.tables:
         repeats = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
         for setting in SETTINGS:
@@ -66,8 +66,8 @@ def missing_repeats(run: RunSummary) -> list[str]:
                     titles_by_count.setdefault((finished, planned), []).append(case.title)
             for (finished, planned), titles in titles_by_count.items():
                 cases = "" if len(titles) == len(table.table.cases) else f" ({join(titles)})"
-                missing.append(f"{table.table.title}{cases}, {setting}: {finished} of {planned}")
-    return [TEXTS["missing_repeats"].format(missing="; ".join(missing))] if missing else []
+                entries.append(f"{table.table.title}{cases}, {setting}: {finished} of {planned}")
+    return [TEXTS["missing_repeats"].format(missing="; ".join(entries))] if entries else []
 
 
 def agreement(run: RunSummary) -> list[str]:
@@ -79,10 +79,10 @@ def agreement(run: RunSummary) -> list[str]:
     }
     if run.quick or not is_within:
         return []
-    total, within = sum(map(len, is_within.values())), sum(map(sum, is_within.values()))
+    n_total, n_within = sum(map(len, is_within.values())), sum(map(sum, is_within.values()))
     tables = join([f"{title} {sum(cells)} of {len(cells)}" for title, cells in is_within.items()])
     text = TEXTS["agreement"]
-    return [text.format(total=total, within=within, min_repeats=MIN_REPEATS, tables=tables)]
+    return [text.format(total=n_total, within=n_within, min_repeats=MIN_REPEATS, tables=tables)]
 
 
 def compared(case: CaseView) -> list[tuple[str, str, CellView]]:
@@ -111,11 +111,11 @@ def headline(table: TableView) -> str:
         wins = Counter(label for labels in winners for label in labels).most_common()
         if len(wins) > 1:
             names = join([f"{name} (in {n} of {len(winners)} cases)" for name, n in wins])
-            ties = ", with ties counted for each method" if max(map(len, winners)) > 1 else ""
-            phrases.append(f"with {parameters}, the best methods are {names}{ties}")
+            tie_note = ", with ties counted for each method" if max(map(len, winners)) > 1 else ""
+            phrases.append(f"with {parameters}, the best methods are {names}{tie_note}")
         elif wins:
-            everywhere = " in every case" if len(winners) > 1 else ""
-            phrases.append(f"with {parameters}, {wins[0][0]} has the best mean{everywhere}")
+            scope = " in every case" if len(winners) > 1 else ""
+            phrases.append(f"with {parameters}, {wins[0][0]} has the best mean{scope}")
         elif winners:
             phrases.append(f"with {parameters}, there are no scores")
     text = "; ".join(phrases)
@@ -131,22 +131,22 @@ def significance(run: RunSummary) -> list[str]:
     """Report paired tests of DCM against the SVM and COIR, and ranks over data sets."""
     sentences = []
     for setting, parameters in PARAMETERS.items():
-        records = [wins_and_losses(run.cases(setting), rival) for rival in ("svm", "coir")]
-        if any(records):
-            sentences.append(f"With {parameters}, DCM {'; it '.join(filter(None, records))}.")
+        comparisons = [wins_and_losses(run.cases(setting), rival) for rival in ("svm", "coir")]
+        if any(comparisons):
+            sentences.append(f"With {parameters}, DCM {'; it '.join(filter(None, comparisons))}.")
     if sentences:
         sentences.append(TEXTS["tested"].format(caveat=PAIRED_CAVEAT))
     for setting, ranking in run.rankings.items():
         if ranking.p_value is None or ranking.n_datasets < 3:
             continue
-        order = sorted(zip(ranking.average_ranks, ranking.methods, strict=True))
+        ranked_methods = sorted(zip(ranking.average_ranks, ranking.methods, strict=True))
         n_repeats = min(case.n_repeats for case in run.cases(setting))
         text = TEXTS["ranks"] + (TEXTS["few_repeats"] if n_repeats < MIN_REPEATS else "")
         sentences.append(
             text.format(
                 n=ranking.n_datasets,
                 setting=setting,
-                ranks=join([f"{name} {rank:.1f}" for rank, name in order]),
+                ranks=join([f"{name} {rank:.1f}" for rank, name in ranked_methods]),
                 verdict="differ" if ranking.p_value < LEVEL else "do not differ",
                 p=p_text(ranking.p_value),
                 critical=ranking.critical_difference,
@@ -190,25 +190,25 @@ def count(number: int, noun: str) -> str:
 
 def findings(run: RunSummary) -> dict[str, list[str]]:
     """Return non-empty lists of sentences by title."""
-    within, outside = [], []
+    within_lines, outside_lines = [], []
     for case in run.cases("paper"):
         cells = compared(case)
-        agreeing = [f"{method} {metric}" for method, metric, cell in cells if cell.within]
+        agreeing_results = [f"{method} {metric}" for method, metric, cell in cells if cell.within]
         differences = []
         for method, metric, cell in cells:
             if not cell.within and cell.paper is not None and cell.difference is not None:
                 sds = abs(cell.difference) / cell.paper[1] if cell.paper[1] else float("inf")
                 differences.append(f"{method} {metric} {cell.difference:+.4g} ({sds:.1f} sd)")
-        within += [f"{_name(case)}: {join(agreeing)}."] if agreeing else []
-        outside += [f"{_name(case)}: {join(differences)}."] if differences else []
-    lists = {
+        within_lines += [f"{_name(case)}: {join(agreeing_results)}."] if agreeing_results else []
+        outside_lines += [f"{_name(case)}: {join(differences)}."] if differences else []
+    sections = {
         "The SVM on synthetic data": svm_column(run),
-        "Results within one standard deviation (sd) of the paper's mean": within,
-        "Other results (our mean minus the paper's, and how many sd that is)": outside,
+        "Results within one standard deviation (sd) of the paper's mean": within_lines,
+        "Other results (our mean minus the paper's, and how many sd that is)": outside_lines,
         "Reasons for differences": reasons(run),
         "Effect of the ridge (1e-5 / 1e-3 / ∞)": ridge_paths(run),
     }
-    return {title: entries for title, entries in lists.items() if entries}
+    return {title: entries for title, entries in sections.items() if entries}
 
 
 def svm_column(run: RunSummary) -> list[str]:
@@ -242,9 +242,9 @@ def svm_column(run: RunSummary) -> list[str]:
 def reasons(run: RunSummary) -> list[str]:
     """Return the reasons for differences, with numbers from this run if available."""
     # COIR is DCM with domain_weight 0.
-    record = wins_and_losses(run.cases("paper"), "coir")
-    weight = TEXTS["weight"].format(record=record) if record else ""
-    lines = [text.format(weight=weight) for text in TEXTS["reasons"]]
+    comparison = wins_and_losses(run.cases("paper"), "coir")
+    weight_note = TEXTS["weight"].format(record=comparison) if comparison else ""
+    lines = [text.format(weight=weight_note) for text in TEXTS["reasons"]]
     case_texts = []
     for case in run.cases("paper"):
         views = {view.key: view for view in case.methods if case.case.table == "parkinsons"}

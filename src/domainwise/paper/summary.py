@@ -144,8 +144,8 @@ def summarise_run(store: ResultStore) -> RunSummary:
             failures[key] = row
             continue
         failures.pop(key, None)
-        methods = results.setdefault((row["case"], row["setting"]), {})
-        methods.setdefault(row["method"], {})[row["repeat"]] = row
+        method_rows = results.setdefault((row["case"], row["setting"]), {})
+        method_rows.setdefault(row["method"], {})[row["repeat"]] = row
     timed_rows = (row for row in store.rows("timing") if row["status"] == "ok")
     times = {(row["case"], row["method"]): row for row in timed_rows}
     quick = store.header.get("profile") == "quick"
@@ -181,7 +181,7 @@ def _case_view(
     rows = {name: dict(sorted(by_method[name].items())) for name in METHODS if name in by_method}
     scores: dict[str, dict[str, dict[int, float]]] = {}  # by metric and method
     summaries: dict[str, dict[str, Summary]] = {}
-    best: dict[str, float] = {}
+    best_mean: dict[str, float] = {}
     for key in case.metrics:
         scores[key] = {
             name: {i: row["metrics"][key] for i, row in repeats.items() if key in row["metrics"]}
@@ -189,14 +189,14 @@ def _case_view(
         }
         summaries[key] = {n: summarise(list(v.values())) for n, v in scores[key].items() if v}
         means = [ours.mean for name, ours in summaries[key].items() if METHODS[name].competes]
-        better = max if METRICS[key].greater_is_better else min
-        best[key] = better(filter(np.isfinite, means), default=np.nan)
-    values = scores[case.metrics[0]]
+        best_of = max if METRICS[key].greater_is_better else min
+        best_mean[key] = best_of(filter(np.isfinite, means), default=np.nan)
+    primary_scores = scores[case.metrics[0]]
     methods = []
     for name, repeats in rows.items():
         method = METHODS[name]
         rival = "fastdcm" if method.landmark_rule and name != "fastdcm" else "dcm"
-        is_paired = rival in values and name != rival
+        is_paired = rival in primary_scores and name != rival
         timing, paper_numbers = times.get((case.key, name), {}), case.paper.get(name, {})
         if setting != "paper":
             timing, paper_numbers = {}, {}
@@ -206,7 +206,7 @@ def _case_view(
                 paper, within = paper_numbers.get(key), None
                 if paper is not None and not table.stand_in:
                     within = abs(ours.mean - paper[0]) <= paper[1]
-                is_best = bool(np.isclose(ours.mean, best[key], rtol=1e-9, atol=0.0))
+                is_best = bool(np.isclose(ours.mean, best_mean[key], rtol=1e-9, atol=0.0))
                 cells[key] = CellView(ours, paper, within, method.competes and is_best)
         invariances = [row["invariance"] for row in repeats.values() if row.get("invariance")]
         methods.append(
@@ -214,8 +214,8 @@ def _case_view(
                 key=name,
                 label=method.name(case.task),
                 cells=cells,
-                values=values[name],
-                paired=compare(values[rival], values[name]) if is_paired else None,
+                values=primary_scores[name],
+                paired=compare(primary_scores[rival], primary_scores[name]) if is_paired else None,
                 seconds=timing.get("seconds"),
                 paper_seconds=paper_numbers.get("seconds"),
                 peak_mib=timing.get("peak_mib"),
@@ -226,14 +226,14 @@ def _case_view(
             )
         )
     all_rows = [row for repeats in rows.values() for row in repeats.values()]
-    sizes = [row["n_train"] for row in all_rows]
+    row_counts = [row["n_train"] for row in all_rows]
     return CaseView(
         case=case,
         setting=setting,
         stand_in=bool(table.stand_in),
         methods=methods,
         n_repeats=max(map(len, rows.values())),
-        n_train=(min(sizes), max(sizes)),
+        n_train=(min(row_counts), max(row_counts)),
         rule=all_rows[0]["selection"]["rule"].rsplit(", ", 1)[0] if setting == "tuned" else "",
     )
 
@@ -248,7 +248,8 @@ def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:
     for case in cases:
         sign = 1.0 if case.primary.greater_is_better else -1.0
         means = {method.key: method.cells[case.primary.key].ours.mean for method in case.methods}
-        signed = np.array([[sign * means[name] for name in names]])
-        ranks.setdefault(case.case.source, []).append(rank_methods(signed, names).average_ranks)
+        signed_means = np.array([[sign * means[name] for name in names]])
+        case_ranks = rank_methods(signed_means, names).average_ranks
+        ranks.setdefault(case.case.source, []).append(case_ranks)
     negative_ranks = [-np.mean(source_ranks, axis=0) for source_ranks in ranks.values()]
     return rank_methods(np.array(negative_ranks), [METHODS[name].label for name in names])

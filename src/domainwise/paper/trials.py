@@ -75,17 +75,17 @@ def make_split(case: Case, root_seed: int, repeat: int) -> Split:
 
 def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
     """Sample source and unseen domains, and rows from each domain."""
-    names = np.unique(bunch.sample_domain)
+    domains = np.unique(bunch.sample_domain)
     needed = case.train_domains + case.test_domains
-    if len(names) < needed:
+    if len(domains) < needed:
         raise ValueError(
-            f"{case.key} requires {needed} domains, but the data have {len(names)}; check that the"
-            " data file is complete"
+            f"{case.key} requires {needed} domains, but the data have {len(domains)}; check that"
+            " the data file is complete"
         )
     sample = partial(sample_rows, stratified=case.stratified, rng=rng)
     rows = [
         sample(np.flatnonzero(bunch.sample_domain == name), bunch.target, case.rows_per_domain)
-        for name in rng.permutation(names)[:needed]
+        for name in rng.permutation(domains)[:needed]
     ]
     train, test = map(np.concatenate, (rows[: case.train_domains], rows[case.train_domains :]))
     arrays = (bunch.data, bunch.target, bunch.sample_domain)
@@ -102,9 +102,10 @@ def sample_rows(
         return np.sort(rng.choice(rows, count, replace=False))
     classes, sizes = np.unique(target[rows], return_counts=True)
     # Counts with the largest remainders are rounded up, so that the sum is ``count``.
-    exact = sizes * count / len(rows)
-    class_counts = np.floor(exact).astype(int)
-    class_counts[np.argsort(class_counts - exact, kind="stable")[: count - class_counts.sum()]] += 1
+    exact_counts = sizes * count / len(rows)
+    class_counts = np.floor(exact_counts).astype(int)
+    order = np.argsort(class_counts - exact_counts, kind="stable")
+    class_counts[order[: count - class_counts.sum()]] += 1
     samples = [
         rng.choice(rows[target[rows] == label], class_count, replace=False)
         for label, class_count in zip(classes, class_counts, strict=True)
@@ -176,8 +177,8 @@ def tune(
         weighted_candidates = [replace(best, domain_weight=w) for w in INVARIANT_WEIGHTS]
         candidates += weighted_candidates
         best, score = best_of([best, *weighted_candidates])
-    all_domains = len(folds) == len(np.unique(domain))
-    groups = "source domain" if all_domains else f"of {len(folds)} groups of source domains"
+    is_per_domain = len(folds) == len(np.unique(domain))
+    groups = "source domain" if is_per_domain else f"of {len(folds)} groups of source domains"
     rule = (
         f"best mean {metric.label} with each {groups} held out in turn and"
         f" at most {case.tuning_rows} rows per domain, {len(candidates)} candidates"
@@ -208,8 +209,8 @@ def domain_folds(domain: Array, n_folds: int, rng: np.random.Generator) -> Itera
 
 def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parameters]:
     """Return the candidates of a method; gammas follow from the scaled source rows ``X``."""
-    median = resolve_gamma("median", "rbf", X)
-    base = Parameters(
+    median_gamma = resolve_gamma("median", "rbf", X)
+    defaults = Parameters(
         epsilon=case.epsilon,
         n_components=case.n_components,
         class_weight="balanced" if tuning_metric(case) == "balanced_accuracy" else None,
@@ -219,15 +220,15 @@ def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parame
     )
     values: dict[str, Any]
     if method.projection is None:
-        values = {"C": SVM_COSTS, "gamma": [median * factor for factor in SVM_GAMMAS]}
-        base = replace(base, predictor_gamma=None, domain_weight=0.0)
+        values = {"C": SVM_COSTS, "gamma": [median_gamma * factor for factor in SVM_GAMMAS]}
+        defaults = replace(defaults, predictor_gamma=None, domain_weight=0.0)
     else:
-        values = {"gamma": [median * factor for factor in GAMMAS]}
+        values = {"gamma": [median_gamma * factor for factor in GAMMAS]}
         values |= GRIDS.get(method.key.removeprefix("fast"), {})
         if method.key == "mida":
             values["domain_weight"] = [weight / len(X) for weight in MIDA_WEIGHTS]
     combinations = itertools.product(*values.values())
-    return [replace(base, **dict(zip(values, chosen, strict=True))) for chosen in combinations]
+    return [replace(defaults, **dict(zip(values, c, strict=True))) for c in combinations]
 
 
 def _scaled(case: Case, X: Array) -> Array:
@@ -318,10 +319,10 @@ class Trial:
         parameters, selection = self.choose_parameters(method, split)
         pipeline = build_pipeline(self.case, method, parameters, impute=split.has_missing)
         fit_with_domains(pipeline, split.X, split.y, split.sample_domain)
-        predicted, decision = pipeline.predict(split.X_test), None
+        predictions, decision_values = pipeline.predict(split.X_test), None
         if "score_auc" in self.case.metrics and hasattr(pipeline, "decision_function"):
-            decision = pipeline.decision_function(split.X_test)
-        scores = score_predictions(self.case.metrics, split.y_test, predicted, decision)
+            decision_values = pipeline.decision_function(split.X_test)
+        scores = score_predictions(self.case.metrics, split.y_test, predictions, decision_values)
         row: Row = {"metrics": scores, "selection": selection}
         projection = pipeline.named_steps.get("project")
         if projection is not None:
