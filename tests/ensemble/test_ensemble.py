@@ -264,7 +264,7 @@ def test_rows_that_are_not_learnt_from_still_tell_what_their_domain_is_like():
 
 def test_without_domains_folds_of_rows_are_used_with_a_warning():
     X, y, _ = table()
-    with pytest.warns(UserWarning, match="Folds of rows"):
+    with pytest.warns(UserWarning, match="Rows are held out instead"):
         model = DomainEnsembleClassifier(OWN).fit(X, y)
     assert not any(member.in_context for member in model.members_.values())
     assert np.isnan(model.expected_score_[1:]).all()

@@ -100,7 +100,7 @@ def test_batches_of_one_domain_are_nothing_to_warn_about():
         (lambda: DCM(5).fit(X, Y, DOMAINS), "principal directions"),
         (lambda: DCM(ridge=0).fit(X[:, [0, 0]] * 0 + X[:, :1], Y, DOMAINS), "numerical rank"),
         (lambda: DCM(kernel="precomputed").fit(-X @ X.T, Y, DOMAINS), "not a kernel"),
-        (lambda: DCMCV(gammas=[1.0]).fit(X, Y), "Folds of rows"),
+        (lambda: DCMCV(gammas=[1.0]).fit(X, Y), "Rows are held out instead"),
     ],
 )
 def test_a_warning_names_the_line_that_called_however_deep_it_arises(call, words):

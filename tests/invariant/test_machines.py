@@ -213,7 +213,7 @@ def test_probabilities_hold_on_unseen_domains_better_than_those_of_random_folds(
     new, y_new, _ = rows(30)
     model = InvariantSVC(10, domain_weight=0, probability=True)
     by_domain = log_loss(y_new, model.fit(X, y, sample_domain=d).predict_proba(new))
-    with pytest.warns(UserWarning, match="calibrated on stratified folds instead"):
+    with pytest.warns(UserWarning, match="calibrated on stratified folds of rows instead"):
         by_rows = log_loss(y_new, model.fit(X, y).predict_proba(new))
     assert by_domain < np.log(2)
     assert by_rows > 1.2 * by_domain

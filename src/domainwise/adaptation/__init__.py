@@ -1,4 +1,4 @@
-"""Correct models with a few labels from a new site, and estimate the gain from labels."""
+"""Correction of models with a few labels from a new site, and the expected gain from labels."""
 
 from domainwise.adaptation.adapter import SiteAdapter
 

@@ -38,8 +38,7 @@ class Adaptable(ABC):
 
     In ``fit``, a subclass sets ``held_out_`` and calls :meth:`_reset_adaptation`. It computes
     outputs without correction in :meth:`_outputs`, and predicts from the outputs of
-    :meth:`_corrected`. Outputs are the probabilities of classes, or one column of values of the
-    target.
+    :meth:`_corrected`. Outputs are class probabilities, or a column of predicted values.
     """
 
     classes_: Array
@@ -60,7 +59,7 @@ class Adaptable(ABC):
         return str(getattr(self, "class_weight", None)) == "balanced"
 
     def _reset_adaptation(self) -> None:
-        """Remove the attributes of an earlier fit or adaptation."""
+        """Remove attributes that an earlier fit or adaptation has set."""
         site = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_")
         for name in (*site, "priors_", "_label_gains"):
             vars(self).pop(name, None)
@@ -80,16 +79,16 @@ class Adaptable(ABC):
                 "per column."
             )
         return {
-            kind: SourceOutputs(held_out.y, held_out.domain, outputs.astype(float), self._balanced)
-            for kind in ("plain", "context")
-            if (outputs := getattr(held_out, kind)) is not None
+            mode: SourceOutputs(held_out.y, held_out.domain, outputs.astype(float), self._balanced)
+            for mode in ("plain", "context")
+            if (outputs := getattr(held_out, mode)) is not None
         }
 
     @cached_property
     def priors_(self) -> dict[str, Prior]:
         """Priors learned from source domains, for outputs without ("plain") and with context."""
         outputs = self._source_outputs()
-        return {kind: corrections.learn_prior(held_out) for kind, held_out in outputs.items()}
+        return {mode: corrections.learn_prior(held_out) for mode, held_out in outputs.items()}
 
     def _held_out_scores(self, outputs: SourceOutputs) -> tuple[corrections.Score, Array]:
         """Return the function that scores outputs, and the score of each held-out domain."""
@@ -99,23 +98,23 @@ class Adaptable(ABC):
     @cached_property
     def _label_gains(self) -> dict[str, tuple[Array, Array]]:
         gains = {}
-        for kind, outputs in self._source_outputs().items():
+        for mode, outputs in self._source_outputs().items():
             score, scores = self._held_out_scores(outputs)
-            gains[kind] = corrections.label_gain(outputs, scores, score)
+            gains[mode] = corrections.label_gain(outputs, scores, score)
         return gains
 
-    def _label_gain(self, kind: str) -> Array:
-        table = self._label_gains.get(kind, self._label_gains["plain"])[0]
+    def _label_gain(self, mode: str) -> Array:
+        table = self._label_gains.get(mode, self._label_gains["plain"])[0]
         return np.array([tuple(row) for row in table], dtype=GAIN_DTYPE)
 
-    def _expected_range(self, kind: str) -> tuple[float, float] | None:
+    def _expected_range(self, mode: str) -> tuple[float, float] | None:
         outputs = self._source_outputs()
-        scores = self._held_out_scores(outputs.get(kind, outputs["plain"]))[1]
+        scores = self._held_out_scores(outputs.get(mode, outputs["plain"]))[1]
         return expected_range(scores, self.scoring)
 
     @property
     def expected_range_(self) -> tuple[float, float] | None:
-        """Range that contains the score of one new domain with a probability of 90 %, or None."""
+        """Range that contains the score on a new domain with 90 % probability, or None."""
         return self._expected_range("plain")
 
     @property
@@ -139,20 +138,20 @@ class Adaptable(ABC):
         return self._label_gains["plain"][1]
 
     def adapt(self, X: ArrayLike, y: ArrayLike, *, X_site: MaybeArray = None) -> Self:
-        """Return a copy of the fitted model, adapted to a new site with labelled rows of this site.
+        """Return a copy of the fitted model, adapted to a new site with labelled rows from it.
 
-        The model itself is not changed. Further labels can be passed to the copy:
-        ``model.adapt(A, a).adapt(B, b)`` equals the model adapted to all labels in one call.
+        The model itself is not changed. The copy can be adapted with further labels:
+        ``model.adapt(A, a).adapt(B, b)`` equals the model adapted with all labels in one call.
 
         Parameters
         ----------
         X : array-like of shape (n_labels, n_features)
-            Labelled rows of one site, with the columns of ``fit``. One row is enough. Rows should
-            be a random sample of the site: similar rows have less weight.
+            Labelled rows from one site, with the columns of ``fit``. One row is enough. Rows should
+            be a random sample from the site: similar rows have less weight.
         y : array-like of shape (n_labels,)
-            Targets of these rows. Classes must be classes of ``fit``.
+            Targets of these rows. Classes must have occurred in ``fit``.
         X_site : array-like of shape (n_rows, n_features), default=None
-            Unlabelled rows of the site, about as many as will be predicted together. Only models
+            Unlabelled rows from the site, about as many as will be predicted together. Only models
             with context use them, to estimate the distribution of the site's rows. Without them,
             the copy predicts rows one by one, even if ``sample_domain`` is passed.
 
@@ -179,33 +178,32 @@ class Adaptable(ABC):
         if "context" in priors and X_site is None:
             warn_caller(
                 "X_site is missing, so the adapted model predicts rows one by one, even if "
-                "sample_domain is passed. Pass unlabelled rows of the site as X_site to adapt "
-                "predictions with context.",
+                "sample_domain is passed. To adapt predictions with context, pass unlabelled rows "
+                "from the site with X_site=.",
                 ContextWarning,
             )
         elif "context" in priors:
             labels["context"] = SiteLabels.from_rows(self._site_outputs(X, X_site), targets)
         previous = getattr(self, "site_labels_", None)
-        if previous is not None:  # "context" needs such outputs for all labels
-            labels = {
-                kind: previous[kind].joined(new) for kind, new in labels.items() if kind in previous
-            }
+        if previous is not None:  # "context" needs outputs with context for all labels
+            modes = [mode for mode in labels if mode in previous]
+            labels = {mode: previous[mode].joined(labels[mode]) for mode in modes}
         adapted.site_labels_ = labels
         adapted.n_site_labels_ = len(labels["plain"])
-        adapted.corrections_ = {kind: labels[kind].correction(priors[kind]) for kind in labels}
+        adapted.corrections_ = {mode: labels[mode].correction(priors[mode]) for mode in labels}
         adapted.site_quantiles_ = {
-            kind: SiteQuantiles.from_labels(sources[kind], priors[kind], labels[kind])
-            for kind in labels
+            mode: SiteQuantiles.from_labels(sources[mode], priors[mode], labels[mode])
+            for mode in labels
         }
         return adapted
 
     def _site_outputs(self, X: Any, X_site: Any) -> Array:
-        """Return outputs of labelled rows that are predicted with the site's unlabelled rows."""
+        """Return outputs for labelled rows, predicted together with the site's unlabelled rows."""
         rows = np.concatenate([np.asarray(X), np.asarray(X_site)])
         return self._outputs(rows, np.zeros(len(rows), dtype=np.intp))[: inputs.count_rows(X)]
 
     def _site_targets(self, y: Any) -> Array:
-        """Return the targets of labelled rows as codes of classes, or as numbers."""
+        """Return the targets of labelled rows as class codes, or as numbers."""
         y = inputs.plain_array(y, "y")
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
@@ -219,9 +217,9 @@ class Adaptable(ABC):
         site_corrections = getattr(self, "corrections_", None)
         if site_corrections is None:
             return self._outputs(X, sample_domain)
-        kind = "context" if sample_domain is not None and "context" in site_corrections else "plain"
-        outputs = self._outputs(X, sample_domain if kind == "context" else None)
-        return self.priors_[kind].apply(outputs, site_corrections[kind])
+        mode = "context" if sample_domain is not None and "context" in site_corrections else "plain"
+        outputs = self._outputs(X, sample_domain if mode == "context" else None)
+        return self.priors_[mode].apply(outputs, site_corrections[mode])
 
 
 @arguments
@@ -242,7 +240,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         None holds out one domain at a time, or one of ten groups of domains if there are more than
         ten.
     scoring : str or callable, default=None
-        Score of ``domain_scores_`` and ``label_gain_``. None means balanced accuracy for classes,
+        Scorer for ``domain_scores_`` and ``label_gain_``. None means balanced accuracy for classes,
         and the negative root mean squared error for a continuous target.
     n_jobs : int, default=None
         Number of folds that are fitted in parallel.
@@ -250,29 +248,30 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     Attributes
     ----------
     estimator_ : estimator
-        The estimator, fitted to all rows.
+        The estimator fitted to all rows.
     classes_ : ndarray
         Class labels of a classifier.
     curves_ : dict
         Curves that convert decision values to probabilities, if a classifier has no probabilities.
     domain_scores_ : ndarray of shape (n_domains,)
-        Score on each source domain, of the estimator that was fitted without this domain.
+        Score on each source domain for the estimator that was fitted without this domain.
     expected_score_ : tuple of float
-        Mean of ``domain_scores_``, and the bounds of its approximate 95 % interval.
+        Mean of ``domain_scores_``, and lower and upper bound of an approximate 95 % confidence
+        interval for it.
     expected_range_ : tuple of float or None
-        Range that contains the score of one new domain with a probability of 90 %. None with fewer
-        than four domains.
+        Range that contains the score on a new domain with 90 % probability. None with fewer than
+        four domains.
     label_gain_ : structured array
         Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels from a new site: ``score``, and
-        the bounds ``low`` and ``high`` of an approximate 95 % interval of its mean over sites.
+        bounds ``low`` and ``high`` of an approximate 95 % confidence interval for its mean.
     label_gain_domains_ : ndarray of int
         Number of source domains with enough rows for each number of labels.
     n_site_labels_ : int
-        Number of labels that the model was adapted to; only after :meth:`adapt`.
+        Number of labels that the model was adapted with; only after :meth:`adapt`.
 
     See Also
     --------
-    domainwise.DomainEnsembleClassifier : An ensemble that has a method ``adapt``.
+    domainwise.DomainEnsembleClassifier : An ensemble with its own ``adapt`` method.
     domainwise.selection.DomainConformal : Prediction sets for any estimator, without new labels.
 
     Examples
@@ -310,14 +309,14 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         y : array-like of shape (n_samples,)
             Classes or continuous targets.
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each row. With None, all rows are one domain, and differences between
-            sites remain unknown.
+            The domain of each row. None treats all rows as one domain, from which differences
+            between sites cannot be learned.
 
         Returns
         -------
         self : object
         """
-        X, labels, target, domain = self._checked(X, y, sample_domain)
+        X, labels, target, domain = self._check_inputs(X, y, sample_domain)
         classes = target.names
         targets = labels if classes is None else target.codes
         splits, _ = domain_folds(
@@ -331,11 +330,11 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         test_rows = np.concatenate([test for _, test in splits])
         y_test, domains = targets[test_rows], domain.codes[test_rows]
         self.curves_: dict[str, Curve] = {}
-        outputs = {kind: np.concatenate([fold[kind] for fold in held_out]) for kind in held_out[0]}
+        outputs = {mode: np.concatenate([fold[mode] for fold in held_out]) for mode in held_out[0]}
         if classes is not None and not hasattr(self.estimator_, "predict_proba"):
-            for kind, values in outputs.items():
-                self.curves_[kind] = fit_curve(values, y_test, equal_weights(domains))[0]
-                outputs[kind] = self.curves_[kind].probabilities(values)
+            for mode, values in outputs.items():
+                self.curves_[mode] = fit_curve(values, y_test, equal_weights(domains))[0]
+                outputs[mode] = self.curves_[mode].probabilities(values)
         self._reset_adaptation()
         self.held_out_ = HeldOut.from_rows(
             y_test, domains, outputs["plain"], outputs.get("context")
@@ -345,15 +344,15 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         self.domain_scores_ = corrections.domain_scores(sources["plain"], score, len(domain.names))
         self.expected_score_ = expected_score(self.domain_scores_, 0)
         self._quantiles = {
-            kind: DomainQuantiles.from_scores(corrections.nonconformity(o.outputs, o.y), o.domain)
-            for kind, o in sources.items()
+            mode: DomainQuantiles.from_scores(corrections.nonconformity(o.outputs, o.y), o.domain)
+            for mode, o in sources.items()
         }
         return self
 
     def _held_out_outputs(self, *split: Any) -> dict[str, Array]:
-        """Return outputs for the test rows of a split, of an estimator fitted to the other rows."""
+        """Return outputs for the test rows of a split, after fitting to its training rows."""
         predictions = self._held_out_predictions(*split)
-        return {kind: _estimator_outputs(values) for kind, values in predictions.items()}
+        return {mode: _estimator_outputs(values) for mode, values in predictions.items()}
 
     @property
     def _balanced(self) -> bool:
@@ -416,12 +415,12 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         -------
         score : float
         """
-        measure = accuracy_score if is_classifier(self) else r2_score
-        return float(measure(y, self.predict(X), sample_weight=sample_weight))
+        metric = accuracy_score if is_classifier(self) else r2_score
+        return float(metric(y, self.predict(X), sample_weight=sample_weight))
 
 
 def _estimator_outputs(predictions: Predictions) -> Array:
-    """Return a regressor's values, or probabilities, decision values or one-hot classes."""
+    """Return predicted values or, for classes, probabilities, decision values or indicators."""
     if predictions.classes is None:
         return np.asarray(predictions.labels, dtype=np.float64)[:, None]
     if predictions.probabilities is not None:

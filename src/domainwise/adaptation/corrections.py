@@ -1,9 +1,9 @@
-"""Corrections of outputs with a few labels from a new site, and the gain in score (theory 17).
+"""Correct outputs with a few labels from a new site, and estimate the gain (theory 17).
 
 The errors of a model at a new site are partly systematic: in level, slope or class shares. How much
-sites differ is learned from *held-out outputs*: outputs for source rows, by a model that was fitted
-without their domain. Both priors below have the methods ``learn``, ``corrections`` (from outputs
-and targets of labelled rows) and ``apply``.
+sites differ is learned from *held-out outputs*: outputs for source rows from a model that was
+fitted without their domain. Both priors below have the methods ``learn``, ``corrections`` (from
+outputs and targets of labelled rows) and ``apply``.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ PRIOR_ROWS = 10.0
 BIAS_SCALES = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)
 #: Choose the smallest scale whose loss is within this many standard errors of the smallest loss.
 TOLERATED_STANDARD_ERRORS = 0.5
-#: The scale for a single source domain, which does not show how domains differ.
+#: The scale if there is a single source domain, which does not show how domains differ.
 DEFAULT_SCALE = 0.5
-#: Number of labels, and number of random draws of these labels, for the comparison of scales.
+#: Number of labels, and how many times they are drawn at random, to compare scales.
 COMPARED_LABELS, COMPARED_DRAWS = 10, 8
 #: Statistics use domains with at least this many rows, or all domains if all are smaller.
 MIN_ROWS = 5
@@ -42,7 +42,7 @@ MIN_ROWS = 5
 SPREAD_QUANTILE = 0.25
 #: Numbers of labels for which the expected score is computed.
 LABEL_COUNTS = (0, 5, 10, 20, 50)
-#: Random draws of labels from each source domain: for expected scores, and for intervals.
+#: How often labels are drawn from each source domain: for expected scores, and for intervals.
 DRAWS, CALIBRATION_DRAWS = 20, 10
 #: Maximum number of source domains that are treated as new sites.
 MAX_DOMAINS = 40
@@ -53,7 +53,7 @@ Score = Callable[[Array, Array], float]
 
 @dataclass(frozen=True)
 class SourceOutputs:
-    """Outputs for source rows, of a model that was fitted without their domain.
+    """Outputs for source rows from a model that was fitted without their domain.
 
     ``outputs`` has one column per class (probabilities), or a single column (a continuous target).
     """
@@ -70,16 +70,16 @@ class SourceOutputs:
     def domains(self, min_rows: int = 1) -> dict[int, Array]:
         """Return the rows of each domain with at least ``min_rows`` rows, by domain code."""
         codes, counts = np.unique(self.domain, return_counts=True)
-        large = codes[counts >= min_rows]
-        return {int(code): np.flatnonzero(self.domain == code) for code in large}
+        codes = codes[counts >= min_rows]
+        return {int(code): np.flatnonzero(self.domain == code) for code in codes}
 
     def usable_domains(self) -> dict[int, Array]:
-        """Return the rows of each domain with enough rows, or of all domains if none has enough."""
+        """Return the rows of each domain with enough rows, or of all domains if all are small."""
         return self.domains(MIN_ROWS) or self.domains()
 
 
 def nonconformity(outputs: Array, y: Array) -> Array:
-    """Return 1 - p of each row's class, or the absolute error of its output."""
+    """Return 1 - p for each row's class, or the absolute error of its output."""
     if outputs.shape[1] == 1:
         return np.abs(y - outputs[:, 0])
     return np.asarray(1.0 - outputs[np.arange(len(y)), y])
@@ -87,14 +87,14 @@ def nonconformity(outputs: Array, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class Spread:
-    """Variance of outputs within a domain, used to give labels of similar rows less weight.
+    """Variance of outputs within a domain, used to give less weight to labels of similar rows.
 
     Ten labels of similar rows contain less information about a site than ten labels of random rows.
-    Rows are similar if their outputs vary less than those of random rows of a source domain.
+    Rows are similar if their outputs vary less than those of random rows from a source domain.
     """
 
-    variance: float  #: of the outputs within a domain, mean over source domains
-    lowest: float  #: low quantile of the variances of source domains, divided by their mean
+    variance: float  #: variance of outputs within a source domain, averaged over domains
+    lowest: float  #: low quantile of these variances, divided by their mean
 
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> Spread:
@@ -107,7 +107,7 @@ class Spread:
         return cls(mean, float(np.quantile(variances, SPREAD_QUANTILE)) / mean)
 
     def weights(self, outputs: Array) -> Array:
-        """Return a label's weight in each draw; outputs have shape (draws, labels, columns)."""
+        """Return the weight of labels in each draw; outputs have shape (draws, labels, columns)."""
         n = outputs.shape[1]
         if n < 2 or self.variance <= 0.0 or self.lowest <= 0.0:
             return np.ones(len(outputs))
@@ -118,7 +118,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class LinePrior:
-    """Normal prior of the level and slope that correct outputs for a continuous target.
+    """Normal prior for the level and slope that correct outputs for a continuous target.
 
     The corrected value is ``output + level + slope * (output - centre)``. The prior variances of
     level and slope are their mean squares over source domains, minus their sampling variances.
@@ -132,7 +132,7 @@ class LinePrior:
 
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> LinePrior:
-        """Learn from held-out outputs; domains have equal weight."""
+        """Learn from held-out outputs; all domains have the same weight."""
         centre = float(np.mean(held_out.outputs))
         level_variances, slope_variances, noise_variances = [], [], []
         groups = held_out.usable_domains().values()
@@ -153,7 +153,9 @@ class LinePrior:
                 error_variance = float(residuals @ residuals) / (n - 2) / squares
                 slope_variances.append(coefficient**2 - error_variance)
         noise, spread = float(np.mean(noise_variances)), Spread.learn(held_out)
-        if len(groups) < 2:  # it is unknown how sites differ: one label moves the level halfway
+        if (
+            len(groups) < 2
+        ):  # it is unknown how much sites differ: one label moves the level halfway
             return cls(centre, noise, 0.0, noise, spread)
         estimates = (level_variances, slope_variances)
         level, slope = (max(0.0, float(np.mean(v))) if v else 0.0 for v in estimates)
@@ -184,7 +186,7 @@ class LinePrior:
 
 @dataclass(frozen=True)
 class ClassPrior:
-    """Normal prior of biases, which sum to 0 and are added to log-probabilities of classes.
+    """Normal prior for biases, which sum to 0 and are added to log-probabilities of classes.
 
     The scale of the prior is chosen on source domains that are treated as new sites. If classes had
     equal weights in the fit (``balanced``), biases are fitted to probabilities times class shares.
@@ -192,7 +194,7 @@ class ClassPrior:
     """
 
     scale: float  #: prior standard deviation of a bias
-    shares: Array  #: class shares, mean over source domains
+    shares: Array  #: class shares, averaged over source domains
     balanced: bool
     spread: Spread
 
@@ -205,7 +207,7 @@ class ClassPrior:
     def learn_without(
         cls, held_out: SourceOutputs, excluded: Sequence[int | None]
     ) -> list[ClassPrior]:
-        """Return a prior per excluded domain, learned from the others; None excludes no domain."""
+        """Return a prior for each excluded domain (or None), learned from all other domains."""
         n_classes, balanced = held_out.outputs.shape[1], held_out.balanced
         log_held_out = replace(held_out, outputs=smooth_logs(held_out.outputs))
         groups = held_out.usable_domains()
@@ -213,9 +215,9 @@ class ClassPrior:
         shares = np.array(
             [np.bincount(held_out.y[r], minlength=n_classes) / len(r) for r in groups.values()]
         )
-        start = cls(0.0, _positive(shares.mean(axis=0)), balanced, Spread.learn(log_held_out))
+        prior = cls(0.0, _positive(shares.mean(axis=0)), balanced, Spread.learn(log_held_out))
         if len(groups) < 2:
-            return [replace(start, scale=DEFAULT_SCALE)] * len(excluded)
+            return [replace(prior, scale=DEFAULT_SCALE)] * len(excluded)
         rng = np.random.default_rng(0)
         losses = np.zeros((len(groups), len(BIAS_SCALES)))
         for i, rows in enumerate(groups.values()):
@@ -226,7 +228,7 @@ class ClassPrior:
             draws = rng.permuted(np.tile(np.arange(len(rows)), (COMPARED_DRAWS, 1)), axis=1)
             labelled, scored = draws[:, :n_labels], draws[:, n_labels:]
             for j, scale in enumerate(BIAS_SCALES):
-                biases = replace(start, scale=scale)._biases(logs[labelled], y[labelled])
+                biases = replace(prior, scale=scale)._biases(logs[labelled], y[labelled])
                 log_p = log_softmax(logs[scored] + biases[:, None], axis=2)
                 loss = -np.take_along_axis(log_p, y[scored][:, :, None], axis=2)[:, :, 0]
                 class_losses = [loss[y[scored] == code].mean() for code in np.unique(y[scored])]
@@ -235,10 +237,10 @@ class ClassPrior:
         for code in excluded:
             included = losses[codes != code]
             excess = included - included[:, [int(included.mean(axis=0).argmin())]]
-            tolerated = TOLERATED_STANDARD_ERRORS * excess.std(axis=0) / np.sqrt(len(included))
-            chosen = int(np.flatnonzero(excess.mean(axis=0) <= tolerated)[0])
+            limits = TOLERATED_STANDARD_ERRORS * excess.std(axis=0) / np.sqrt(len(included))
+            scale = BIAS_SCALES[int(np.flatnonzero(excess.mean(axis=0) <= limits)[0])]
             mean_shares = _positive(shares[codes != code].mean(axis=0))
-            priors.append(replace(start, scale=BIAS_SCALES[chosen], shares=mean_shares))
+            priors.append(replace(prior, scale=scale, shares=mean_shares))
         return priors
 
     def corrections(self, outputs: Array, y: Array) -> Array:
@@ -283,7 +285,8 @@ def smooth_logs(probabilities: Array) -> Array:
 
 def _positive(shares: Array) -> Array:
     """Return shares that are all positive and sum to 1."""
-    return np.maximum(shares, 1e-3) / np.maximum(shares, 1e-3).sum()
+    shares = np.maximum(shares, 1e-3)
+    return shares / shares.sum()
 
 
 Prior = LinePrior | ClassPrior
@@ -295,7 +298,7 @@ def learn_prior(held_out: SourceOutputs) -> Prior:
 
 
 def leave_one_out_priors(held_out: SourceOutputs, codes: Sequence[int]) -> dict[int, Prior]:
-    """Return, for each domain, the prior that is learned from the other domains."""
+    """Return, for each domain, the prior learned from the other domains."""
     priors: Sequence[Prior]
     if held_out.outputs.shape[1] > 1:
         priors = ClassPrior.learn_without(held_out, codes)
@@ -338,9 +341,9 @@ class SiteLabels:
 def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Array, Array]:
     """Return expected scores with 0, 5, 10, 20 and 50 labels, and the number of domains for each.
 
-    A row of the result contains the number of labels, the score, and the bounds of its interval.
-    ``scores`` are the scores of domains without labels. Labels are drawn at random and, because
-    this is common in practice, as the first rows of the domain; the smaller of the two gains is
+    Each row contains the number of labels, the score, and the bounds of its confidence interval.
+    ``scores`` are the scores on domains without labels. Labels are drawn at random and, because
+    this is common in practice, from the first rows of a domain; the smaller of the two gains is
     used. A gain compares scores with and without labels on the same rows. Gains are averaged over
     domains with at least twice as many rows as labels.
     """
@@ -356,43 +359,43 @@ def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Ar
         random_orders = np.array([rng.permutation(n) for _ in range(DRAWS)])
         for j, orders in enumerate((random_orders, np.arange(n)[None])):
             gains[j, : len(counts), i] = _gains(priors[code], site, orders, counts, score)
-    defined = np.isfinite(gains[0])
+    is_defined = np.isfinite(gains[0])
     table = np.full((len(LABEL_COUNTS), 4), np.nan)
     table[:, 0] = LABEL_COUNTS
     for j in range(len(LABEL_COUNTS)):
-        if not defined[j].any() or not np.isfinite(scores).any():
+        if not is_defined[j].any() or not np.isfinite(scores).any():
             continue
         scheme = int(np.nanmean(gains[:, j], axis=1).argmin())  # random rows, or the first rows
         mean_gain = float(np.nanmean(gains[scheme, j]))
         # Domains with too few rows for this number of labels get the mean gain of the others.
         gain = {code: g for code, g in zip(codes, gains[scheme, j], strict=True) if g == g}
-        with_labels = [s + gain.get(d, mean_gain) for d, s in enumerate(scores) if np.isfinite(s)]
-        table[j, 1:] = expected_score(with_labels, 0)
-    return table, defined.sum(axis=1)
+        new_scores = [s + gain.get(d, mean_gain) for d, s in enumerate(scores) if np.isfinite(s)]
+        table[j, 1:] = expected_score(new_scores, 0)
+    return table, is_defined.sum(axis=1)
 
 
 def _gains(
     prior: Prior, site: SourceOutputs, orders: Array, counts: list[int], score: Score
 ) -> list[float]:
-    """Return the mean gain over draws, for each number of labels; draws of labels are nested."""
+    """Return the mean gain over draws for each number of labels; the draws are nested."""
     scored = orders[:, max(counts) :]
-    before = [defined_score(score, site.outputs[rows], site.y[rows]) for rows in scored]
+    old_scores = [defined_score(score, site.outputs[rows], site.y[rows]) for rows in scored]
     gains = []
     for k in counts:
         labelled = orders[:, :k]
         corrections = prior.corrections(site.outputs[labelled], site.y[labelled])
-        after = [
+        new_scores = [
             defined_score(score, prior.apply(site.outputs[rows], correction), site.y[rows])
             for rows, correction in zip(scored, corrections, strict=True)
         ]
-        differences = np.subtract(after, before) if k else np.zeros(len(before))
+        differences = np.subtract(new_scores, old_scores) if k else np.zeros(len(old_scores))
         defined = differences[np.isfinite(differences)]
         gains.append(float(defined.mean()) if len(defined) else np.nan)
     return gains
 
 
 def outputs_score(scoring: Any, classes: Array | None) -> Score:
-    """Return a function that scores outputs for targets (codes of classes); larger is better.
+    """Return a function that scores outputs, given targets or class codes; larger is better.
 
     None means balanced accuracy, or the negative root mean squared error.
     """
@@ -422,13 +425,13 @@ def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Arra
 
 @dataclass(frozen=True)
 class SiteQuantiles:
-    """Thresholds of prediction sets and intervals at a site with labels.
+    """Thresholds for prediction sets and intervals at a site with labels.
 
     Each source domain is treated as a new site: its outputs are corrected with as many of its rows
     as there are labels, and nonconformity scores are computed for its other rows. If there are too
-    few domains for a coverage but enough labels, the scores of the labelled rows are used instead,
-    each after a correction with other labels. The choice depends only on the numbers of domains
-    and labels.
+    few domains for a coverage but enough labels, the scores of the site's labelled rows are used
+    instead, each after a correction with other labels. This choice depends only on the numbers of
+    domains and labels.
     """
 
     domains: DomainQuantiles
@@ -454,7 +457,7 @@ class SiteQuantiles:
         outputs, n = labels.outputs.astype(np.float64), len(labels)
         groups = np.arange(n) % 50
         label_scores = np.zeros(n)
-        for group in range(min(n, 50)):
+        for group in np.unique(groups):
             labelled, scored = np.flatnonzero(groups != group), groups == group
             label_scores[scored] = _corrected_scores(prior, outputs, labels.y, labelled, scored)
         quantiles = DomainQuantiles.from_scores(np.concatenate(scores), np.concatenate(domains))
@@ -464,16 +467,16 @@ class SiteQuantiles:
         n, needed = len(self.labels), needed_domains(coverage)
         if self.domains.n_domains >= needed or n < needed:
             return self.domains
-        # With one domain per label, the rank is ceil((n + 1) coverage).
+        # Each label is treated as a domain, so the rank is ceil((n + 1) coverage).
         levels = np.arange(1, n + 1) / (n + 1.0) + TOLERANCE / 2
         return DomainQuantiles(self.labels, levels, n)
 
     def sets(self, scores: Array, coverage: float) -> Array:
-        """Return whether each class belongs to the set: its score does not exceed the threshold."""
+        """Return whether each class is in the set, because its score is within the threshold."""
         return self._quantiles(coverage).sets(scores, coverage)
 
     def intervals(self, predicted: Array, coverage: float) -> Array:
-        """Return intervals around predicted values as an array of shape (n, 2)."""
+        """Return lower and upper bounds around predicted values, of shape (n, 2)."""
         return self._quantiles(coverage).intervals(predicted, coverage)
 
 

@@ -1,4 +1,4 @@
-"""DomainConformal: prediction sets and intervals for new domains, around any estimator."""
+"""DomainConformal: prediction sets and intervals for new domains, with any estimator."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PROMISES = {"cv": "approximate", "split": "guaranteed"}
 def calibration_split(
     y: Array, domains: Array | None, classification: bool, cv: Any = None
 ) -> Split:
-    """Return training rows, and rows of the domains that are only used for calibration.
+    """Return training rows, and rows from domains that are used only for calibration.
 
     These are half of the domains, drawn at random, or those held out in the first split of ``cv``.
     """
@@ -57,7 +57,7 @@ def calibration_split(
     if len(shared):
         raise ValueError(
             f"cv={cv!r} splits the rows of {len(shared)} domains between training and calibration. "
-            "With calibration='split', pass a cv that holds out whole domains, such as "
+            "With calibration='split', pass a splitter (cv) that holds out whole domains, such as "
             "LeaveDomainsOut."
         )
     return train, test
@@ -72,7 +72,9 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    def _checked(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Array, Labels, Labels]:
+    def _check_inputs(
+        self, X: Any, y: Any, sample_domain: Any
+    ) -> tuple[Any, Array, Labels, Labels]:
         """Check arguments and rows, set ``classes_``, and return X, y, targets and domains."""
         self._validate_params()
         classification = is_classifier(self.estimator)
@@ -112,7 +114,7 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
             domains["context"] = inputs.take_rows(sample_domain, test)
         X_test, classes = inputs.take_rows(X, test), getattr(self, "classes_", None)
         return {
-            kind: Predictions(model, X_test, classes, labels) for kind, labels in domains.items()
+            mode: Predictions(model, X_test, classes, labels) for mode, labels in domains.items()
         }
 
     def _predictions(self, X: Any, sample_domain: Any) -> Predictions:
@@ -158,18 +160,19 @@ class DomainConformal(DomainMetaEstimator):
         its predictions. A :class:`sklearn.frozen.FrozenEstimator` is not fitted again; it needs
         ``calibration="split"``, and all domains passed to ``fit`` are then used for calibration.
     cv : int, splitter or iterable, default=None
-        None holds out domains one at a time, or in ten groups. With ``calibration="split"`` the
-        held-out domains of its first split are used; None uses half of all domains, at random.
+        None holds out domains one at a time, or in ten groups. With ``calibration="split"``, the
+        domains held out in the first split are used; None draws half of the domains at random.
     calibration : {"cv", "split"}, default="cv"
         "cv" scores each domain with the estimator fitted to the other domains, and then fits the
         estimator to all rows: the coverage is *approximate*. "split" calibrates on domains that are
-        not used for training: the coverage is *guaranteed*, for a random row of a new domain and on
-        average over domains, if new domains come from the same distribution.
+        not used for training: the coverage is *guaranteed*, for a random row from a new domain and
+        on average over domains, if new domains come from the same distribution.
 
     Attributes
     ----------
     estimator_ : estimator
-        Fitted to all rows; with "split", to the rows of all but the calibration domains.
+        The estimator fitted to all rows or, with "split", to all domains not in
+        ``calibration_domains_``.
     calibration_domains_ : ndarray
         The domains whose rows were scored.
     promise_ : {"approximate", "guaranteed"}
@@ -183,11 +186,11 @@ class DomainConformal(DomainMetaEstimator):
 
     Notes
     -----
-    With K domains the coverage is at most K / (K + 1). For larger values sets contain all classes
-    and intervals are infinite, with a warning. The coverage is an average, and is lower on some
-    domains. A set is empty if a row is unusual for all classes. Models that interpolate their
-    training rows, or choose among many candidates, need "split", because the coverage of "cv" may
-    then be too low.
+    With K domains, the coverage can be at most K / (K + 1). If more is requested, sets contain all
+    classes and intervals are infinite, with a warning. The coverage is an average, and is lower on
+    some domains. A set is empty if a row is unusual for all classes. Use "split" for models that
+    interpolate their training rows or choose among many candidates, because the coverage of "cv"
+    may then be too low.
 
     References
     ----------
@@ -229,7 +232,7 @@ class DomainConformal(DomainMetaEstimator):
         -------
         self : object
         """
-        X, y, target, domain = self._checked(X, y, sample_domain)
+        X, y, target, domain = self._check_inputs(X, y, sample_domain)
         classification, rows = target.names is not None, np.arange(len(y))
         if isinstance(self.estimator, FrozenEstimator):
             if self.calibration != "split":
@@ -246,9 +249,9 @@ class DomainConformal(DomainMetaEstimator):
         scores: dict[str, list[Array]] = {}
         for train, test in splits:
             predictions = self._held_out_predictions(X, y, sample_domain, train, test)
-            for kind, predicted in predictions.items():
+            for mode, predicted in predictions.items():
                 record = predicted.outputs() | {"target": y[test]}
-                scores.setdefault(kind, []).append(record_scores(record, predicted.classes)[2])
+                scores.setdefault(mode, []).append(record_scores(record, predicted.classes)[2])
             self.estimator_ = predictions["plain"].estimator
         if self.calibration == "cv":
             self.estimator_ = fit_rows(self.estimator, X, y, sample_domain)
@@ -256,8 +259,8 @@ class DomainConformal(DomainMetaEstimator):
         self.calibration_domains_ = domain.names[np.unique(domains)]
         self.promise_ = PROMISES[self.calibration]
         self._quantiles = {
-            kind: DomainQuantiles.from_scores(np.concatenate(split_scores), domains)
-            for kind, split_scores in scores.items()
+            mode: DomainQuantiles.from_scores(np.concatenate(split_scores), domains)
+            for mode, split_scores in scores.items()
         }
         return self
 
@@ -290,7 +293,7 @@ class DomainConformal(DomainMetaEstimator):
 
         Returns
         -------
-        probabilities : ndarray of shape (n_samples, n_classes)
+        probabilities : ndarray of shape (n_rows, n_classes)
             One column per class, in the order of ``classes_``.
         """
         return np.asarray(self._predictions(X, sample_domain).probabilities)
@@ -306,7 +309,7 @@ class DomainConformal(DomainMetaEstimator):
         Returns
         -------
         score : float
-            Accuracy, or R² of a regressor.
+            Accuracy, or R² for a regressor.
         """
         check_is_fitted(self)
         return float(self.estimator_.score(X, y))

@@ -22,10 +22,10 @@ FIXED_PENALTY = 1e12
 
 @dataclass(frozen=True)
 class Curve:
-    """Probabilities ``softmax(slope * values + bias)``; for two classes a logistic curve."""
+    """Probabilities ``softmax(slope * values + bias)``; a logistic curve for two classes."""
 
     slope: float  #: not negative, even if reversed values would fit better
-    bias: Array  #: of each class
+    bias: Array  #: one value per class
 
     def probabilities(self, values: Array) -> Array:
         """Return probabilities of shape (n, n_classes)."""
@@ -57,7 +57,7 @@ def class_columns(values: Array) -> Array:
 
 
 def equal_weights(domains: Array, classes: Array | None = None) -> Array:
-    """Return row weights that sum to 1, with equal totals of domains, and of a domain's classes."""
+    """Return row weights that sum to 1, equally for all domains and for the classes in a domain."""
     groups = domains if classes is None else domains * (int(classes.max()) + 1) + classes
     _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     weights = 1.0 / sizes[codes]
@@ -82,11 +82,11 @@ def fit_curve(
     penalty = np.full(n_classes + 1, PENALTY_ROWS / n)
     if not fit_bias:
         penalty[1:] = FIXED_PENALTY
-    # One row per class: NumPy sums over classes are faster along long rows.
+    # The matrix has one row per class, so that NumPy's sums over classes are fast.
     design, rows = np.ascontiguousarray(values.T, dtype=np.float64) / scale, np.arange(n)
     # The first parameter is the slope, the others are the biases.
-    start = np.concatenate([[1.0], np.zeros(n_classes)])
-    parameters, objective = start, np.inf
+    initial = np.concatenate([[1.0], np.zeros(n_classes)])
+    parameters, objective = initial, np.inf
     step = np.zeros(n_classes + 1)
     for _ in range(MAX_STEPS):
         shrink = 1.0
@@ -98,7 +98,7 @@ def fit_curve(
             p = np.exp(logits)
             total = p.sum(axis=0)
             value = weights @ (np.log(total) - logits[codes, rows])
-            value += 0.5 * penalty @ (trial - start) ** 2
+            value += 0.5 * penalty @ (trial - initial) ** 2
             if value <= objective + TOLERANCE or shrink < 1e-4:
                 break
             shrink /= 2
@@ -106,7 +106,7 @@ def fit_curve(
         parameters, objective = trial, value
         if converged:
             break
-        step = _newton_step(design, p / total, codes, weights, parameters - start, penalty)
+        step = _newton_step(design, p / total, codes, weights, parameters - initial, penalty)
     slope = max(float(parameters[0]), 0.0) if spread else 0.0
     bias = parameters[1:] - parameters[1:].mean()
     curves = [Curve(slope / scale, bias if fit_bias else 0.0 * bias)]
@@ -124,8 +124,8 @@ def _newton_step(
 ) -> Array:
     """Return the Newton step for slope and biases.
 
-    ``design`` and ``p`` have one row per class. ``distance`` is that of the parameters from the
-    values to which ``penalty`` shrinks them.
+    ``design`` and ``p`` have one row per class. ``distance`` is the difference between the
+    parameters and the values to which ``penalty`` shrinks them.
     """
     weighted = weights * p
     residual = weighted.copy()
@@ -150,10 +150,10 @@ def adapt_class_shares(
 ) -> Array:
     r"""Re-estimate class shares in each domain, and adapt probabilities to them.
 
-    If features have the same distribution within each class in all domains, and only the shares of
-    the classes differ, the shares in a new domain can be estimated from its rows without labels, by
-    the EM algorithm of Saerens, Latinne and Decaestecker. If the distributions differ as well,
-    probabilities become worse. Use this function only if it improves scores on held-out domains.
+    If the features of each class have the same distribution in all domains, and only class shares
+    differ, the shares in a new domain can be estimated from unlabelled rows with the EM algorithm
+    of Saerens, Latinne and Decaestecker. If the distributions differ as well, probabilities become
+    worse. Use this function only if it improves scores on held-out domains.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def adapt_class_shares(
     sample_domain : array-like of shape (n_rows,), default=None
         The domain of each row. None treats all rows as one domain.
     prior_rows : float, default=20.0
-        Number of rows with the source shares that are added to each domain.
+        Strength of the prior: how many rows with the source shares are added to each domain.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def adapt_class_shares(
 
     See Also
     --------
-    domainwise.SiteAdapter : Uses labels of the new domain instead.
+    domainwise.SiteAdapter : Uses labels from the new domain instead.
 
     References
     ----------
@@ -189,9 +189,10 @@ def adapt_class_shares(
     p = np.array(probabilities, dtype=np.float64)
     source_shares = np.asarray(shares, dtype=np.float64)
     if p.ndim != 2 or not ((p >= 0).all() and (p.sum(axis=1) > 0).all()):
+        problem = "negative values, NaN or rows of zeros" if p.ndim == 2 else f"shape {p.shape}"
         raise ValueError(
             "probabilities must have shape (n_rows, n_classes), without negative values or rows of "
-            f"zeros; got shape {p.shape}. Pass the output of predict_proba."
+            f"zeros; got {problem}. Pass the output of predict_proba."
         )
     if source_shares.shape != p.shape[1:] or not (source_shares > 0).all():
         raise ValueError(

@@ -1,6 +1,6 @@
 """Thresholds of prediction sets for new domains: quantiles of nonconformity scores.
 
-All domains have equal weights. Functions at the end compute the thresholds stored in model files.
+All domains have equal weights. The last functions compute thresholds that model files contain.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from domainwise.checks import warn_caller
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.scoring.predictions import codes_of
 
-#: Tolerance for rounding in sums of weights and 1 / (1 - coverage): 0.9 needs nine domains.
+#: Tolerance for rounding errors, so that a coverage of 0.9 needs nine domains, and not ten.
 TOLERANCE = 1e-9
-#: Coverages that reports show, if there are enough domains.
+#: Reports show the largest of these coverages for which there are enough domains.
 REPORTED_COVERAGES = (0.5, 0.8, 0.9)
 #: Thresholds are stored for coverages of 1 / COVERAGE_STEPS, 2 / COVERAGE_STEPS, and so on.
 COVERAGE_STEPS = 100
@@ -46,7 +46,7 @@ def reported_coverage(n_domains: int) -> float | None:
 
 @dataclass(frozen=True)
 class DomainQuantiles:
-    """Scores of held-out rows with their weights (theory, section 16).
+    """Scores of held-out rows with their weights (theory 16).
 
     Each of K domains has weight 1 / (K + 1), which its rows share equally. The new domain, whose
     scores are unknown, has the remaining weight.
@@ -80,7 +80,7 @@ class DomainQuantiles:
         return math.inf
 
     def sets(self, scores: Array, coverage: float) -> Array:
-        """Return whether each class belongs to the set: its score does not exceed the threshold."""
+        """Return whether each class is in the set, because its score is within the threshold."""
         return np.asarray(scores <= self.threshold(coverage, warn=True))
 
     def intervals(self, predicted: Array, coverage: float) -> Array:
@@ -111,8 +111,8 @@ class HasThresholds:
     def _quantiles_for(self, sample_domain: Any) -> Any:
         """Return the "context" quantiles if available and domains are passed, else "plain"."""
         quantiles: dict[str, Any] = getattr(self, "site_quantiles_", self._quantiles)
-        kind = "context" if sample_domain is not None else "plain"
-        return quantiles.get(kind, quantiles["plain"])
+        mode = "context" if sample_domain is not None else "plain"
+        return quantiles.get(mode, quantiles["plain"])
 
 
 class PredictionSets(HasThresholds):
@@ -178,7 +178,7 @@ def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[s
     A record contains ``domain``, ``target``, ``prediction`` and, if there are classes (in the order
     of columns), ``probabilities`` or ``decisions``. The result can be written as JSON. Its entry
     ``of`` names the outputs from which scores are computed. ``thresholds`` are for coverages of
-    1 %, 2 % and so on, as far as there are enough domains. ``size`` is the mean number of classes
+    1 %, 2 % and so on, if there are enough domains. ``size`` is the mean number of classes
     in a set, or the width of intervals, at ``coverage``.
     """
     codes: dict[Any, int] = {}
@@ -243,12 +243,12 @@ def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> DomainQ
 
 
 def describe_sets(calibration: Mapping[str, Any]) -> str:
-    """Describe coverage and size of prediction sets in one line."""
+    """Describe the coverage and size of prediction sets in one line."""
     n, size, coverage = (calibration[name] for name in ("n_domains", "size", "coverage"))
     text = f"{calibration['promise']} coverage, calibrated on {n} held-out domains"
     if coverage is None or size is None:
         return text
-    extent = f"{size:.2g} classes on average"
+    extent = f"sets contain {size:.2g} classes on average"
     if calibration["of"] == "value":
-        extent = f"intervals of width {size:.3g}"
+        extent = f"intervals have a width of {size:.3g}"
     return f"{text}; {extent} at a coverage of {100 * coverage:.0f} %"

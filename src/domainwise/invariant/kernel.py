@@ -1,4 +1,4 @@
-"""InvariantKernel, and InvariantFeatures for linear machines and many rows."""
+"""InvariantKernel, and InvariantFeatures for linear models and many rows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class InvariantKernel(
 
     Notes
     -----
-    The kernel is centred on the training rows, also if ``domain_weight=0``. Centring does not
+    The kernel is centred with the training means, even if ``domain_weight=0``. Centring does not
     change a machine with an intercept.
 
     References
@@ -104,7 +104,7 @@ class InvariantKernel(
         return bool(self.conditional)
 
     def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
-        """Learn the correction from source domains, in O(N (p + r)) memory.
+        """Learn the correction from source domains; memory is linear in the number of rows.
 
         {source_rows}
         y : array-like of shape (n_samples,), default=None
@@ -132,7 +132,7 @@ class InvariantKernel(
         return K.astype(dtype, copy=False)
 
     def transform(self, X: ArrayLike) -> Array:
-        """Evaluate the kernel between rows, also of unseen domains, and the training rows.
+        """Evaluate the kernel between rows, which may belong to unseen domains, and training rows.
 
         {new_kernel_rows}
 
@@ -149,7 +149,7 @@ class InvariantKernel(
         return K.astype(rows.dtype, copy=False)
 
     def correct(self, K: Array) -> Array:
-        """Apply the correction to centred kernel values with the training rows; may overwrite K."""
+        """Correct centred kernel values between rows and training rows; may overwrite K."""
         if self._positive is not None:
             K = (K @ self._positive) @ self._positive.T
         K -= (K @ self._dual) @ self._images.T
@@ -157,7 +157,7 @@ class InvariantKernel(
 
     @property
     def column_means(self) -> Array:
-        """Value that centring subtracts from each column, after subtracting row means."""
+        """Values that centring subtracts from the columns, after subtracting row means."""
         means: Array = self._row_means - self._row_means.mean()
         return means
 
@@ -176,12 +176,14 @@ class InvariantKernel(
         F = domain_factor(self, len(X), domain, target, self.domain_weight)
         kernel = resolved_kernel(self, Backend(), X)
         if store_gram and kernel.name != "precomputed":
-            advice = "use InvariantFeatures with a linear machine"
-            solver = ' (solver="fast" in InvariantSVC and InvariantSVR)'
-            check_dense_memory(len(X), "the exact kernel", advice + solver)
+            advice = (
+                "use InvariantFeatures with a linear model, or InvariantSVC or InvariantSVR with "
+                'solver="fast"'
+            )
+            check_dense_memory(len(X), "the exact kernel", advice)
         labels, dense = RowLabels(LabelSpace(len(X))), store_gram or len(X) <= DENSE_ROWS
         gram, indefinite, self._positive = make_gram(Backend(), X, kernel, labels, dense=dense)
-        # K is only symmetric up to rounding, which an infinite weight amplifies: use K as stored.
+        # K is symmetric up to rounding, which an infinite weight amplifies: use K as stored.
         multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
         KF = gram.centred_product(F, multiply)
         A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)
@@ -216,8 +218,8 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     The centred features :math:`\Phi` of landmarks give :math:`K \approx \Phi\Phi'`. Along the
     singular directions of :math:`\Phi'F`, in which domains differ, they are multiplied by
-    :math:`(1 + w\sigma^2)^{-1/2}`. A linear machine on these features approximates a machine with
-    :class:`InvariantKernel`, for any number of rows. The class can replace
+    :math:`(1 + w\sigma^2)^{-1/2}`. A linear model on these features approximates a kernel machine
+    with :class:`InvariantKernel`, for any number of rows. The class can replace
     :class:`sklearn.kernel_approximation.Nystroem`.
 
     Parameters
@@ -227,10 +229,10 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     Attributes
     ----------
     landmarks_ : ndarray of shape (M, n_features)
-        The linearly independent landmarks, one per feature. Not with Fourier features.
+        The linearly independent landmarks, one per feature; only if ``feature_map="nystroem"``.
     {frequencies}
     dual_coef_ : ndarray of shape (M, M)
-        Coefficients of the landmarks' kernel functions, or of Fourier features, in each feature.
+        Coefficients of the landmarks, or of the Fourier features, in each feature.
     domain_eigenvalues_ : ndarray
         Squared singular values of ``Phi'F``, which measure how much the uncorrected features
         separate domains.
@@ -238,7 +240,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     classes_ : ndarray
         Class labels seen so far, if ``conditional``.
     solver_info_ : dict
-        Numbers of landmarks that were requested and that are used.
+        How many landmarks were requested and used.
     {features_seen}
 
     See Also
@@ -247,8 +249,9 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     Notes
     -----
-    With all rows as landmarks the features reproduce the exact kernel. ``fit`` reads each row once
-    and stores sums per class and domain: time is O(N M p), memory O(M^2 + M C T).
+    If all rows are landmarks, the features reproduce the exact kernel. ``fit`` reads each row once
+    and stores sums per class and domain. With N rows of p features, M landmarks, C classes and T
+    domains, time is O(N M p) and memory O(M^2 + M C T).
 
     Examples
     --------
@@ -319,8 +322,8 @@ def symmetric(K: Array) -> Array:
 
 
 def corrected_gram(K: Array, images: Array) -> Array:
-    """Return ``K - T T'`` for the images T of the training rows; exactly symmetric if K is."""
-    # NumPy computes one triangle of a product with its own transpose, and copies it.
+    """Return ``K - T T'``, where T is ``images``; the result is exactly symmetric if K is."""
+    # Of the product of a matrix and its transpose, NumPy computes one triangle and copies it.
     corrected = images @ images.T
     return np.subtract(K, corrected, out=corrected)
 
@@ -328,17 +331,17 @@ def corrected_gram(K: Array, images: Array) -> Array:
 def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Array) -> Array:
     """Return kernel values between X and training rows in float64, centred by the training means.
 
-    For a precomputed kernel X contains these values. ``row_means`` are the row means of the
-    training Gram matrix, up to the kernel's constant.
+    For a precomputed kernel, X contains the values before centring. ``row_means`` are the row means
+    of the training Gram matrix, up to the kernel's constant.
     """
     rows = None if kernel.name == "precomputed" else kernel.prepare(X_fit)
     K = np.empty((len(X), len(row_means)))
     shift = row_means - row_means.mean()
-    slices = panels(len(X), max(1, tile_side(8) ** 2 // max(1, len(row_means))))
+    row_slices = panels(len(X), max(1, tile_side(8) ** 2 // max(1, len(row_means))))
     compiled = use_compiled(len(X) * len(row_means))
 
     def work(thread: int, threads: int) -> None:
-        for panel in slices[thread::threads]:
+        for panel in row_slices[thread::threads]:
             values = X[panel]
             if rows is not None:
                 values = kernel.block(kernel.prepare(values).left, rows.right, compiled=compiled)
@@ -346,7 +349,7 @@ def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Arra
             K[panel] -= K[panel].mean(axis=1, keepdims=True)
             K[panel] -= shift
 
-    in_threads(len(slices), work)
+    in_threads(len(row_slices), work)
     return K
 
 
@@ -369,8 +372,8 @@ def check_invariance_labels(
         return domain, None
     if y is None:
         raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None. With "
-            "conditional=True domains are compared within the classes of y."
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None. "
+            "conditional=True compares domains within classes: pass y, or use conditional=False."
         )
     target = inputs.check_target(y, n_samples, "auto", min_classes=1)
     if target.codes is None:
@@ -389,8 +392,8 @@ def domain_factor(
 ) -> Array:
     """Return the factor F (N, r) of ``P_d = F F'`` for the domain kernel of an estimator.
 
-    Domains are compared within the classes of ``target`` if it is given. For one domain F has no
-    columns; continuous descriptors are approximated as accurately as ``weight`` requires.
+    Domains are compared within the classes of ``target``, unless it is None. For one domain, F has
+    no columns; continuous descriptors are approximated as accurately as ``weight`` requires.
     """
     feature = factors.Feature(domain.codes, domain.n_categories)
     if domain.values is not None:

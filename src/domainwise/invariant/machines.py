@@ -26,12 +26,12 @@ from domainwise.gram.tiles import tile_side
 from domainwise.invariant.kernel import InvariantFeatures, InvariantKernel, check_rows
 from domainwise.splits.folds import domain_folds, row_folds
 
-#: Up to this many rows ``solver="auto"`` is exact: the Gram matrix takes 200 MB, and three times as
-#: much while it is computed.
+#: Up to this many rows, ``solver="auto"`` is exact. The Gram matrix then takes up to 200 MB, and
+#: three times as much while it is computed.
 EXACT_ROWS = 5000
-#: Maximum number of iterations of an exact machine, which may not converge if X is not scaled.
+#: Maximum number of iterations of an exact SVM, which may not converge if X is not scaled.
 MAX_ITER = 50_000_000
-#: Linear machines penalize their intercept; this divides the penalty by a hundred.
+#: Linear SVMs penalize their intercept; this factor divides the penalty by a hundred.
 INTERCEPT_SCALING = 10.0
 
 
@@ -48,8 +48,8 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     __metadata_request__fit = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = SVM_CONSTRAINTS
-    _machines: ClassVar[tuple[Any, Any]]  #: for a precomputed kernel, and for features
-    _extra_argument: ClassVar[str]  #: an argument of the machines in addition to ``C`` and ``tol``
+    _machines: ClassVar[tuple[Any, Any]]  #: SVMs for a precomputed kernel, and for features
+    _extra_argument: ClassVar[str]  #: an argument of these SVMs besides ``C`` and ``tol``
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Learn from source domains.
@@ -73,11 +73,11 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         -------
         y : ndarray of shape (n_rows,)
         """
-        return self._values(X, "predict")
+        return self._machine_outputs(X, "predict")
 
     @abstractmethod
     def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
-        """Check X and y, and fit the machine to them."""
+        """Check X and y, and fit the SVM to them."""
 
     def _fit_machine(self, X: Array, y: Array, sample_domain: Any) -> None:
         arguments = {name: getattr(self, name) for name in InvariantKernel().get_params()}
@@ -104,14 +104,14 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         return self.solver == "exact" or (self.solver == "auto" and n_samples <= EXACT_ROWS)
 
     def _machine(self, exact: bool) -> Any:
-        """Return an unfitted machine, for a precomputed kernel or for features."""
+        """Return an unfitted SVM, for a precomputed kernel or for features."""
         options = {name: getattr(self, name) for name in ("C", "tol", self._extra_argument)}
         if exact:
             return self._machines[0](kernel="precomputed", max_iter=MAX_ITER, **options)
         return self._machines[1](dual=False, intercept_scaling=INTERCEPT_SCALING, **options)
 
-    def _values(self, X: Any, method: str) -> Array:
-        """Call a method of the machine, in batches of rows to limit memory."""
+    def _machine_outputs(self, X: Any, method: str) -> Array:
+        """Call a method of the SVM for batches of rows, to limit memory."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
         batch_size = max(1, tile_side(8) ** 2 * 8 // self.transformer_._n_features_out)
@@ -141,8 +141,8 @@ def _check_proba(estimator: InvariantSVC) -> bool:
 class InvariantSVC(ClassifierMixin, InvariantMachine):
     r"""Support vector classifier with a penalty on differences between domains.
 
-    :class:`sklearn.svm.SVC` with the kernel of :class:`InvariantKernel`; ``domain_weight=0``, or a
-    single domain, gives SVC itself. Multiclass problems are solved one-vs-one.
+    :class:`sklearn.svm.SVC` with the kernel of :class:`InvariantKernel`. With ``domain_weight=0``,
+    or with a single domain, it is equivalent to SVC. Multiclass problems are solved one-vs-one.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         Enable ``predict_proba``, which needs further fits: source domains are held out in turn, in
         at most ten groups, and a logistic regression turns their decision values into
         probabilities, which are then calibrated for unseen domains. Without ``sample_domain``, or
-        if a class occurs in only one group of domains, stratified folds are used, with a warning.
+        if a class occurs in only one group of domains, rows are held out instead, with a warning.
 
     Attributes
     ----------
@@ -213,23 +213,23 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
                 usable=lambda train, _: len(np.unique(train)) == len(self.classes_),
             )
         y_test = y[np.concatenate([test for _, test in splits])]
-        if len(np.unique(y_test)) < len(self.classes_):  # a class is missing in all test folds
+        if len(np.unique(y_test)) < len(self.classes_):  # a class is missing from all test folds
             splits, unit = row_folds(y, True), "rows"
         if unit == "rows":
             reason = "sample_domain has fewer than two domains"
             if domain.codes is not None and domain.n_categories > 1:
                 reason = "a class occurs in only one group of domains"
             warn_caller(
-                "Probabilities were calibrated on stratified folds instead of held-out domains, "
-                f"because {reason}. They may be overconfident on unseen domains."
+                "Probabilities were calibrated on stratified folds of rows instead of held-out "
+                f"domains, because {reason}. They may be overconfident on unseen domains."
             )
-        machine, values = clone(self).set_params(probability=False), []
+        unfitted, decisions = clone(self).set_params(probability=False), []
         for train, test in splits:
             columns = train if self.kernel == "precomputed" else slice(None)
-            model = fit_rows(machine, X[:, columns], y, domains, train)
-            values.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
+            model = fit_rows(unfitted, X[:, columns], y, domains, train)
+            decisions.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
         rows = np.concatenate([test for _, test in splits])
-        return Calibration.fit(np.concatenate(values), y[rows])
+        return Calibration.fit(np.concatenate(decisions), y[rows])
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return decision values: for the second of two classes, or for each of several classes.
@@ -240,7 +240,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         -------
         values : ndarray of shape (n_rows,) or (n_rows, n_classes)
         """
-        return self._values(X, "decision_function")
+        return self._machine_outputs(X, "decision_function")
 
     @available_if(_check_proba)
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -261,15 +261,15 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 class InvariantSVR(RegressorMixin, InvariantMachine):
     r"""Support vector regression with a penalty on differences between domains.
 
-    :class:`sklearn.svm.SVR` with the kernel of :class:`InvariantKernel`; ``domain_weight=0``, or a
-    single domain, gives SVR itself.
+    :class:`sklearn.svm.SVR` with the kernel of :class:`InvariantKernel`. With ``domain_weight=0``,
+    or with a single domain, it is equivalent to SVR.
 
     Parameters
     ----------
     C : float, default=1.0
         Weight of training errors, as in SVR.
     epsilon : float, default=0.1
-        Errors up to this size have no loss, as in SVR.
+        Errors up to this size are ignored, as in SVR.
     {kernel} {domain} {invariance} {svm_solver}
 
     Attributes
@@ -307,15 +307,15 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
                 "is continuous. Use conditional=False."
             )
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)
-        inputs.check_target(y, len(X), "rbf", min_classes=1)  # libsvm needs finite float64
-        # The intercept of a linear machine is penalized and should be small.
+        inputs.check_target(y, len(X), "rbf", min_classes=1)  # libsvm needs finite float64 values
+        # Linear SVMs penalize their intercept, so the target is centred.
         exact = self._is_exact(len(X))
         self._target_mean = 0.0 if exact else float(np.mean(y, dtype=np.float64))
         self._fit_machine(X, y - self._target_mean, sample_domain)
 
-    def _values(self, X: Any, method: str) -> Array:
-        return self.on_target_scale(super()._values(X, method))
+    def _machine_outputs(self, X: Any, method: str) -> Array:
+        return self.on_target_scale(super()._machine_outputs(X, method))
 
     def on_target_scale(self, values: Array) -> Array:
-        """Add the mean that was subtracted from the target before the machine was fitted."""
+        """Add the mean that was subtracted from the target before the SVM was fitted."""
         return values + self._target_mean

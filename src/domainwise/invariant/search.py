@@ -58,7 +58,7 @@ class KernelPath:
     cross: Array  #: values between held-out and training rows, centred by the training means
     tolerance: float  #: see :func:`~domainwise.invariant.kernel.correction`
     _factors: dict[bool, tuple[Array, Array, Array]] = field(default_factory=dict)
-    _cached: Any = None  #: the last weight and ``conditional``, and their kernels
+    _cached: Any = None  #: the last (weight, conditional), and the kernels computed for them
 
     @classmethod
     def evaluate(
@@ -72,14 +72,14 @@ class KernelPath:
         return cls(symmetric(gram.K), cross, gram.tolerance)
 
     def fitted(self, machine: InvariantMachine, y: Any, sample_domain: Any) -> tuple[Any, Array]:
-        """Fit a machine to the training rows, with its own weight and arguments.
+        """Return an SVM fitted to the training rows, and the kernel values of the new rows.
 
-        Returns the fitted SVM with a precomputed kernel, and the kernel values of the new rows.
+        The weight and the other arguments are those of ``machine``.
         """
         kernels = self.gram, self.cross
         if machine.domain_weight:
             kernels = self._invariant_kernels(machine, y, sample_domain)
-        # The matrices are known to be finite, and checking them could take as long as a fit.
+        # The matrices are finite, and checking this again could take as long as a fit.
         with config_context(assume_finite=True, skip_parameter_validation=True):
             return machine._machine(exact=True).fit(kernels[0], y), kernels[1]
 
@@ -120,14 +120,14 @@ def find_machine(estimator: Any) -> tuple[str, Any]:
 
 @dataclass(frozen=True)
 class InvariantKind:
-    """The search for arguments of an invariant machine; candidates share kernel values."""
+    """How to search for arguments of an invariant SVM; candidates share kernel values."""
 
     estimator: Any
     grid: Any
     one_pass = False
 
     def candidates(self, data: Data) -> list[Candidate]:
-        """Return all combinations of the grid."""
+        """Return all combinations of values in the grid."""
         return list(ParameterGrid(self.grid))
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
@@ -151,11 +151,11 @@ class InvariantKind:
     ) -> Outcomes:
         """Score candidates that share kernel values on one split."""
         ((train, test),) = splits
-        first = self._model(batch[0])
-        prefix, machine = find_machine(first)
+        estimator = self._model(batch[0])
+        prefix, machine = find_machine(estimator)
         y, y_test = data.y[train], data.y[test]
         domain = None if data.sample_domain is None else data.sample_domain[train]
-        X, X_test = _prepared_rows(first, machine, data, (train, test))
+        X, X_test = _prepared_rows(estimator, machine, data, (train, test))
         machines = []
         for candidate in batch:
             machines.append(copy(machine))
@@ -166,7 +166,7 @@ class InvariantKind:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             kernel = resolved_kernel(machine, Backend(), X)
-        # For an indefinite kernel, the fit of a machine computes its positive part.
+        # If the kernel is indefinite, each machine computes its positive part in fit.
         if not (machine._is_exact(len(train)) and kernel.sound):
             with inputs.quiet_about_domains(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", NotAKernelWarning)  # the final fit warns
@@ -184,9 +184,9 @@ class InvariantKind:
         outcomes: dict[Any, Outcome] = {}
         for i in sorted(range(len(batch)), key=lambda i: keys[i][:2]):
             if keys[i] not in outcomes:
-                fitted, cross = path.fitted(machines[i], y, domain)
+                svm, cross = path.fitted(machines[i], y, domain)
                 with config_context(assume_finite=True, skip_parameter_validation=True):
-                    outcomes[keys[i]] = score.outcome(fitted, cross, y_test)
+                    outcomes[keys[i]] = score.outcome(svm, cross, y_test)
         return Outcomes([[outcomes[key]] for key in keys])
 
 
@@ -217,14 +217,14 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     ``class_weight`` or ``tol`` share kernel values. Two N x N matrices are stored at a time.
 
     Scores on a few domains are noisy, and so is the choice of a single candidate. With
-    ``n_average`` above 1 several machines vote, or their predictions are averaged in regression.
-    The best ``C`` is selected for each kernel and weight, and the best ``n_average`` of these
-    machines are used.
+    ``n_average`` above 1, several classifiers vote, or the predictions of several regressors are
+    averaged. The best ``C`` is selected for each kernel and weight, and the best ``n_average`` of
+    these candidates are used.
 
     Parameters
     ----------
     estimator : InvariantSVC, InvariantSVR or Pipeline
-        A pipeline ends with one of the two; the steps before it are fitted once per split.
+        A pipeline must end with one of the two; its other steps are fitted once per split.
     param_grid : dict or list of dict
         As in GridSearchCV.
     cv : int, splitter or iterable, default=None
@@ -232,7 +232,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     scoring : str or callable, default=None
         A scikit-learn scorer; None is the estimator's own score.
     n_average : int, default=1
-        Number of machines whose predictions are combined.
+        Number of candidates whose predictions are combined.
     n_jobs : int, default=None
         Number of splits and kernels evaluated in parallel.
 
@@ -247,17 +247,17 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     best_estimator_ : estimator
         The estimator with these arguments, fitted to all rows.
     members_ : list of dict
-        Arguments of the machines that predict together, the best first.
+        Arguments of the candidates whose predictions are combined, the best first.
     estimators_ : list of estimator
-        These machines, fitted to all rows.
+        The estimator with each of these arguments, fitted to all rows.
     cv_results_ : dict
         ``params``, ``split0_test_score`` ..., ``mean_test_score``, ``std_test_score`` and
         ``rank_test_score``, as in GridSearchCV.
     n_splits_ : int
         Number of splits.
     held_out_outputs_ : ndarray of shape (n_members, n_samples, n_columns) or None
-        Outputs of the members for rows that they were not fitted to, if the search computes them;
-        not stored in a saved model.
+        Outputs of the members for rows that they were not fitted to, if the search computes them.
+        Model files do not contain it.
 
     See Also
     --------
@@ -293,7 +293,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     }
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
-        """Score every candidate on held-out domains, and fit the best to all rows.
+        """Score every candidate on held-out domains, and fit the best one to all rows.
 
         Parameters
         ----------
@@ -328,7 +328,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
             scorer = check_scoring(self.estimator, scoring=scorer)
         kind = InvariantKind(self.estimator, self.param_grid)
         data = Data(rows, labels, domains)
-        # Select the best machine for each kernel and weight, and the best n_average of these.
+        # Select the best candidate for each kernel and weight, and the best n_average of these.
         path = {prefix + name for name in SVM_ARGUMENTS}
         rule = partial(driver.best_of_paths, path=path, n=self.n_average)
         with one_thread_if_small(rows):
@@ -350,7 +350,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         return np.asarray(self.best_estimator_.classes_)
 
     def predict(self, X: ArrayLike) -> Array:
-        """Predict by the vote of all members, or by the mean of their predictions.
+        """Predict by majority vote of all members, or by the mean of their predictions.
 
         Parameters
         ----------
@@ -358,7 +358,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
 
         Returns
         -------
-        y : ndarray of shape (n_samples,)
+        y : ndarray of shape (n_rows,)
             Classes, or values of the target.
         """
         self._check_columns(X)
@@ -370,7 +370,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
 
     @available_if(lambda self: hasattr(self.estimator, "decision_function"))
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return decision values; for several machines, votes plus a term that breaks ties.
+        """Return decision values; for several members, votes plus a term that breaks ties.
 
         This term is the mean decision value, scaled to less than half a vote, so that it orders
         rows with the same votes and never changes a majority.
@@ -381,8 +381,8 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
 
         Returns
         -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With a single machine, the values of ``best_estimator_``.
+        scores : ndarray of shape (n_rows,) or (n_rows, n_classes)
+            With a single member, the values of ``best_estimator_``.
         """
         self._check_columns(X)
         if len(self.estimators_) == 1:
@@ -397,7 +397,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Return the mean probabilities of the machines.
+        """Return the mean of the members' probabilities.
 
         Parameters
         ----------
@@ -405,14 +405,14 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
 
         Returns
         -------
-        probabilities : ndarray of shape (n_samples, n_classes)
+        probabilities : ndarray of shape (n_rows, n_classes)
             Columns are in the order of ``classes_``.
         """
         self._check_columns(X)
         return np.mean([model.predict_proba(X) for model in self.estimators_], axis=0)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """Score the predictions by ``scoring``.
+        """Return the score of the predictions for the metric ``scoring``; larger is better.
 
         Parameters
         ----------
@@ -422,10 +422,9 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         Returns
         -------
         score : float
-            By ``scoring``; larger is better.
         """
         check_is_fitted(self)
         if self.scoring is None:
-            measure = accuracy_score if is_classifier(self.estimator) else r2_score
-            return float(measure(y, self.predict(X)))
+            metric = accuracy_score if is_classifier(self.estimator) else r2_score
+            return float(metric(y, self.predict(X)))
         return float(check_scoring(self, scoring=self.scoring)(self, X, y))

@@ -1,1 +1,1 @@
-"""Scores on held-out domains: metrics, stored predictions for scorers, intervals."""
+"""Scores on held-out domains: metrics, predictions for scorers, and confidence intervals."""

@@ -1,4 +1,4 @@
-"""Measures (scorers with a name, for evaluations), and scores on held-out domains."""
+"""Metrics for evaluations, and scores on held-out domains."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from domainwise.checks.inputs import check_is_table, check_sample_domain, count_
 from domainwise.scoring.predictions import NamedScorer, Predictions
 from domainwise.splits.folds import LeaveDomainsOut
 
-#: Classes are balanced if the rarest class has at least this fraction of ``n_rows / n_classes``
-#: rows, and the share of each class differs by at most this between any two domains.
+#: Classes are balanced if the rarest class has at least the first fraction of
+#: ``n_rows / n_classes`` rows, and no class share differs by more than the second between domains.
 MIN_RELATIVE_SHARE, MAX_SHARE_RANGE = 0.5, 0.2
 _LABELS = {
     "balanced_accuracy": "balanced accuracy",
@@ -47,14 +47,14 @@ _POSITIVE_CLASS = ("average_precision", "f1", "jaccard", "precision", "recall")
 
 @dataclass(frozen=True)
 class Measure:
-    """A score for evaluations: a scorer, its name, and how it is displayed.
+    """A metric for evaluations: a scorer, its name, and how scores are displayed.
 
     ``scorer(estimator, X, y)`` accepts estimators and
     :class:`~domainwise.scoring.predictions.Predictions`; custom scorers accept only estimators.
     """
 
     name: str  #: name of the scorer
-    label: str  #: name that is displayed
+    label: str  #: displayed name of the metric
     scorer: Any  #: larger is better
     sign: int = 1  #: -1 for the negative of an error; values are then displayed as errors
     is_custom: bool = False  #: whether the user defined the scorer
@@ -71,7 +71,7 @@ class Measure:
 
     @property
     def scoring(self) -> Any:
-        """Value of ``scoring`` for this measure: a name, or the user's scorer."""
+        """The argument ``scoring`` for this metric: a name, or the user's scorer."""
         return self.scorer if self.is_custom else self.name
 
     @property
@@ -120,11 +120,11 @@ class Measure:
 def choose_measure(
     scoring: Any, y: Any, classification: bool, pos_label: Any = None, sample_domain: Any = None
 ) -> Measure:
-    """Return the measure for a scorer or its name.
+    """Return the metric for a scorer or its name.
 
-    None means RMSE for a continuous target, and balanced accuracy for classes; or accuracy, if
+    None means RMSE for a continuous target and balanced accuracy for classes, or accuracy if
     classes have similar sizes and no class share varies by more than 0.2 between domains.
-    ``pos_label`` is the positive class for scores such as F1; None is the second of two classes.
+    ``pos_label`` is the positive class for scores such as F1; None means the second of two classes.
     """
     if scoring is None:
         scoring = default_scoring(y, classification, sample_domain)
@@ -156,7 +156,7 @@ def check_task(scoring: Any, classification: bool) -> None:
     if classification and isinstance(scoring, str) and scoring.endswith(regression):
         raise ValueError(
             f"scoring={scoring!r} is for a continuous target, but the target has classes. Choose "
-            "a scorer for classes, such as 'balanced_accuracy', or use a regression method "
+            "a classification scorer, such as 'balanced_accuracy', or use a regression method "
             "(task='regression' in evaluate)."
         )
 
@@ -207,8 +207,8 @@ class DomainScores:
     domains : ndarray of shape (n_domains,)
         Domains that were tested, sorted.
     scores : ndarray of shape (n_domains,)
-        Score of each domain, the mean over the splits that test it. NaN if it is not defined; mean
-        and worst score ignore NaN.
+        Score on each domain: the mean over the splits that hold it out, or NaN if the score is not
+        defined. The mean and the worst score ignore NaN.
     fit_times : ndarray of shape (n_splits,)
         Duration of each fit in seconds.
     """
@@ -244,7 +244,7 @@ class DomainScores:
         Returns
         -------
         scores : dict
-            Score of each domain by its name.
+            Scores by domain.
         """
         return dict(zip(self.domains.tolist(), self.scores.tolist(), strict=True))
 
@@ -267,8 +267,8 @@ def domain_cross_validate(
 ) -> DomainScores:
     """Score an estimator on each domain with that domain held out.
 
-    This works for any estimator. ``sample_domain`` is passed to estimators that request it, also
-    within pipelines and searches.
+    This works for any estimator. ``sample_domain`` is passed to estimators that request it, even
+    inside pipelines and searches.
 
     Parameters
     ----------
@@ -278,10 +278,10 @@ def domain_cross_validate(
     sample_domain : array-like of shape (n_samples,)
         The domain of each row.
     cv : splitter, default=None
-        None holds out one domain at a time. Splitters of scikit-learn that use groups need
+        None holds out one domain at a time. scikit-learn splitters that use groups need
         ``set_split_request(groups="sample_domain")``.
     scoring : str or callable, default=None
-        A scikit-learn scorer; None is the estimator's own score.
+        A scikit-learn scorer; None means the estimator's own ``score`` method.
     n_jobs : int, default=None
         Number of splits fitted in parallel.
 
@@ -326,23 +326,23 @@ def domain_cross_validate(
             error_score="raise",
         )
         scorer = check_scoring(estimator, scoring=scoring)
-        by_domain: dict[int, list[float]] = {}
-        for fitted, test in zip(results["estimator"], results["indices"]["test"], strict=True):
+        split_scores: dict[int, list[float]] = {}  # by domain code
+        for model, test in zip(results["estimator"], results["indices"]["test"], strict=True):
             for code in np.unique(domains.codes[test]):
                 rows = test[domains.codes[test] == code]
-                score = scorer(fitted, take_rows(X, rows), take_rows(y, rows))
-                by_domain.setdefault(int(code), []).append(float(score))
-    names = domains.names[sorted(by_domain)]
-    scores = np.array([np.mean(by_domain[code]) for code in sorted(by_domain)])
+                score = scorer(model, take_rows(X, rows), take_rows(y, rows))
+                split_scores.setdefault(int(code), []).append(float(score))
+    names = domains.names[sorted(split_scores)]
+    scores = np.array([np.mean(split_scores[code]) for code in sorted(split_scores)])
     undefined = np.isnan(scores)
     if undefined.all():
         raise ValueError(
-            "The score is not defined on any domain. Each domain may contain only one class. "
-            "Choose another scoring."
+            "The score is not defined on any domain. Perhaps each domain contains only one class. "
+            "Choose another scorer (scoring)."
         )
     if undefined.any():
         warn_caller(
             f"The score is not defined on these domains: {', '.join(map(str, names[undefined]))}. "
-            "They may contain only one class. The mean and the worst score ignore them."
+            "Perhaps they contain only one class. The mean and the worst score ignore them."
         )
     return DomainScores(names, scores, results["fit_time"])

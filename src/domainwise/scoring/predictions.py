@@ -1,7 +1,7 @@
 """Stored predictions for scorers, and functions that pass domains to estimators that use them.
 
-Scorers of scikit-learn call ``predict`` without ``sample_domain``, and do not return predictions.
-Here predictions are computed first, and scored later.
+scikit-learn scorers call ``predict`` without ``sample_domain``, and do not return predictions.
+Here, predictions are computed first, and scored later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_HELD_OUT = 20_000
 
 
 def has_argument(method: Any, name: str = "sample_domain") -> bool:
-    """Whether a function has an argument of this name."""
+    """Whether a function has an argument with this name."""
     return name in inspect.signature(method).parameters
 
 
@@ -81,8 +81,8 @@ class Predictions(BaseEstimator):
 
     Classes are predicted as codes. The last of ``classes`` is the positive class; ``classes`` is
     None for a continuous target. Values are computed when they are first used. ``sample_domain`` is
-    for estimators that predict the rows of a domain together; only the rows of X in ``rows`` are
-    then scored (None: all).
+    for estimators that predict the rows of a domain together. In this case, ``rows`` are the
+    indices of the rows that are scored, or None for all rows.
     """
 
     estimator: Any
@@ -132,7 +132,7 @@ class Predictions(BaseEstimator):
 
     @cached_property
     def probabilities(self) -> Array | None:
-        """One column per class; zeros for a class that was not in the training data."""
+        """One column per class; zeros for a class that was not seen in fit."""
         return self._columns(self._predict_proba, 0.0) if _provides("predict_proba")(self) else None
 
     @cached_property
@@ -149,7 +149,7 @@ class Predictions(BaseEstimator):
         return self._columns(values, float(values.min()) - 1.0)
 
     def _columns(self, values: Array, fill_value: float) -> Array:
-        """Return one column per class, with ``fill_value`` for classes not seen in training."""
+        """Return one column per class, filled with ``fill_value`` for classes not seen in fit."""
         columns = np.full((len(values), len(self.classes)), fill_value)
         columns[:, codes_of(self.estimator.classes_, self.classes)] = values
         return columns
@@ -186,13 +186,13 @@ class Predictions(BaseEstimator):
 class HeldOut:
     """Predictions for source rows by models that were fitted to other domains.
 
-    They are probabilities, with one column per class, or one column of predicted targets.
+    Predictions are probabilities, with one column per class, or a column of predicted values.
     """
 
-    y: Array  #: codes of classes, or targets
-    domain: Array  #: codes of domains
-    plain: Array  #: of shape (n_rows, n_outputs), for rows predicted one by one
-    context: Array | None = None  #: the same for rows predicted with their domain
+    y: Array  #: class codes, or target values
+    domain: Array  #: domain codes
+    plain: Array  #: predictions of shape (n_rows, n_columns), for rows predicted one by one
+    context: Array | None = None  #: the same for rows predicted together with their domain
     members: dict[str, Array] | None = None  #: ``plain`` of each member of an ensemble
 
     @classmethod
@@ -205,7 +205,7 @@ class HeldOut:
         members: dict[str, Array] | None = None,
         rows: Array | None = None,
     ) -> HeldOut:
-        """Create from predictions, with at most ``MAX_HELD_OUT`` rows, drawn evenly from domains.
+        """Select at most ``MAX_HELD_OUT`` predictions, drawn evenly from the domains.
 
         Only the rows with indices ``rows`` are used. Probabilities are stored in single precision,
         because there may be many classes.
@@ -214,14 +214,10 @@ class HeldOut:
         codes = np.unique(domain[rows], return_inverse=True)[1]
         rows = rows[draw_rows(codes, max(MAX_HELD_OUT, 2 * (int(codes.max()) + 1)), 0)]
         dtype = np.float32 if y.dtype.kind in "iu" else np.float64
-        stored = {name: v[rows].astype(dtype) for name, v in (members or {}).items()}
-        return cls(
-            y[rows],
-            domain[rows],
-            plain[rows].astype(dtype),
-            None if context is None else context[rows].astype(dtype),
-            None if members is None else stored,
-        )
+        context = None if context is None else context[rows].astype(dtype)
+        if members is not None:
+            members = {name: outputs[rows].astype(dtype) for name, outputs in members.items()}
+        return cls(y[rows], domain[rows], plain[rows].astype(dtype), context, members)
 
 
 def codes_of(labels: Any, classes: Array) -> Array:
@@ -254,7 +250,7 @@ class NamedScorer:
         codes = codes_of(y, self.classes)
         if self.name not in ("accuracy", "balanced_accuracy"):
             return float(self.scorer(estimator, None, codes))
-        # Searches compute thousands of scores; scikit-learn spends most of their time on checks.
+        # Searches compute thousands of scores, and scikit-learn's checks would dominate the time.
         correct = estimator.predict(None) == codes
         if self.name == "accuracy":
             return float(correct.mean())
@@ -262,6 +258,6 @@ class NamedScorer:
 
 
 def balanced_accuracy(codes: Array, correct: Array) -> float:
-    """Return the mean recall of the classes that occur; ``correct`` marks correct predictions."""
+    """Return the mean recall of the classes that occur; ``correct`` has a boolean for each row."""
     counts = np.bincount(codes)
     return float((np.bincount(codes, correct)[counts > 0] / counts[counts > 0]).mean())

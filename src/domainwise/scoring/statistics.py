@@ -1,4 +1,4 @@
-"""Statistics of scores: bootstrap intervals, means over repeats, paired tests and ranks.
+"""Statistics of scores: confidence intervals, means over repeats, paired tests and ranks.
 
 Repeats of one data set share domains and are not independent. The p-values of paired tests are
 therefore approximate and too small, and every output says so.
@@ -42,17 +42,18 @@ def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, f
 
 
 def share_interval(hits: float, n: float) -> tuple[float, float]:
-    """Return the exact 95 % interval of a proportion, by Clopper and Pearson."""
+    """Return the exact 95 % confidence interval for a proportion (Clopper and Pearson)."""
     low = betaincinv(hits, n - hits + 1, TAIL) if hits > 0 else 0.0
     high = betaincinv(hits + 1, n - hits, 1 - TAIL) if hits < n else 1.0
     return float(low), float(high)
 
 
 def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, float, float]:
-    """Return the mean score over domains, and an approximate 95 % interval by bootstrap of domains.
+    """Return the mean score over domains, and an approximate 95 % confidence interval for it.
 
-    Domains without a score are ignored; a single domain has no interval. Bootstrap intervals of few
-    domains are too narrow, and are widened by the ratio of Student's t to the normal distribution.
+    Domains are resampled. Those without a score are ignored; a single domain has no interval.
+    Bootstrap intervals from few domains are too narrow, and are widened by the ratio of Student's t
+    to the normal distribution.
     """
     defined = _defined(scores)
     n = len(defined)
@@ -73,7 +74,7 @@ def _defined(scores: Sequence[float] | Array) -> Array:
 def widened_interval(
     mean: float, bootstrap_means: Array, n: int, upper: float
 ) -> tuple[float, float]:
-    """Return a 95 % interval from bootstrap means over ``n`` domains, widened for small ``n``.
+    """Return a 95 % confidence interval from bootstrap means, widened for few (``n``) domains.
 
     The upper bound is at most ``upper``.
     """
@@ -89,10 +90,10 @@ def expected_range(
 ) -> tuple[float, float] | None:
     """Return a range that contains the score of a new domain with 90 % probability (theory 18).
 
-    The range is a prediction interval by Student's t distribution, from the scores of the given
-    domains. It is computed for the logarithm of errors or of 1 - R²; for proportions such as
-    accuracy, it is clipped to 0 and 1. It is valid for the score measured on a domain of similar
-    size. None with fewer than four domains. ``scoring`` is the name of the scorer, if it has one.
+    The range is a prediction interval based on Student's t distribution. Errors and 1 - R² are
+    first transformed to logarithms; for proportions such as accuracy, the range is clipped to
+    [0, 1]. It is valid for a new domain of similar size. With fewer than four domains, the result
+    is None. ``scoring`` is the name of the scorer, if it has one.
 
     >>> [round(bound, 2) for bound in expected_range([0.7, 0.8, 0.75, 0.9, 0.65])]
     [0.54, 0.98]
@@ -117,7 +118,7 @@ def expected_range(
     return low, high
 
 
-#: Shown with every paired p-value.
+#: Shown next to all p-values of paired tests.
 PAIRED_CAVEAT = (
     "p-values are approximate: repeats draw from the same domains and are not independent"
 )
@@ -227,12 +228,13 @@ def rank_methods(scores: Array, methods: Sequence[str]) -> Ranking:
     array([1. , 2.5, 2.5])
     """
     table = np.asarray(scores, dtype=np.float64)
-    n_datasets, k = table.shape
+    n_datasets, n_methods = table.shape
     ranks = stats.rankdata(-table, axis=1)
     p_value = None
-    if n_datasets >= 2 and k >= 3:
+    if n_datasets >= 2 and n_methods >= 3:
         value = float(stats.friedmanchisquare(*table.T).pvalue)
         p_value = value if np.isfinite(value) else 1.0
-    quantile = stats.studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2) if k > 1 else 0.0
-    critical = float(quantile * np.sqrt(k * (k + 1) / (6.0 * max(n_datasets, 1))))
+    quantile = stats.studentized_range.ppf(0.95, n_methods, np.inf) if n_methods > 1 else 0.0
+    factor = np.sqrt(n_methods * (n_methods + 1) / (6.0 * max(n_datasets, 1)))
+    critical = float(quantile / np.sqrt(2) * factor)
     return Ranking(tuple(methods), ranks.mean(axis=0), p_value, critical, n_datasets)

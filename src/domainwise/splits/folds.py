@@ -1,4 +1,4 @@
-"""Splitters that hold out whole domains, the folds of searches, and rows drawn from domains."""
+"""The splitter that holds out whole domains, folds for searches, and samples of rows."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class LeaveDomainsOut(BaseCrossValidator):
         None tests each of T domains once, in ``ceil(T / n_test_domains)`` splits. An integer is the
         number of test sets, each of which is drawn at random without replacement.
     random_state : int, RandomState instance or None, default=None
-        Seed of the draws; None uses a fixed seed, so that every call of ``split`` gives the same
-        folds. With ``n_repeats=None`` and test sets of several domains, an int shuffles the domains
-        before they are assigned to test sets; None assigns them in sorted order.
+        Seed for random test sets. None uses a fixed seed, so that every call of ``split`` gives the
+        same folds. With ``n_repeats=None`` and several domains per test set, an int shuffles the
+        domains before they are assigned to test sets; None assigns them in sorted order.
     max_splits : int, default=None
         Maximum number of splits. If there would be more, more domains are held out together.
 
@@ -123,7 +123,7 @@ class LeaveDomainsOut(BaseCrossValidator):
     def _codes(self, groups: Any) -> tuple[Array, int]:
         if groups is None:
             raise ValueError(
-                "LeaveDomainsOut needs the domain of each row. Pass domains as groups."
+                "LeaveDomainsOut needs the domain of each row. Pass the domains with groups=."
             )
         domains = check_sample_domain(groups, count_rows(groups), "delta")
         return domains.codes, domains.n_categories
@@ -131,10 +131,9 @@ class LeaveDomainsOut(BaseCrossValidator):
     def _test_sets(self, n_domains: int) -> list[Array]:
         check_arguments("LeaveDomainsOut", **vars(self))
         n_test, repeats, max_splits = int(self.n_test_domains), self.n_repeats, self.max_splits
-        if max_splits is not None and max_splits < (1 if repeats else 2):
+        if max_splits == 1 and repeats is None:
             raise ValueError(
-                f"max_splits={max_splits} must be at least 2, so that every split has domains to "
-                "train on."
+                "max_splits must be at least 2, so that every split has domains to train on; got 1."
             )
         if n_domains <= n_test:
             raise ValueError(
@@ -158,8 +157,8 @@ SplitParts = list[tuple[list[int], list[int]]]  #: training parts and test parts
 MAX_FOLDS = 10
 #: Number of folds of rows, if there are no domains to hold out.
 ROW_FOLDS = 5
-#: If splits divide the rows into more parts than this per split, as repeated folds do, there is one
-#: pass over the rows for each split.
+#: If splits divide the rows into more parts than this per split, as repeated folds do, each split
+#: needs its own pass over the rows.
 MAX_PARTS_PER_SPLIT = 4
 #: Maximum number of rows if ``max_rows`` is "auto".
 AUTO_ROWS = 2000
@@ -174,12 +173,12 @@ def domain_folds(
     max_splits: int | None = MAX_FOLDS,
     usable: Callable[[Array, Array], bool] | None = None,
 ) -> tuple[list[Split], str]:
-    """Return splits by domains or, with a warning, by rows if there are no domains to hold out.
+    """Return splits that hold out domains or, with a warning if there are no domains, rows.
 
     Splits are removed if they have a single training class, or if ``usable`` returns False for
-    their training and test targets. If no split by domains remains, rows are split. ``cv=None`` is
-    :class:`LeaveDomainsOut` with at most ``max_splits``. The second value is "domains" or "rows",
-    whichever were split.
+    their training and test targets. If no split remains, rows are held out. ``cv=None`` means
+    :class:`LeaveDomainsOut` with at most ``max_splits`` splits. The second value is "domains" or
+    "rows", whichever are held out.
     """
     has_domains = domains is not None and len(np.unique(domains)) > 1
 
@@ -194,14 +193,14 @@ def domain_folds(
     rows = np.zeros((len(y), 1))
     if domains is not None and 2 < len(y) == len(np.unique(domains)):
         warn_caller(
-            "sample_domain is different in every row. Held-out domains are then single rows, and "
-            "scores say little about unseen domains. Pass the same label for rows of a domain."
+            "sample_domain is different in every row. Individual rows are held out, and scores say "
+            "little about unseen domains. Give all rows from a domain the same label."
         )
     if cv is not None or has_domains:
         cv = LeaveDomainsOut(max_splits=max_splits) if cv is None else cv
         splitter = check_cv(cv, y, classifier=classification)
         with warnings.catch_warnings():
-            # Splitters of rows ignore the domains.
+            # Splitters such as KFold ignore the domains.
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
             pairs = splitter.split(rows, y, domains if has_domains else None)
             splits = usable_splits(
@@ -216,7 +215,7 @@ def domain_folds(
     if not has_domains:
         warn_caller(
             "There is no domain to hold out, because sample_domain has fewer than two domains. "
-            "Folds of rows are used instead, and their scores say little about unseen domains.",
+            "Rows are held out instead, and scores say little about unseen domains.",
             RowFoldsWarning,
         )
     splits = usable_splits(row_folds(y, classification)) if usable or not has_domains else []
@@ -225,15 +224,16 @@ def domain_folds(
             f"n_samples={len(y)}, but at least 2 rows are needed to hold some out. Pass more rows."
         )
     if not splits:
-        missing = "targets for which the score is defined" if usable else "two training classes"
+        needs = "the targets needed for training and scoring" if usable else "two training classes"
+        scorer = " or scorer (scoring)" if usable else ""
         raise ValueError(
-            f"No split has {missing}. Choose another {'scoring or cv' if usable else 'cv'}."
+            f"No split has {needs}. Pass more rows, or choose another splitter (cv){scorer}."
         )
     return splits, "rows"
 
 
 def _row_indices(rows: Any, n: int, where: str) -> Array:
-    """Return the row indices of a user's split; raise an error for rows that do not exist."""
+    """Return the row indices of a split by the user's ``cv``; reject rows that do not exist."""
     rows = np.asarray(rows)
     if rows.dtype.kind == "b" and rows.shape == (n,):
         return np.flatnonzero(rows)
@@ -241,8 +241,8 @@ def _row_indices(rows: Any, n: int, where: str) -> Array:
         return rows.astype(np.intp)
     if rows.dtype.kind not in "iu" or rows.min() < -n or rows.max() >= n:
         raise ValueError(
-            f"cv: {where} has row indices from {rows.min()} to {rows.max()}, but there are {n} "
-            f"rows. Indices must be integers from 0 to {n - 1}."
+            f"cv: {where} has row indices from {rows.min()} to {rows.max()} (type {rows.dtype}), "
+            f"but X has {n} rows. Indices must be integers from 0 to {n - 1}."
         )
     return rows
 
@@ -251,7 +251,7 @@ def row_folds(
     y: Array, classification: bool, n_folds: int = ROW_FOLDS, random_state: int = 0
 ) -> list[Split]:
     """Return folds of rows, stratified by class; an empty list if there are too few rows."""
-    # The largest class limits the number of folds; smaller classes are missing in some folds.
+    # The largest class limits the number of folds; smaller classes are missing from some folds.
     largest = int(np.unique(y, return_counts=True)[1].max()) if classification else len(y)
     n_folds = min(n_folds, largest)
     if n_folds < 2:
@@ -264,7 +264,7 @@ def row_folds(
 
 
 def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
-    """Divide n rows into parts; a split uses a part as a whole for training, for testing or not.
+    """Divide n rows into parts; each split uses a whole part for training, for testing or not.
 
     Returns the part of each row, and the training and test parts of each split.
     """
@@ -281,7 +281,7 @@ def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
 
 
 def leaves_domains_out(cv: Any) -> bool:
-    """Whether the splits of a splitter depend only on the domains, and not on the rows."""
+    """Whether a splitter's splits depend only on the domains, and not on the rows."""
     return cv is None or isinstance(cv, LeaveDomainsOut | LeaveOneGroupOut | LeavePGroupsOut)
 
 
@@ -300,11 +300,8 @@ def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]
     return [split_parts([split], n) for split in splits]
 
 
-# Rows drawn from domains.
-
-
 def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Array:
-    """Draw rows evenly from domains: all rows of small domains, and a sample of large domains."""
+    """Draw rows evenly from domains: all rows from small domains, and samples from large ones."""
     n = len(codes)
     check_arguments("evaluate", max_rows=max_rows)
     if isinstance(max_rows, str):
@@ -332,6 +329,6 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
 
 
 def spaced_rows(codes: Array, max_rows: int) -> Array:
-    """Return indices of evenly spaced rows of each domain, at most ``max_rows`` of each."""
+    """Return indices of evenly spaced rows from each domain, at most ``max_rows`` from each."""
     domains = (np.flatnonzero(codes == code) for code in np.unique(codes))
     return np.concatenate([d[evenly_spaced(len(d), max_rows)] for d in domains])
