@@ -131,8 +131,8 @@ def test_a_scorer_of_the_callers_gets_the_estimator_and_classes_as_they_are():
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        (dict(groups=[1]), TypeError, "pass domains as sample_domain"),
-        (dict(metric="f1"), TypeError, "pass metrics as scoring"),
+        (dict(groups=[1]), TypeError, "'groups'. Use sample_domain= instead"),
+        (dict(metric="f1"), TypeError, "'metric'. Use scoring= instead"),
         (dict(max_row=3), TypeError, "unexpected keyword argument 'max_row'"),
         (dict(y="il"), ValueError, "y='il' is not a column of X; use one of age"),
         (dict(sample_domain="ward"), ValueError, "sample_domain='ward' is not a column"),

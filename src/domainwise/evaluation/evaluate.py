@@ -40,12 +40,12 @@ from domainwise.tables.schema import Table
 LOW_COST, RECOMMENDED_COST = 5.0, 12.0
 #: Number of random folds in which slow methods predict seen domains; other methods use all folds.
 SLOW_FOLDS = 2
-#: What to use instead of arguments of other libraries.
+#: Arguments to use instead of those that other libraries have.
 _INSTEAD = {
-    **dict.fromkeys(("groups", "domain", "domains"), "pass domains as sample_domain"),
-    **dict.fromkeys(("metric", "metrics"), "pass metrics as scoring"),
-    **dict.fromkeys(("estimators", "models"), "pass models as methods"),
-    "seed": "pass the seed as random_state",
+    **dict.fromkeys(("groups", "domain", "domains"), "sample_domain"),
+    **dict.fromkeys(("metric", "metrics"), "scoring"),
+    **dict.fromkeys(("estimators", "models"), "methods"),
+    "seed": "random_state",
 }
 
 
@@ -82,31 +82,31 @@ def evaluate(
     X : array-like or data frame of shape (n_samples, n_features)
         Numbers, or a data frame with numeric and categorical columns. NaN marks missing values.
     y : array-like of shape (n_samples,) or str
-        Classes or a continuous target, or the name of its column in the data frame.
+        Classes or a continuous target, or the name of the target column in the data frame.
     sample_domain : array-like of shape (n_samples,) or str
-        The domain of each row, such as a site, patient or well, or the name of its column.
+        The domain of each row, such as a site, patient or well, or the name of the domain column.
     methods : list or str, default=None
         None compares "constant", "svm", "linear", "boosting", "dcmcv", "invariantridge" and
         "ensemble". Other names are "kpca", "coir", "dica", "dcm", "sca", "mda", "mida", their
         "fast" forms such as "fastdcm", and "invariant"; "all" compares every method. A method of
-        your own is a pair ``(name, estimator)``, or ``(name, estimator, grid)`` with values to
-        choose from. It can be any estimator or pipeline of scikit-learn. Its ``fit`` gets the
-        target unchanged, and ``sample_domain`` if it requests it. If its ``predict`` also takes
-        ``sample_domain``, the method has a second row, ``name+context``, for which all rows of the
-        held-out domain are predicted together.
+        your own is a pair ``(name, estimator)``, or ``(name, estimator, grid)`` with parameter
+        values to choose from; the estimator is any scikit-learn estimator or pipeline. Its ``fit``
+        gets the target unchanged, and ``sample_domain`` if it requests it. If its ``predict`` also
+        takes ``sample_domain``, there is a second result, ``name+context``, for which all rows of
+        the held-out domain are predicted together.
     task : {"auto", "classification", "regression"}, default="auto"
-        With "auto", text and whole numbers with at most 20 values are classes.
+        With "auto", a target is classes if it is text, or whole numbers with at most 20 values.
     scoring : str, callable or list of str, default=None
-        A scikit-learn scorer. None is RMSE for a continuous target. For classes it is balanced
-        accuracy if a class is rare, or if the share of a class varies by more than 0.2 between
-        domains, and otherwise accuracy. The first of several names decides whether classes are
-        weighted; the others are computed from the same predictions.
+        A scikit-learn scorer, or several names of scorers. None uses RMSE for a continuous target.
+        For classes, it uses balanced accuracy if a class is rare, or if the share of a class varies
+        by more than 0.2 between domains, and otherwise accuracy. The first of several names decides
+        whether classes are weighted; the other scores are computed from the same predictions.
     cv : splitter or iterable, default=None
         Outer splits; no domain may be on both sides of a split. None holds out one domain at a
         time if there are at most ten domains, and otherwise ten groups of domains.
     inner_cv : splitter, default=None
-        Splits of the sources by which parameters are chosen, with domains as groups. None holds
-        out one source domain at a time if there are at most five, and otherwise five groups
+        Splits of the sources for choosing parameters, with domains as groups. None holds out one
+        source domain at a time if there are at most five, and otherwise five groups of domains
         (``LeaveDomainsOut()`` always holds out one at a time, and is slower). With a single
         source domain, folds of its rows are used.
     n_jobs : int, default=None
@@ -116,8 +116,7 @@ def evaluate(
         Seed of all random choices.
     progress : bool or callable, default=True
         Whether to show a running table of scores and the remaining time (in a terminal, with
-        Rich; otherwise one line for each finished job). A callable gets the cost and the rows of
-        each job.
+        Rich; otherwise one line for each fit). A callable gets the cost and the rows of each fit.
     max_rows : int, "auto" or None, default="auto"
         Maximum number of rows to train on, drawn evenly from the domains; "auto" is 2,000, and
         None uses all rows. Scores are computed on all rows, up to 100,000. With more than 5,000
@@ -125,19 +124,19 @@ def evaluate(
     pos_label : object, default=None
         The positive class of a binary target, for scores such as F1; None is the second class.
     prepare : bool, default=True
-        Whether methods of your own get rows as numbers, preprocessed like those of all other
-        methods. With False they get the rows of X unchanged.
+        Whether methods of your own get preprocessed numbers, like all other methods. With False,
+        they get the rows of X unchanged.
     inner_scoring : str or callable, default=None
-        A scikit-learn scorer by which parameters are chosen on the sources. None is a smooth
-        score, because accuracy on a few domains is noisy: the negative log loss (decision values
-        become probabilities by a logistic curve fitted to held-out domains), or the negative
+        A scikit-learn scorer for choosing parameters on the sources. None uses a smooth score,
+        because accuracy on a few domains is noisy: the negative log loss (with decision values
+        converted to probabilities by a logistic curve fitted to held-out domains), or the negative
         squared error. All classes of a domain, and all domains, have the same weight.
     quick : bool, default=False
         Whether to finish in about half a minute. Domains are held out in at most three groups,
         methods are trained on at most 600 rows, and methods that would take too long are skipped.
-        The first of the notes, and ``facts["quick"]``, describe what was skipped.
+        The first note and ``facts["quick"]`` describe what was skipped.
     out : path-like, default=None
-        A folder to which every finished job is written. The same call continues an interrupted
+        A folder to which every finished fit is written. The same call continues an interrupted
         evaluation, with the same numbers. If only ``scoring`` changes, the new scores are computed
         from the predictions in the folder.
     force : bool, default=False
@@ -163,7 +162,7 @@ def evaluate(
     ['constant', 'linear']
     """
     for name in unknown:
-        hint = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
+        hint = f". Use {_INSTEAD[name]}= instead" if name in _INSTEAD else ""
         raise TypeError(f"evaluate() got an unexpected keyword argument {name!r}{hint}")
     options: dict[str, Any] = {"cv": cv, "inner_cv": inner_cv, "max_rows": max_rows, "out": out}
     options |= {"n_jobs": n_jobs, "random_state": random_state, "progress": progress}
@@ -209,12 +208,12 @@ def _evaluate(
     out: str | Path | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Make the problem and compare methods; ``options`` are those of :func:`compare_methods`."""
+    """Create the problem and compare methods; ``options`` go to :func:`compare_methods`."""
     if out is not None and not os.fspath(out):
         raise ValueError("out is an empty path. Pass a folder, or None")
     if isinstance(scoring, (list, tuple)) and not scoring:
         raise ValueError("scoring is an empty list. Pass a scorer, or None for the default")
-    scoring, *more = scoring if isinstance(scoring, (list, tuple)) else [scoring]
+    scoring, *more_names = scoring if isinstance(scoring, (list, tuple)) else [scoring]
     source = problem_maker(
         scoring=scoring,
         max_rows=None,
@@ -222,8 +221,8 @@ def _evaluate(
         pos_label=pos_label,
         inner_scoring=inner_scoring,
     )
-    methods = methods_for(methods, source.classification)
-    plan = None
+    methods, plan = methods_for(methods, source.classification), None
+    target = (source.y, source.classification, pos_label)
     if quick:
         source = replace(source, max_scored=QUICK_SCORED)
         plan = plan_quick(source, methods, cv, inner_cv, max_rows, options.get("n_jobs"))
@@ -234,7 +233,7 @@ def _evaluate(
         methods,
         cv=cv,
         inner_cv=inner_cv,
-        more=[choose_measure(name, source.y, source.classification, pos_label) for name in more],
+        more_measures=[choose_measure(name, *target) for name in more_names],
         out=out,
         quick=quick,
         **options,
@@ -243,7 +242,7 @@ def _evaluate(
     evaluation.inner_cv = inner_cv
     if plan is not None:
         evaluation.facts["quick"] = plan.description
-        # The description contains these numbers of rows as well.
+        # The description also contains the numbers of rows in this note.
         notes = [note for note in evaluation.notes if note != drawn_rows_note(problem)]
         evaluation.notes = [plan.description, *notes]
         evaluation.left_out |= plan.left_out
@@ -251,7 +250,7 @@ def _evaluate(
 
 
 def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-    """Separate the target and the domains from X if they are names of its columns."""
+    """Separate the target and the domains from X if they are passed as column names."""
     check_is_table(X)
     arguments = {"y": y, "sample_domain": sample_domain}
     names = {argument: name for argument, name in arguments.items() if np.isscalar(name)}
@@ -265,11 +264,10 @@ def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any
                 f"{argument}={name!r} names a column, but X is not a data frame. Pass an array "
                 "with one value for each row"
             )
-        if columns.count(name) != 1:
-            reason = "is not a column of X" if name not in columns else "names several columns of X"
-            raise ValueError(
-                f"{argument}={name!r} {reason}; use one of {', '.join(map(str, columns))}"
-            )
+        if (count := columns.count(name)) != 1:
+            missing = f"is not a column of X; use one of {', '.join(map(str, columns))}"
+            repeated = "names several columns of X. Rename all but one of them"
+            raise ValueError(f"{argument}={name!r} {repeated if count else missing}")
     if len({*names.values()}) < len(names):
         raise ValueError(
             f"y and sample_domain are the same column, {y!r}. Pass two different columns"
@@ -287,7 +285,7 @@ def compare_methods(
     details: bool = True,
     n_jobs: int | None = None,
     progress: bool | Progress = True,
-    more: Sequence[Measure] = (),
+    more_measures: Sequence[Measure] = (),
     out: str | Path | None = None,
     force: bool = False,
     quick: bool = False,
@@ -296,16 +294,16 @@ def compare_methods(
     """Run methods on all splits of a problem.
 
     With ``details``, domains and columns are described and, unless ``quick`` is True, scores on
-    seen domains are added. With ``partial_results``, an interruption returns an evaluation of
-    the finished jobs.
+    seen domains are added. With ``partial_results``, an interruption (Ctrl-C) returns an evaluation
+    of the finished jobs.
     """
     methods = methods_for(methods, problem.classification)
-    measures = [problem.measure, *more]
+    measures = [problem.measure, *more_measures]
     scorable = scorable_methods(problem, methods, measures)
     if not scorable:
         raise ValueError(
             f"{problem.measure.name} needs probabilities, but none of the methods predicts them. "
-            "Choose other methods, or another scoring"
+            "Choose other methods, or another scorer (scoring)"
         )
     splits = outer_splits(problem, cv)
     if len(problem.unscored) == len(problem.domains):
@@ -320,8 +318,8 @@ def compare_methods(
         nullcontext(JobMemory())
         if out is None
         else open_folder(Path(out), problem, scorable, splits, force=force, **arguments)
-    ) as finished:
-        if (name := finished.chosen_by) is not None:
+    ) as memory:
+        if (name := memory.chosen_by) is not None:
             chosen_by = choose_measure(name, problem.y, problem.classification, problem.positive)
             problem = replace(problem, measure=chosen_by)
         differences = describe_differences(problem) if details else {"columns": []}
@@ -331,21 +329,21 @@ def compare_methods(
             for number, split in enumerate(splits)
             for method in scorable
         ]
-        scored = partial(scored_evaluation, problem, methods=methods, splits=splits)
+        score = partial(scored_evaluation, problem, methods=methods, splits=splits)
         unit = seconds_per_cost(problem, splits[0]) if progress is True or n_jobs else 0.0
         workers = workers_for(problem, n_jobs, unit * sum(job.cost for job in jobs))
         stopped = ""
         try:
-            with job_progress(progress, jobs, finished.rows, workers, unit) as report:
-                _run(jobs, finished, workers, report)
+            with job_progress(progress, jobs, memory.rows, workers, unit) as callback:
+                _run(jobs, memory, workers, callback)
                 if details and not quick:
-                    rankings = [scored(by, rows=finished.rows) for by in measures]
-                    _run(_seen_jobs(jobs, finished, rankings), finished, workers, report)
+                    evaluations = [score(measure, rows=memory.rows) for measure in measures]
+                    _run(_seen_jobs(jobs, memory, evaluations), memory, workers, callback)
         except KeyboardInterrupt:
-            if not (partial_results and finished.rows):
+            if not (partial_results and memory.rows):
                 raise
-            stopped = _remove_incomplete_splits(jobs, finished)
-        evaluation, *others = (scored(by, rows=finished.rows) for by in measures)
+            stopped = _remove_incomplete_splits(jobs, memory)
+        evaluation, *others = (score(measure, rows=memory.rows) for measure in measures)
         if stopped:
             evaluation.facts["stopped"] = stopped
             evaluation.notes.insert(0, stopped)
@@ -368,33 +366,33 @@ def _without_leaks(
 ) -> dict[str, Any]:
     """Mean scores without leaking columns, for fast methods and the recommended one; for JSON."""
     columns = leaking_columns(evaluation.differences["faults"])
-    limits = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
-    fast = [method for method in methods if method.cost <= limits.get(method.key, LOW_COST)]
+    max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
+    fast = [method for method in methods if method.cost <= max_costs.get(method.key, LOW_COST)]
     scores: dict[str, float] = {}
     if fast and len(columns) < problem.X.shape[1]:
-        reduced, finished = problem.without_columns(columns), JobMemory()
+        reduced, memory = problem.without_columns(columns), JobMemory()
         jobs = [
             MethodJob(reduced, method, split, number, inner_cv, quick=True)
             for number, split in enumerate(splits)
             for method in fast
         ]
-        run_jobs(jobs, finished, n_jobs=workers)
+        run_jobs(jobs, memory, n_jobs=workers)
         with suppress(ValueError):  # no method could be evaluated
-            without = scored_evaluation(reduced, evaluation.measure, fast, splits, finished.rows)
+            without = scored_evaluation(reduced, evaluation.measure, fast, splits, memory.rows)
             scores = {result.label: result.mean for result in without.results}
     return {"columns": columns, "scores": scores}
 
 
-def _remove_incomplete_splits(jobs: Sequence[MethodJob], finished: JobMemory) -> str:
+def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> str:
     """Remove the splits that not all methods have finished; if no split remains, keep the first.
 
-    Return a sentence about the splits that are missing.
+    Return a sentence about the missing splits.
     """
-    unfinished = finished.unfinished(jobs)
+    unfinished = memory.unfinished(jobs)
     numbers = sorted({job.number for job in jobs})
-    missing = {job.number for job in unfinished}
-    complete = [number for number in numbers if number not in missing] or numbers[:1]
-    finished.rows = [row for row in finished.rows if row["split"] in complete]
+    incomplete = {job.number for job in unfinished}
+    complete = [number for number in numbers if number not in incomplete] or numbers[:1]
+    memory.rows = [row for row in memory.rows if row["split"] in complete]
     return (
         f"Interrupted after {len(jobs) - len(unfinished)} of {len(jobs)} fits: scores are based on "
         f"{len(complete)} of {len(numbers)} groups of held-out domains. Run the same command again "
@@ -403,35 +401,35 @@ def _remove_incomplete_splits(jobs: Sequence[MethodJob], finished: JobMemory) ->
 
 
 def _run(
-    jobs: Sequence[MethodJob], finished: JobMemory, workers: int, progress: Progress | None
+    jobs: Sequence[MethodJob], memory: JobMemory, workers: int, progress: Progress | None
 ) -> None:
     """Run the unfinished jobs split by split, so that scores are comparable at any time.
 
     The first split starts with fast methods, so that there are scores early. The other splits start
     with slow methods, so that no worker is idle at the end.
     """
-    todo = sorted(
-        finished.unfinished(jobs),
+    unfinished = sorted(
+        memory.unfinished(jobs),
         key=lambda job: (job.number, job.cost if job.number == 0 else -job.cost, job.method.key),
     )
     if isinstance(progress, JobProgress):
-        progress.begin(todo)
-    run_jobs(todo, finished, n_jobs=workers, progress=progress)
+        progress.begin(unfinished)
+    run_jobs(unfinished, memory, n_jobs=workers, progress=progress)
 
 
 def _seen_jobs(
-    jobs: Sequence[MethodJob], finished: JobMemory, rankings: Sequence[Evaluation]
+    jobs: Sequence[MethodJob], memory: JobMemory, evaluations: Sequence[Evaluation]
 ) -> list[SeenJob]:
-    """Jobs on seen domains, for the methods that the page describes.
+    """Jobs that predict seen domains, for the methods that the report describes.
 
     Slow methods are included only if they are recommended, and only in ``SLOW_FOLDS`` folds.
-    Folds within each domain are computed only for the recommended method, if it is not slow.
+    Folds within each domain are predicted only by the recommended method, if it is not slow.
     """
-    described = {result.key for evaluation in rankings for result in evaluation.described}
-    recommended = {evaluation.recommended_ for evaluation in rankings}
+    described = {result.key for evaluation in evaluations for result in evaluation.described}
+    recommended = {evaluation.recommended_ for evaluation in evaluations}
     n_splits = 1 + max(job.number for job in jobs)
-    seen = dict(enumerate(seen_splits(jobs[0].problem, n_splits)))
-    chosen = {job_key(row): row.get("settled_model") for row in finished.rows}
+    splits = dict(enumerate(seen_splits(jobs[0].problem, n_splits)))
+    models = {job_key(row): row.get("settled_model") for row in memory.rows}
     seen_jobs = []
     for job in jobs:
         variants = job.method.rows(job.problem.classification)
@@ -443,8 +441,8 @@ def _seen_jobs(
             seen_jobs.append(
                 SeenJob(
                     *fields,
-                    seen_split=seen.get(job.number),
-                    chosen_model=chosen[job.row_keys[0]],
+                    seen_split=splits.get(job.number),
+                    chosen_model=models[job.row_keys[0]],
                     within=is_fast and is_recommended,
                     in_context=any(context and key in shown for key, _, context in variants),
                 )

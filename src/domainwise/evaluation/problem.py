@@ -262,7 +262,7 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
         if (largest := max(np.max(train, initial=0), np.max(test, initial=0))) >= n:
             advice = "splits of this table" if problem.parent is None else "max_rows=None"
             raise ValueError(
-                f"cv yields the row index {largest}, but only {n} rows are used. Pass {advice}"
+                f"cv yields the row index {largest}, but there are only {n} rows. Pass {advice}"
             )
         shared = np.intersect1d(codes[train], codes[test])
         if len(shared):
