@@ -229,7 +229,9 @@ def test_a_site_that_is_too_small_writes_nothing_unless_it_accepts_that(folder, 
     done("federate", "fit", *files, "--plan", folder[0] / "merged.json", "-o",
          tmp_path / "model.skops")  # fmt: skip
     words = done("info", tmp_path / "model.skops")
-    assert "disclosure was accepted: rows from small could be reconstructed from this model" in words
+    assert (
+        "disclosure was accepted: rows from small could be reconstructed from this model" in words
+    )
 
 
 def test_a_table_that_was_changed_after_the_first_round_is_refused(folder, tmp_path):

@@ -146,7 +146,7 @@ def test_columns_that_are_not_there_name_the_file(folder, frame):
 def test_features_that_are_not_numeric_and_labels_are_refused(folder):
     with pytest.raises(ValueError, match="these columns of X are not: 'y'"):
         fit_parquet(FastKPCA(), folder, target=None, domain="site")
-    with pytest.raises(ValueError, match="'y' is also a label"):
+    with pytest.raises(ValueError, match="'y' is also a target or domain column"):
         fit_parquet(FastDCM(), folder, target="y", domain="site", features=["x0", "y"])
     with pytest.raises(TypeError, match="target must be the name of a column.* got 3"):
         fit_parquet(FastDCM(), folder, target=3, domain="site")

@@ -1,4 +1,4 @@
-"""Fits on a Dask cluster: from Parquet files, or with folds on the workers."""
+"""Fitting on a Dask cluster: from Parquet files, or with folds distributed over the workers."""
 
 from domainwise.distributed.fit import fit_parquet
 

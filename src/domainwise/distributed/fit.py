@@ -1,4 +1,4 @@
-"""Fits on a Dask cluster: from Parquet files larger than memory, or with folds on the workers."""
+"""Fitting on a Dask cluster: from Parquet files, or with folds distributed over the workers."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ def fit_parquet(
     features: Sequence[str] | None = None,
     client: Any = None,
 ) -> Estimator:
-    """Fit an estimator to Parquet files, in one pass over them for the fast estimators.
+    """Fit an estimator to Parquet files, which may be larger than memory.
 
-    A ridge search whose ``scoring`` needs predictions takes a second pass.
-
-    Partitions are row groups of the files; neighbouring row groups of a file are read together, up
-    to 32 MiB. The footers of all files, which contain the lengths, are read first, so that a
-    damaged file, or a file in another format, raises an error before anything is computed.
+    Fast estimators read the files once. A ridge search reads them a second time if its ``scoring``
+    needs predictions. Partitions consist of neighbouring row groups of a file, up to 32 MiB. The
+    footers of all files, which contain the numbers of rows, are read first. If a file is damaged or
+    is not a Parquet file, an error is raised before anything is computed.
 
     Parameters
     ----------
-    estimator : FastDCM or another of the fast family, an exact estimator, or a ridge search
-        Fitted in place. It is unchanged if an error occurs.
+    estimator : projection, InvariantRidgeClassifierCV or InvariantRidgeCV
+        For example :class:`~domainwise.FastDCM`. Fitted in place; unchanged if an error occurs.
     path : str or path-like
-        A file, a folder of files, or a pattern, on any storage that fsspec can open. Folder
-        names such as ``site=A`` become string columns.
+        A file, a folder or a glob pattern, on any storage that fsspec can open. Folder names such
+        as ``site=A`` become string columns.
     target : str, list of str or None
-        Column or columns of y; None if there is no target.
+        Column or columns to use as y; None if there is no target.
     domain : str, list of str or None
-        Column of ``sample_domain``, or columns of continuous descriptors; None for one domain.
+        Column with domain labels, or columns with continuous domain descriptors. None treats all
+        rows as one domain.
     features : list of str, default=None
-        Columns of X; None for all others, which must then be numeric.
+        Columns to use as X. None uses all other columns, which must be numeric.
     client : distributed.Client, default=None
-        Where to compute. None uses the current client, or threads of this process if there is
-        none.
+        Client of the cluster. None uses the current client, or threads of this process if there is
+        no current client.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def fit_parquet(
 
     See Also
     --------
-    domainwise.FastDCM : The estimator, for rows in memory.
+    domainwise.FastDCM : An estimator that can be fitted with this function.
 
     Examples
     --------
@@ -107,12 +107,12 @@ def fit_parquet(
     problem = "the list is empty" if feature_names == [] else ""
     for name, count in Counter(feature_names or ()).items():
         if name in labels:
-            problem = f"{name!r} is also a label"
+            problem = f"{name!r} is also a target or domain column"
         elif count > 1:
             problem = f"{name!r} is listed twice"
     if problem:
         raise ValueError(
-            f"features={features!r}: {problem}. List every feature once, without target and domain."
+            f"features={features!r}: {problem}. List each feature once, without target and domain."
         )
     with nullcontext() if client is None else _as_current(client):
         frame, partitions = open_parquet(path, labels, feature_names)
@@ -123,7 +123,7 @@ def fit_parquet(
 
 
 def _as_current(client: Any) -> AbstractContextManager[Any]:
-    """Return a context in which a client is the current one; raise an error if it is not usable."""
+    """Return a context with this client as the current one; raise an error if it is unusable."""
     from distributed import Client
 
     if not isinstance(client, Client):
@@ -138,17 +138,13 @@ def _as_current(client: Any) -> AbstractContextManager[Any]:
     return client.as_current()
 
 
-# Folds on workers ---------------------------------------------------------------------------------
-
-
 @contextmanager
 def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Run folds on the workers of a client by joblib; None has no effect.
+    """Run parallel joblib loops, such as folds, on a client's workers; None changes nothing.
 
-    ``report`` is called with the number of finished tasks. joblib's backend for Dask sends every
-    loop to the workers, including loops inside a task and loops with ``n_jobs=1``, such as those of
-    a column transformer. Here, only loops with more than one job are sent, and loops inside a task
-    run in the process of the task.
+    ``report`` is called with the number of finished tasks. joblib's Dask backend sends every loop
+    to the workers, including loops inside a task and loops with ``n_jobs=1``, such as those in a
+    column transformer. Here, loops inside a task and loops with one job run where they are called.
     """
     if client is None:
         yield
@@ -180,14 +176,14 @@ def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterat
 
 @dataclass(frozen=True)
 class SequentialTask:
-    """A function whose joblib loops run sequentially in the process that calls it."""
+    """A function whose joblib loops run sequentially in the calling process."""
 
     function: Callable[..., Any]
 
     @property
     def __name__(self) -> str:
         """Name of the task on the dashboard."""
-        function = getattr(self.function, "func", self.function)  # of functools.partial
+        function = getattr(self.function, "func", self.function)  # unwrap functools.partial
         return getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,8 +1,8 @@
 """Parquet files as partitions of known length: footers are read first, and rows later in tasks.
 
-``pyarrow.dataset`` is not used, because it does not support patterns, reads the footers of remote
-files one after the other, fills columns that are missing in a later file, and does not name the
-file with a damaged row group.
+``pyarrow.dataset`` is not used, because it does not support glob patterns, reads the footers of
+remote files one by one, fills columns that are missing in later files with nulls, and does not name
+the file that contains a damaged row group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from domainwise.backends.partitions import KnownPartitions
 from domainwise.gram.dask.graphs import Deferred
 from domainwise.tables.files import arrow_frame, folder_keys, index_columns, is_data_file
 
-#: Row groups of a file are read together, up to this number of bytes in memory.
+#: Maximum size in memory of neighbouring row groups that are read together.
 PARTITION_BYTES = 32 * 2**20
 #: Number of footers that are read in parallel.
 FOOTER_THREADS = 16
@@ -32,7 +32,7 @@ FOOTER_THREADS = 16
 class Piece:
     """Neighbouring row groups of a file.
 
-    ``keys`` are columns from the names of folders, as in ``site=A/part.parquet``.
+    ``keys`` are columns from folder names, as in ``site=A/part.parquet``.
     """
 
     filesystem: Any
@@ -63,10 +63,10 @@ class Footer:
 def open_parquet(
     path: Any, labels: list[str], features: list[str] | None
 ) -> tuple[Any, KnownPartitions]:
-    """Return columns of a Parquet file or folder as a Dask data frame, and its partitions.
+    """Return columns of Parquet files as a Dask data frame, and its partitions.
 
-    The path may be a pattern, on any storage that fsspec can open. If ``features`` is None, all
-    columns except the ``labels`` are features.
+    The path is a file, a folder or a glob pattern, on any storage that fsspec can open. If
+    ``features`` is None, all columns except the ``labels`` are features.
     """
     footers = read_footers(path)
     schema = footers[0].schema
@@ -78,31 +78,31 @@ def open_parquet(
     numeric = [f.name for f in schema if f.name in features and _is_number(f.type)]
     for footer in footers[1:]:
         for name in numeric:
-            if not _is_number(kind := footer.schema.field(name).type):
+            if not _is_number(dtype := footer.schema.field(name).type):
                 raise ValueError(
-                    f"{footer.path}: features must be numeric, but {name!r} has type {kind}. It is "
-                    f"numeric in {footers[0].path}. Use the same types in all files."
+                    f"{footer.path}: features must be numeric, but {name!r} has type {dtype}. It "
+                    f"is numeric in {footers[0].path}. Use the same types in all files."
                 )
     meta = arrow_frame(schema.empty_table(), columns, footers[0].keys)
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
     lengths = tuple(piece.n_rows for piece in pieces)
-    unread = tuple(Deferred(read_piece, piece, columns) for piece in pieces)
-    return frame, KnownPartitions(lengths, tuple(piece.source for piece in pieces), unread)
+    deferred = tuple(Deferred(read_piece, piece, columns) for piece in pieces)
+    return frame, KnownPartitions(lengths, tuple(piece.source for piece in pieces), deferred)
 
 
-def _is_number(kind: Any) -> bool:
-    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
-    return any(test(kind) for test in tests)
+def _is_number(dtype: Any) -> bool:
+    checks = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
+    return any(check(dtype) for check in checks)
 
 
 def read_footers(path: Any) -> list[Footer]:
-    """Read the footers of all files of a path, which reveals most damaged files."""
-    if local := Path(path).exists():  # also if its name looks like a pattern
+    """Read the footers of all files under a path, which reveals most damaged files."""
+    if is_local := Path(path).exists():  # even if its name looks like a pattern
         filesystem, paths = fsspec.filesystem("file"), [Path(path).absolute().as_posix()]
     else:
         filesystem, _, paths = fsspec.get_fs_token_paths(str(path))
     root = paths[0] if paths else str(path)
-    if not local and any(character in str(path) for character in "*?["):
+    if not is_local and any(character in str(path) for character in "*?["):
         prefix = re.split(r"[*?\[]", filesystem._strip_protocol(str(path)))[0]
         root = prefix.rpartition("/")[0]  # folders below it may name columns
     if len(paths) == 1 and filesystem.isdir(root):
@@ -110,25 +110,24 @@ def read_footers(path: Any) -> list[Footer]:
     if not paths:
         raise FileNotFoundError(f"no Parquet files were found in {path}. Check the path.")
 
-    def footer(p: str) -> Footer:
+    def read_footer(file_path: str) -> Footer:
         try:
-            with filesystem.open(p) as file:
+            with filesystem.open(file_path) as file:
                 metadata = pq.read_metadata(file)
-            return Footer(
-                filesystem, p, metadata, metadata.schema.to_arrow_schema(), folder_keys(p, root)
-            )
+            schema, keys = metadata.schema.to_arrow_schema(), folder_keys(file_path, root)
+            return Footer(filesystem, file_path, metadata, schema, keys)
         except FileNotFoundError:
             raise
         except Exception as error:
-            raise _unreadable(p, error) from error
+            raise _read_error(file_path, error) from error
 
     with ThreadPoolExecutor(FOOTER_THREADS) as pool:
-        return list(pool.map(footer, sorted(paths)))
+        return list(pool.map(read_footer, sorted(paths)))
 
 
-def _unreadable(source: str, error: Exception) -> OSError:
-    message = f"{type(error).__name__}: {error}".rstrip(".")
-    return OSError(f"cannot read {source}: {message}. Replace the file, or remove it.")
+def _read_error(source: str, error: Exception) -> OSError:
+    reason = f"{type(error).__name__}: {error}".rstrip(".")
+    return OSError(f"cannot read {source}: {reason}. Replace or remove the file.")
 
 
 def cut_pieces(
@@ -136,17 +135,16 @@ def cut_pieces(
 ) -> list[Piece]:
     """Divide files into pieces of neighbouring row groups with up to ``max_rows`` rows.
 
-    None means the number of rows that fit into ``PARTITION_BYTES``. Row groups are not split.
+    None means as many rows as fit into ``PARTITION_BYTES``. Row groups are not split.
     """
     pieces: list[Piece] = []
     max_rows = max_rows or PARTITION_BYTES // (8 * len(columns))
     for footer in footers:
         present = {*footer.schema.names, *footer.keys}
         if missing := [name for name in columns if name not in present]:
-            listed = ", ".join(sorted(present))
             raise ValueError(
                 f"{footer.path} has no column {missing[0]!r}. Use columns that all files have. "
-                f"This file has {listed}."
+                f"This file has {', '.join(sorted(present))}."
             )
         start, groups = len(pieces), tuple[int, ...]()
         for g in range(footer.metadata.num_row_groups):
@@ -166,12 +164,12 @@ def cut_pieces(
 
 def read_piece(piece: Piece, columns: list[str]) -> Any:
     """Read a piece as a data frame; raise OSError with its name if it cannot be read."""
-    stored = [name for name in columns if name not in piece.keys]
+    file_columns = [name for name in columns if name not in piece.keys]
     try:
         with piece.filesystem.open(piece.path) as file:
             table = pq.ParquetFile(file).read_row_groups(
-                list(piece.groups), columns=stored, use_threads=False
+                list(piece.groups), columns=file_columns, use_threads=False
             )
     except Exception as error:  # a damaged file can raise errors of any type
-        raise _unreadable(piece.source, error) from error
+        raise _read_error(piece.source, error) from error
     return arrow_frame(table, columns, piece.keys)
