@@ -2,9 +2,9 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-# pytest-xdist workers; make test WORKERS=0 runs in one process
+# Number of pytest-xdist workers; make test WORKERS=0 runs in one process
 WORKERS ?= auto
-# pytest arguments: make test ARGS="-k ridge -x"
+# Arguments for pytest: make test ARGS="-k ridge -x"
 ARGS ?=
 
 PY  := $(VENV)/bin/python
@@ -30,22 +30,22 @@ PYTEST := $(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --maxprocesses=8 --dist=wo
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-# In a new, empty folder, so that results of an older version are never reused.
+# The demo writes to a new, empty folder, so that results of an older version are never reused.
 DEMO := build/demo
 HEART := src/domainwise/datasets/heart_hospitals.csv.gz
-demo: $(VENV)/.demo ## evaluate four hospitals, then run a small version of the paper's synthetic table (a minute)
+demo: $(VENV)/.demo ## evaluate data from four hospitals, and reproduce a small version of a table in the paper (a minute)
 	@rm -rf $(DEMO)
 	@printf '%s\n' "Data from four hospitals: which model should be used at a fifth one, and what score can be expected there?" ""
 	@$(ONE_THREAD) $(PY) -m domainwise evaluate $(HEART) --target label --domain domain --quick --jobs -1 --out $(DEMO)/hospitals
 	@printf '%s\n' "" \
 	  "Each hospital was held out in turn and predicted by methods fitted to the other hospitals. 'Recommended' is the method" \
-	  "for a fifth hospital, and 'Expect' is the range of its score there. The page also shows how the hospitals differ." \
-	  "" "Now the paper's first table: ten synthetic domains, of which seven are source domains and three are unseen." ""
+	  "to use at a fifth hospital, and 'Expect' is the range for its score there. The report also shows how hospitals differ." \
+	  "" "Next is the paper's first table: ten synthetic domains, of which seven are source domains and three are unseen." ""
 	@$(ONE_THREAD) $(PY) -m domainwise reproduce synthetic --quick --no-timing --jobs -1 --out $(DEMO)/synthetic
 	@printf '%s\n' "" \
-	  "Each row shows our accuracy and the paper's; ✓ means within one standard deviation of the paper's mean. With" \
-	  "three repeats, most differences are due to chance. 'domainwise reproduce synthetic' runs all repeats." \
-	  "" "Open these pages in a browser:" "  $(CURDIR)/$(DEMO)/hospitals/report.html" "  $(CURDIR)/$(DEMO)/synthetic/report.html" \
+	  "Each row shows our accuracy and the paper's; ✓ means that ours is within one standard deviation of the paper's mean." \
+	  "With three repeats, most differences are due to chance. 'domainwise reproduce synthetic' runs all repeats." \
+	  "" "Open these reports in a browser:" "  $(CURDIR)/$(DEMO)/hospitals/report.html" "  $(CURDIR)/$(DEMO)/synthetic/report.html" \
 	  "To evaluate your own table:" "  $(VENV)/bin/domainwise evaluate TABLE.csv --target COLUMN --domain COLUMN"
 
 # Warnings are errors. The documentation can be built and read offline.
@@ -57,38 +57,38 @@ docs: $(VENV)/.docs ## build the documentation, run the gallery and check links 
 test: $(VENV)/.test ## run the tests and the docstring examples
 	@$(PYTEST) $(ARGS)
 
-# $(call suite,marker,stamp): run the tests with that marker; if there are none, print a message and succeed.
-# The recursive make installs the extra, so that nothing is installed if there are no such tests.
+# $(call suite,marker,stamp): run the tests with this marker; if there are none, print a message and succeed.
+# The extra is installed by a recursive make, only if there are such tests.
 define suite
 	@if grep -rqw --include='*.py' 'mark\.$(1)' tests; then \
 	  $(MAKE) --no-print-directory $(VENV)/.$(2) && $(PYTEST) -m $(1) $(ARGS); \
 	else \
-	  	  echo "No test is marked '$(1)'; there is nothing to run."; \
+	  echo "No test has the marker '$(1)'; there is nothing to run."; \
 	fi
 endef
 
-test-torch: ## run the tests marked torch (installs torch)
+test-torch: ## run the tests with the marker torch (installs torch)
 	$(call suite,torch,torch)
 
-test-dask: ## run the tests marked dask (installs the dask extra)
+test-dask: ## run the tests with the marker dask (installs the dask extra)
 	$(call suite,dask,dask)
 
-test-fast: ## run the tests marked fast (installs the fast extra: Numba)
+test-fast: ## run the tests with the marker fast (installs the fast extra: Numba)
 	$(call suite,fast,fast)
 
-test-browser: ## run the tests marked browser (needs Chromium)
+test-browser: ## run the tests with the marker browser (needs Chromium)
 	$(call suite,browser,test)
 
-# make fuzz COUNT=300 FIRST=5000: changes number 5000 to 5299
+# make fuzz COUNT=300 FIRST=5000 makes the changes with the numbers 5000 to 5299
 COUNT ?= 5000
 FIRST ?= 0
-fuzz: $(VENV)/.test ## read model files, tables, results folders and site files after random changes (minutes)
+fuzz: $(VENV)/.test ## make random changes to model files, tables, results folders and site files, and read them (minutes)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_models.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_tables.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_folders.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_sites.py --count $(COUNT) --first $(FIRST)
 
-# make defects WORDS="digest leak": only defects whose names contain one of the words
+# make defects WORDS="digest leak" runs only defects whose names contain one of the words
 WORDS ?=
 defects: $(VENV)/.test ## insert deliberate defects into copies of the sources, and check that the tests fail (minutes)
 	@$(ONE_THREAD) $(PY) tests/defects/run.py -n $(WORKERS) $(WORDS)
@@ -101,7 +101,7 @@ format: $(VENV)/.test ## format the code and apply automatic fixes
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-# make release-check KINDS=lowest: only one of the two sets of versions
+# make release-check KINDS=lowest tests only one of the two sets of versions
 KINDS ?= pinned lowest
 release-check: $(VENV)/.test ## build wheel and sdist, and test them in fresh environments
 	@$(ONE_THREAD) $(PY) .ci/release_check.py $(KINDS)
@@ -109,7 +109,7 @@ release-check: $(VENV)/.test ## build wheel and sdist, and test them in fresh en
 types: $(VENV)/.test ## check types
 	@$(PY) -m mypy
 
-bench: $(VENV)/.fast ## measure time and memory of exact DCM (minutes)
+bench: $(VENV)/.fast ## measure the time and memory that exact DCM needs (minutes)
 	@$(PY) benchmarks/exact_core.py
 
 constraints: $(PY) ## update the versions in constraints.txt

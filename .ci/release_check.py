@@ -2,9 +2,9 @@
 
     python .ci/release_check.py [pinned lowest]
 
-There is one environment with the versions of constraints.txt and one with those of lowest.txt. In
-each, the tests of the unpacked sdist run with the installed wheel. One in twelve tests of each file
-runs, different tests before further cases of the same test; `make test` runs all of them.
+There is one environment with the versions in constraints.txt and one with those in lowest.txt. In
+each, the tests from the unpacked sdist run with the installed wheel. Only every twelfth test of a
+file runs, and different tests are preferred to several cases of one test; `make test` runs all.
 """
 
 import subprocess
@@ -16,14 +16,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "release"
 VERSIONS = {"pinned": "constraints.txt", "lowest": "lowest.txt"}
-EVERY = 12
+INTERVAL = 12
 
 
 def run(*command: object, **options: object) -> None:
     """Run a command, and exit with a message if it fails."""
     arguments = [str(argument) for argument in command]
-    if subprocess.run(arguments, **options).returncode:
-        sys.exit(f"This command failed: {' '.join(arguments)}")
+    if code := subprocess.run(arguments, **options).returncode:
+        sys.exit(f"This command failed with exit code {code}: {' '.join(arguments)}")
 
 
 def main(kinds: list[str]) -> None:
@@ -37,16 +37,16 @@ def main(kinds: list[str]) -> None:
     (sources,) = (WORK / "sources").iterdir()
     for kind in kinds:
         folder = WORK / kind
-        print(f"== {kind}: testing in a fresh environment with {VERSIONS[kind]}", flush=True)
+        print(f"== testing in a fresh environment with {VERSIONS[kind]}", flush=True)
         venv.create(folder, clear=True, with_pip=True)
         python = folder / "bin" / "python"
         pip = (python, "-m", "pip", "install", "-qq", "--disable-pip-version-check")
         run(*pip, "-c", ROOT / VERSIONS[kind], f"{wheel}[test,dask]")
         code = "import domainwise; print(domainwise.__version__, domainwise.__file__)"
         run(python, "-c", code, cwd=WORK)
-        tests = ("-q", "-n", "auto", "--every", EVERY, "-p", "no:cacheprovider", "-W", "ignore")
-        run(python, "-m", "pytest", *tests, "tests", cwd=sources)
-        run(python, "-m", "pytest", *tests, "-m", "dask", "tests/dask", cwd=sources)
+        flags = ("-q", "-n", "auto", "--every", INTERVAL, "-p", "no:cacheprovider", "-W", "ignore")
+        run(python, "-m", "pytest", *flags, "tests", cwd=sources)
+        run(python, "-m", "pytest", *flags, "-m", "dask", "tests/dask", cwd=sources)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ exclude_patterns = ["_build", "_tools", "_templates", "gallery/*.ipynb", "galler
 templates_path = ["_templates"]
 # Single backticks, such as `landmarks` and `C=1`, are code and not cross-references.
 default_role = "code"
-# sphinx_gallery_conf contains functions, which Sphinx cannot compare with those of the last build.
+# sphinx_gallery_conf contains functions, which Sphinx cannot compare with those in the last build.
 suppress_warnings = ["config.cache"]
 
 # Markdown ----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def reset(gallery_conf: dict[str, Any], name: str) -> None:
-    """Before each script, set the style of the reports and the defaults of scikit-learn."""
+    """Set the style of the reports and scikit-learn's defaults, before a script or page runs."""
     import matplotlib.pyplot as plt
     import sklearn
     from cycler import cycler

@@ -8,7 +8,7 @@ from typing import Any
 from docutils import nodes
 from latex2mathml.converter import convert
 
-#: One symbol, as latex2mathml writes it.
+#: An element with one symbol, as latex2mathml writes it.
 SYMBOL = r"(<m[ion]\b[^>]*>[^<]*</m[ion]>)"
 PRIME = "<mi>&#x02032;</mi>"
 RAISED_PRIMES = (
@@ -18,7 +18,7 @@ RAISED_PRIMES = (
 
 
 def formula(latex: str, display: str = "inline") -> str:
-    """MathML of a formula. Primes are not superscripts, because fonts already raise them."""
+    """Convert a formula to MathML. Primes are not superscripts: fonts already raise them."""
     text = convert(latex, display=display)
     for raised, base in RAISED_PRIMES:
         text = raised.sub(rf'{base}<mo lspace="0" rspace="0.1em">&#x02032;</mo>', text)

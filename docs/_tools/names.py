@@ -18,8 +18,8 @@ MODULES = {
     ),
     "domainwise.datasets": "Simulated data, and loaders for real data sets. Files are read from "
     "``$DOMAINWISE_DATA``, or from the user's cache folder.",
-    "domainwise.distributed": "Fits from files on a cluster.",
-    "domainwise.federated": "Fits across sites that do not share their rows.",
+    "domainwise.distributed": "Fits models to Parquet files on a cluster.",
+    "domainwise.federated": "Fits one model to data from sites that do not share their rows.",
     "domainwise.labels": "Targets and domains as factors of kernel matrices.",
     "domainwise.reference": "The paper's algorithms, line by line, for comparison.",
 }
@@ -27,7 +27,7 @@ MODULES = {
 #: Modules that describe the arguments of all their functions once, in their own docstring.
 DESCRIBED_ONCE = {"domainwise.reference"}
 
-#: Groups of the names in ``domainwise``; names that are not in any group are listed at the end.
+#: Groups of names in ``domainwise``; names that are not in any group are listed at the end.
 GROUPS = {
     "From a table to a model": (
         "Compare methods on held-out domains, fit and save models, and check new rows.",
@@ -56,7 +56,7 @@ GROUPS = {
         "Kernel machines with a penalty on differences between domains.",
         ("InvariantKernel", "InvariantFeatures", "InvariantSVC", "InvariantSVR"),
     ),
-    "Context": ("Values of a row relative to its own domain.", ("DomainContext",)),
+    "Context": ("Features relative to the other rows of the same domain.", ("DomainContext",)),
     "Projections": (
         "A few features per row, computed exactly and without an N×N matrix.",
         ("DCM", "DCMCV", "COIR", "DICA", "KPCA", "SCA", "MDA", "MIDA"),
@@ -78,18 +78,18 @@ GROUPS = {
 }
 
 
-#: Methods with conventional names, which are always listed and must describe all their parameters.
-#: Other methods without a description of their parameters are internal and not listed.
-VERBS = {
+#: Methods that are always listed and must describe all their parameters. Other methods are listed
+#: only if they have no parameters or describe them.
+LISTED_METHODS = {
     *("fit", "fit_transform", "partial_fit", "transform", "predict", "predict_proba", "score"),
     *("predict_set", "predict_interval", "decision_function", "to", "split", "get_n_splits"),
     *("plot", "from_estimator", "from_predictions", "report"),
 }
-#: Internal methods and properties without parameters, which other folders use.
-BETWEEN_FOLDERS = {"base_kernel", "column_means", "expansion", "feature_limits", "label_rules"}
-BETWEEN_FOLDERS |= {"n_totals", "predicts_most_probable", "settled", "unfitted"}
+#: Methods and properties without parameters that only other folders use; they are not listed.
+INTERNAL_MEMBERS = {"base_kernel", "column_means", "expansion", "feature_limits", "label_rules"}
+INTERNAL_MEMBERS |= {"n_totals", "predicts_most_probable", "settled", "unfitted"}
 #: Parameters that need no description.
-PLAIN = {"self", "cls", "path"}
+UNDESCRIBED_PARAMETERS = {"self", "cls", "path"}
 
 
 @dataclass
@@ -102,20 +102,20 @@ class Group:
 
 
 def public_names(module: str) -> list[str]:
-    """Names in ``__all__`` of a module, except its version."""
+    """Return the names in a module's ``__all__``, except its version."""
     return [name for name in import_module(module).__all__ if name != "__version__"]
 
 
 def groups() -> list[Group]:
-    """All public names, each listed once, in the module that users import it from."""
-    top = public_names("domainwise")
+    """Return all public names, each listed once, in the module that users import it from."""
+    root_names = public_names("domainwise")
     listed = [
-        Group(heading, about, [f"domainwise.{name}" for name in names if name in top])
+        Group(heading, about, [f"domainwise.{name}" for name in names if name in root_names])
         for heading, (about, names) in GROUPS.items()
     ]
     grouped = {name for _, names in GROUPS.values() for name in names}
-    others = Group("More", "", [f"domainwise.{name}" for name in top if name not in grouped])
-    seen = {id(resolve(f"domainwise.{name}")) for name in top}
+    others = Group("More", "", [f"domainwise.{name}" for name in root_names if name not in grouped])
+    seen = {id(resolve(f"domainwise.{name}")) for name in root_names}
     for module, about in MODULES.items():
         if module == "domainwise" or find_spec(module) is None:
             continue
@@ -125,40 +125,40 @@ def groups() -> list[Group]:
 
 
 def resolve(name: str) -> Any:
-    """The object with a full name, ``module.name``."""
+    """Return the object with the full name ``module.name``."""
     module, _, attribute = name.rpartition(".")
     return getattr(import_module(module), attribute)
 
 
 def own_members(name: str) -> list[str]:
-    """Public methods and properties that this package defines, in the order of definition."""
+    """Return the public methods and properties that this package defines, in their order."""
     cls = resolve(name)
     members = [
         member
         for member, owner in _members(name)
         if owner.startswith("domainwise") and _is_for_users(cls, member)
     ]
-    return sorted(members, key="to".__eq__)  # ``to`` is listed last
+    return sorted(members, key=lambda member: member == "to")  # ``to`` is listed last
 
 
 def _is_for_users(cls: type, member: str) -> bool:
     value = inspect.getattr_static(cls, member)
     value = getattr(value, "fn", getattr(value, "__func__", value))  # available_if, classmethod
     text = inspect.getdoc(value) or ""
-    if member in BETWEEN_FOLDERS or text.startswith("Not available"):
+    if member in INTERNAL_MEMBERS or text.startswith("Not available"):
         return False
-    if isinstance(value, property) or member in VERBS or "\nParameters\n" in text:
+    if isinstance(value, property) or member in LISTED_METHODS or "\nParameters\n" in text:
         return True
-    return set(inspect.signature(value).parameters) <= PLAIN
+    return set(inspect.signature(value).parameters) <= UNDESCRIBED_PARAMETERS
 
 
 def inherited_methods(name: str) -> list[str]:
-    """Public methods that a class inherits from scikit-learn."""
+    """Return the public methods that a class inherits from scikit-learn."""
     return sorted(member for member, owner in _members(name) if owner.startswith("sklearn"))
 
 
 def _members(name: str) -> list[tuple[str, str]]:
-    """Public members of a class in the order of definition, with the module that defines them."""
+    """Return the public members of a class in their order, with the modules that define them."""
     modules: dict[str, str] = {}
     for base in reversed(resolve(name).__mro__):
         for member, value in vars(base).items():
@@ -169,7 +169,7 @@ def _members(name: str) -> list[tuple[str, str]]:
 
 
 def _is_documented_member(value: Any) -> bool:
-    # Descriptors of scikit-learn (available_if, metadata requests) behave like functions.
+    # scikit-learn's descriptors (available_if, metadata requests) behave like functions.
     kinds = (property, classmethod, staticmethod)
     return isinstance(value, kinds) or (
         (callable(value) or hasattr(value, "fn")) and hasattr(value, "__get__")

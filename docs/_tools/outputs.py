@@ -1,4 +1,4 @@
-"""Runs the code in the guide, and inserts its output and figures below each block.
+"""Run the code in the guide, and insert its output and figures below each block.
 
 The Python blocks of a page share one namespace and run in order. A ``console`` block contains
 commands after ``$``. Both run in a temporary folder, one for each page.
@@ -26,28 +26,29 @@ DOCS = Path(__file__).resolve().parents[1]
 #: Rewritten by every build, and ignored by git.
 FIGURES = DOCS / "guide" / "figures"
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$\n", flags=re.MULTILINE | re.DOTALL)
-#: Terminal lines that differ between runs: progress bars and times.
+#: Lines of terminal output that differ between runs: progress bars and times.
 PROGRESS = re.compile(r"^.*(━|\d+ of \d+ jobs).*\n", flags=re.MULTILINE)
 
 
 class GuidePage:
-    """Runs the blocks of one page in a common namespace."""
+    """Runs the blocks of one page in one namespace."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.folder, self.n_figures = name, folder, 0
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
 
     def with_outputs(self, text: str) -> str:
-        """The text of the page, with the output and the figures after each block."""
+        """Return the text of the page, with outputs and figures after each block."""
         return BLOCK.sub(self._with_output, text)
 
     def _with_output(self, match: re.Match[str]) -> str:
         language, code = match.groups()
-        printed, figures = self._python(code) if language == "python" else self._console(code)
+        run = self._run_python if language == "python" else self._run_console
+        printed, figures = run(code)
         output = f":::{{container}} output\n```text\n{printed.rstrip()}\n```\n:::\n"
         return "\n".join([match.group(), output if printed.strip() else "", *figures])
 
-    def _python(self, code: str) -> tuple[str, list[str]]:
+    def _run_python(self, code: str) -> tuple[str, list[str]]:
         import matplotlib.pyplot as plt
 
         printed = io.StringIO()
@@ -64,9 +65,9 @@ class GuidePage:
         for warning in caught:
             message = f"{warning.category.__name__}: {warning.message}"
             printed.write(textwrap.fill(message, 100, subsequent_indent="  ") + "\n")
-        return printed.getvalue(), [self._save(plt.figure(k)) for k in plt.get_fignums()]
+        return printed.getvalue(), [self._save_figure(plt.figure(k)) for k in plt.get_fignums()]
 
-    def _save(self, figure: Any) -> str:
+    def _save_figure(self, figure: Any) -> str:
         import matplotlib.pyplot as plt
 
         self.n_figures += 1
@@ -74,9 +75,9 @@ class GuidePage:
         title = next((axes.get_title() for axes in figure.axes if axes.get_title()), "")
         figure.savefig(path, dpi=160)
         plt.close(figure)
-        return f"![{title or 'Figure of the code above'}](figures/{path.name})\n"
+        return f"![{title or 'Figure drawn by the code above'}](figures/{path.name})\n"
 
-    def _console(self, code: str) -> tuple[str, list[str]]:
+    def _run_console(self, code: str) -> tuple[str, list[str]]:
         commands = re.sub(r"\\\n\s*", "", code)
         outputs = []
         for line in commands.splitlines():
@@ -96,7 +97,7 @@ class GuidePage:
 
 
 def show_outputs(app: Any, docname: str, source: list[str]) -> None:
-    """Insert outputs into a page of the guide when Sphinx reads it."""
+    """Insert outputs into a guide page when Sphinx reads it."""
     folder, _, name = docname.rpartition("/")
     if folder != "guide" or not BLOCK.search(source[0]):
         return
@@ -112,7 +113,7 @@ def show_outputs(app: Any, docname: str, source: list[str]) -> None:
 
 
 def draw_opening(app: Any) -> None:
-    """Draw the figure of the start page, scores at held-out hospitals, in both themes."""
+    """Draw the scores at held-out hospitals for the start page, in both themes."""
     import matplotlib.pyplot as plt
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.model_selection import KFold, cross_val_score
@@ -157,7 +158,7 @@ def draw_opening(app: Any) -> None:
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Connect these functions to the events of a build."""
+    """Connect the functions above to build events."""
     app.connect("builder-inited", draw_opening)
     app.connect("source-read", show_outputs)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

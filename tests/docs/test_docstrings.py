@@ -39,9 +39,9 @@ def is_excused(target, code, message):
     if code == "EX01":
         is_member = not any(target in group.names for group in names.groups())
         return is_member or last.endswith("Error") or last in RESULTS | SHOWN_ELSEWHERE
-    if code == "PR01":  # **unknown is there to be refused, with words
+    if code == "PR01":  # **unknown exists only to be rejected with a message
         named = set(re.findall(r"'(\W*\w+)'", message))
-        return last in RESULTS or named <= names.PLAIN | {"**unknown"}
+        return last in RESULTS or named <= names.UNDESCRIBED_PARAMETERS | {"**unknown"}
     return False
 
 
