@@ -136,7 +136,7 @@ def test_the_mean_residual_of_a_continuous_target_is_reported(numbers):
         assert column(sections, "squared error due to bias")[name] == percent
     worst = bias.abs().idxmax()
     (sentence,) = sections["sections"][0].sentences
-    assert f"on {worst}: predictions are {abs(bias[worst]):.3g} too" in sentence
+    assert f"largest on {worst}: its predictions are {abs(bias[worst]):.3g} too" in sentence
     assert [part.title for part in sections["sections"]] == [
         "Residuals",
         "Coverage of prediction intervals",
@@ -248,4 +248,4 @@ def test_a_method_without_probabilities_is_ranked_by_its_decisions():
     area = roc_auc_score(predicted[0]["target"], values[0])
     assert failures.ranking("m", predicted, classes).columns["AUC"][0] == f"{area:.2f}"
     part = failures.calibration("m", predicted, classes)
-    assert (part.sentences, part.pictures) == (["m predicts no probabilities."], [])
+    assert (part.sentences, part.pictures) == (["m does not predict probabilities."], [])

@@ -70,7 +70,7 @@ def test_a_leak_in_two_domains_names_them():
     columns["code"] = np.where(site < 2, 10.0 * y, leak)
     fault = next(f for f in faults(columns, y, site) if f.kind == "leak")
     assert (fault.columns, fault.domains, fault.rows) == (["code"], ["site A", "site B"], 2 * N)
-    assert "at site A and site B" in fault.message
+    assert "in site A and site B" in fault.message
 
 
 def test_text_and_missing_cells_leak_as_well():
@@ -162,7 +162,7 @@ def test_a_constant_filler_at_one_site_is_named_with_its_rows():
         ["site C"],
         N,
     )
-    assert f"weight is 0 in all {N} rows of site C" in fault.message
+    assert f"weight is 0 in all {N} rows from site C" in fault.message
 
 
 @pytest.mark.parametrize("value", [0.0, 999.0, -99.0])
@@ -172,7 +172,7 @@ def test_a_code_for_missing_values_in_some_rows_is_named(value):
     columns["weight"][rows] = value
     fault = only(columns, y, site)
     assert (fault.kind, fault.domains, fault.rows) == ("filler", ["site D"], len(rows))
-    assert f"weight is {value:g} in {len(rows)} of {N} rows of site D" in fault.message
+    assert f"weight is {value:g} in {len(rows)} of {N} rows from site D" in fault.message
 
 
 def test_a_filler_may_be_a_rare_value_elsewhere():
@@ -197,7 +197,7 @@ def test_missing_columns_of_the_same_sites_are_one_fault():
     assert (fault.kind, fault.columns) == ("missing", ["weight", "ward"])
     assert (fault.domains, fault.rows) == (SITES[2:], 4 * N)
     assert "missing in 90 to 100 % of the rows" in fault.message
-    assert fault.message.endswith("but in no row of site A.")
+    assert fault.message.endswith("but in no row from site A.")
     assert "--drop weight,ward" in fault.action
 
 
@@ -233,7 +233,7 @@ def test_another_unit_at_one_site_is_named(column, change, words):
     medians = [np.median(columns[column][site == d]) for d in range(6)]
     others = np.delete(medians, 2)
     level = f"{float(f'{medians[2]:.4g}'):,.12g}"
-    assert f"a median of {level} at site C" in fault.message
+    assert f"The median of {column} is {level} in site C" in fault.message
     assert f"{others.min():.4g} to {others.max():.4g} in the other domains" in fault.message
     assert words in fault.message
 
@@ -243,7 +243,7 @@ def test_another_unit_of_a_column_around_zero_is_seen_in_its_spread():
     columns["balance"][site == 1] *= 100
     fault = only(columns, y, site)
     assert (fault.kind, fault.columns, fault.domains) == ("unit", ["balance"], ["site B"])
-    assert "has a standard deviation of" in fault.message
+    assert "The standard deviation of balance is" in fault.message
     assert "a factor of 100 would fit" in fault.message
 
 
@@ -364,7 +364,9 @@ def test_a_fault_is_connected_to_the_methods_that_fail_there():
     options = dict(methods=["constant", "linear"], progress=False, scoring="accuracy")
     result = evaluate(frame, y, np.array(SITES)[site], **options)
     (fault,) = [f for f in result.differences["faults"] if f["kind"] == "unit"]
-    assert fault["effect"].startswith("One of one methods fails at site C")
+    assert fault["effect"].startswith(
+        "For all methods, the gain over a constant prediction on site C"
+    )
 
 
 def test_perfect_scores_are_a_fault_of_their_own():

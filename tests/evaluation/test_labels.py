@@ -1,4 +1,4 @@
-"""Gain from labelled rows of the new site, on the page and in JSON."""
+"""Gain from labels from the next site, on the page and in JSON."""
 
 from dataclasses import replace
 
@@ -90,7 +90,7 @@ def test_the_gain_is_in_json_with_the_keys_that_were_there_before(levels):
 def test_the_page_has_the_sentence_and_a_table(levels, tmp_path):
     page = page_of(levels, tmp_path)
     section = page.split('<section id="labels">')[1].split("</section>")[0]
-    assert "Gain from labelled rows of the new site" in section
+    assert "Gain from labels at the next site" in section
     assert label_sentence(levels) in section
     assert section.count("<tr") == 1 + len(levels.label_gain)
 
@@ -126,19 +126,19 @@ def test_a_row_that_was_held_out_twice_counts_once(levels):
     [
         (
             (0.4, 0.3, 0.29, 0.25, 0.249),
-            "5 labelled rows of the new site are expected to improve RMSE from 0.400 to 0.300, and "
-            "20 to 0.250; ",
+            "With 5 labels from the next site, the expected RMSE is 0.300 instead of 0.400; with "
+            "20, it is 0.250.",
         ),
         (
             (0.4, 0.3, 0.299, 0.3, 0.3),
-            "5 labelled rows of the new site are expected to improve RMSE from 0.400 to 0.300; "
-            "more labelled rows add little.",
+            "With 5 labels from the next site, the expected RMSE is 0.300 instead of 0.400. More "
+            "labels add little.",
         ),
         (
             (0.4, 0.395, 0.38, 0.35, 0.3),
-            "50 labelled rows of the new site are expected to improve RMSE from 0.400 to 0.300.",
+            "With 50 labels from the next site, the expected RMSE is 0.300 instead of 0.400.",
         ),
-        ((0.4, 0.42, 0.41, 0.4, 0.4), "would hardly help ridge: RMSE 0.400 without them, "),
+        ((0.4, 0.42, 0.41, 0.4, 0.4), "would hardly help: the expected RMSE is 0.400 without and "),
     ],
 )
 def test_the_sentence_says_how_many_labels_are_enough(levels, scores, sentence):

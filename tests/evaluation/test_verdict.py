@@ -102,8 +102,8 @@ def test_a_method_that_needs_whole_domains_is_offered_beside_the_recommended_one
     evaluation.results = [replace(r, context=r.key.endswith("context")) for r in evaluation.results]
     assert (evaluation.best.key, evaluation.recommended.key) == ("ensemble+context", "ensemble")
     assert evaluation.answer.context == (
-        "If you predict all rows of a new site together, use ENSEMBLE with context: accuracy 0.785 "
-        "on average instead of 0.735."
+        "If you can predict all rows from the next site together, use ENSEMBLE with context: its "
+        "mean accuracy is 0.785 instead of 0.735."
     )
     scores = {"context": 0.785, "plain": 0.735, "error": 0.01, "domains": 8}
     batches = {"whole": scores, "first half": {**scores, "context": 0.76}}
@@ -113,7 +113,7 @@ def test_a_method_that_needs_whole_domains_is_offered_beside_the_recommended_one
     )
     batches["first half"] = {**scores, "context": 0.70}
     assert evaluation.answer.context.endswith(
-        "instead of 0.735. Do not do this with only some of the rows (first half: 0.700 instead "
+        "instead of 0.735. Do not use it for only some of the rows (first half: 0.700 instead "
         "of 0.735)."
     )
     evaluation.results[0] = replace(
@@ -125,7 +125,9 @@ def test_a_method_that_needs_whole_domains_is_offered_beside_the_recommended_one
 def test_a_constant_that_is_as_good_is_reported():
     answer = make_evaluation({"constant": SVM, "dcm": [score - 0.05 for score in SVM]}).answer
     assert answer.take == ""
-    assert answer.reason.startswith("No method is better than a constant prediction")
+    assert answer.reason.startswith(
+        "No method is better than always predicting the mean of the target (CONSTANT), which has "
+    )
     assert answer.command == ""
 
 
@@ -218,7 +220,7 @@ def test_the_answer_fits_twelve_lines_of_a_terminal():
     assert len(lines) <= 12
     assert max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
-    for part in ("Recommended DCM:", "Expect accuracy", "Confidence", "4 more problems on the page",
+    for part in ("Recommended DCM:", "Expect accuracy", "Confidence", "4 more problems in the report",
                  "Next domainwise fit --from folder -o model.skops"):  # fmt: skip
         assert part in text
     assert len(evaluation.answer.faults) == 5
@@ -228,11 +230,11 @@ def test_the_answer_fits_twelve_lines_of_a_terminal():
         "scores": {"SVM": 0.6, "DCM": 0.55},
     }
     assert (
-        "Without b, the best score is 0.600 (SVM). A constant prediction (the mean of the target) "
-        "scores 0.500." in evaluation.answer.expect
+        "Without b, the best score is 0.600 (SVM). Always predicting the mean of the target "
+        "(CONSTANT) scores 0.500." in evaluation.answer.expect
     )
     assert (evaluation.answer.certainty, evaluation.answer.certain) == (
-        "low", "The scores may be too good, because this column may contain the answer: b."
+        "low", "The scores may be too good, because b may contain the answer."
     )  # fmt: skip
 
 
@@ -280,6 +282,6 @@ def test_methods_that_failed_are_named():
     assert evaluation.answer.faults == [
         {
             "problem": "These methods failed and have no score: dcm.",
-            "action": "See the notes for the error messages.",
+            "action": "The notes contain the error messages.",
         }
     ]

@@ -351,10 +351,10 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
     [
         (lambda X, y, d: ShiftDisplay.from_features(X, d[:9]), "sample_domain has 9 .* 151"),
         (lambda X, y, d: ShiftDisplay.from_features(X, None), "sample_domain is required"),
-        (lambda X, y, d: ShiftDisplay.from_features(y, d), "X must be a 2-D numeric array"),
+        (lambda X, y, d: ShiftDisplay.from_features(y, d), "X must be a non-empty 2-D array of numbers"),
         (
             lambda X, y, d: ShiftDisplay.from_features(X, d, new=["Z"]),
-            "new contains 'Z', which is unknown. Use only A, B",
+            "new contains 'Z', which is unknown. Use only: A, B",
         ),
         (
             lambda X, y, d: ShiftDisplay.from_features(X, d, new=[*"ABCD"]),
@@ -390,21 +390,21 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
         (lambda X, y, d: DomainScoresDisplay.from_predictions(y, y, d, metric="x"), "metric"),
         (
             lambda X, y, d: DomainScoresDisplay.from_predictions(y, y, d, highlight=["x"]),
-            "highlight contains 'x', which is unknown. Use only predictions",
+            "highlight contains 'x', which is unknown. Use only: predictions",
         ),
         (
             lambda X, y, d: DomainScoresDisplay.from_predictions(X[:, 0], X[:, 0] * np.nan, d),
-            "y_pred of 'predictions' has missing values",
+            "y_pred of 'predictions' contains NaN",
         ),
         (lambda X, y, d: DomainScoresDisplay.from_predictions(y, {}, d), "y_pred is empty"),
         (lambda X, y, d: DomainScoresDisplay.from_predictions([], [], []), "y_true is empty"),
         (
             lambda X, y, d: DomainScoresDisplay.from_estimator({}, X, y, d),
-            "estimator must contain only classifiers",
+            "estimator must be one or more classifiers",
         ),
         (
             lambda X, y, d: DomainScoresDisplay.from_estimator(KPCA().fit(X), X, y, d),
-            "must contain only classifiers or only regressors; got KPCA",
+            "must be one or more classifiers, or one or more regressors; got KPCA",
         ),
         (
             lambda X, y, d: DomainScoresDisplay.from_estimator(
@@ -435,7 +435,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
             lambda X, y, d: CalibrationByDomainDisplay.from_predictions(
                 y, np.full((151, 3), 0.3), d
             ),
-            "y_prob has 3 columns for 2 classes, no, yes",
+            "y_prob has 3 columns, but there are 2 classes: no, yes",
         ),
         (
             lambda X, y, d: CalibrationByDomainDisplay.from_estimator(LinearRegression(), X, y, d),

@@ -1,6 +1,6 @@
-"""Errors of the recommended method on held-out domains: sentences, tables by domain, and plots.
+"""Errors of the recommended method on held-out domains: sentences, a table by domain, and plots.
 
-They are computed from stored predictions; the rows of the table are not needed.
+They are computed from predictions; the feature columns are not needed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_s
 from domainwise.arrays import Array
 from domainwise.calibration.quantiles import DomainQuantiles, record_scores, reported_coverage
 from domainwise.evaluation.results import Record, Results, grouped, joined, percent
+from domainwise.evaluation.verdict import named
 from domainwise.plots import CalibrationByDomainDisplay
 from domainwise.plots.style import ACCENT, GREY, short
 from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
 from domainwise.scoring.predictions import codes_of
 
-#: Maximum number of domains with a colour or a panel of their own, and of domains in a plot.
+#: Maximum number of domains that have a separate panel or colour, and of domains in a plot.
 MAX_PANELS, MAX_DOMAINS = 5, 15
-#: Minimum number of rows of a class in a domain to report a share of them.
+#: Minimum number of rows of a class in a domain for which an error rate is reported.
 MIN_CLASS_ROWS = 5
 DomainPredictions = Mapping[Any, Record]  #: predictions of a method on held-out domains
 
@@ -38,14 +39,14 @@ class Section:
 
 
 def failure_sections(evaluation: Results) -> dict[str, Any] | None:
-    """The sections of the page about errors; None if predictions are not available."""
+    """The subsections of the page about errors; None if predictions are not available."""
     method, names = evaluation.recommended, evaluation.facts["classes"]
     if method.key not in evaluation.records:
         return None
     predictions = by_domain(evaluation.records[method.key], evaluation.hardest_first)
     classes = None if names is None else np.asarray(names)
     makers = (residuals, coverage) if names is None else (confusion, ranking, calibration, coverage)
-    made = [make_section(method.label, predictions, classes) for make_section in makers]
+    made = (make_section(method.label, predictions, classes) for make_section in makers)
     sections = [section for section in made if section is not None]
     columns = {"rows": {domain: f"{len(rows['target']):,}" for domain, rows in predictions.items()}}
     for section in sections:
@@ -66,7 +67,7 @@ def by_domain(records: Sequence[Record], order: Sequence[Any]) -> DomainPredicti
 
 
 def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Section:
-    """Shares of correct rows, and the most frequent errors."""
+    """Shares of correct predictions, and the most frequent errors."""
     names = [str(name) for name in classes]
     tables = {
         domain: confusion_matrix(rows["target"], rows["prediction"], labels=classes)
@@ -84,7 +85,7 @@ def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Secti
         shares = {d: tables[d][a, b] / n for d, n in counts.items() if n >= MIN_CLASS_ROWS}
         if shares:
             worst = max(shares, key=lambda d: shares[d])
-            sentence += f". This share is largest on {worst!s}: {percent(shares[worst])}"
+            sentence += f". This share is largest on {named(worst)}: {percent(shares[worst])}"
         sentence += "."
     errors = dict.fromkeys(tables, "none")
     for d, table in tables.items():
@@ -105,7 +106,7 @@ def _most_frequent_error(table: Array) -> tuple[int, int] | None:
 
 
 def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[str]) -> Picture:
-    """Plot a confusion matrix for each domain, or for the worst ones and all others together."""
+    """Plot a confusion matrix for each domain, or for the worst domains and for all others."""
     panels, which = [(short(domain), table) for domain, table in tables.items()], "Each domain"
     if len(others := panels[MAX_PANELS:]) > 1:  # a single other domain has its own panel
         which = f"Each of the {MAX_PANELS} worst of {len(panels)} domains"
@@ -136,8 +137,8 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
         correct = "; ".join(f"{name} {np.trace(t)} of {t.sum()} correct" for name, t in panels)
         alt = f"Predicted classes by true class on held-out domains, {label}: {correct}"
         caption = (
-            f"{label}: for each true class, the share of its rows that were predicted as each "
-            f"class. Errors are red. {which} has a panel, with its number of rows in parentheses"
+            f"Shares of the rows of each true class that {label} predicted as each class; errors "
+            f"are red. {which} has a panel, with its number of rows in parentheses"
         )
         return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
 
@@ -157,10 +158,12 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
     if not areas:
         return None
     lowest = min(areas, key=lambda d: areas[d])
-    averaged = "" if len(classes) == 2 else ", with each class against the others,"
+    about = f"class {classes[1]}" if len(classes) == 2 else "each class against the others"
     sentences = [
-        f"The area under the ROC curve (AUC) of {label}{averaged} is {_mean(areas):.2f} on average "
-        f"over held-out domains; the lowest is {areas[lowest]:.2f}, on {lowest!s}."
+        f"The area under the ROC curve (AUC; 0.5 is chance, 1 is perfect) of {label} is "
+        f"{_mean(areas):.2f} on average over held-out domains; the lowest is {areas[lowest]:.2f}, "
+        f"on {named(lowest)}. The average precision in the table is the area under the "
+        f"precision-recall curve for {about}."
     ]
     if without := [str(domain) for domain in predictions if domain not in areas]:
         sentences.append(f"Domains with only one class have no AUC: {', '.join(without)}.")
@@ -172,7 +175,7 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
 def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Section:
     """Calibration of the probabilities."""
     if any(rows["probabilities"] is None for rows in predictions.values()):
-        return Section("Calibration", [f"{label} predicts no probabilities."], [])
+        return Section("Calibration", [f"{label} does not predict probabilities."], [])
     with drawing(4.3, 4.6) as figure:
         arrays = [
             (rows["target"], rows["probabilities"], np.full(len(rows["target"]), domain))
@@ -187,9 +190,9 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
         errors = {domain: curve.error for domain, curve in display.curves.items()}
         alt = (
             f"Probabilities of {label} against observed frequencies on {len(errors)} held-out "
-            f"domains, calibration errors up to {max(errors.values()):.2f}"
+            f"domains, with calibration errors up to {max(errors.values()):.2f}"
         )
-        caption = f"{label}: on the dotted line, predicted probabilities equal observed frequencies"
+        caption = "On the dotted line, predicted probabilities equal observed frequencies"
         picture = Picture(to_svg(figure, "reliable", alt), alt, caption)
     worst = max(errors, key=lambda d: errors[d])
     predicted, observed, rows, _ = display.curves[worst]
@@ -197,26 +200,26 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
     sentence = (
         f"The calibration error of {label}, which is the mean absolute difference between "
         f"predicted probabilities and observed frequencies, is {_mean(errors):.2f} on average over "
-        f"held-out domains. The largest is {errors[worst]:.2f}, on {worst!s}, where the mean "
-        f"predicted probability of {about} is {percent(rows @ predicted / rows.sum())} and the "
-        f"observed frequency is {percent(rows @ observed / rows.sum())}."
+        f"held-out domains. It is largest on {named(worst)}: {errors[worst]:.2f}. There, the mean "
+        f"predicted probability of {about} is {percent(rows @ predicted / rows.sum())}, "
+        f"and its observed frequency is {percent(rows @ observed / rows.sum())}."
     )
     columns = {"calibration error": {d: f"{e:.2f}" for d, e in errors.items()}}
     return Section("Calibration", [sentence], [picture], columns)
 
 
 def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -> Section:
-    """Residuals, and the bias of each domain."""
+    """Residuals, and the bias on each domain."""
     errors = {d: r["prediction"] - np.asarray(r["target"], float) for d, r in predictions.items()}
     bias = {domain: float(error.mean()) for domain, error in errors.items()}
     square = {domain: float(np.mean(error**2)) for domain, error in errors.items()}
     share = {d: bias[d] ** 2 / square[d] if square[d] else 0.0 for d in errors}
     worst = max(bias, key=lambda d: abs(bias[d]))
     sentence = (
-        f"The largest bias of {label} is on {worst!s}: predictions are {abs(bias[worst]):.3g} too "
-        f"{'high' if bias[worst] > 0 else 'low'} on average, which accounts for "
-        f"{percent(share[worst])} of the squared error there. On average over domains, bias "
-        f"accounts for {percent(_mean(share))} of the squared error."
+        f"The bias of {label} is largest on {named(worst)}: its predictions are "
+        f"{abs(bias[worst]):.3g} too {'high' if bias[worst] > 0 else 'low'} on average, which "
+        f"accounts for {percent(share[worst])} of the squared error there. On average over "
+        f"held-out domains, bias accounts for {percent(_mean(share))} of the squared error."
     )
     order = sorted(errors, key=lambda d: -square[d])
     shown = order[:MAX_DOMAINS]
@@ -232,9 +235,9 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
         axes.set_yticks(-np.arange(len(shown)), [short(domain) for domain in shown])
         axes.set_xlabel("predicted − observed")
         medians = "; ".join(f"{domain} {np.median(errors[domain]):.3g}" for domain in shown)
-        alt = f"Residuals of {label} on held-out domains, their medians: {medians}"
-        caption = f"{label}: median (dot), middle half (bar) and middle 90 % (line) of residuals"
-        caption += f", {len(shown)} worst of {len(order)} domains" * (len(shown) < len(order))
+        alt = f"Residuals of {label} on held-out domains, with these medians: {medians}"
+        caption = f"Residuals of {label}: median (dot), middle half (bar) and middle 90 % (line)"
+        caption += f", for the {len(shown)} worst domains" * (len(shown) < len(order))
         picture = Picture(to_svg(figure, "residuals", alt), alt, caption)
     shares = {d: percent(s) for d, s in share.items()}
     columns = {"bias": _aligned(bias, "+"), "squared error due to bias": shares}
@@ -242,23 +245,26 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
 
 
 def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Section | None:
-    """Coverage of prediction sets or intervals that are calibrated on the other domains."""
+    """Coverage of prediction sets or intervals, which are calibrated on the other domains."""
     nominal = reported_coverage(len(predictions) - 1)
     if nominal is None:
         return None
     by_domain = covered(predictions, classes, nominal)
     shares, sizes = ({d: pair[i] for d, pair in by_domain.items()} for i in (0, 1))
     lowest = min(shares, key=lambda d: shares[d])
-    kind, size, value, plural = "sets", "classes per set", "class", "classes"
-    if classes is None:
-        kind, size, value, plural = "intervals", "width of intervals", "value", "values"
+    kind, value, size, contents = "intervals", "value", "width of intervals", "range"
+    extent = f"are {_mean(sizes):.3g} wide"
+    if classes is not None:
+        kind, value, size = "sets", "class", "classes per set"
+        contents = "set of classes, possibly empty,"
+        extent = f"contain {_mean(sizes):.2g} of {len(classes)} classes"
     sentence = (
-        f"A prediction {kind[:-1]} contains the plausible {plural} of a row. The nominal coverage "
-        f"of the prediction {kind} of {label} is {percent(nominal)}: they should contain the true "
-        f"{value} for this share of rows. They contain it for {percent(_mean(shares))} of the rows "
-        f"on average over held-out domains; the lowest share is {percent(shares[lowest])}, on "
-        f"{lowest!s}. These numbers are approximate: the {kind} of a domain are calibrated on "
-        "the other domains, whose predictions come from models that were trained on this domain."
+        f"A prediction {kind[:-1]} is a {contents} that should contain the true {value} of a row "
+        f"with a given probability; with {len(shares) - 1} domains for calibration, this report "
+        f"uses {percent(nominal)}. The {kind} of {label} {extent}, and contain the true {value} in "
+        f"{percent(_mean(shares))} of the rows, on average over held-out domains; this share is "
+        f"lowest on {named(lowest)}: {percent(shares[lowest])}. These numbers are approximate, "
+        "because the domains for calibration were predicted by models trained on the held-out one."
     )
     shown = {d: percent(s) for d, s in shares.items()}
     columns = {f"coverage (nominal {percent(nominal)})": shown, size: _aligned(sizes)}
@@ -268,9 +274,9 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
 def covered(
     predictions: DomainPredictions, classes: Array | None, nominal: float
 ) -> dict[Any, tuple[float, float]]:
-    """Coverage and mean size of the prediction sets or intervals of each domain.
+    """Coverage and mean size of the prediction sets or intervals for each domain.
 
-    The threshold for a domain is computed from the scores of all other domains.
+    The threshold for a domain is computed from the nonconformity scores of all other domains.
     """
     scores = {domain: record_scores(rows, classes) for domain, rows in predictions.items()}
     domain_of = np.repeat(np.arange(len(scores)), [len(s) for _, _, s in scores.values()])

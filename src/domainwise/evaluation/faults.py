@@ -1,7 +1,7 @@
 """Differences between domains, and faults in a table, such as leaks, wrong units and duplicates.
 
-All checks use all rows. A fault is reported for about one in ten tables without faults (section 19
-of the theory).
+All checks use all rows. For about one in ten tables without faults, a fault is reported (theory
+19).
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ from domainwise.evaluation.leaks import MIN_CLASS_ROWS, MIN_ROWS, Target, find_l
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results, listed
 from domainwise.evaluation.units import correlations, find_anomalies
+from domainwise.evaluation.verdict import named
 from domainwise.scoring.statistics import in_words
 from domainwise.tables.errors import import_pandas
 from domainwise.tables.schema import identifier_reason
 from domainwise.tables.statistics import columns_of, describe_column
 
-#: Maximum number of columns that are described: those that identify domains best.
+#: Maximum number of columns that are described: those that distinguish domains best.
 MAX_COLUMNS = 40
-#: Maximum number of distinct values of a numeric column that is not a quantity but may be a code.
+#: A numeric column with at most this many distinct values may contain codes, not quantities.
 MAX_CODES = 10
 #: A placeholder for missing values is a value whose share is at least the first number in some
 #: domains, and at most the second elsewhere. For outliers, OUTLIER_SHARES are used instead.
 FILLER_SHARES, OUTLIER_SHARES = (0.95, 0.2), (0.2, 0.02)
-#: A column is missing in a domain if at least this share of its values is missing, and present if
-#: at most this share is.
+#: A column is missing in a domain if at least the first share of its values is missing, and present
+#: if at most the second share is missing.
 MISSING_SHARE, PRESENT_SHARE = 0.5, 0.1
 #: Minimum correlation of copied columns, and minimum share of rows that two domains have in common.
 COPY_CORRELATION, COPIED_ROWS = 0.9995, 0.05
-#: Domains with fewer rows are tiny. With more domains, duplicate rows are not searched for.
+#: Domains with fewer than TINY_ROWS rows are tiny. Duplicate rows are not searched for if there are
+#: more than MAX_DOMAINS domains.
 TINY_ROWS, MAX_DOMAINS = 10, 2000
 
 
@@ -57,11 +59,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column, as distinct values and, for each row, the index of its value."""
+    """A column, as its distinct values and the index of each row's value."""
 
     name: str
     is_number: bool
-    index: Array  #: -1 if the value is missing
+    index: Array  #: index into ``values`` for each row; -1 if the value is missing
     values: Array  #: distinct values, sorted if they are numbers
 
     @cached_property
@@ -72,11 +74,11 @@ class _Column:
 
     @property
     def is_quantity(self) -> bool:
-        """Whether the column is numeric, with many distinct values."""
+        """Whether the column is numeric and has many distinct values."""
         return self.is_number and len(self.values) > MAX_CODES
 
     def is_outlier(self, i: int, counts: Array) -> bool:
-        """Whether value i of a quantity is an outlier, given the ``counts`` of all values."""
+        """Whether value i is an outlier of a quantity, given the ``counts`` of all values."""
         if not self.is_quantity:
             return False
         value, others = float(self.values[i]), np.delete(self.values, i)
@@ -90,11 +92,11 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Table:
-    """Columns, target and domains; the code of a domain is the index of its name."""
+    """Columns, target and domains."""
 
     columns: list[_Column]
     target: Target
-    codes: Array  #: code of the domain of each row
+    codes: Array  #: index into ``names`` of each row's domain
     names: list[str]  #: names of the domains
 
     @cached_property
@@ -104,16 +106,16 @@ class _Table:
 
     @cached_property
     def rows(self) -> list[Array]:
-        """Indices of the rows of each domain."""
+        """Row indices of each domain."""
         return np.split(np.argsort(self.codes, kind="stable"), np.cumsum(self.sizes)[:-1])
 
     def counts(self, column: _Column) -> Array:
-        """Number of rows of each domain in which a column has a value."""
+        """Number of rows in each domain that have a value in a column."""
         return np.bincount(self.codes[column.index >= 0], minlength=len(self.names))
 
-    def listed(self, domains: Any) -> str:
+    def named(self, domains: Any) -> str:
         """Names of domains, for a sentence."""
-        return listed([self.names[d] for d in domains])
+        return named(*(self.names[d] for d in domains))
 
     @cached_property
     def copies(self) -> list[tuple[int, int]]:
@@ -144,7 +146,7 @@ class _Table:
         rows: int | None = None,
         leak: bool = False,
     ) -> Fault:
-        """Make a fault that affects some domains, or all domains if the list is empty.
+        """Create a fault that affects these domains, or all domains if there are none.
 
         All rows of these domains are affected, unless the number of affected ``rows`` is passed.
         """
@@ -155,7 +157,7 @@ class _Table:
 
 
 def describe_differences(problem: Problem) -> dict[str, Any]:
-    """Describe the domains, the columns that differ most, and faults, from all rows; for JSON."""
+    """Describe domains, the columns that differ most, and faults; the result is stored in JSON."""
     problem = problem.full
     codes, names = problem.codes, [str(name) for name in problem.domains.tolist()]
     values = columns_of(problem.X)
@@ -187,8 +189,8 @@ def find_faults(
 ) -> list[Fault]:
     """Return the possible faults in a table, the most severe first.
 
-    ``columns`` are pairs of a name and values: numbers, NaN if missing, or text, None if missing.
-    ``codes`` are the index into ``domains`` of each row.
+    ``columns`` are pairs of a name and values: numbers, or NaN if missing; or text, or None if
+    missing. ``codes`` contains the index into ``domains`` of each row.
     """
     n_classes = 0
     if classification:
@@ -213,7 +215,7 @@ def find_faults(
 
 
 def _drop(columns: Sequence[str]) -> str:
-    """The option that drops columns."""
+    """The command-line option that drops columns."""
     return f"--drop {shlex.quote(','.join(columns))}"
 
 
@@ -223,11 +225,11 @@ def _rounded(value: float) -> str:
 
 
 def _leaks(table: _Table) -> Iterator[Fault]:
-    """Columns that leak the target, or that predict it as well as all other columns together."""
+    """Find columns that leak the target, or predict it as well as all other columns together."""
     X = np.column_stack([column.numbers for column in table.columns])
     categorical = {j for j, column in enumerate(table.columns) if not column.is_number}
     metric = "AUC" if table.target.n_classes else "rank correlation"
-    matched: dict[str, float] = {}  # columns that a model of all others matches, with their scores
+    matched: dict[str, float] = {}  # scores of columns that a model of all others matches
     for leak in find_leaks(X, categorical, table.target, table.rows, table.copies):
         name = table.columns[leak.column].name
         if leak.matched:
@@ -236,28 +238,25 @@ def _leaks(table: _Table) -> Iterator[Fault]:
         domains = [] if leak.everywhere else list(leak.scores)
         message = (
             f"{f'Whether {name} is missing' if leak.by_missing else name} predicts the target "
-            f"almost perfectly{f' at {table.listed(domains)}' if domains else ''} ({metric} "
+            f"almost perfectly{f' in {table.named(domains)}' if domains else ''} ({metric} "
             f"{min(leak.scores.values()):.2f} alone, {leak.others_score:.2f} for all other columns "
-            "together): it may contain the answer."
+            "together). This column may contain the answer."
         )
-        action = (
-            "If it is not known when a prediction is made, evaluate again without this column: "
-            f"{_drop([name])}."
-        )
+        action = f"If it is unknown when a prediction is made, evaluate again with {_drop([name])}."
         yield table.fault("leak", 3, [name], domains, message, action, leak=True)
     if matched:
         names, score = list(matched), max(matched.values())
-        each, they = ("", "it is") if len(names) == 1 else ("each of ", "they are")
+        verb, they = ("predicts", "it is") if len(names) == 1 else ("each predict", "they are")
         message = (
-            f"A model of all other columns predicts the target as well as {each}{listed(names)} "
-            f"alone ({metric} {score:.2f})."
+            f"{listed(names)} {verb} the target as well as all other columns together ({metric} "
+            f"{score:.2f})."
         )
         action = f"Check that {they} known when a prediction is made."
         yield table.fault("strong column", 1, names, [], message, action)
 
 
 def _missing(table: _Table) -> Iterator[Fault]:
-    """Columns that are missing in some domains only, one fault for each set of domains."""
+    """Find columns that are missing in only some domains, one fault for each set of domains."""
     large = table.sizes >= MIN_ROWS
     groups: dict[tuple[int, ...], dict[str, Array]] = {}
     for column in table.columns:
@@ -267,24 +266,24 @@ def _missing(table: _Table) -> Iterator[Fault]:
             groups.setdefault(tuple(np.flatnonzero(is_missing)), {})[column.name] = shares
     for domains, shares_by_column in groups.items():
         names, missing = list(shares_by_column), np.array(list(shares_by_column.values()))
-        low, high = np.floor(100 * np.quantile(missing[:, domains], (0, 1)))
-        share = f"{low:.0f} %" if low == high else f"{low:.0f} to {high:.0f} %"
+        low, high = np.quantile(missing[:, domains], (0, 1))
+        range_text = " to ".join(dict.fromkeys(f"{100 * end:.0f}" for end in (low, high)))
+        share = f"{range_text} % of the rows" if low < 1 else "all rows"
         largest = np.where(large, missing, np.inf).max(axis=0)
         best = int(np.argmin(largest))  # the domain with the fewest missing values
         contrast = f"in only {100 * largest[best]:.0f} % of the rows"
         if largest[best] < 0.01:
             contrast = "in less than 1 % of the rows" if largest[best] > 0 else "in no row"
         message = (
-            f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing in "
-            f"{'all rows' if low == 100 else f'{share} of the rows'} of "
-            f"{table.listed(domains)}, but {contrast} of {table.names[best]}."
+            f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing in {share} from "
+            f"{table.named(domains)}, but {contrast} from {table.named([best])}."
         )
-        action = f"Check whether these values exist; if not, evaluate again with {_drop(names)}."
+        action = f"Add these values if they exist; if not, evaluate again with {_drop(names)}."
         yield table.fault("missing", 2, names, domains, message, action)
 
 
 def _fillers(table: _Table) -> Iterator[Fault]:
-    """Placeholders for missing values: values that are frequent in some domains only."""
+    """Find placeholders for missing values: values that are frequent in only some domains."""
     for column in table.columns:
         name, size, has_value = column.name, len(column.values), column.index >= 0
         present = table.counts(column)
@@ -307,34 +306,33 @@ def _fillers(table: _Table) -> Iterator[Fault]:
             rules = [(share, OUTLIER_SHARES[1] if limit else share_elsewhere)]
             filled = np.zeros(len(rows), dtype=bool)
             for min_share, max_elsewhere in [*rules, *[OUTLIER_SHARES] * outlier]:
-                marked = large & (rows >= np.maximum(min_share * present, MIN_CLASS_ROWS))
-                is_exception = outlier or 3 * marked.sum() <= large.sum()
-                if is_exception and 0 < marked.sum() < len(rows):
-                    rare = rows[~marked].sum() <= max_elsewhere * present[~marked].sum()
-                    filled = marked if rare else filled
+                common = large & (rows >= np.maximum(min_share * present, MIN_CLASS_ROWS))
+                is_exception = outlier or 3 * common.sum() <= large.sum()
+                if is_exception and 0 < common.sum() < len(rows):
+                    rare = rows[~common].sum() <= max_elsewhere * present[~common].sum()
+                    filled = common if rare else filled
             domains = np.flatnonzero(filled)
             if not len(domains):
                 continue
             text = f"{column.values[i]:g}" if column.is_number else repr(str(column.values[i]))
-            cells_by_domain = [
-                ("all " if rows[d] == present[d] else f"{rows[d]:,.0f} of ")
-                + f"{present[d]:,.0f} {'non-missing ' * bool(present[d] < table.sizes[d])}rows of "
-                + table.names[d]
+            affected = [
+                f"{'all' if rows[d] == present[d] else f'{rows[d]:,.0f} of'} {present[d]:,.0f} "
+                f"{'non-missing ' * bool(present[d] < table.sizes[d])}rows from {table.named([d])}"
                 for d in domains
             ]
             message = (
-                f"{name} is {text} in {listed(cells_by_domain, 3)}, and hardly anywhere else: this "
-                "looks like a code for missing values."
+                f"{name} is {text} in {listed(affected, 3)}, and almost nowhere else: this may "
+                "be a code for missing values."
             )
-            action = f"Clear these cells, or evaluate again with {_drop([name])}."
+            action = f"Empty these cells, or evaluate again with {_drop([name])}."
             n_filled = rows[domains].sum()
             yield table.fault("filler", 2, [name], domains, message, action, rows=n_filled)
 
 
 def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
-    """Columns with another unit, the opposite sign, or very different values in some domains.
+    """Find columns with another unit, the opposite sign, or very different values in some domains.
 
-    A column is not compared in the domains for which it already has one of the ``faults``.
+    A column with one of the ``faults`` is not compared in the affected domains.
     """
     names = [column.name for column in table.columns]
     quantities = {i: c.numbers for i, c in enumerate(table.columns) if c.is_quantity}
@@ -351,37 +349,37 @@ def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
             " to ".join(dict.fromkeys(map(_rounded, (values.min(), values.max()))))
             for values in (anomaly.values, anomaly.other_values)
         )
-        statistic = "a standard deviation" if anomaly.by_spread else "a median"
+        statistic = f"{'standard deviation' if anomaly.by_spread else 'median'} of {name}"
         if anomaly.partner is not None:
             partner = "the target" if anomaly.partner < 0 else names[anomaly.partner]
-            statistic = f"a rank correlation with {partner}"
-        reason = "its sign may be reversed"
+            statistic = f"rank correlation of {name} with {partner}"
+        reason = "the sign may be reversed"
         if anomaly.kind == "unit":
-            reason = f"it may be in another unit ({anomaly.units} would fit)"
+            reason = f"the unit may be different ({anomaly.units} would fit)"
         message = (
-            f"{name} has {statistic} of {here} at {table.listed(domains)} "
-            f"({table.sizes[domains].sum():,} rows) and of {elsewhere} in the other domains: "
-            f"{reason}."
+            f"The {statistic} is {here} in {table.named(domains)} "
+            f"({table.sizes[domains].sum():,} rows) and {elsewhere} in the other domains: {reason}."
         )
         action = f"Correct these values, or evaluate again with {_drop([name])}."
         yield table.fault(anomaly.kind, 2, [name], domains, message, action)
     for group, columns in distant.items():
-        verb = "differs" if len(group) == 1 else "differ"
-        message = f"{table.listed(group)} {verb} strongly from all other domains in "
-        message += f"{'this column' if len(columns) == 1 else 'these columns'}: {listed(columns)}."
+        message = (
+            f"The values of {listed(columns)} in {table.named(group)} are very different from "
+        )
+        message += "those in all other domains."
         action = "Check that these values are recorded in the same way in all domains."
         yield table.fault("level", 1, columns, group, message, action)
 
 
 def _identifiers(table: _Table) -> Iterator[Fault]:
-    """Columns that identify the row or the domain."""
+    """Find columns that identify the row or the domain."""
     n, n_domains = len(table.codes), len(table.names)
     for column in table.columns:
         name, size, has_value = column.name, len(column.values), column.index >= 0
         action = f"Drop it, unless it has the same meaning in new domains: {_drop([name])}."
         reason = identifier_reason(column.numbers, table.rows) if column.is_number else ""
         if not column.is_number and n >= MIN_ROWS and size >= 0.95 * n:
-            reason = "is a different text in almost every row"
+            reason = "is different in almost every row"
         if reason:
             message = f"{name} {reason}: it looks like an identifier or a time stamp."
             yield table.fault("identifier", 1, [name], [], message, action)
@@ -404,7 +402,7 @@ def _copied_columns(table: _Table) -> Iterator[Fault]:
 
 
 def _copied_rows(table: _Table) -> Iterator[Fault]:
-    """Pairs of domains that have more rows in common than other pairs of domains."""
+    """Find pairs of domains that have more rows in common than other pairs."""
     n, sizes = len(table.names), table.sizes
     if n > MAX_DOMAINS:
         return
@@ -432,11 +430,11 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
     rows = shared[tuple(pairs.T)]
     first, second = pairs[np.argmax(rows)]
     message = (
-        f"{rows.max():,.0f} rows occur both in {table.names[first]} ({sizes[first]:,} rows) and in "
-        f"{table.names[second]} ({sizes[second]:,} rows): these domains are not independent."
+        f"{rows.max():,.0f} rows occur both in {table.named([first])} ({sizes[first]:,} rows) and "
+        f"in {table.named([second])} ({sizes[second]:,} rows): these domains are not independent."
     )
     if more := len(pairs) - 1:
-        message += f" {more} more {'pair shares' if more == 1 else 'pairs share'} rows."
+        message += f" {more} more pair{'s' * (more > 1)} of domains also have rows in common."
     action = "Remove the duplicates, or give these domains the same name."
     yield table.fault("copied rows", 2, [], np.unique(pairs), message, action, rows=rows.sum())
 
@@ -446,14 +444,14 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
     if table.target.n_classes:
         single = np.array([len(np.unique(table.target.y[rows])) == 1 for rows in table.rows])
     few_rows = f"fewer than {TINY_ROWS} rows"
-    for kind, marked, description, consequence in (
+    for kind, affected, description, consequence in (
         ("tiny domain", tiny, few_rows, "Scores on so few rows are uncertain."),
         ("one class", single & ~tiny, "only one class", "These rows are used for training only."),
     ):
-        if marked.any():
-            domains, rows = np.flatnonzero(marked), table.sizes[marked].sum()
-            verb = "has" if len(domains) == 1 else "have"
-            message = f"{table.listed(domains)} {verb} {description} ({rows:,} rows in total)."
+        if affected.any():
+            domains, rows = np.flatnonzero(affected), table.sizes[affected].sum()
+            verb = "has" if len(domains) == 1 else "each have"
+            message = f"{table.named(domains)} {verb} {description} ({rows:,} rows in total)."
             yield table.fault(kind, 1, [], domains, message, consequence)
 
 
@@ -469,15 +467,15 @@ def stored_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leaking_columns(faults: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Columns that may leak the target; methods are also compared without them."""
+    """Return columns that may leak the target; methods are also compared without them."""
     return list(dict.fromkeys(c for fault in faults if fault["leak"] for c in fault["columns"]))
 
 
 def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dict[str, Any]]:
     """Add the effects of faults on scores, and a fault if the best score is almost perfect.
 
-    A method fails on a domain if its gain over a constant prediction is less than half of its
-    median gain on the domains without the fault.
+    A method scores poorly on a domain if its gain over a constant prediction is less than half of
+    its median gain on the domains without the fault.
     """
     constant = next((result.known for result in results.results if result.trivial), {})
     methods = [result for result in results.results if not result.trivial]
@@ -513,18 +511,18 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
 
 
 def _effect(fault: Mapping[str, Any], gains: Sequence[Mapping[str, float]]) -> tuple[str, str]:
-    """The affected domain on which most methods fail, and a sentence about it; empty if none."""
-    failures: dict[str, int] = {}
+    """The affected domain on which most methods score poorly, with a sentence; empty if none."""
+    n_poor: dict[str, int] = {}  # number of methods that score poorly, by domain
     for by_domain in gains:
         others = [gain for d, gain in by_domain.items() if d not in fault["domains"]]
         usual = float(np.median(others)) if others else 0.0
         for d in fault["domains"] if usual > 0 else ():
-            failures[d] = failures.get(d, 0) + (by_domain.get(d, np.inf) < usual / 2)
-    worst = max(failures, key=lambda d: failures[d], default="")
-    if fault["severity"] != 2 or not worst or 2 * failures[worst] <= len(gains):
+            n_poor[d] = n_poor.get(d, 0) + (by_domain.get(d, np.inf) < usual / 2)
+    worst = max(n_poor, key=lambda d: n_poor[d], default="")
+    if fault["severity"] != 2 or not worst or 2 * n_poor[worst] <= len(gains):
         return "", ""
+    n, total = in_words(n_poor[worst]), in_words(len(gains))
     return worst, (
-        f"{in_words(failures[worst]).capitalize()} of {in_words(len(gains))} methods "
-        f"fail{'s' * (len(gains) == 1)} at {worst}: there, the gain over a constant prediction is "
-        "less than half of the gain on other domains."
+        f"For {'all' if n == total else f'{n} of {total}'} methods, the gain over a constant "
+        f"prediction on {named(worst)} is less than half of the gain on other domains."
     )

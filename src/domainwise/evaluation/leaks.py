@@ -1,7 +1,7 @@
 """Leaks: columns that predict the target almost perfectly, although all other columns do not.
 
 Legitimate columns may also predict a target almost perfectly. Each column is therefore compared,
-within a domain, with a cross-validated model of all other columns (section 19 of the theory).
+within a domain, with a cross-validated model of all other columns (theory 19).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from sklearn.preprocessing import StandardScaler
 from domainwise.arrays import Array
 from domainwise.splits.folds import row_folds
 
-#: Minimum number of rows of a domain, and of its rarer class, for a check within it.
+#: Minimum number of rows of a domain, and of its rarest class, for checks within this domain.
 MIN_ROWS, MIN_CLASS_ROWS = 20, 8
-#: A score (AUC or rank correlation) of at least ALMOST_PERFECT is a possible leak. It is a leak if
-#: it exceeds the score of all other columns by MIN_LEAD and by LEAD_ERRORS standard errors (the
-#: second number if there is only one such domain). Other columns with a score of at least PERFECT
-#: count as equally good.
+#: A column with a score (AUC or rank correlation) of at least ALMOST_PERFECT may leak. It leaks if
+#: its score exceeds that of all other columns by MIN_LEAD and by LEAD_ERRORS standard errors (the
+#: second number if its score is almost perfect in only one domain). If the other columns have a
+#: score of at least PERFECT, they are equally good.
 ALMOST_PERFECT, MIN_LEAD, LEAD_ERRORS, PERFECT = 0.95, 0.1, (2.0, 3.0), 0.97
-#: Maximum median score, in the other domains, of a column that leaks in some domains only.
+#: Maximum median score, in the other domains, of a column that leaks in only some domains.
 MAX_SCORE_ELSEWHERE = 0.8
-#: Number of bins of a column's values, and maximum number of categories with an indicator.
+#: Number of bins for a column's values, and maximum number of categories with indicator variables.
 N_BINS = 20
-#: Maximum number of rows of a domain on which columns are scored, of training rows of a model, of
-#: models in total, and of domains in which a column is compared with a model.
+#: Maximum number of rows of a domain on which columns are scored, of rows for a model, of models in
+#: total, and of domains in which a column is compared with a model.
 MAX_ROWS, MAX_MODEL_ROWS, MAX_MODELS, MAX_MODEL_DOMAINS = 5000, 600, 40, 6
 
 
@@ -44,10 +44,10 @@ class Leak:
 
     column: int
     by_missing: bool  #: whether its missing cells, not its values, predict the target
-    scores: dict[int, float]  #: score of the column alone by domain; domain -1 is all rows
-    others_score: float  #: highest score of all other columns together
+    scores: dict[int, float]  #: score of the column alone by domain; -1 stands for all rows
+    others_score: float  #: highest score of a model of all other columns
     everywhere: bool  #: whether the column is almost perfect in all domains that were checked
-    matched: bool  #: whether all other columns together predict the target as well
+    matched: bool  #: whether a model of all other columns predicts the target equally well
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Target:
     n_classes: int
 
     def outcomes(self, rows: Array) -> list[Array]:
-        """Targets of some rows: numbers, or an indicator for each class with enough rows."""
+        """Targets of these rows: numbers, or an indicator for each class with enough rows."""
         y = self.y[rows]
         if not self.n_classes:
             return [y] if len(np.unique(y)) > 2 else []
         classes = [1] if self.n_classes == 2 else range(self.n_classes)
-        indicators = [y == c for c in classes]
-        return [m for m in indicators if MIN_CLASS_ROWS <= m.sum() <= len(y) - MIN_CLASS_ROWS]
+        masks = [y == c for c in classes]
+        return [mask for mask in masks if MIN_CLASS_ROWS <= mask.sum() <= len(y) - MIN_CLASS_ROWS]
 
     def agreement(self, outcome: Array, ranks: Array, either_direction: bool = False) -> Array:
         """AUC or rank correlation of an outcome with the ranks in each column."""
@@ -79,7 +79,7 @@ class Target:
         return np.abs(correlation) if either_direction else correlation
 
     def sample(self, rows: Array) -> Array:
-        """Select rows to fit a model to, the same number of each class if there are enough."""
+        """Select rows for a model, with the same number of each class if there are enough."""
         if not self.n_classes:
             return spaced(rows, MAX_MODEL_ROWS)
         y = self.y[rows]
@@ -113,7 +113,7 @@ def find_leaks(
 ) -> list[Leak]:
     """Find columns that predict the target almost perfectly, the highest score first.
 
-    ``X`` contains numbers, NaN if they are missing, and codes 0, 1, … in ``categorical`` columns.
+    ``X`` contains numbers, and codes 0, 1, … in ``categorical`` columns; missing values are NaN.
     ``rows`` are the row indices of each domain, and ``copies`` are pairs of equal columns: a column
     is compared with models that do not use its copies.
     """
@@ -141,14 +141,13 @@ def find_leaks(
         if rival > max(scores.values()) + 0.01 * (2 * by_missing - 1):
             continue
         excluded = {column} | {c for pair in copies if column in pair for c in pair}
-        exceeded, n_matched = [], 0  # scores of the other columns; domains where they are as good
+        exceeded, n_matched = [], 0  # lower scores of the others; domains where they are as good
         domains = sorted(scores, key=lambda d: -len(groups[d]))
         for d in domains[: min(MAX_MODEL_DOMAINS, models_left)]:
             models_left -= 1
             sample = target.sample(groups[d])
             others_score = _score_without(X[sample], excluded, categorical, target, sample)
-            first, second = (target.standard_error(sample, s) for s in (others_score, scores[d]))
-            error = np.hypot(first, second)
+            error = np.hypot(*(target.standard_error(sample, s) for s in (others_score, scores[d])))
             if scores[d] - others_score >= max(MIN_LEAD, LEAD_ERRORS[len(scores) == 1] * error):
                 exceeded.append(others_score)
             n_matched += others_score >= PERFECT
@@ -160,7 +159,7 @@ def find_leaks(
 
 
 def _column_scores(X: Array, categorical: Collection[int], target: Target, rows: Array) -> Array:
-    """Score each column as a predictor of the target, by its values and by its missing cells."""
+    """Score how well each column predicts the target, by its values and by its missing cells."""
     present = np.isfinite(X)
     n, p = X.shape
     n_missing = n - present.sum(axis=0)
@@ -195,7 +194,7 @@ def _column_scores(X: Array, categorical: Collection[int], target: Target, rows:
 def _score_without(
     X: Array, excluded: Collection[int], categorical: Collection[int], target: Target, rows: Array
 ) -> float:
-    """Score of all other columns within a domain: the better of two cross-validated models."""
+    """Score of the columns that are not excluded: the better of two cross-validated models."""
     y, classification = target.y[rows], bool(target.n_classes)
     features = []
     for j in range(X.shape[1]):

@@ -1,4 +1,4 @@
-"""The page of an evaluation: the answer on the first screen, then sections with details."""
+"""The HTML report of an evaluation: the answer on the first screen, then sections with details."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from domainwise.calibration.quantiles import calibrate_sets, describe_sets
 from domainwise.evaluation import verdict
 from domainwise.evaluation.failures import failure_sections
 from domainwise.evaluation.results import MethodResult, Results
@@ -33,16 +32,20 @@ from domainwise.scoring.statistics import p_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Maximum number of methods in a legend, and in the table of all domains.
+#: Maximum number of methods in a legend, and in the table of scores by domain.
 MAX_METHODS = 8
+#: Explanations of metrics that are not obvious from their names.
+EXPLANATIONS = {
+    "balanced_accuracy": ", the share of correct predictions in each class, averaged over classes",
+    "neg_root_mean_squared_error": ", the root mean squared error in the unit of the target",
+    "roc_auc": ", the area under the ROC curve",
+}
 
 
 def render(evaluation: Results, *, title: str | None = None) -> str:
-    """Return the page of an evaluation, a complete HTML document."""
+    """Return the report of an evaluation, a complete HTML document."""
     differences, method = evaluation.differences, evaluation.recommended
-    sets, answer = evaluation.calibration, verdict.make_answer(evaluation)
-    if (records := evaluation.records.get(method.key)) is not None:
-        sets = calibrate_sets(records, evaluation.facts["classes"])
+    answer = verdict.make_answer(evaluation)
     faults = map(verdict.fault_in_words, differences.get("faults", ()))
     columns = sorted(
         differences.get("columns", ()),
@@ -52,7 +55,8 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         "domainwise.evaluation",
         "evaluate.html.j2",
         styles=["style.css", "evaluate.css"],
-        title=title or "Which method is best on an unseen domain?",
+        title=title or "Which method is best on a new domain?",
+        explanation=EXPLANATIONS.get(evaluation.measure.name, ""),
         evaluation=evaluation,
         answer=answer,
         no_fault=verdict.NO_FAULT,
@@ -66,7 +70,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         top={d: np.nanmax([r.scores[d] for r in evaluation.results]) for d in method.known},
         domains_picture=domains_picture(evaluation),
         domains_table=verdict.domains_table(evaluation).without_empty_columns(),
-        worst=str(evaluation.worst_domain),
+        worst=verdict.named(evaluation.worst_domain),
         recommended=method.label,
         failures=failure_sections(evaluation),
         difference_sentence=verdict.difference_sentence(evaluation) if columns else "",
@@ -79,12 +83,11 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         warnings=[
             (result.label, text) for result in evaluation.results for text in result.warnings
         ],
-        sets=describe_sets(sets),
     )
 
 
 def _importance(evaluation: Results, name: str) -> str:
-    """Importance of a column as text, without digits that are only noise."""
+    """Importance of a column as text, without meaningless digits."""
     method, sign = evaluation.recommended, evaluation.measure.sign
     unit = min(10.0 ** (np.floor(np.log10(abs(method.mean) or 1.0)) - 2), 0.001)
     loss = method.importance.get(name, np.nan)
@@ -92,7 +95,7 @@ def _importance(evaluation: Results, name: str) -> str:
 
 
 def shown_methods(evaluation: Results) -> list[MethodResult]:
-    """Methods in a legend: the main ones, a constant, and the best of the others."""
+    """Methods in a legend: the main ones, the constant prediction, and the best of the others."""
     main = [result.key for result in evaluation.main]
     order = [*main, TRIVIAL, *(result.key for result in evaluation.results)]
     keys = [key for key in dict.fromkeys(order) if evaluation.find(key)][:MAX_METHODS]
@@ -102,7 +105,7 @@ def shown_methods(evaluation: Results) -> list[MethodResult]:
 def methods_table(evaluation: Results) -> TextTable:
     """Scores of all methods over held-out domains."""
     show, sign = evaluation.show, evaluation.measure.sign
-    columns = ["method", "mean", "new site (90 %)", "worst", "worst domain", "spread", "seen"]
+    columns = ["method", "mean", "next site (90 %)", "worst", "worst domain", "spread", "seen"]
     columns += ["gap", "p", "adjusted p", "seconds"]
     best_worst = max(result.worst for result in evaluation.results)
     rows = []
@@ -120,16 +123,16 @@ def methods_table(evaluation: Results) -> TextTable:
 
 
 def expect_picture(evaluation: Results) -> Picture:
-    """Plot the scores of held-out domains, and the 90 % range for a new domain, on a line."""
+    """Plot the scores on held-out domains, and the 90 % range for a new domain, on a line."""
     method, measure, show = evaluation.recommended, evaluation.measure, evaluation.show
-    ends, constant = evaluation.next_site, evaluation.find(TRIVIAL)
+    ends, constant = evaluation.next_site, None if method.trivial else evaluation.find(TRIVIAL)
     values = {domain: measure.shown(score) for domain, score in method.known.items()}
     worst, mean = evaluation.worst_domain, measure.shown(method.mean)
     low, high = (f([*values.values(), *(ends or ())]) for f in (min, max))
     left, right, max_distance = low, high, 4 * (high - low)
-    level = None if constant is None or method.trivial else measure.shown(constant.mean)
-    is_far = level is not None and not low - max_distance <= level <= high + max_distance
-    if level is not None and not is_far:
+    level = np.nan if constant is None else measure.shown(constant.mean)
+    is_near = low - max_distance <= level <= high + max_distance
+    if is_near:
         left, right = min(low, level), max(high, level)
     pad = 0.04 * (right - left) or 0.01
     left, right = left - pad, right + pad
@@ -138,7 +141,7 @@ def expect_picture(evaluation: Results) -> Picture:
         axes = figure.subplots()
 
         def write(x: float, y: float, text: str, colour: str) -> None:
-            """Write text, aligned so that it does not exceed the axis."""
+            """Write text, aligned so that it stays inside the axes."""
             share = (x - left) / (right - left)
             side = "left" if share < 0.3 else "right" if share > 0.7 else "center"
             axes.text(x, y, text, ha=side, va="center", color=colour, fontsize=9)
@@ -151,21 +154,20 @@ def expect_picture(evaluation: Results) -> Picture:
             colour = ACCENT if domain == worst else PALETTE[1]
             axes.plot(value, height, "o", color=colour, markersize=5.5, zorder=3)
         write(values[worst], -1.0, f"worst: {short(worst)}, {show(method.worst)}", ACCENT)
-        constant_x = np.nan if level is None else float(np.clip(level, left, right))
-        if level is not None:
-            label = f"constant: {show(measure.sign * level)}"
-            if is_far:
-                label = f"← {label}" if level < low else f"{label} →"
-            else:
-                axes.plot([level, level], [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
-            write(constant_x, 1.0, label, FAINT)
+        constant_x = float(np.clip(level, left, right))
+        if is_near:
+            axes.plot([level, level], [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
+        if constant is not None:
+            label = f"{constant.label}: {show(constant.mean)}"
+            arrows = ("", "") if is_near else ("← ", "") if level < low else ("", " →")
+            write(constant_x, 1.0, label.join(arrows), FAINT)
         if not abs(constant_x - mean) <= 0.35 * (right - left):
             write(mean, 1.0, f"mean: {show(method.mean)}", INK)
         axes.set(ylim=(-1.25, 1.25), xlim=(left, right), yticks=[])
         axes.spines[["left", "top", "right"]].set_visible(False)
         axes.set_xlabel(f"{measure.label} ({measure.direction})")
-        caption = "Dots: held-out domains; line: their mean"
-        caption += "; shaded: 90 % range for the next site" if ends is not None else ""
+        caption = "Dots are held-out domains; the line is their mean"
+        caption += "; the 90 % range for the next site is shaded" if ends is not None else ""
         scores = [f"{name} {show(method.scores[name])}" for name in evaluation.hardest_first[:12]]
         others = "; and others" if len(values) > 12 else ""
         alt = f"{method.label}. {caption}. {'; '.join(scores)}{others}"
@@ -174,18 +176,17 @@ def expect_picture(evaluation: Results) -> Picture:
 
 def _heights(values: list[float], min_distance: float) -> list[float]:
     """Heights at which dots do not overlap."""
-    levels = (0.0, 0.3, -0.3, 0.5, -0.5)
-    last: dict[float, float] = {}
+    last_values = dict.fromkeys((0.0, 0.3, -0.3, 0.5, -0.5), -np.inf)  # by height
     heights = [0.0] * len(values)
     for i in np.argsort(values):
-        free_levels = (h for h in levels if values[i] - last.get(h, -np.inf) >= min_distance)
-        heights[i] = next(free_levels, 0.0)
-        last[heights[i]] = values[i]
+        free_heights = (h for h, last in last_values.items() if values[i] - last >= min_distance)
+        heights[i] = next(free_heights, 0.0)
+        last_values[heights[i]] = values[i]
     return heights
 
 
 def _selected_parameters(result: MethodResult) -> str:
-    """Each parameter with its most frequent value and how often it was selected, or its range."""
+    """Each parameter with its range, or with its most frequent value and how often it occurs."""
     texts = []
     for name in result.parameters[0] if result.parameters else ():
         values = [selected[name] for selected in result.parameters if name in selected]
@@ -220,7 +221,7 @@ COLOURS = {
 
 
 def colour_of(result: MethodResult) -> str:
-    """Colour of a method; for a custom method, it depends on the name."""
+    """Colour of a method; the colour of a custom method depends on its name."""
     return COLOURS.get(result.key, PALETTE[sum(result.key.encode()) % len(PALETTE)])
 
 
@@ -238,17 +239,17 @@ def domains_picture(evaluation: Results) -> Picture:
         f"The worst domain of {best.label} is {worst!s}: {measure.format(best.scores[worst])}"
     )
     caption = (
-        f"Each row is a held-out domain; the worst domain of {best.label} is at the top (shaded). "
-        f"Horizontal lines: 95 % intervals. Vertical bars: scores of {best.label} if rows are held "
-        "out at random, so that it was trained on other rows of the domain. "
-        f"{measure.direction.capitalize()}"
+        f"Each row is a held-out domain; the worst domain of {best.label} is at the top. "
+        "Horizontal lines are 95 % confidence intervals"
     )
+    if any(np.isfinite(score) for score in best.seen.values()):
+        caption += f". Vertical bars are scores of {best.label} on seen domains"
     with _drawn_scores(evaluation, 9.0) as figure:
         return Picture(to_svg(figure, "domains", alt), alt, caption, wide=True)
 
 
 def methods_picture(evaluation: Results) -> Picture:
-    """Mean of each method with its worst and best domain."""
+    """Plot the mean score of each method, and its score on each domain."""
     results, measure = shown_methods(evaluation), evaluation.measure
     heights = range(len(results))[::-1]
     with drawing(4.3, 0.6 + 0.3 * len(results)) as figure:
@@ -269,42 +270,42 @@ def methods_picture(evaluation: Results) -> Picture:
             for result in results
         )
         alt = f"Mean and worst {measure.label} over held-out domains: {listed}"
-        caption = "Dots: mean scores; crosses: worst domains; ticks: the other held-out domains"
+        caption = "Dots are mean scores, ticks are held-out domains, and crosses are worst domains"
         return Picture(to_svg(figure, "methods", alt), alt, caption)
 
 
 def shift_picture(evaluation: Results) -> Picture | None:
-    """Plot numeric columns by domain, the worst domain in colour; None if there are none."""
+    """Plot numeric columns by domain, with the worst domain in colour; None without columns."""
     differences, worst = evaluation.differences, str(evaluation.worst_domain)
     columns = [column for column in differences["columns"] if column["kind"] == "number"]
     if not columns:
         return None
     empty = [np.nan] * 5
-    levels = np.array([[q or empty for q in c["quantiles"]] for c in columns], dtype=np.float64)
+    quantiles = np.array([[q or empty for q in c["quantiles"]] for c in columns], dtype=np.float64)
     deviations = np.array([column["deviation"] for column in columns])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # columns without values
-        levels = levels.T - np.nanmedian(levels[:, :, 2], axis=1)
+        distances = (quantiles.T - np.nanmedian(quantiles[:, :, 2], axis=1)) / deviations
     display = ShiftDisplay(
         features=[column["name"] for column in columns],
         domains=[domain["name"] for domain in differences["domains"]],
-        ends=levels[1:4] / deviations,
+        ends=distances[1:4],
     )
     n_shown = min(MAX_FEATURES, len(columns))
     with drawing(9.0, 1.2 + 0.36 * n_shown) as figure:
         display.plot(figure.subplots(), max_features=n_shown, highlight=[worst])
         alt = f"Standardized medians and quartiles of {n_shown} columns by domain"
         caption = (
-            f"Median and quartiles of each domain, with {worst} (the worst domain) in colour. "
-            "Values are differences from the median of all domain medians, in within-domain "
-            "standard deviations. Columns that differ most are at the top"
+            "A dot is the median of a column in a domain, and a line connects its quartiles; the "
+            f"worst domain, {worst}, is in colour. 0 is the median of all domain medians, and 1 is "
+            "one standard deviation within domains. Columns that differ most are at the top"
         )
         return Picture(to_svg(figure, "shift", alt), alt, caption, wide=True)
 
 
 @contextmanager
 def _drawn_scores(evaluation: Results, width: float) -> Iterator[Figure]:
-    """A figure of the scores of the shown methods on each domain."""
+    """A figure of the scores on each domain, for the methods in a legend."""
     shown, n = evaluation.measure.shown, len(evaluation.domains)
     results = shown_methods(evaluation)
     display = DomainScoresDisplay(

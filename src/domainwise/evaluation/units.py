@@ -1,8 +1,7 @@
 """Columns that have another unit, the opposite sign, or very different values in some domains.
 
-A domain is compared with the other domains by a t-test whose level is divided by the number of
-tests. Its distance from them is also compared with the spread of rows within domains (section 19 of
-the theory).
+Domains are compared by t-tests whose significance level is divided by the number of tests. The
+distance between domains is also compared with the spread of rows within domains (theory 19).
 """
 
 from __future__ import annotations
@@ -21,20 +20,21 @@ from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
 FALSE_ALARM_RATE = 0.1
 #: Minimum number of values of a column in a domain, and of domains, for a comparison.
 MIN_VALUES, MIN_DOMAINS = 20, 3
-#: Minimum distance of a domain from the others, in standard deviations within domains, if a unit or
-#: the opposite sign explains it, and if nothing does.
+#: Minimum distance of a domain from the others, in standard deviations within domains: if a unit or
+#: the opposite sign explains it, and if nothing explains it.
 MIN_DISTANCE, MIN_UNEXPLAINED_DISTANCE = 2.0, 4.0
-#: A unit explains a distance if less than MAX_ERRORS standard errors, or MAX_SHARE of it, remain.
+#: A unit explains a distance if less than MAX_ERRORS standard errors, or less than MAX_SHARE of the
+#: distance, remains after conversion.
 MAX_ERRORS, MAX_SHARE = 2.0, 0.1
-#: The spread of converted rows must be that of the other domains up to SPREAD_FACTOR. Its logarithm
-#: may also differ by SPREAD_SHARE of the logarithm of the factor between the units.
+#: The spread of converted rows must equal that of the other domains up to a factor SPREAD_FACTOR,
+#: or up to the factor between the units to the power of SPREAD_SHARE.
 SPREAD_FACTOR, SPREAD_SHARE = 1.6, 0.2
-#: A unit must move the domain by at least this many times the range of the other domains.
+#: A conversion must change a domain by at least this many times the range of the other domains.
 MIN_MOVE = 2.0
-#: Maximum number of columns whose correlations are compared, and of tested groups of domains.
+#: Maximum number of columns whose correlations are compared, and of groups of domains to test.
 MAX_COLUMNS, MAX_GROUPS = 200, 12
 
-#: Units that are often confused, by patterns of column names: a value in the first unit is the
+#: Units that are often confused, by patterns in column names: a value in the first unit is the
 #: value in the second unit times a factor, plus an offset.
 UNITS = {
     r"temp|celsius|fahrenheit|kelvin": (("°F", "°C", 1.8, 32.0), ("K", "°C", 1.0, 273.15)),
@@ -58,21 +58,21 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Anomaly:
-    """A column that is different in some domains."""
+    """A column whose values are different in some domains."""
 
     kind: str  #: "unit", "sign" or "level"
     column: int
     domains: list[int]
     values: Array  #: medians in these domains, or the correlation with ``partner``
-    other_values: Array  #: the same in the other domains
-    units: str = ""  #: units that would explain it
+    other_values: Array  #: the same statistic in the other domains
+    units: str = ""  #: units that would explain the difference
     by_spread: bool = False  #: whether values are standard deviations instead of medians
     partner: int | None = None  #: the other column of the correlation; -1 is the target
 
 
 @dataclass(frozen=True)
 class _DomainValues:
-    """Medians of a column by domain, or spreads of its rows if medians may be zero."""
+    """Statistics of a column by domain, and the values that are compared."""
 
     column: int
     domains: Array
@@ -94,8 +94,8 @@ class _DomainValues:
 
         Groups of up to a third of the domains, the highest or the lowest, are compared with the n
         others by a t-test with n - 1 degrees of freedom. All members of a group must be far from
-        the others. With groups, two domains with the same fault do not hide each other. If there
-        are many groups, those next to the widest gaps are compared.
+        the others. Groups are needed because two domains with the same fault would hide each other.
+        If there are many groups, those next to the widest gaps are compared.
         """
         n, deviation = len(self.values), float(np.median(self.deviations))
         p_values, distances = np.ones(n), np.zeros(n)
@@ -113,7 +113,7 @@ class _DomainValues:
         return p_values, distances
 
     def explain(self, name: str, i: int, distant: Array) -> tuple[str, str]:
-        """Kind of an anomaly, and units that explain the distance of domain i from the others."""
+        """Return the kind of anomaly of domain i, one of the ``distant`` ones, and its units."""
         others = ~distant
         center, variance = self.predict(np.flatnonzero(others))
         error = np.sqrt(variance + self.errors[i] ** 2)
@@ -158,8 +158,8 @@ def find_anomalies(
 ) -> list[Anomaly]:
     """Find quantities that are different in some domains.
 
-    ``quantities`` has values by index of the column, ``codes`` the domain of each row, and
-    ``excluded`` pairs of a column and a domain that have another fault.
+    ``quantities`` contains values by column index, ``codes`` the domain of each row, and
+    ``excluded`` pairs of a column and a domain that already have a fault.
     """
     n_domains = int(codes.max()) + 1
     compared = [
@@ -197,7 +197,7 @@ def find_anomalies(
 def _domain_values(
     column: int, x: Array, codes: Array, n_domains: int, excluded: set[tuple[int, int]]
 ) -> Iterator[_DomainValues]:
-    """Statistics of a column by domain; none if too few domains have enough values."""
+    """Yield statistics of a column by domain; none if too few domains have enough values."""
     counts = np.bincount(codes[np.isfinite(x)], minlength=n_domains)
     large = np.flatnonzero(counts >= MIN_VALUES).tolist()
     domains = np.array([d for d in large if (column, d) not in excluded], dtype=np.intp)
@@ -223,7 +223,7 @@ def _domain_values(
 
 
 def _conversions(name: str, powers_of_ten: bool) -> Iterator[tuple[str, float, float]]:
-    """Text, factor and offset of the conversions that a column may need, given its name."""
+    """Yield description, factor and offset of the conversions that fit a column's name."""
     for k in range(1, 7) if powers_of_ten else ():
         yield f"a factor of {10**k:,}", 10.0**k, 0.0
         yield f"a factor of 1/{10**k:,}", 10.0**-k, 0.0
@@ -237,7 +237,7 @@ def _conversions(name: str, powers_of_ten: bool) -> Iterator[tuple[str, float, f
 def _opposite_signs(
     quantities: Mapping[int, Array], target: Array | None, rows: Sequence[Array], level: float
 ) -> Iterator[Anomaly]:
-    """Columns whose correlations with other columns have the opposite sign in one domain.
+    """Find columns whose correlations with other columns have the opposite sign in one domain.
 
     In each domain, the column with the clearest reversal is tested first. Its sign is corrected
     before the next column is tested, because correct columns that are correlated with it would
@@ -247,8 +247,8 @@ def _opposite_signs(
     if len(large) <= MIN_DOMAINS or len(quantities) < 2:
         return
     columns = [-1, *quantities]
-    first = np.zeros(sum(map(len, rows))) if target is None else target
-    X = np.column_stack([first, *quantities.values()])
+    y = np.zeros(sum(map(len, rows))) if target is None else target
+    X = np.column_stack([y, *quantities.values()])
     correlations = np.array([_rank_correlations(X[rows[d]]) for d in large])
     usual = np.median(correlations, axis=0)
     strength = np.maximum((usual**2).sum(axis=1), 1e-12)
@@ -259,11 +259,11 @@ def _opposite_signs(
         variance = others.var(axis=0, ddof=1) * (1 + 1 / len(others))
         error = np.sqrt(variance + 1 / ((len(rows[d]) - 3) * strength))
         for _ in quantities:
-            agrees = (here * usual).sum(axis=1) / strength
-            agrees[0] = 1.0  # the sign of the target is correct
-            worst = int(np.argmin(agrees))
-            z = (others[:, worst].mean() - agrees[worst]) / error[worst]
-            if agrees[worst] > -0.5 or 2 * t.sf(z, len(others) - 1) > level:
+            domain_agreement = (here * usual).sum(axis=1) / strength
+            domain_agreement[0] = 1.0  # the sign of the target is correct
+            worst = int(np.argmin(domain_agreement))
+            z = (others[:, worst].mean() - domain_agreement[worst]) / error[worst]
+            if domain_agreement[worst] > -0.5 or 2 * t.sf(z, len(others) - 1) > level:
                 break
             j = int(np.argmax(np.abs(usual[worst])))
             data = here[worst, [j]], usual[worst, [j]]
@@ -273,14 +273,14 @@ def _opposite_signs(
 
 
 def _rank_correlations(X: Array) -> Array:
-    """Rank correlations of columns; 0 on the diagonal."""
+    """Rank correlations between columns; 0 on the diagonal."""
     present = np.isfinite(X)
     ranks = rankdata(np.where(present, X, np.inf), axis=0)
     return correlations(np.where(present, ranks, np.nan)) * (1 - np.eye(X.shape[1]))
 
 
 def correlations(X: Array) -> Array:
-    """Correlations of columns, with missing values at the mean; 0 for constant columns."""
+    """Correlations between columns, with missing values at the mean; 0 for constant columns."""
     present = np.isfinite(X)
     means = np.where(present, X, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
     Z = np.where(present, X - means, 0.0)

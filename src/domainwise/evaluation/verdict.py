@@ -1,4 +1,4 @@
-"""The answer of an evaluation as text: the method to use, what to expect, and the confidence."""
+"""The result of an evaluation in sentences: the recommended method, what to expect, confidence."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
 SIGNIFICANCE_LEVEL = 0.05
 #: Maximum number of faults on the first screen.
 MAX_FAULTS = 5
-#: Maximum width of the range of scores for a high confidence, if there is no constant prediction to
-#: compare with; for errors, as a share of the mean.
-WIDE_RANGE = 0.2
+#: If there is no constant prediction to compare with, confidence is high if the 90 % range is at
+#: most this wide; for errors, relative to the mean.
+MAX_RANGE_WIDTH = 0.2
 #: Minimum AUC of a column that identifies a domain.
 IDENTIFYING_AUC = 0.8
 NO_FAULT = (
-    "No problem was detected in the table. Leaks, placeholder values, units, signs and missing "
-    "columns were checked."
+    "No problem was found in the table. It was checked for leaks, placeholder values, wrong units, "
+    "wrong signs and missing columns."
 )
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The first screen of the page, in sentences; a sentence that does not apply is empty."""
+    """The sentences on the first screen of the page; a sentence that does not apply is empty."""
 
     take: str  #: name of the recommended method
     reason: str  #: reason for the recommendation
-    context: str  #: gain if all rows of a domain are predicted together
+    context: str  #: gain from predicting all rows of a domain together
     expect: str  #: score at the next site
     certainty: str  #: confidence: low, medium or high
     certain: str  #: reason for the confidence
     faults: list[dict[str, str]]  #: each with a "problem" and an "action"
     more_faults: int  #: number of faults that are not in the list
-    labels: str  #: gain from labelled rows of the new site
+    labels: str  #: gain from labels from the next site
     command: str  #: command that fits the recommended method
     watch: str  #: how to check new rows for shift
 
@@ -51,14 +51,14 @@ class Answer:
         """All sentences, in the order of the page."""
         take = f"Use {self.take}: {self.reason}" if self.take else self.reason
         certain = f"Confidence: {self.certainty}. {self.certain}"
-        faults = [f"Check first: {_joined(fault)}" for fault in self.faults]
+        faults = [f"Check first: {' '.join(fault.values()).strip()}" for fault in self.faults]
         command = f"Next: {self.command}" if self.command else ""
         expect = f"Expect {self.expect}"
         texts = (take, self.context, expect, certain, *faults, self.labels, command)
         return [text for text in texts if text]
 
     def lines(self, width: int = 80) -> list[str]:
-        """The same for a terminal: at most twelve lines; only a command may exceed the width."""
+        """The sentences as at most twelve lines; only a command may exceed the width."""
         take = f"{self.take}: {self.reason}" if self.take else self.reason
         wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …")
         sections = {
@@ -67,9 +67,9 @@ class Answer:
             "Confidence": wrap(f"{self.certainty}. {self.certain}", max_lines=2),
         }
         # One line for each of three faults, one for the number of others, and one for the command.
-        # If lines are left, the worst faults have two.
+        # Any remaining lines are second lines of the worst faults.
         n_lines = 11 - sum(map(len, sections.values()))
-        faults = [_joined(fault) for fault in self.faults[: min(3, n_lines - 1)]]
+        faults = [" ".join(fault.values()) for fault in self.faults[: min(3, n_lines - 1)]]
         hidden = len(self.faults) - len(faults) + self.more_faults
         faults = faults or [NO_FAULT]
         extra_lines = n_lines - len(faults) - (hidden > 0)
@@ -77,7 +77,7 @@ class Answer:
         for i, text in enumerate(faults):
             lines += wrap(text, max_lines=1 + (i < extra_lines))
         if hidden:
-            lines.append(f"{hidden} more {'problem' if hidden == 1 else 'problems'} on the page")
+            lines.append(f"{hidden} more {'problem' if hidden == 1 else 'problems'} in the report")
         sections["Check first"] = lines
         sections["Next"] = [self.command] * bool(self.command)
         return [
@@ -89,22 +89,22 @@ class Answer:
 
 def make_answer(results: Results) -> Answer:
     """Describe the results in sentences."""
-    recommended, trivial = results.recommended, results.recommended.trivial
+    method = results.recommended
     faults = results.differences.get("faults", ())
     severe = [fault for fault in faults if fault["severity"] > 1]
     messages = [fault_in_words(fault) for fault in severe]
     _, _, arguments = results.next_step.partition(": domainwise ")
-    command = "" if trivial else "model = evaluation.fit()"
+    command = "" if method.trivial else "model = evaluation.fit()"
     watch = "check_shift(model, X)"
     if arguments:
         command, watch = f"domainwise {arguments}", "domainwise predict"
     failed = [key for key, reason in results.left_out.items() if reason.startswith("failed")]
     if failed:
         text = f"These methods failed and have no score: {', '.join(failed)}."
-        messages.append({"problem": text, "action": "See the notes for the error messages."})
+        messages.append({"problem": text, "action": "The notes contain the error messages."})
     shown = messages[:MAX_FAULTS]
     return Answer(
-        "" if trivial else recommended.label,
+        "" if method.trivial else method.label,
         _reason(results),
         _context(results),
         _expect(results),
@@ -113,7 +113,7 @@ def make_answer(results: Results) -> Answer:
         len(messages) + len(faults) - len(severe) - len(shown),
         label_sentence(results),
         command,
-        "" if trivial else f"{watch} reports new rows that differ from all training domains.",
+        "" if method.trivial else f"{watch} reports new rows that differ from all source domains.",
     )
 
 
@@ -123,41 +123,37 @@ def fault_in_words(fault: dict[str, Any]) -> dict[str, str]:
     return {"problem": problem, "action": fault["action"]}
 
 
-def _joined(fault: dict[str, str]) -> str:
-    """The problem and the action as one text."""
-    return f"{fault['problem']} {fault['action']}".strip()
-
-
 def _reason(results: Results) -> str:
-    """The reason for the recommendation, in a sentence."""
+    """The reason for the recommendation."""
     method, rival, leader = results.recommended, results.rival, results.leader()
     label, show = results.measure.label, results.show
     n_scored, n_domains = len(method.known), results.facts.get("domains", 0)
     of_all = f" of {n_domains}" if n_scored < n_domains else ""
-    domains = f"{in_words(n_scored)} held-out domains{of_all}"
+    plural = "s" * (max(n_scored, n_domains) > 1)
+    domains = f"{in_words(n_scored)}{of_all} held-out domain{plural}"
     where = f"over {domains}"
     if method.trivial:
-        row_by_row = " that predicts row by row" * any(r.context for r in results.results)
-        next_best = ""
-        if rival is not None:
-            next_best = f"; the next best method, {rival.label}, has {show(rival.mean)}"
+        row_by_row = " that predicts rows one by one" * any(r.context for r in results.results)
+        next_best = f"; {rival.label} is second, with {show(rival.mean)}" if rival else ""
         return (
-            f"No method{row_by_row} is better than a constant prediction ({_constant(results)}), "
-            f"which has a mean {label} of {show(method.mean)} {where}{next_best}."
+            f"No method{row_by_row} is better than always predicting {_constant(results)}, which "
+            f"has a mean {label} of {show(method.mean)} {where}{next_best}."
         )
     mean: Callable[[MethodResult], float] = results.weighted_mean
     other = leader if leader is not method else rival
     if other is not None and not other.trivial and mean(method) - mean(other) < results.margin:
-        simpler = ", and simpler and faster" if method.cost < other.cost else ""
+        worst = f"{show(method.worst)} and {show(other.worst)}"
+        advantage = f", and better on the worst domain ({worst})" * (method.worst > other.worst)
+        if method.cost < other.cost:
+            advantage = ", and simpler and faster"
         means = f"mean {label}: {show(method.mean)} and {show(other.mean)}"
-        return f"as good as {other.label} on {domains} ({means}){simpler}."
+        return f"as good as {other.label} on {domains} ({means}){advantage}."
     if method is max(results.row_by_row, key=lambda result: result.mean):
         mean = attrgetter("mean")
     else:
         where += ", with less weight for domains with few rows"
     if rival is None:
-        mean_score = f"mean {label} of {show(method.mean)}"
-        return f"the only method that was evaluated, with a {mean_score} {where}."
+        return f"the only evaluated method; its mean {label} {where} is {show(method.mean)}."
     if rival.trivial:
         return f"best mean {label} {where}."
     lead = show(results.measure.sign * (mean(method) - mean(rival)))
@@ -175,7 +171,7 @@ def _reason(results: Results) -> str:
 
 
 def _context(results: Results) -> str:
-    """The gain from predicting all rows of a new domain together; empty if there is none."""
+    """The gain from predicting all rows of a new domain together; empty if there is no gain."""
     method, show = results.recommended, results.show
     better = [r for r in results.results if r.context and r.mean - method.mean > results.margin]
     if method.context or not better:
@@ -183,9 +179,9 @@ def _context(results: Results) -> str:
     best = max(better, key=results.weighted_mean)
     same = best.key.removesuffix(CONTEXT) == method.key
     text = (
-        "If you predict all rows of a new site together, use "
-        f"{f'{method.label} with context' if same else best.label}: "
-        f"{results.measure.label} {show(best.mean)} on average instead of {show(method.mean)}."
+        "If you can predict all rows from the next site together, use "
+        f"{f'{method.label} with context' if same else best.label}: its mean "
+        f"{results.measure.label} is {show(best.mean)} instead of {show(method.mean)}."
     )
     batches = {kind: scores for kind, scores in best.batches.items() if kind != "whole"}
     if not batches:
@@ -193,23 +189,19 @@ def _context(results: Results) -> str:
     if not best.holds_up:
         kind = min(batches, key=lambda name: batches[name]["context"] - batches[name]["plain"])
         with_context, without = (show(batches[kind][name]) for name in ("context", "plain"))
-        return (
-            f"{text} Do not do this with only some of the rows ({kind}: {with_context} instead of "
-            f"{without})."
-        )
+        scores = f"{kind}: {with_context} instead of {without}"
+        return f"{text} Do not use it for only some of the rows ({scores})."
     scores = ", ".join(f"{kind} {show(means['context'])}" for kind, means in batches.items())
     return f"{text} With only some of the rows: {scores}."
 
 
 def _expect(results: Results) -> str:
-    """The score at the next site, in sentences."""
+    """The expected score at the next site."""
     method, measure, show = results.recommended, results.measure, results.show
     ends, n = results.next_site, len(method.known)
-    constant = results.find(TRIVIAL)
-    comparison = ""
+    constant, comparison = results.find(TRIVIAL), ""
     if constant is not None and not method.trivial:
-        score = show(constant.mean)
-        comparison = f" A constant prediction ({_constant(results)}) scores {score}."
+        comparison = f" Always predicting {_constant(results)} scores {show(constant.mean)}."
     if (without := results.differences.get("without_leaks")) and without["scores"]:
         name = max(without["scores"], key=lambda name: without["scores"][name])
         columns, score = listed(without["columns"]), show(without["scores"][name])
@@ -232,8 +224,9 @@ def _expect(results: Results) -> str:
 
 
 def _constant(results: Results) -> str:
-    """What the constant prediction is."""
-    return "the mean of the target" if results.classes is None else "the most frequent class"
+    """Description of the constant prediction, with its name in tables."""
+    value = "mean of the target" if results.classes is None else "most frequent class"
+    return f"the {value} ({next(r.label for r in results.results if r.trivial)})"
 
 
 def _certainty(results: Results) -> tuple[str, str]:
@@ -243,18 +236,16 @@ def _certainty(results: Results) -> tuple[str, str]:
     faults = results.differences.get("faults", ())
     leaks = [name for fault in faults if fault["leak"] for name in fault["columns"]]
     if leaks:
-        columns = "this column" if len(leaks) == 1 else "these columns"
-        reason = f"The scores may be too good, because {columns} may contain the answer"
-        return "low", f"{reason}: {listed(leaks)}."
+        return "low", f"The scores may be too good, because {listed(leaks)} may contain the answer."
     if n < MIN_PAIRS or ends is None:
         domains = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
         return "low", f"{domains} not enough to predict the score at the next site reliably."
     worse, better = (sign * end for end in ends[::sign])
     if constant is None or method.trivial:
-        if (better - worse) / (1.0 if sign > 0 else abs(method.mean)) > WIDE_RANGE:
-            worst = f"the score on the worst one, {method.worst_domain!s}, is {show(method.worst)}"
-            return "medium", f"Domains differ: {worst}."
-        return "high", f"Scores on {in_words(n)} domains are similar."
+        if (better - worse) / (1.0 if sign > 0 else abs(method.mean)) > MAX_RANGE_WIDTH:
+            worst = f"{show(method.worst)}, on {named(method.worst_domain)}"
+            return "medium", f"Domains differ: the worst score is {worst}."
+        return "high", f"The scores on {in_words(n)} domains are similar."
     prediction = f"a constant prediction ({show(constant.mean)})"
     if worse <= constant.mean:
         text = f"at the next site, {method.label} may be no better than {prediction}"
@@ -266,16 +257,27 @@ def _certainty(results: Results) -> tuple[str, str]:
     return "high", f"Even at the worse end of the 90 % range, {text}."
 
 
+def named(*domains: object) -> str:
+    """Names of domains for a sentence, after the word "domain" if a name starts with a digit.
+
+    >>> named("bath"), named(3), named(3, 4)
+    ('bath', 'domain 3', 'domains 3 and 4')
+    """
+    names = [str(domain) for domain in domains]
+    prefix = f"domain{'s' * (len(names) > 1)} " * any(name[:1].isdigit() for name in names)
+    return prefix + listed(names)
+
+
 def interval(results: Results, ends: Any) -> str:
-    """Two scores as displayed, the smaller one first; a dash for None."""
+    """Two scores as text, the smaller one first; a dash if they are unknown or equal."""
     shown = sorted(results.measure.shown(end) for end in ends or UNKNOWN)
-    if not shown[0] < shown[1]:  # unknown, or all draws are equal
+    if not shown[0] < shown[1]:
         return "–"
     return " to ".join(results.show(results.measure.sign * value) for value in shown)
 
 
 def domains_table(results: Results) -> TextTable:
-    """Rows, target and scores of each domain; the worst for the recommended method first."""
+    """Rows, target and scores by domain; the worst domain of the recommended method is first."""
     (method, *others), classes = results.main, results.facts["classes"]
     classes_heading = "most frequent classes"
     if classes is not None and len(classes) == 2:
@@ -296,7 +298,7 @@ def domains_table(results: Results) -> TextTable:
 
 
 def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
-    """Quartiles of the target in a domain, or shares of its classes."""
+    """Quartiles of the target in a domain, or class frequencies."""
     if not domain:
         return "–"
     if classes is None:
@@ -310,10 +312,8 @@ def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
 
 
 def label_sentence(results: Results) -> str:
-    """The gain from labelled rows of a new domain, in a sentence; empty if it is unknown."""
-    gains = {
-        int(gain["n_labels"]): results.measure.sign * gain["score"] for gain in results.label_gain
-    }
+    """The gain from labels from the next site; empty if it is unknown."""
+    gains = {g["n_labels"]: results.measure.sign * g["score"] for g in results.label_gain}
     if not gains:
         return ""
     start, *counts = gains
@@ -321,58 +321,59 @@ def label_sentence(results: Results) -> str:
     best = max(gains[n] for n in counts)
     if best - gains[start] < margin:
         last = counts[-1]
-        return (
-            f"Labelled rows of the new site would hardly help {results.recommended.label}: {label} "
-            f"{show(gains[start])} without them, {show(gains[last])} with {last} labelled rows."
-        )
+        scores = f"{show(gains[start])} without and {show(gains[last])} with {last} labels"
+        return f"Labels from the next site would hardly help: the expected {label} is {scores}."
     # The smallest number of labels with about the best score.
     enough = next(n for n in counts if best - gains[n] < margin)
     first = counts[0] if gains[counts[0]] - gains[start] >= margin else enough
-    text = f"{first} labelled rows of the new site are expected to improve {label} from "
-    text += f"{show(gains[start])} to {show(gains[first])}"
-    text += f", and {enough} to {show(gains[enough])}" * (enough != first)
-    return text + ("; more labelled rows add little." if enough < counts[-1] else ".")
+    text = f"With {first} labels from the next site, the expected {label} is {show(gains[first])} "
+    text += f"instead of {show(gains[start])}"
+    text += f"; with {enough}, it is {show(gains[enough])}" * (enough != first)
+    return text + (". More labels add little." if enough < counts[-1] else ".")
 
 
 def difference_sentence(results: Results) -> str:
-    """Columns that identify domains, in a sentence."""
+    """A sentence about the columns that distinguish a domain from the others."""
     differences = results.differences
     columns = differences["columns"]
     names = [domain["name"] for domain in differences["domains"]]
-    described = [f"{c['name']} ({names[c['tells_at']]}, AUC {c['tells']:.2f})" for c in columns]
+    described = [
+        f"{c['name']} ({named(names[c['tells_at']])}, AUC {c['tells']:.2f})" for c in columns
+    ]
     n = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
-    separate = "separate one domain from all others, by values or missing values"
+    distinguish = "distinguish one domain from all others, by values or by missing values"
     if not n:
-        return f"No single column can {separate}; the best is {described[0]}."
+        return f"No single column can {distinguish}; the best is {described[0]}."
     total = len(columns) + differences["others"]
-    return f"{n} of {total} columns can {separate}: {listed(described[:n])}."
+    return f"{n} of {total} columns can {distinguish}: {listed(described[:n])}."
 
 
 def importance_sentences(results: Results) -> list[str]:
-    """Columns that matter on held-out domains, and those that could be dropped."""
-    method, importance, margin = results.recommended, results.recommended.importance, results.margin
+    """Sentences about the most important column, and about columns that could be dropped."""
+    method, importance = results.recommended, results.recommended.importance
     if not importance:
         return []
     first = max(importance, key=lambda name: importance[name])
     change = "decreases" if results.measure.sign > 0 else "increases"
     loss = results.show(results.measure.sign * importance[first])
+    max_unused = results.margin / 2
+    matters = "The most important column on held-out domains is"
+    if importance[first] < max_unused:
+        matters = "No single column is important on held-out domains; the most important one is"
     sentences = [
-        f"The most important column on held-out domains is {first}: if its values are shuffled, "
-        f"the {results.measure.label} of {method.label} {change} by {loss}."
+        f"{matters} {first}: if its values are shuffled, the {results.measure.label} of "
+        f"{method.label} {change} by {loss}."
     ]
     faulty = {name for f in results.differences.get("faults", ()) for name in f.get("columns", ())}
-    columns = {column["name"]: column["tells"] for column in results.differences["columns"]}
     unused = [
-        name
-        for name, auc in columns.items()
-        if auc >= IDENTIFYING_AUC
-        and name not in faulty
-        and importance.get(name, np.inf) < margin / 2
+        column["name"]
+        for column in results.differences["columns"]
+        if column["tells"] >= IDENTIFYING_AUC
+        and column["name"] not in faulty
+        and importance.get(column["name"], np.inf) < max_unused
     ]
     if unused:
-        verb, them = ("identifies", "it") if len(unused) == 1 else ("identify", "them")
-        sentences.append(
-            f"{method.label} hardly uses {listed(unused)}, which {verb} domains. Consider dropping "
-            f"{them}."
-        )
+        them = "it" if len(unused) == 1 else "them"
+        advice = f"Consider dropping {listed(unused)}: {method.label} hardly uses {them}, but could"
+        sentences.append(f"{advice} use {them} to distinguish domains.")
     return sentences

@@ -1,4 +1,4 @@
-"""Displays of differences between domains: in each feature, and on two components."""
+"""Displays of differences between domains: in each feature, and in two components."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from domainwise.plots import style
 from domainwise.shift.check import statistics_of_rows
 from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
 
-#: Quantiles at the lower end, in the middle and at the upper end of each line.
+#: Quantiles at the lower end, middle and upper end of each line.
 QUARTILES = (0.25, 0.5, 0.75)
 #: If a difference is larger than this, in standard deviations, the axis is logarithmic.
 MAX_LINEAR = 8.0
 
 
 class ShiftDisplay(style.Display):
-    """Medians and quartiles of standardised features by domain, for sources and new rows.
+    """Medians and quartiles of standardized features by domain, for sources and new rows.
 
     Parameters
     ----------
@@ -31,11 +31,11 @@ class ShiftDisplay(style.Display):
         Names of features and domains.
     ends : ndarray of shape (3, n_domains, n_features)
         Lower end, middle and upper end of each feature in each domain, in standard deviations;
-        NaN if a domain has no value.
+        NaN if a domain has no values.
     new : sequence, default=()
         Domains that are not sources.
     what : str, default="median and quartiles"
-        Description of the middle and the ends, for the axis.
+        Description of ``ends``, for the axis.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class ShiftDisplay(style.Display):
 
     See Also
     --------
-    domainwise.check_shift : Describe in words how new rows differ.
+    domainwise.check_shift : Describe in words how new rows differ from the sources.
 
     Examples
     --------
@@ -74,8 +74,9 @@ class ShiftDisplay(style.Display):
     ) -> Self:
         """Draw medians and quartiles of numeric columns.
 
-        Values are centred by the median of the sources' medians, and scaled by the median of their
-        interquartile ranges, so that a single domain in another unit does not change the scale.
+        The median of the sources' medians is subtracted from each column, which is then divided by
+        the median of their interquartile ranges, so that a single domain in another unit does not
+        change the scale.
 
         Parameters
         ----------
@@ -84,7 +85,7 @@ class ShiftDisplay(style.Display):
         sample_domain : array-like of shape (n_samples,)
             The domain of each row.
         new : sequence, default=()
-            Domains that are not sources. They are drawn as new, and not used to standardise.
+            Domains that are not sources. They are not used to standardize.
         **options
             Passed to :meth:`plot`.
         """
@@ -97,8 +98,8 @@ class ShiftDisplay(style.Display):
             rows = np.column_stack([*frame.values()])
         if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "biuf":
             raise ValueError(
-                f"X must be a 2-D numeric array; got {rows.dtype} of shape {rows.shape}. Pass "
-                "numeric columns, with one row per sample."
+                f"X must be a non-empty 2-D array of numbers; got shape {rows.shape} and dtype "
+                f"{rows.dtype}. Pass numeric columns, with one row per sample."
             )
         names = [str(name) for name in columns] or [f"x{i}" for i in range(rows.shape[1])]
         codes, domains = style.by_domain(sample_domain, rows, "X")
@@ -106,13 +107,13 @@ class ShiftDisplay(style.Display):
         sources = [code for code, name in enumerate(domains) if name not in new]
         if not sources:
             raise ValueError(
-                f"new={new!r} contains all domains. Remove at least one, so that there is a source."
+                f"new={new!r} contains all domains. Remove at least one, which is then a source."
             )
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about columns without values
-            spread = np.where(high > low, high - low, np.nan)[sources]  # NaN for a single row
+            warnings.simplefilter("ignore")  # columns without values
+            spread = np.where(high > low, high - low, np.nan)[sources]
             scale = np.nanmedian(spread, axis=0) / NORMAL_IQR
             scale = np.where(scale > 0, scale, np.nanstd(rows[np.isin(codes, sources)], axis=0))
             ends = (ends - np.nanmedian(middle[sources], axis=0)) / np.where(scale > 0, scale, 1.0)
@@ -122,12 +123,12 @@ class ShiftDisplay(style.Display):
     def from_predictions(
         cls, y_pred: ArrayLike | dict[str, ArrayLike], sample_domain: ArrayLike, **options: Any
     ) -> Self:
-        """Draw medians and quartiles of predictions, which shift if relevant features shift.
+        """Draw medians and quartiles of predictions, which shift if important features shift.
 
         Parameters
         ----------
         y_pred : array-like of shape (n_samples,), or dict of them by name
-            Numbers, decision values, or probabilities of a class.
+            Predicted numbers, decision values, or probabilities of a class.
         sample_domain : array-like of shape (n_samples,)
             The domain of each row.
         **options
@@ -139,8 +140,8 @@ class ShiftDisplay(style.Display):
             style.by_domain(sample_domain, values, "y_pred")
             if values.dtype.kind not in "biuf":
                 raise ValueError(
-                    f"y_pred must contain numbers; got {values.dtype}. Pass decision values or "
-                    "probabilities of a classifier."
+                    f"y_pred must contain numbers; got {values.dtype}. For a classifier, pass "
+                    "decision values or probabilities."
                 )
         return cls.from_features(columns, sample_domain, **options)
 
@@ -148,17 +149,17 @@ class ShiftDisplay(style.Display):
     def from_estimator(
         cls, estimator: object, X: ArrayLike, sample_domain: MaybeArray = None, **options: Any
     ) -> Self:
-        """Draw means and standard deviations of new rows and of the sources of a model.
+        """Draw means and standard deviations of new rows and of a model's sources.
 
         Parameters
         ----------
         estimator : Pipeline, TableModel or ShiftWatch
-            A fitted model; see :func:`~domainwise.check_shift`. Values are standardised with the
-            means and deviations of all its sources.
+            A fitted model; see :func:`~domainwise.check_shift`. Values are standardized with the
+            means and standard deviations over all its sources.
         X : array-like or data frame of shape (n_samples, n_features)
             New rows, in the form that the model expects.
         sample_domain : array-like of shape (n_samples,), default=None
-            Domains of the new rows; with None, they are one domain.
+            The domain of each new row; None means that they are from one domain.
         **options
             Passed to :meth:`plot`.
         """
@@ -175,7 +176,7 @@ class ShiftDisplay(style.Display):
             domains=[*watch.sources_, *new],
             ends=np.stack([mean - deviation, mean, mean + deviation]),
             new=new,
-            what="mean and deviation",
+            what="mean and standard deviation",
         ).plot(**options)
 
     def plot(
@@ -194,8 +195,8 @@ class ShiftDisplay(style.Display):
         max_features : int, default=20
             Maximum number of features to draw; if there are more, the title says so.
         highlight : sequence, default=None
-            Domains in colour. None selects the new domains or, if there are none, all domains if
-            there are at most eight.
+            Domains to draw in colour. None selects the new domains. If there are none, it selects
+            all domains, or no domain if there are more than eight.
 
         Returns
         -------
@@ -240,14 +241,14 @@ class ShiftDisplay(style.Display):
         return self._finish(ax, columns=5)
 
 
-#: Share of rows that are cut off at each end of an axis, so that outliers do not compress the plot.
+#: Share of rows cut off at each end of an axis, so that outliers do not compress the plot.
 CUT_SHARE = 0.005
-#: Style of points; they are rasterized, because there may be many.
+#: Points are rasterized, because there may be many.
 POINTS: Any = {"s": 12, "alpha": 0.65, "linewidths": 0, "rasterized": True}
 
 
 class DomainMapDisplay(style.Display):
-    """Rows on two components; if the components are invariant, domains overlap.
+    """Scatter plot of rows in two components; domains overlap if the components are invariant.
 
     Parameters
     ----------
@@ -327,8 +328,8 @@ class DomainMapDisplay(style.Display):
         Parameters
         ----------
         Z : array-like of shape (n_samples, n_components)
-            Projected rows. The first two components are drawn; a single component is drawn on a
-            line.
+            Projected rows. Only the first two components are drawn. A single component is drawn
+            on a line.
         sample_domain : array-like of shape (n_samples,)
             The domain of each row.
         y : array-like of shape (n_samples,), default=None
@@ -372,7 +373,7 @@ class DomainMapDisplay(style.Display):
         check_arguments("plot", rules, color_by=color_by)
         target = np.zeros(len(self.Z)) if self.target is None else self.target
         if color_by == "target" and self.target is None:
-            raise ValueError("color_by='target' needs y. Pass the class or value of each row.")
+            raise ValueError("color_by='target' needs y. Pass y, the class or value of each row.")
         ax = style.axes_for(ax, 5.0, 4.4)
         numbers = target.dtype.kind in "iuf" and is_quantity(target)
         if color_by == "target" and numbers:
@@ -385,7 +386,7 @@ class DomainMapDisplay(style.Display):
             coloured = names if len(names) <= len(style.PALETTE) else list(highlight)
             self._draw(ax, self.domain, None if numbers else target, coloured)
         x, y = self.Z[[name in highlight for name in self.domain]].T
-        # Circles are not rasterized, so that they get the text colour of a page.
+        # Circles are not rasterized, so that a report can change their colour.
         ax.scatter(x, y, s=22, facecolors="none", edgecolors=style.text_colour(), linewidths=0.5)
         ax.set_xlabel(self.names[0])
         ax.set_ylabel(self.names[1])
@@ -407,7 +408,7 @@ class DomainMapDisplay(style.Display):
             name: (style.PALETTE[i % n], style.MARKERS[i // n % n])
             for i, name in enumerate(coloured)
         }
-        for name in sorted(names, key=lambda name: name in styles):  # grey points below
+        for name in sorted(names, key=lambda name: name in styles):  # grey points are at the back
             colour, marker = styles.get(name, (style.GREY, "o"))
             for label, shape in markers.items() or [(None, marker)]:
                 rows = (group == name) & (True if label is None else classes == label)

@@ -21,14 +21,14 @@ from domainwise.scoring.statistics import defined_score, row_interval
 
 
 class DomainScoresDisplay(style.Display):
-    """Scores of one or several methods on each domain.
+    """Scores of one or more methods on each domain.
 
     Parameters
     ----------
     scores : dict of dict
         Scores by method name, then by domain; NaN if a score is not defined.
     intervals : dict of dict of tuple, default=None
-        Lower and upper end of the interval of each score.
+        Lower and upper ends of a confidence interval for each score.
     reference : dict, default=None
         A reference value for each domain, drawn as a bar.
     label : str, default="score"
@@ -86,7 +86,7 @@ class DomainScoresDisplay(style.Display):
         estimator : estimator, or dict of them by name
             Fitted classifiers or regressors, which predict without ``sample_domain``.
         X : array-like or data frame of shape (n_samples, n_features)
-            Rows, preferably of domains that the estimators have not seen.
+            Rows, preferably from domains that the estimators have not seen.
         y, sample_domain : array-like of shape (n_samples,)
             Target and domain of each row.
         scoring : str, default=None
@@ -101,8 +101,8 @@ class DomainScoresDisplay(style.Display):
         kinds = {is_classifier(model) if hasattr(model, "predict") else None for model in models}
         if kinds not in ({True}, {False}):
             raise ValueError(
-                f"estimator must contain only classifiers or only regressors; got {estimator!r}. "
-                "Draw classifiers and regressors in separate displays."
+                f"estimator must be one or more classifiers, or one or more regressors; got "
+                f"{estimator!r}. Pass fitted models with the method predict, of one of these kinds."
             )
         if kinds == {True}:
             for model in models:
@@ -142,7 +142,7 @@ class DomainScoresDisplay(style.Display):
         y_true, sample_domain : array-like of shape (n_samples,)
             Target and domain of each row.
         y_pred : array-like, or dict of them by name
-            Predictions, or other values that ``metric`` expects.
+            Predictions, or other values that ``metric`` accepts.
         metric : callable, default=None
             A function ``metric(y_true, y_pred)``. None means accuracy for classes, and RMSE for
             numbers.
@@ -159,13 +159,13 @@ class DomainScoresDisplay(style.Display):
         by_name = y_pred if isinstance(y_pred, dict) else {"predictions": y_pred}
         predictions = {name: np.asarray(values) for name, values in by_name.items()}
         if not predictions:
-            raise ValueError("y_pred is empty. Pass predictions of at least one method.")
+            raise ValueError("y_pred is empty. Pass the predictions of at least one method.")
         for name, values in predictions.items():
             same_length(values, "y_pred", truth, "y_true")
             if values.dtype.kind == "f" and np.isnan(values).any():
                 raise ValueError(
-                    f"y_pred of {name!r} has missing values (NaN). Remove these rows from all "
-                    "arguments."
+                    f"y_pred of {name!r} contains NaN. Remove these rows from y_true, y_pred and "
+                    "sample_domain."
                 )
 
         def score(name: str, rows: Array) -> float:
@@ -190,9 +190,9 @@ class DomainScoresDisplay(style.Display):
             None creates a figure.
         highlight : sequence of str, default=None
             Methods that are drawn large and with intervals; None selects all. Domains are sorted
-            by the score of the first method.
+            by the score of the first of them.
         styles : dict of dict, default=None
-            Further arguments of ``ax.plot`` by method name.
+            Additional arguments for ``ax.plot``, by method name.
 
         Returns
         -------
@@ -245,24 +245,25 @@ def _scores(
     }
 
 
-#: Minimum number of rows of a bin; the frequency in fewer rows is mostly noise.
+#: Minimum number of rows in a bin; a frequency in fewer rows is mostly noise.
 MIN_BIN_ROWS = 15
+PREDICTED_CLASS = "the predicted class"
 
 
 class Reliability(NamedTuple):
     """Predicted probabilities and observed frequencies in bins, and the calibration error."""
 
-    predicted: Array  #: mean probability of each bin that has rows
-    observed: Array  #: observed frequency in each of these bins
+    predicted: Array  #: mean probability in each bin
+    observed: Array  #: observed frequency in each bin
     rows: Array  #: number of rows in each bin
-    error: float  #: absolute difference averaged over rows: expected calibration error
+    error: float  #: expected calibration error: absolute difference, averaged over rows
 
 
 def reliability(probability: Array, hit: Array, n_bins: int = 10) -> Reliability:
     """Compare probabilities with observed frequencies in bins of about the same number of rows.
 
-    ``hit`` is 1 where the event occurred, else 0. A bin has at least 15 rows, so there may be fewer
-    than ``n_bins``. Equal probabilities are in the same bin.
+    ``hit`` is 1 where the event occurred, else 0. Each bin has at least 15 rows, so there may be
+    fewer bins than ``n_bins``. Equal probabilities are in the same bin.
 
     >>> p, hit = np.repeat([0.25, 0.75], 20), np.arange(40) % 2
     >>> reliability(p, hit).predicted, reliability(p, hit).error
@@ -283,10 +284,10 @@ class CalibrationByDomainDisplay(style.Display):
     Parameters
     ----------
     curves : dict of Reliability
-        For each domain, the mean probability, observed frequency and number of rows of each bin,
+        For each domain, the mean probability, observed frequency and number of rows in each bin,
         and the calibration error.
     about : str
-        Name of the class whose probabilities are shown.
+        Name of the class whose probabilities are shown, or "the predicted class".
 
     Attributes
     ----------
@@ -329,7 +330,7 @@ class CalibrationByDomainDisplay(style.Display):
         estimator : classifier
             A fitted classifier with ``predict_proba``, which is called without ``sample_domain``.
         X : array-like or data frame of shape (n_samples, n_features)
-            Rows, preferably of unseen domains.
+            Rows, preferably from unseen domains.
         y, sample_domain : array-like of shape (n_samples,)
             Class and domain of each row.
         **options
@@ -338,8 +339,8 @@ class CalibrationByDomainDisplay(style.Display):
         model: Any = estimator
         if not hasattr(model, "predict_proba"):
             raise ValueError(
-                f"{type(model).__name__} has no method predict_proba. Pass a classifier with "
-                "probabilities, or use from_predictions."
+                f"{type(model).__name__} has no method predict_proba. Pass a classifier that has "
+                "it, or use from_predictions."
             )
         check_is_fitted(model)
         classes = np.unique(np.concatenate([checked_labels(y, "y"), model.classes_]))
@@ -365,17 +366,17 @@ class CalibrationByDomainDisplay(style.Display):
         y_true : array-like of shape (n_samples,)
             Classes.
         y_prob : array-like of shape (n_samples,) or (n_samples, n_classes)
-            Probability of the positive class of two classes, or of each class. With more than two
-            classes, the curve shows how often the most probable class is correct.
+            Probability of the positive class, or of each class. With more than two classes, the
+            curve shows how often the most probable class is correct.
         sample_domain : array-like of shape (n_samples,)
             The domain of each row.
         classes : sequence, default=None
-            The class of each column; None means the sorted classes of ``y_true``.
+            The class of each column of ``y_prob``; None means the sorted classes in ``y_true``.
         pos_label : object, default=None
-            The positive class of two classes; None means the last one.
+            The positive class, if there are two classes; None means the last one.
         n_bins : int, default=10
-            Maximum number of bins in each domain. Bins have about the same number of rows, at least
-            15.
+            Maximum number of bins in each domain. Each bin has about the same number of rows, and
+            at least 15.
         **options
             Passed to :meth:`plot`.
         """
@@ -396,10 +397,10 @@ class CalibrationByDomainDisplay(style.Display):
             )
         codes_of(truth, names)  # refuses unknown classes
         if len(names) != (2 if p.ndim == 1 else p.shape[1]):
-            columns = "one column" if p.ndim == 1 else f"{p.shape[1]} columns"
+            shape = "is 1-D" if p.ndim == 1 else f"has {p.shape[1]} columns"
             raise ValueError(
-                f"y_prob has {columns} for {len(names)} classes, {', '.join(map(str, names))}. "
-                "Pass the class of each column as classes."
+                f"y_prob {shape}, but there are {len(names)} classes: {', '.join(map(str, names))}."
+                " Pass one column per class, and the class of each column with classes=."
             )
         if len(names) == 2:
             positive = positive_last(names, pos_label)[-1]
@@ -407,7 +408,7 @@ class CalibrationByDomainDisplay(style.Display):
             hit, about = truth == positive, style.short(positive)
         else:
             probability, hit = p.max(axis=1), names[p.argmax(axis=1)] == truth
-            about = "the predicted class"
+            about = PREDICTED_CLASS
         curves = {
             name: reliability(probability[codes == code], hit[codes == code], n_bins)
             for code, name in enumerate(domains)
@@ -415,7 +416,7 @@ class CalibrationByDomainDisplay(style.Display):
         return cls(curves=curves, about=about).plot(**options)
 
     def plot(self, ax: style.MaybeAxes = None, *, max_domains: int = 5) -> Self:
-        """Draw the curve of each domain; domains with the largest errors are in colour.
+        """Draw a curve for each domain; domains with the largest errors are in colour.
 
         Parameters
         ----------
@@ -443,6 +444,7 @@ class CalibrationByDomainDisplay(style.Display):
         if errors := [curve.error for _, curve in curves[max_domains:]]:
             ax.plot([], [], color=style.GREY, label=f"{len(errors)} others: up to {errors[0]:.2f}")
         ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-        ax.set_xlabel(f"probability of {self.about}")
+        class_name = self.about if self.about == PREDICTED_CLASS else f"class {self.about}"
+        ax.set_xlabel(f"predicted probability of {class_name}")
         ax.set_ylabel("observed frequency")
         return self._finish(ax, title="calibration error", columns=2)

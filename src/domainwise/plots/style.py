@@ -24,7 +24,7 @@ ACCENT, GREY = "#e0533d", "#8b95a1"
 
 
 def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
-    """Return the domain code of each row, and the domains; ``name`` is the argument with rows."""
+    """Return the domain code of each row, and the domains; ``rows`` is the argument ``name``."""
     if sample_domain is None:
         raise ValueError("sample_domain is required. Pass the domain of each row.")
     same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)
@@ -33,10 +33,10 @@ def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[A
 
 
 def check_known(values: Sequence[Any], allowed: Collection[Any], name: str) -> None:
-    """Refuse values of the argument ``name`` that are not allowed."""
+    """Raise an error if the argument ``name`` contains values that are not allowed."""
     if unknown := [value for value in values if value not in allowed]:
         choices = ", ".join(map(str, allowed))
-        raise ValueError(f"{name} contains {unknown[0]!r}, which is unknown. Use only {choices}.")
+        raise ValueError(f"{name} contains {unknown[0]!r}, which is unknown. Use only: {choices}.")
 
 
 def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
@@ -53,7 +53,7 @@ def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
 
 
 def offsets(n: int, largest: float) -> Array:
-    """Return vertical offsets of n items in a row of a plot, from ``largest`` to ``-largest``."""
+    """Return n vertical offsets from ``largest`` to ``-largest``, for items in a row of a plot."""
     return np.linspace(largest, -largest, n) if n > 1 else np.zeros(n)
 
 
@@ -65,7 +65,7 @@ def text_colour() -> str:
 
 
 class Display:
-    """A plot, and the axes on which it was drawn."""
+    """Base class of displays: ``plot`` stores its axes and figure."""
 
     ax_: axes.Axes
     figure_: figure.Figure
@@ -75,8 +75,8 @@ class Display:
     ) -> Self:
         """Add a legend, and draw names as text.
 
-        The legend is below the axes if they fill a figure with a layout. It has the order of
-        drawing, or the opposite order if ``reverse`` is True.
+        The legend is below the axes if the figure has no other axes and a layout engine. Entries
+        are in drawing order, or in the opposite order if ``reverse`` is True.
         """
         step = -1 if reverse else 1
         handles, labels = (entries[::step] for entries in ax.get_legend_handles_labels())
@@ -94,9 +94,9 @@ class Display:
 
 
 def draw_names_as_text(artist: Any) -> None:
-    """Draw names such as "$5 to $6" as text, not as formulas, except for ticks of log axes.
+    """Draw names such as "$5 to $6" as text, not as formulas; ``artist`` is a figure or part of it.
 
-    ``artist`` is a figure, axes, or a legend.
+    Only the tick labels of logarithmic axes may be formulas.
     """
     from matplotlib.axis import Axis
     from matplotlib.text import Text
