@@ -22,8 +22,7 @@ from domainwise.calibration.conformal import DomainMetaEstimator, fit_rows
 from domainwise.calibration.curves import Curve, class_columns, equal_weights, fit_curve
 from domainwise.calibration.quantiles import DomainQuantiles
 from domainwise.checks import ContextWarning, inputs, warn_caller
-from domainwise.checks.arguments import CONSTRAINTS
-from domainwise.checks.signatures import arguments
+from domainwise.checks.signatures import arguments, with_shared_arguments
 from domainwise.scoring.predictions import HeldOut, Predictions, codes_of
 from domainwise.scoring.statistics import expected_range, expected_score
 from domainwise.splits.folds import domain_folds
@@ -222,6 +221,7 @@ class Adaptable(ABC):
         return self.priors_[mode].apply(outputs, site_corrections[mode])
 
 
+@with_shared_arguments
 @arguments
 class SiteAdapter(Adaptable, DomainMetaEstimator):
     """Adapt any classifier or regressor to a new site with a few labels.
@@ -296,9 +296,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     scoring: Scoring = None
     n_jobs: int | None = None
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        name: CONSTRAINTS[name] for name in ("cv", "scoring", "n_jobs")
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"estimator": "no_validation"}
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Fit the estimator, and learn from held-out domains how much sites differ.
@@ -312,9 +310,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
             The domain of each row. None treats all rows as one domain, from which differences
             between sites cannot be learned.
 
-        Returns
-        -------
-        self : object
+        {returns_self}
         """
         X, labels, target, domain = self._check_inputs(X, y, sample_domain)
         classes = target.names
@@ -370,9 +366,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return predictions, corrected for the site if the model is adapted.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
+        {new_rows}
         sample_domain : array-like of shape (n_rows,), default=None
             The domain of each row, for estimators that predict the rows of a domain together.
 
@@ -390,10 +384,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
 
-        Parameters
-        ----------
-        X, sample_domain
-            As in :meth:`predict`.
+        {as_in_predict}
 
         Returns
         -------

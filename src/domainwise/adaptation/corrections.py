@@ -18,7 +18,12 @@ from scipy.stats import chi2
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import evenly_spaced
-from domainwise.calibration.quantiles import TOLERANCE, DomainQuantiles, needed_domains
+from domainwise.calibration.quantiles import (
+    TOLERANCE,
+    DomainQuantiles,
+    Thresholds,
+    needed_domains,
+)
 from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import balanced_accuracy
 from domainwise.scoring.statistics import defined_score, expected_score
@@ -424,7 +429,7 @@ def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Arra
 
 
 @dataclass(frozen=True)
-class SiteQuantiles:
+class SiteQuantiles(Thresholds):
     """Thresholds for prediction sets and intervals at a site with labels.
 
     Each source domain is treated as a new site: its outputs are corrected with as many of its rows
@@ -463,21 +468,14 @@ class SiteQuantiles:
         quantiles = DomainQuantiles.from_scores(np.concatenate(scores), np.concatenate(domains))
         return cls(quantiles, np.sort(label_scores))
 
-    def _quantiles(self, coverage: float) -> DomainQuantiles:
+    def threshold(self, coverage: float, *, warn: bool = False) -> float:
+        """Return the threshold for a coverage from domains or, if these are too few, labels."""
         n, needed = len(self.labels), needed_domains(coverage)
         if self.domains.n_domains >= needed or n < needed:
-            return self.domains
+            return self.domains.threshold(coverage, warn=warn)
         # Each label is treated as a domain, so the rank is ceil((n + 1) coverage).
         levels = np.arange(1, n + 1) / (n + 1.0) + TOLERANCE / 2
-        return DomainQuantiles(self.labels, levels, n)
-
-    def sets(self, scores: Array, coverage: float) -> Array:
-        """Return whether each class is in the set, because its score is within the threshold."""
-        return self._quantiles(coverage).sets(scores, coverage)
-
-    def intervals(self, predicted: Array, coverage: float) -> Array:
-        """Return lower and upper bounds around predicted values, of shape (n, 2)."""
-        return self._quantiles(coverage).intervals(predicted, coverage)
+        return DomainQuantiles(self.labels, levels, n).threshold(coverage, warn=warn)
 
 
 def _corrected_scores(

@@ -21,9 +21,8 @@ from domainwise.calibration.quantiles import (
     scores_by_class,
 )
 from domainwise.checks import inputs
-from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.inputs import Labels
-from domainwise.checks.signatures import arguments
+from domainwise.checks.signatures import arguments, with_shared_arguments
 from domainwise.scoring.predictions import (
     MetaEstimator,
     Predictions,
@@ -144,6 +143,7 @@ def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, rows: Any = Non
         return fit_with_domains(clone(estimator), X, y, sample_domain)
 
 
+@with_shared_arguments
 @arguments
 class DomainConformal(DomainMetaEstimator):
     """Prediction sets and intervals that are valid on new domains, for any classifier or regressor.
@@ -213,9 +213,7 @@ class DomainConformal(DomainMetaEstimator):
     cv: CrossValidator = None
     calibration: str = "cv"
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        name: CONSTRAINTS[name] for name in ("cv", "calibration")
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"estimator": "no_validation"}
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Fit the estimator, and score it on rows of held-out domains.
@@ -228,9 +226,7 @@ class DomainConformal(DomainMetaEstimator):
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row. None treats all rows as one domain, which limits the coverage.
 
-        Returns
-        -------
-        self : object
+        {returns_self}
         """
         X, y, target, domain = self._check_inputs(X, y, sample_domain)
         classification, rows = target.names is not None, np.arange(len(y))
@@ -270,9 +266,7 @@ class DomainConformal(DomainMetaEstimator):
     def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Predict with the fitted estimator.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
+        {new_rows}
         sample_domain : array-like of shape (n_rows,), default=None
             The domain of each row, for estimators that use it.
 
@@ -286,10 +280,7 @@ class DomainConformal(DomainMetaEstimator):
     def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return the estimator's probabilities; the calibration does not change them.
 
-        Parameters
-        ----------
-        X, sample_domain
-            As in :meth:`predict`.
+        {as_in_predict}
 
         Returns
         -------

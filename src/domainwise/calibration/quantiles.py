@@ -44,8 +44,23 @@ def reported_coverage(n_domains: int) -> float | None:
     return next((c for c in reversed(REPORTED_COVERAGES) if needed_domains(c) <= n_domains), None)
 
 
+class Thresholds:
+    """Prediction sets and intervals from the threshold for a coverage."""
+
+    threshold: Callable[..., float]
+
+    def sets(self, scores: Array, coverage: float) -> Array:
+        """Return whether each class is in the set, because its score is within the threshold."""
+        return np.asarray(scores <= self.threshold(coverage, warn=True))
+
+    def intervals(self, predicted: Array, coverage: float) -> Array:
+        """Return lower and upper bounds around predicted values, of shape (n, 2)."""
+        radius = self.threshold(coverage, warn=True)
+        return np.column_stack([predicted - radius, predicted + radius])
+
+
 @dataclass(frozen=True)
-class DomainQuantiles:
+class DomainQuantiles(Thresholds):
     """Scores of held-out rows with their weights (theory 16).
 
     Each of K domains has weight 1 / (K + 1), which its rows share equally. The new domain, whose
@@ -79,15 +94,6 @@ class DomainQuantiles:
             )
         return math.inf
 
-    def sets(self, scores: Array, coverage: float) -> Array:
-        """Return whether each class is in the set, because its score is within the threshold."""
-        return np.asarray(scores <= self.threshold(coverage, warn=True))
-
-    def intervals(self, predicted: Array, coverage: float) -> Array:
-        """Return lower and upper bounds around predicted values, of shape (n, 2)."""
-        radius = self.threshold(coverage, warn=True)
-        return np.column_stack([predicted - radius, predicted + radius])
-
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -108,8 +114,8 @@ class HasThresholds:
 
     _quantiles: dict[str, DomainQuantiles]
 
-    def _quantiles_for(self, sample_domain: Any) -> Any:
-        """Return the "context" quantiles if available and domains are passed, else "plain"."""
+    def _thresholds(self, sample_domain: Any) -> Thresholds:
+        """Return the thresholds for "context" if available and domains are passed, else "plain"."""
         quantiles: dict[str, Any] = getattr(self, "site_quantiles_", self._quantiles)
         mode = "context" if sample_domain is not None else "plain"
         return quantiles.get(mode, quantiles["plain"])
@@ -124,10 +130,7 @@ class PredictionSets(HasThresholds):
     ) -> Array:
         """Return a prediction set for each row: the classes that it may belong to.
 
-        Parameters
-        ----------
-        X, sample_domain
-            As in :meth:`predict`.
+        {as_in_predict}
         coverage : float, default=0.9
             Share of rows whose set contains the true class, on average over new domains.
 
@@ -138,7 +141,7 @@ class PredictionSets(HasThresholds):
             domains, sets contain all classes, with a warning.
         """
         scores = self._class_scores(X, sample_domain)
-        return np.asarray(self._quantiles_for(sample_domain).sets(scores, coverage))
+        return self._thresholds(sample_domain).sets(scores, coverage)
 
     def _class_scores(self, X: Any, sample_domain: Any) -> Array:
         model: Any = self
@@ -154,10 +157,7 @@ class PredictionIntervals(HasThresholds):
     ) -> Array:
         """Return a prediction interval for each row.
 
-        Parameters
-        ----------
-        X, sample_domain
-            As in :meth:`predict`.
+        {as_in_predict}
         coverage : float, default=0.9
             Share of rows whose interval contains the target, on average over new domains.
 
@@ -169,7 +169,7 @@ class PredictionIntervals(HasThresholds):
         """
         model: Any = self
         predicted = model.predict(X, sample_domain)
-        return np.asarray(self._quantiles_for(sample_domain).intervals(predicted, coverage))
+        return self._thresholds(sample_domain).intervals(predicted, coverage)
 
 
 def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, Any]:

@@ -34,7 +34,6 @@ class FastDCM(LabelLandmarkArguments, exact.DCMMethod, FastProjection):
     References
     ----------
     A. Wu, "Domain generalization via domain-based covariance minimization".
-
     {fast_example}
     """
 
@@ -50,9 +49,7 @@ class FastCOIR(LabelLandmarkArguments, exact.COIRMethod, FastProjection):
     ----------
     {n_components} {kernel} {target} {epsilon} {ridge} {landmarks} {target_landmarks} {seed}
 
-    {fast_sections}
-
-    {fast_example}
+    {fast_sections} {fast_example}
     """
 
 
@@ -70,9 +67,7 @@ class FastDICA(LabelLandmarkArguments, exact.DICAMethod, FastProjection):
         Regularization of the right-hand side, not multiplied by the number of rows.
     {landmarks} {target_landmarks} {seed}
 
-    {fast_sections}
-
-    {fast_example}
+    {fast_sections} {fast_example}
     """
 
 
@@ -91,9 +86,7 @@ class FastKPCA(LabelLandmarkArguments, exact.KPCAMethod, FastProjection):
         Has no effect: KPCA does not use the target.
     {seed}
 
-    {fast_sections}
-
-    {fast_example}
+    {fast_sections} {fast_example}
     """
 
     _relative_shift = float("inf")  # rounding hardly changes leading eigenvectors
@@ -108,9 +101,7 @@ class FastSCA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     ----------
     {ten_components} {kernel} {scatter} {landmarks} {seed}
 
-    {fast_sections}
-
-    {fast_example}
+    {fast_sections} {fast_example}
     """
 
     _method = staticmethod(scatter.sca)
@@ -125,9 +116,7 @@ class FastMDA(LandmarkArguments, exact.ScatterMethod, FastProjection):
     ----------
     {class_components} {kernel} {scatter} {landmarks} {seed}
 
-    {fast_sections}
-
-    {fast_example}
+    {fast_sections} {fast_example}
     """
 
     _method = staticmethod(scatter.mda)

@@ -22,8 +22,8 @@ from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Maybe
 from domainwise.backends import Backend
 from domainwise.calibration.curves import class_columns
 from domainwise.checks import NotAKernelWarning, inputs
-from domainwise.checks.arguments import CONSTRAINTS, validate_arguments
-from domainwise.checks.signatures import arguments
+from domainwise.checks.arguments import validate_arguments
+from domainwise.checks.signatures import arguments, with_shared_arguments
 from domainwise.estimators.exact_base import make_gram
 from domainwise.estimators.projection import one_thread_if_small, resolved_kernel
 from domainwise.invariant.kernel import (
@@ -208,6 +208,7 @@ def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tu
 _Grid = Mapping[str, Sequence[Any]]
 
 
+@with_shared_arguments
 @arguments
 class InvariantSearchCV(SearchAttributes, MetaEstimator):
     """Grid search for InvariantSVC and InvariantSVR with the kernel evaluated once per split.
@@ -250,11 +251,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         Arguments of the candidates whose predictions are combined, the best first.
     estimators_ : list of estimator
         The estimator with each of these arguments, fitted to all rows.
-    cv_results_ : dict
-        ``params``, ``split0_test_score`` ..., ``mean_test_score``, ``std_test_score`` and
-        ``rank_test_score``, as in GridSearchCV.
-    n_splits_ : int
-        Number of splits.
+    {scores}
     held_out_outputs_ : ndarray of shape (n_members, n_samples, n_columns) or None
         Outputs of the members for rows that they were not fitted to, if the search computes them.
         Model files do not contain it.
@@ -288,9 +285,9 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     n_jobs: int | None = None
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        name: CONSTRAINTS[name] for name in ("cv", "scoring", "n_average", "n_jobs")
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = dict.fromkeys(
+        ("estimator", "param_grid"), "no_validation"
+    )
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Score every candidate on held-out domains, and fit the best one to all rows.
@@ -302,9 +299,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row.
 
-        Returns
-        -------
-        self : object
+        {returns_self}
         """
         self._validate_params()
         prefix, _ = find_machine(self.estimator)
@@ -352,9 +347,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     def predict(self, X: ArrayLike) -> Array:
         """Predict by majority vote of all members, or by the mean of their predictions.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
+        {new_rows}
 
         Returns
         -------
@@ -375,9 +368,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         This term is the mean decision value, scaled to less than half a vote, so that it orders
         rows with the same votes and never changes a majority.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
+        {new_rows}
 
         Returns
         -------
@@ -399,9 +390,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the mean of the members' probabilities.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
+        {new_rows}
 
         Returns
         -------
