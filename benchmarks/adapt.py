@@ -1,4 +1,4 @@
-"""The gain from a few labels of a new site, on every data set of the leaderboard.
+"""The gain from a few labels from a new site, on every data set of the leaderboard.
 
     python benchmarks/leaderboard.py prepare                    needs the data and pandas
     python benchmarks/adapt.py run --workers 2                  fits ensembles, stores their outputs
@@ -6,7 +6,7 @@
 
 Ensembles are trained on 600 rows, as on the leaderboard, with default and with balanced class
 weights. Each domain of a held-out fold is treated as the new site: labels are drawn at random (20
-draws), or are those of the first rows in table order, and the other rows of the domain are scored.
+draws), or come from the first rows in table order, and the other rows of the domain are scored.
 An interrupted run continues where it stopped.
 """
 
@@ -40,7 +40,7 @@ from domainwise.adaptation.corrections import (
 
 HERE = Path(__file__).parent
 DRAWS = 20
-#: Smallest number of scored rows of a site.
+#: Smallest number of scored rows per site.
 MIN_SCORED = 10
 
 
@@ -301,7 +301,7 @@ def study_job(job: tuple[str, str, str, Path]) -> tuple[tuple[str, str, str], di
 def score_tables(
     name_sets: dict[str, list[str]], kind: str, studies: dict[Any, dict[str, Any]]
 ) -> list[str]:
-    """All tables of one kind of outputs."""
+    """All tables for one kind of output."""
     lines: list[str] = []
     numbers, classes, cover, gain = [], defaultdict(list), [], []
     for setting in ("default", "balanced"):
@@ -403,7 +403,7 @@ def report(out: Path, workers: int) -> None:
         "Written by `python benchmarks/adapt.py report`, from ensembles fitted to 600 rows. A "
         "star marks confirmation sets. Changes are in percentage points, or in percent where "
         "stated, with the standard error of paired differences over sites. Labels are drawn at "
-        "random, unless the column says that they are those of the first rows of the table.",
+        "random, unless the column says that they come from the first rows of the table.",
         "",
     ]
     for kind in ("plain", "context"):

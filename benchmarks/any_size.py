@@ -46,7 +46,7 @@ FEATURES, DOMAINS, LANDMARKS = 16, 10, 500
 #: The grid: one kernel and width, and several domain weights and penalties.
 WEIGHTS, N_ALPHAS = (0.0, 0.1, 1.0, 10.0, 100.0), 9
 GAMMA = 1.0 / (2 * FEATURES)
-#: Rows per block of the Nystroem pass: 1,000 to 10,000 are equally fast, other sizes are slower.
+#: Rows per block in the Nystroem pass: 1,000 to 10,000 are equally fast, other sizes are slower.
 BLOCK_ROWS = 2000
 GPU_LANDMARKS = 1000
 PROJECTION_LANDMARKS = 300
@@ -103,7 +103,7 @@ def search(n: int, folder: str) -> Result:
 
 
 def nystroem_pass(n: int, folder: str) -> Result:
-    """Compute scikit-learn's features of the first n rows block by block."""
+    """Compute scikit-learn's features for the first n rows, block by block."""
     from sklearn.kernel_approximation import Nystroem
 
     X, _, _ = _open(n, folder)
@@ -157,7 +157,7 @@ def projection_search(n: int, folder: str, rows: bool = False) -> Result:
 
 
 def on_device(n: int, device: str = "cuda") -> Result:
-    """Search on float32 tensors of a device: three widths of two kernels, the default grid."""
+    """Search on float32 tensors on a device: two kernels with three widths, the default grid."""
     import time
 
     import torch
@@ -446,7 +446,7 @@ def _projection(report: Report, projection: dict[str, Any]) -> None:
     pairs = zip(moments["scores"], rows["scores"], strict=True)
     report.text(
         f"`FastDCMCV` with {PROJECTION_LANDMARKS} landmarks, {moments['candidates']} candidates "
-        f"of one gamma and {moments['splits']} folds, N={size(projection['n'])}: "
+        f"with one gamma and {moments['splits']} folds, N={size(projection['n'])}: "
         f"{moments['seconds']:.2f} s from moments, and {rows['seconds']:.2f} s "
         f"({rows['seconds'] / moments['seconds']:.1f}×) with "
         "`estimator=LinearDiscriminantAnalysis()`, which is fitted to the projected rows of each "
@@ -468,9 +468,9 @@ def _gpu(report: Report, gpu: dict[str, Any]) -> None:
             )
     first = next(iter(gpu.values()))
     report.text(
-        f"## On {first['device']}\n\nThe rows are float32 tensors on the device, and a fit of "
+        f"## On {first['device']}\n\nThe rows are float32 tensors on the device, and a fit to "
         "20,000 rows serves as a warm-up. With 20,000 float64 rows, the relative difference from "
-        f"the scores of NumPy is at most {first['difference']:.0e}."
+        f"the scores with NumPy is at most {first['difference']:.0e}."
     )
     report.table(
         ["N", "seconds", "peak device memory (GiB)"],
@@ -485,8 +485,8 @@ def _dask(report: Report, dask: dict[str, Any]) -> None:
     here, two = dask["here"], dask["two"]
     rate, worker_rate = here["rows"] / here["seconds"], dask["n"] / two["seconds"] / 2
     report.check(
-        f"{size(dask['n'])} rows of Parquet, two workers of {DASK_MEMORY // 2**30} GiB: throughput "
-        "of a worker relative to one process with rows in memory",
+        f"{size(dask['n'])} rows in Parquet files, two workers with {DASK_MEMORY // 2**30} GiB "
+        "each: throughput of a worker relative to one process with rows in memory",
         worker_rate / rate,
         0.7,
         form="{:.2f}×",

@@ -4,12 +4,12 @@
     python benchmarks/batch_size.py run --workers 8 --minutes 5   fits ensembles
     python benchmarks/batch_size.py report                        writes BATCH_SIZE.md, a figure
 
-Ensembles are trained on 600 rows of the source domains of a fold. Statistics of source domains are
-computed from all their rows ("large"), or from the training rows only ("small"); in the second
+Ensembles are trained on 600 rows from the source domains of a fold. Statistics of source domains
+are computed from all their rows ("large"), or from the training rows only ("small"); in the second
 case, batches can be larger than the source domains. The rows of a held-out domain are divided at
 random into batches of equal size, and at least 300 rows (or all) are scored. "before" is an earlier
 version of context, without the division into parts, the shrinkage and the check for unusual
-batches: it compared each row with all rows of its batch, no matter how few. An interrupted run
+batches: it compared each row with all rows of its batch, even if there were few. An interrupted run
 continues where it stopped.
 """
 
@@ -194,7 +194,8 @@ def report(arguments: argparse.Namespace) -> None:
         "",
         "Share of unusual batches, whose rows are predicted one by one, by batch size: "
         f"{', '.join(alarms)}.",
-        "Time of a prediction with context, relative to rows one by one (median), by batch size: "
+        "Median time of a prediction with context, relative to predicting rows one by one, by "
+        "batch size: "
         f"{', '.join(cost)}.",
         "",
     ]

@@ -1,9 +1,9 @@
-"""Federated fits: how the limits of site files affect scores, and attacks on these files.
+"""Federated fits: how limits on site files affect scores, and attacks on these files.
 
 The first part scores models on domains that did not take part in the fit. Every source domain is a
 site, which sends the default file. For comparison, sites accept the disclosure of 30, 100 and 500
-columns of each of six maps. The second part runs three tests of whether a row is in the data, based
-on the second moments of a site.
+columns in each of six maps. The second part runs three tests of whether a row is in the data, based
+on a site's second moments.
 
     python benchmarks/disclosure.py           both parts, then DISCLOSURE.md
     python benchmarks/disclosure.py --quick   one data set and few repeats; writes no files
@@ -41,7 +41,7 @@ COLUMNS = (30, 100, 500)
 GROUPS = 4
 #: Seeds of maps with few columns, over which scores are averaged; other maps have one seed.
 SEEDS, FEW = 4, 50
-#: Rows of a site in the tests of membership, and the number of repeats.
+#: Rows at a site in the membership tests, and the number of repeats.
 SITE_ROWS, REPEATS = (150, 600, 3000), 20
 MEMBERSHIP = ("span", "leverage", "reference")
 #: Rows from which the third test knows the distribution.
@@ -107,11 +107,11 @@ def accuracy_of(name: str, columns: int | None) -> Result:
 
 
 def membership(rows: int, repeats: int, columns: int | None) -> Result:
-    """Areas under the ROC curve of three tests of membership, means over repeats.
+    """Areas under the ROC curve for three membership tests, averaged over repeats.
 
-    Rows have five independent normal columns. The test of span computes how far a row lies outside
-    the range of a second moment, and the test of leverage computes its leverage. The third test
-    compares the second moment with that of the known distribution.
+    Rows have five independent normal columns. The span test computes how far a row lies outside the
+    range of a second moment, and the leverage test computes its leverage. The third test compares
+    the second moment with that of the known distribution.
     """
     import numpy as np
     import pandas as pd
@@ -178,8 +178,8 @@ def report_accuracy(report: Report, results: dict[tuple[str, int | None], Result
     report.text(
         "Every domain is a site, and the domains of one of four groups are held out in turn. "
         f"Scores are means over groups, and over {SEEDS} seeds for the default and for maps with "
-        f"fewer than {FEW} columns. By default, the number of columns is computed from the counts "
-        "of the sites. The other files contain second moments by class of six maps, and were "
+        f"fewer than {FEW} columns. By default, the number of columns is computed from the sites' "
+        "counts. The other files contain second moments by class of six maps, and were "
         "written with `accept_disclosure=True`. The metric is balanced accuracy (larger is "
         "better), or RMSE if the table says so (smaller is better)."
     )
@@ -204,12 +204,12 @@ def report_membership(report: Report, results: dict[tuple[int, int | None], Resu
         "There are two sites with five normally distributed columns. The table shows the area "
         "under the ROC curve of tests that distinguish the rows of one class at the first site "
         f"from the same number of new rows, averaged over {REPEATS} repeats. 0.5 is chance, and 1 "
-        "means that every row is classified correctly. The tests of span and leverage need only "
+        "means that every row is classified correctly. The span and leverage tests need only "
         "the file. The third test also knows the distribution at the site, from "
         f"{size(POPULATION)} other rows. The accepted file has 500 columns and second moments by "
         "class."
     )
-    header = ["rows of the site", "columns", *MEMBERSHIP]
+    header = ["rows at the site", "columns", *MEMBERSHIP]
     rows = []
     for n in SITE_ROWS:
         default, accepted = results[n, None], results[n, 500]

@@ -1,4 +1,4 @@
-"""Compare kinds of members of the ensemble, and rules to weight them, on the development sets.
+"""Compare ensemble members, and rules to weight them, on the development sets.
 
 The predictions of every member are stored once: for source rows by members fitted without their
 domain, and for the rows of the held-out domains. All rules to weight and average them are then
@@ -436,7 +436,7 @@ def report(out: Path, path: Path) -> None:
         "over the first row are in percentage points, or in percent of RMSE, with the standard "
         "error over data sets. CatBoost was searched with up to ten groups of held-out domains, "
         "the others with five.",
-        "## Single members",
+        "## Individual members",
         table(needed, one(needed)),
         "## Boosting, with one setting changed at a time",
         "*boosting* has at most 120 symmetric trees, 32 bins, a penalty of 3 and a learning rate "

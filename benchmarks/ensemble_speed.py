@@ -6,7 +6,7 @@
     python benchmarks/ensemble_speed.py report                      writes ENSEMBLE_SPEED.md
 
 Each job fits both versions and one HistGradientBoosting with scikit-learn's defaults to the same
-rows, one after the other on one thread. Differences of scores are paired over held-out domains. An
+rows, one after the other on one thread. Score differences are paired over held-out domains. An
 interrupted run continues where it stopped.
 """
 
@@ -30,7 +30,7 @@ from leaderboard_data import OUTER_FOLDS, STAGE, TRAINING_ROWS, domain_scores, t
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 VERSIONS = ("before", "now")
 LEADERBOARD_NOTE = (
-    "; those of the current version are from a run of the leaderboard on another machine (a busy "
+    "; those of the current version come from a run of the leaderboard on another machine (a busy "
     "AMD EPYC instead of an Intel Xeon), and include predictions"
 )
 
@@ -190,12 +190,12 @@ def report(arguments: argparse.Namespace) -> None:
         "# Speed of the ensemble, before and now",
         "",
         "Written by `python benchmarks/ensemble_speed.py run`, then `report`. *Before* is commit "
-        "18932f9. CPU seconds are those of one fit on one thread, also as multiples of one "
-        "default `HistGradientBoosting` fit to the same "
+        "18932f9. CPU seconds are for one fit on one thread, and are also given as multiples of "
+        "one default `HistGradientBoosting` fit to the same "
         f"rows{LEADERBOARD_NOTE if arguments.leaderboard else ''}. Scores are means over held-out "
-        "domains: balanced accuracy for classification, RMSE for regression. In brackets: the "
-        "gain over the earlier version (positive is better) and its standard error, paired over "
-        "domains. A loss of more than one standard error is bold.",
+        "domains: balanced accuracy for classification, RMSE for regression. The gain over the "
+        "earlier version (positive is better) and its standard error, paired over domains, are in "
+        "brackets. A loss of more than one standard error is bold.",
         "",
         f"Ratio of CPU seconds: median {np.median(ratios):.2f}, largest {max(ratios):.2f}.",
         "",

@@ -1,4 +1,4 @@
-"""CPU time of `evaluate`: a small table, two of house prices, and quick ones of all data sets.
+"""CPU time of `evaluate` for a small table, two tables of house prices, and all data sets (quick).
 
 Every evaluation runs in a separate process with one thread and one worker. Its CPU time is the sum
 of the time of jobs, which workers share, and of all other steps: reading, checks, intervals, page.
@@ -63,7 +63,7 @@ def large_table() -> tuple[Any, Any, Any]:
 
 
 def wide_table() -> tuple[Any, Any, Any]:
-    """2,600 houses with 37 numbers and 43 texts, many of them missing, in 25 districts."""
+    """2,600 houses in 25 districts, with 37 numeric and 43 text columns; many cells are missing."""
     import numpy as np
     import pandas as pd
 

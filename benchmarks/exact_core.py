@@ -1,7 +1,7 @@
 """Time and memory of exact DCM, the paper's Algorithm 1 and scikit-learn's KernelPCA.
 
 Rows are standard normal with 16 features, the median gamma, 2 classes and 10 domains. Exact DCM is
-measured with and without the compiled functions of the extra ``fast``.
+measured with and without the compiled functions of the ``fast`` extra.
 
     python benchmarks/exact_core.py            writes EXACT_CORE.md
     python benchmarks/exact_core.py --avx2     the same, without instructions beyond AVX2
@@ -250,7 +250,7 @@ class Bench:
         slow = [self.run("Algorithm 1", n=k) for k in self.sizes.algorithm1]
         (fast,) = self.in_turn({"task": "DCM", "n": n})
         self.report.check(
-            f"N={size(n)}: times faster than Algorithm 1 (`scipy.linalg.eig`)",
+            f"N={size(n)}: speed-up over Algorithm 1 (`scipy.linalg.eig`)",
             slow[-1]["seconds"] / fast["seconds"],
             200,
             form="{:.0f}×",
@@ -356,9 +356,10 @@ class Bench:
         )
         info = lines_by_name["`DCM`, compiled"][1][-1]["info"]
         self.report.text(
-            f"At N={size(sizes.compiled[-1])}: products by {info['product']}, iterations by "
-            f"{info['iterations']}, relative residual {info['residual']:.1e}. The kernel matrix "
-            f"alone would take {8 * sizes.compiled[-1] ** 2 / 2**30:.0f} GiB."
+            f"At N={size(sizes.compiled[-1])}, products are computed by {info['product']}, and "
+            f"iterations by {info['iterations']}; the relative residual is "
+            f"{info['residual']:.1e}. The kernel matrix alone would take "
+            f"{8 * sizes.compiled[-1] ** 2 / 2**30:.0f} GiB."
         )
 
     def instructions(self) -> None:
@@ -381,7 +382,7 @@ class Bench:
                     f"{100 * result['share']:.0f} %",
                 ])  # fmt: skip
         self.report.text(
-            f"## The fused product\n\nCPU times on one thread with N={size(n)}, are compared. An "
+            f"## The fused product\n\nThe table shows CPU times on one thread with N={size(n)}. An "
             f"entry of K takes {FEATURES} multiplications and additions for its exponent, one more "
             f"for the norms, {EXPONENTIAL['float32']} (float32) or {EXPONENTIAL['float64']} "
             "(float64) for its exponential, and two for each column, because K is symmetric and "
@@ -411,7 +412,7 @@ class Bench:
                     options = {"working_memory": working_memory, "compiled": compiled}
                     result = self.run("transform", n=n, folder=folder, **options)
                     self.report.check(
-                        f"`transform` of {size(n)} rows, model of {size(rows)}, "
+                        f"`transform` of {size(n)} rows, model fitted to {size(rows)}, "
                         f"{'with' if compiled else 'without'} `[fast]`: memory (MiB) at "
                         f"`working_memory={working_memory}`",
                         result["above"] / MIB,
@@ -454,7 +455,7 @@ def main() -> None:
     bench = Bench(report, sizes, avx2_only() if arguments.avx2 else {})
     limited = " Vector instructions are limited to AVX2." if arguments.avx2 else ""
     report.text(
-        "Rows are standard normal with 16 features, gamma is the median rule, and there are 2 "
+        "Rows are standard normal with 16 features, gamma follows the median rule, and there are 2 "
         f"classes and 10 domains. Compared times are medians of {sizes.rounds} alternating rounds. "
         "Memory is the peak RSS minus that of the interpreter, its imports and a small fit. "
         f"`[fast]` is the extra that compiles code with Numba.{limited}"

@@ -283,8 +283,8 @@ def write_report(folder: Path) -> None:
         "SCA, MDA and MIDA: time and memory",
         "python benchmarks/family.py",
         note=(
-            "Every measurement ran in a separate process. Sections measured on another machine "
-            "name it."
+            "Every measurement ran in a separate process. Sections that were measured on another "
+            "machine name this machine."
         ),
     )
     if "cpu" in sections:
@@ -325,8 +325,8 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
         for name, result in ((f"`{method}`", ours), (f"dense {method}", dense_result)):
             lines.append([name, f"{result['seconds']:.2f}", f"{result['above'] / 2**20:,.0f}"])
     for library, description in (
-        ("pykale", "MIDA of pykale"),
-        ("skada", "TCA of skada, the most similar method"),
+        ("pykale", "pykale's MIDA"),
+        ("skada", "skada's TCA, the most similar method"),
     ):
         result = (others or {}).get(library)
         if result and "failed" not in result:
@@ -337,10 +337,10 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
     report.text(
         f"## N={size(cpu['n'])}\n\nThe rows have {FEATURES} float64 features, {CLASSES} classes "
         f"and {DOMAINS} domains. The dense computation follows the authors' programs, product by "
-        "product: it centres by products with the matrix of ones, forms N x N scatter matrices, "
-        "solves a linear system, and calls LAPACK's `eig` with vectors (MIDA: `eigh`). For SCA, "
+        "product: it centres with products with the matrix of ones, forms N x N scatter matrices, "
+        "solves a linear system, and calls LAPACK's `eig` with vectors (`eigh` for MIDA). For SCA, "
         "it recomputes the mean of a class for each of its rows, in column-major order as in "
-        f"MATLAB. Times are CPU seconds of one thread, medians over {cpu['rounds']} alternating "
+        f"MATLAB. Times are CPU seconds on one thread, medians over {cpu['rounds']} alternating "
         f"rounds, measured on {cpu['date']} at a load average of up to {cpu['load']:.0f}."
     )
     report.table(["", "CPU seconds", "memory (MiB)"], lines)
@@ -401,7 +401,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--only", choices=("cpu", "fast", "large"), help="one part")
-    parser.add_argument("--rounds", type=int, default=3, help="of times that are compared")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds of compared times")
     parser.add_argument("--others", metavar="PYTHON")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--out", type=Path, default=HERE.parent / "domainwise-results" / "family")

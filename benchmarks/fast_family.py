@@ -31,9 +31,9 @@ from measuring import (
 
 FEATURES = 16
 LANDMARKS = 500
-#: Rows per block of the Nystroem pass: 1,000 to 10,000 are equally fast, other sizes are slower.
+#: Rows per block in the Nystroem pass: 1,000 to 10,000 are equally fast, other sizes are slower.
 BLOCK_ROWS = 2000
-#: Rows per call of partial_fit.
+#: Rows per call to partial_fit.
 BATCH_ROWS = 10_000
 WARM_UP_ROWS = 2000
 #: Class weights of the SVM on LandMine: none, as in the paper, and balanced, because only six of a
@@ -95,7 +95,7 @@ def partial_fit(n: int, folder: str) -> Result:
 
 
 def nystroem_pass(n: int, folder: str) -> Result:
-    """Compute scikit-learn's features of the first n rows block by block."""
+    """Compute scikit-learn's features for the first n rows, block by block."""
     from sklearn.kernel_approximation import Nystroem
 
     from domainwise.kernels.functions import resolve_gamma
@@ -269,7 +269,7 @@ def growth(report: Report, ns: tuple[int, ...], largest: Result, folder: str) ->
     )
     report.text(
         "## Growth with N\n\nMemory is the peak RSS minus that of the interpreter, its imports "
-        f"and a fit of {size(WARM_UP_ROWS)} rows. Pages of the mapped file count as resident "
+        f"and a fit to {size(WARM_UP_ROWS)} rows. Pages of the mapped file count as resident "
         "until the system needs the memory. `fit` also stores the labels and a few numbers for "
         f"each row; `partial_fit`, in batches of {size(BATCH_ROWS)}, stores one batch."
     )
@@ -314,8 +314,8 @@ def compare_with_exact(report: Report, repeats: int, rows_per_field: int | None)
     report.text(
         "## LandMine with all rows\n\nThe source domains are 9 of 29 fields (about "
         f"{size(statistics.mean(run['n'] for run in runs))} rows). The table shows the AUC of "
-        "predicted labels on the other 20 fields, with `SVC(C=1, gamma=0.5)` on the component; "
-        f"gamma 0.5, epsilon 1e-6, {repeats} choices of fields."
+        "predicted labels on the other 20 fields, with `SVC(C=1, gamma=0.5)` on the component, "
+        f"averaged over {repeats} choices of fields. Both methods have gamma 0.5 and epsilon 1e-6."
     )
     report.table(
         ["method", *(f"label AUC, {weights} SVM" for weights in WEIGHTS), "fit (s)"],

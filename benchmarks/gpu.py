@@ -292,7 +292,7 @@ def fits(quick: bool) -> None:
             f"{other.solver_info_.get('n_iterations')} iterations",
         )
     say()
-    say(f"Exponent of time in N, 250,000 to 1,000,000 rows, ridge=inf: {exponent:.2f}.")
+    say(f"From 250,000 to 1,000,000 rows, time grows with N^{exponent:.2f} (ridge=inf).")
 
 
 def agreement(n: int) -> None:
@@ -350,12 +350,12 @@ def fast() -> None:
     finish = once(model._finish)
     say()
     say(
-        f"Parts of a fit: landmarks and their factor {begin:.2f} s (host), sums over rows "
-        f"{sums:.2f} s (device), small problems {finish:.2f} s (host); direct sums: "
-        f"{model._map.direct}."
+        f"A fit takes {begin:.2f} s for landmarks and their factor (host), "
+        f"{sums:.2f} s for sums over rows (device), and {finish:.2f} s for small problems (host); "
+        f"direct sums: {model._map.direct}."
     )
     took = seconds(lambda: model.fit(X, y, sample_domain=domain).transform(X), 1)
-    say(f"fit and transform of all rows: {took:.2f} s.")
+    say(f"`fit` and `transform` of all rows take {took:.2f} s.")
 
 
 def main() -> None:
@@ -390,7 +390,7 @@ def main() -> None:
             "rows",
             "angle, training rows",
             "angle, transform",
-            "time of NumPy",
+            "NumPy time",
         )
         agreement(20_000 if options.quick else 100_000)
 

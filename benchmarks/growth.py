@@ -1,4 +1,4 @@
-"""Growth of the ensemble's time and memory with the rows, compared with HistGradientBoosting.
+"""Growth of the ensemble's time and memory with the number of rows, compared with boosting.
 
     python benchmarks/growth.py                    writes GROWTH.md; about half an hour on two cores
     python benchmarks/growth.py --rows 1000 10000  fewer sizes
@@ -140,10 +140,10 @@ def main() -> None:
     report = Report(
         "Growth of the ensemble",
         "python benchmarks/growth.py",
-        f"{COLUMNS} columns, {DOMAINS} domains; {WORKERS} workers above {size(ONE_PROCESS)} rows, "
-        "and one process otherwise. Boosting is one fit of `HistGradientBoosting` with "
-        "scikit-learn's defaults to the same rows, on one thread. The ensemble chooses parameters "
-        "on at most 20,000 rows; its boosting and invariant ridge are then fitted to all rows. "
+        f"The rows have {COLUMNS} columns and {DOMAINS} domains. {WORKERS} workers are used above "
+        f"{size(ONE_PROCESS)} rows, and one process otherwise. Boosting is one fit of "
+        "`HistGradientBoosting` with scikit-learn's defaults to the same rows, on one thread. The "
+        "ensemble chooses parameters on at most 20,000 rows; its boosting and invariant ridge are then fitted to all rows. "
         "Memory is that of all processes together, including the rows. CPU seconds include the "
         f"start of the workers. {arguments.note}",
     )

@@ -262,12 +262,12 @@ def write_report(
 
 def _search_table(searches: list[dict[str, Any]]) -> list[str]:
     lines = [
-        "`InvariantSearchCV` compared with `GridSearchCV` on the same grid (five weights, "
-        "marginal and",
-        "conditional, three C, one gamma), by the CPU time of one run on one thread.",
+        "The table compares `InvariantSearchCV` with `GridSearchCV` on the same grid (five "
+        "weights, marginal",
+        "and conditional, three C, one gamma), by the CPU time of one run on one thread.",
         "",
         "| data | rows | splits | candidates | speed-up | same best candidate | largest "
-        "difference of scores |",
+        "score difference |",
         "|---|---|---|---|---|---|---|",
     ]
     for s in searches:

@@ -1,10 +1,10 @@
 """Compare all methods on unseen domains of all data sets.
 
     python benchmarks/leaderboard.py prepare                        needs the data and pandas
-    python benchmarks/leaderboard.py run --workers 2 --minutes 60   needs the files of prepare
+    python benchmarks/leaderboard.py run --workers 2 --minutes 60   needs the files from prepare
     python benchmarks/leaderboard.py report                         writes LEADERBOARD.md
 
-Domains are held out in at most eight groups. Methods are trained on 600 rows of the other domains
+Domains are held out in at most eight groups. Methods are trained on 600 rows from the others
 and choose their parameters by holding out some of these domains. Every held-out domain is scored
 separately. Development sets were used to design the ensemble, and confirmation sets were run once,
 after the design was fixed. An interrupted run continues where it stopped.
@@ -49,7 +49,7 @@ NAMES = (
     "ensemble",
     "dica",
 )
-#: Methods of optional packages, if they are installed.
+#: Methods from optional packages, if they are installed.
 OPTIONAL = ("lightgbm", "catboost", "autogluon")
 
 

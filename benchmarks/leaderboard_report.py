@@ -158,7 +158,7 @@ def rank_table(sets: list[SetScores], methods: Sequence[str]) -> str:
         f"{len(without_context)} methods on {len(sets)} data sets. The critical difference of "
         f"average ranks is {critical:.1f}. The variant with context is ranked in place of the "
         "ensemble. Gains are in percentage points of balanced accuracy, or in percent of RMSE. "
-        "CPU seconds are those of one search and fit."
+        "CPU seconds are for one search and fit."
     )
     return f"{table(header, body)}\n\n{note}"
 

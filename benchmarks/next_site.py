@@ -216,7 +216,8 @@ Number of new domains whose score lies inside the range:
 
 {chr(10).join(table + totals)}
 
-Of {len(missed)} scores of single models, {below} were worse than the range and {above} were better.
+Of {len(missed)} scores of individual models, {below} were worse than the range and {above} were
+better.
 These counts differ significantly from 90 % (below the 2.5 % or above the 97.5 % quantile of the
 binomial distribution): {", ".join(unexpected) or "none"}. The data sets with the most scores
 outside the range have domains of very different size (communities: 20 to 200 rows) or scores close

@@ -29,7 +29,7 @@ from domainwise.tables.statistics import columns_of
 Array = np.ndarray[Any, Any]
 HERE = Path(__file__).resolve().parent
 STRENGTHS = ("weak", "medium", "strong")
-#: Largest numbers of rows and domains of a table, and tables per set, kind and strength.
+#: Largest numbers of rows and domains in a table, and tables per set, kind and strength.
 ROWS, DOMAINS, DRAWS = 6000, 12, 5
 
 #: Data sets, and columns that are dropped because they already have faults.
@@ -210,7 +210,7 @@ def leaking_category(table: Table, strength: int, rng: np.random.Generator) -> T
 
 
 def unit(table: Table, strength: int, rng: np.random.Generator) -> Table:
-    """Values of one domain times 2.2 (in a column called weight), 10 or 1,000."""
+    """Values in one domain times 2.2 (in a column called weight), 10 or 1,000."""
     name, d = str(rng.choice(table.quantities())), a_domain(table, rng)
     factor = (2.20462, 10.0, 1000.0)[strength]
     values = table.columns[name].copy()
@@ -222,7 +222,7 @@ def unit(table: Table, strength: int, rng: np.random.Generator) -> Table:
 
 
 def sign(table: Table, strength: int, rng: np.random.Generator) -> Table:
-    """One domain times -1, in a column with low, medium or high correlation with others."""
+    """Values in one domain times -1, where the correlation with other columns is low to high."""
     names = table.quantities()
     d = a_domain(table, rng)
     rows = table.codes == d

@@ -219,7 +219,7 @@ coverage of "cv" is *approximate*: it has no bounds, and a quarter as many runs.
 Up to {MAX_DOMAINS} domains and {ROWS} rows of each data set are used. Each domain is held out in
 turn, and `calibration="cv"` (*approximate*) uses only the other domains. The nominal coverages are
 the largest of 0.5, 0.8 and 0.9 that the number of domains allows, and the next smaller one.
-Coverage is an average over domains; the coverages of single domains, shown in sorted order, differ
+Coverage is an average over domains; coverages of individual domains, shown in sorted order, differ
 widely. With K domains, the largest possible coverage depends on the largest conformity scores, so
 the sets are large.
 
@@ -228,12 +228,12 @@ the sets are large.
 ## Probabilities on held-out domains
 
 The table shows means over the same held-out domains. Calibration errors are computed in ten bins;
-they are larger if there are few rows. "With EM": class shares of the new domain are estimated
-without labels (`adapt_class_shares`).
+they are larger if there are few rows. "With EM" means that class shares of the
+new domain are estimated without labels (`adapt_class_shares`).
 
 {chr(10).join(probabilities)}
 
-## Intervals of expected scores
+## Intervals for expected scores
 
 Intervals are computed by drawing domains with replacement, and widened according to Student's t
 distribution; they are *approximate*. In this simulation, the scores of domains are drawn from a

@@ -172,7 +172,7 @@ def _stage(stage: str, data_sets: Sequence[DataSetScores], methods: Sequence[Met
     lines += [
         f"- {NAMES[data_set.name]}: {data_set.rows:,} rows, {len(data_set.scores[BASELINE])} "
         f"domains, {data_set.measure.removeprefix('neg_').replace('_', ' ')}, "
-        f"{data_set.seconds:,.0f} s of searches"
+        f"{data_set.seconds:,.0f} s for searches"
         for data_set in data_sets
     ]
     lines += ["", "Mean score over domains, and in brackets the score on the worst domain:", ""]
@@ -186,7 +186,7 @@ def _stage(stage: str, data_sets: Sequence[DataSetScores], methods: Sequence[Met
     )
     lines += [
         "",
-        "Difference from the tuned SVM (positive: better than the SVM) ± standard error over "
+        "Difference from the tuned SVM (positive if better than the SVM) ± standard error over "
         "domains, and p-value of Wilcoxon's signed-rank test:",
         "",
     ]
@@ -230,7 +230,7 @@ def _ranks(data_sets: Sequence[DataSetScores], methods: Sequence[Method]) -> lis
                 ", ".join(lost) or ("" if method.key == BASELINE else "none"),
             ]
         )
-    p = "" if ranking.p_value is None else f" Friedman's p = {ranking.p_value:.2g};"
+    p = "" if ranking.p_value is None else f" Friedman's test has p = {ranking.p_value:.2g};"
     return [
         *_table(
             [
@@ -242,8 +242,8 @@ def _ranks(data_sets: Sequence[DataSetScores], methods: Sequence[Method]) -> lis
             rows,
         ),
         "",
-        f"Ranks over {len(data_sets)} data sets, 1 is best.{p} differences of average ranks below "
-        f"{ranking.critical_difference:.1f} are not significant at the 5 % level.",
+        f"The ranks are over {len(data_sets)} data sets (1 is best).{p} average ranks that differ "
+        f"by less than {ranking.critical_difference:.1f} do not differ significantly (5 % level).",
         "",
     ]
 
@@ -268,7 +268,7 @@ def _weights(data_sets: Sequence[DataSetScores], weights: Sequence[Method]) -> l
         "## The domain weight of DCM",
         "",
         "Gamma and ridge are searched, and a linear model follows the projection. The table shows "
-        "mean scores, and in brackets the difference from COIR ± its standard error (positive: "
+        "mean scores, and in brackets the difference from COIR ± its standard error (positive if "
         "better). The last column is the mean difference in standard errors.",
         "",
         *_table(

@@ -1,6 +1,6 @@
 """Federated fits: random Fourier features, which do not depend on any row.
 
-Random Fourier features are compared with Nystrom features on the development sets, by scores on
+Random Fourier features are compared with Nyström features on the development sets, by scores on
 held-out domains and by the error of the kernel. All parameters have their defaults. The second
 round of a site with a million rows is compared with scikit-learn's RBFSampler and a second moment.
 
@@ -44,13 +44,16 @@ sys.path[:] = [entry for entry in sys.path if entry != str(HERE)]
 COLUMNS = (500, 1000, 2000)
 MAPS = ("nystroem", "fourier")
 METHODS = {
-    "dcm": "`FastDCM`, then linear discriminant analysis (regression: ridge regression)",
+    "dcm": (
+        "`FastDCM`, followed by linear discriminant analysis (by ridge regression for a "
+        "continuous target)"
+    ),
     "invariant": (
-        "`InvariantFeatures`, then ridge regression (classification: of class "
-        "indicators, with balanced weights)"
+        "`InvariantFeatures`, followed by ridge regression (for classes, of class indicators "
+        "with balanced weights)"
     ),
 }
-#: Loaders of the development sets with their arguments.
+#: Loaders for the development sets, with their arguments.
 DATA_SETS: dict[str, tuple[str, dict[str, Any]]] = {
     "facies": ("load_facies", {"missing": "drop_columns"}),
     "GvHD": ("load_gvhd", {}),
@@ -157,9 +160,9 @@ def _kernel_error(kind: str, m: int, seed: int, X: Any, new: Any) -> float:
     return float(np.sqrt(np.mean((Phi @ Phi.T - K) ** 2)))
 
 
-#: Numeric columns of the table of a site, which has two classes and four domains.
+#: Numeric columns in a site's table, which has two classes and four domains.
 SITE_ROWS, SITE_COLUMNS, SITE_FEATURES = 1_000_000, 20, 1000
-#: Rows per block of scikit-learn's transform.
+#: Rows per block in scikit-learn's transform.
 BLOCK = 4096
 
 
@@ -269,7 +272,7 @@ def report_maps(report: Report, results: Result) -> None:
 
 
 def _gains(results: Result, method: str, m: int) -> list[float]:
-    """Relative change of each score from Nystrom to Fourier features; positive is better."""
+    """Relative change of each score from Nyström to Fourier features; positive is better."""
     gains = []
     for r in results.values():
         nystroem, fourier = (r["scores"][f"{method}|{kind}|{m}"] for kind in MAPS)
