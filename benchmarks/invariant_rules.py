@@ -310,7 +310,7 @@ def _rule_table(results: dict[str, DataSetResult]) -> list[str]:
     lines = [
         "Gain of every rule:",
         "",
-        f"| rule | {' | '.join(results)} | standard errors, mean |",
+        f"| rule | {' | '.join(results)} | mean, in standard errors |",
         f"|---|{'---|' * (len(results) + 1)}",
     ]
     for name, rule in RULES.items():

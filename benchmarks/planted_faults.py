@@ -222,7 +222,7 @@ def unit(table: Table, strength: int, rng: np.random.Generator) -> Table:
 
 
 def sign(table: Table, strength: int, rng: np.random.Generator) -> Table:
-    """Values in one domain times -1, where the correlation with other columns is low to high."""
+    """Values in one domain times -1 (low, medium or high correlation with other columns)."""
     names = table.quantities()
     d = a_domain(table, rng)
     rows = table.codes == d

@@ -272,7 +272,12 @@ def _weights(data_sets: Sequence[DataSetScores], weights: Sequence[Method]) -> l
         "better). The last column is the mean difference in standard errors.",
         "",
         *_table(
-            ["weight", *(NAMES[data_set.name] for data_set in data_sets), "errors, mean"], rows
+            [
+                "weight",
+                *(NAMES[data_set.name] for data_set in data_sets),
+                "mean, in standard errors",
+            ],
+            rows,
         ),
         "",
     ]
