@@ -328,7 +328,7 @@ class TestFrames:
             "soil",
             {"rows": 2, "of": 40},
         )
-        assert "does not know: 'chalk', 'peat'" in str(finding)
+        assert "occurs in no source: 'chalk', 'peat'" in str(finding)
 
     def test_columns_may_have_another_order_but_must_not_be_absent(self):
         watch = ShiftWatch().fit(self.frame())

@@ -16,9 +16,9 @@ from domainwise.shift.watch import CLIP, ShiftStatistics, ShiftWatch
 
 #: Probability of a false alarm about distance, or about missing values in any column.
 FALSE_ALARM_RATE = 0.01
-#: A share of missing values is reported if it exceeds the largest of the sources by this much.
+#: A share of missing values is reported if it exceeds the share in every source by this much.
 MISSING_EXCESS = 0.1
-#: Share of values that may lie outside the sources' range by chance.
+#: Share of values that lie outside the range of the sources by chance.
 OUT_OF_RANGE_RATE = 0.005
 #: Negative logarithm of the probability that a mean exceeds its Bernstein bound.
 BERNSTEIN_LOG = 8.0
@@ -26,7 +26,7 @@ BERNSTEIN_LOG = 8.0
 
 @dataclass(frozen=True)
 class Finding:
-    """A difference between new rows and all sources.
+    """A difference between new rows and all sources (source domains).
 
     Attributes
     ----------
@@ -34,9 +34,9 @@ class Finding:
     words : str
         A sentence that describes the difference.
     column : str or None
-        The affected column; None for a difference in distance.
+        The affected column; None if ``kind`` is "distance".
     domain : object
-        Domain of the rows; None if it is not known.
+        Domain of the rows; None if it is unknown.
     numbers : dict
         The numbers in ``words``.
     """
@@ -48,25 +48,25 @@ class Finding:
     numbers: dict[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Return the words, preceded by the domain if it is known."""
+        """Return the sentence, preceded by the domain if it is known."""
         return self.words if self.domain is None else f"{self.domain}: {self.words}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return values that can be written as JSON."""
+        """Return a dictionary that can be written as JSON."""
         return asdict(self)
 
 
 def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -> list[Finding]:
-    r"""Report how new rows differ from all sources of a model.
+    r"""Report how new rows differ from all sources (source domains) of a model.
 
-    - ``missing``: a column has no values, or its share of missing values exceeds that of every
+    - ``missing``: a column has no values, or its share of missing values exceeds the share in every
       source significantly, and by more than ten percentage points.
     - ``range``: in significantly more than 0.5 % of the rows, values lie outside the range of all
       sources by more than a tenth of its width.
     - ``level``: the mean of a column lies outside the range of the sources' means. After a
       correction for chance, the difference exceeds the width of this range, the standard deviation
       within sources, and a tenth of the range of values.
-    - ``category``: a text column has values that no source has.
+    - ``category``: a text column has values that occur in no source.
     - ``distance``: the rows are farther from every source than sources are from each other; see
       Notes.
 
@@ -75,12 +75,12 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     Parameters
     ----------
     model : Pipeline, TableModel or ShiftWatch
-        A fitted model. A pipeline must contain a :class:`ShiftWatch`, like the models of
-        ``domainwise fit``.
+        A fitted model. A pipeline must contain a :class:`ShiftWatch`, as the models from
+        ``domainwise fit`` do.
     X : array-like or data frame of shape (n_rows, n_features)
         New rows, in the form that the model expects.
     sample_domain : array-like of shape (n_rows,), default=None
-        The domain of each row. Each domain is checked separately; None checks all rows together.
+        The domain of each row. Each domain is checked separately, or all rows together if None.
 
     Returns
     -------
@@ -89,21 +89,21 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
 
     See Also
     --------
-    ShiftWatch : The step of a pipeline that stores statistics of the sources.
+    ShiftWatch : The pipeline step that stores statistics of the sources.
     plots.ShiftDisplay : The same comparison as a figure.
 
     Notes
     -----
     The distance between two sets of rows is the distance between their kernel means, at most
-    :math:`\sqrt 2`, for an RBF kernel with ``gamma="median"`` of standardised numbers. It is
+    :math:`\sqrt 2`, for an RBF kernel of standardized numbers with ``gamma="median"``. It is
     computed in the span of random landmarks: at most 100, and at most :math:`n_d / 3` for a source
     of :math:`n_d` rows. Sources with fewer than 20 rows are not compared. The kernel mean of
     :math:`n` rows varies by chance: its squared distance from the source, divided by
     :math:`v_d (1/n + 1/n_d)`, is approximately :math:`\chi^2_f / f`, where :math:`v_d` is the total
     variance of the source's rows in this space (but at least the median :math:`v` of all sources,
     because the variance of few rows is uncertain), and :math:`f` the effective number of directions
-    in which they vary. The upper one per cent quantile of this distribution is subtracted from the
-    squared distance. The remaining distance is reported if it exceeds
+    in which they vary. The 99 % quantile of this distribution is subtracted from the squared
+    distance. The remaining distance is reported if it exceeds
 
     .. math:: \max\Big(\big(1 + \tfrac{1}{D - 1}\big) \max_d \min_{e \ne d} r_{de},\
        \tfrac18 \sqrt v\Big)
@@ -128,7 +128,7 @@ def statistics_of_rows(
     model: Any, X: Any, sample_domain: Any = None
 ) -> tuple[ShiftWatch, dict[Any, ShiftStatistics]]:
     """Return the ShiftWatch of a model, and statistics of new rows by domain."""
-    if hasattr(model, "schema"):  # a TableModel, whose frames have a column of domains
+    if hasattr(model, "schema"):  # a TableModel, whose frames may have a domain column
         schema, frame = model.schema, X
         X = schema.prepare(frame)
         if sample_domain is None and schema.domain in frame.columns:
@@ -166,7 +166,7 @@ def findings(watch: ShiftWatch, by_domain: dict[Any, ShiftStatistics]) -> list[F
 
 
 def _columns(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
-    """Yield findings about missing values, and about values outside the sources' range."""
+    """Yield findings about missing values, and about values outside the range of the sources."""
     sources, new = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
     n, names = int(new["rows"][0]), [watch.columns_[i] for i in watch.numeric_ + watch.categorical_]
     max_shares = (sources["missing"] / sources["rows"]).max(axis=0)
@@ -188,14 +188,13 @@ def _columns(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding
             yield Finding("missing", words, name, numbers=numbers)
         outside = int(new["beyond"][j]) if j < len(watch.numeric_) else 0
         if outside and bdtrc(outside - 1, n - missing, OUT_OF_RANGE_RATE) <= FALSE_ALARM_RATE:
-            limits = {"lowest": statistics.lowest, "highest": statistics.highest}
-            limits |= {"least": watch.lowest_, "most": watch.highest_}
-            low, high, source_low, source_high = (float(values[j]) for values in limits.values())
-            numbers = dict(zip(limits, (low, high, source_low, source_high), strict=True))
-            numbers = {"rows": outside, **numbers}
+            low, high = float(statistics.lowest[j]), float(statistics.highest[j])
+            least, most = float(watch.lowest_[j]), float(watch.highest_[j])
+            numbers = {"rows": outside, "lowest": low, "highest": high}
+            numbers |= {"least": least, "most": most}
             words = (
                 f"{name!r} ranges from {low:.4g} to {high:.4g}; {outside} of {n - missing} rows "
-                f"are outside the range of all sources, {source_low:.4g} to {source_high:.4g}"
+                f"are outside the range of all sources, {least:.4g} to {most:.4g}"
             )
             yield Finding("range", words, name, numbers=numbers)
 
@@ -227,20 +226,20 @@ def _levels(
 
 
 def _categories(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
-    """Yield findings about text columns with values that no source has."""
+    """Yield findings about text columns with values that occur in no source."""
     new = watch.split_totals(statistics.totals)
     for i, count in zip(watch.categorical_, new["unknown"].astype(int).tolist(), strict=True):
         if count:
             name = watch.columns_[i]
             values = ", ".join(repr(value) for value in statistics.examples[name])
             rows = "1 row has" if count == 1 else f"{count} rows have"
-            words = f"{rows} a value of {name!r} that the model does not know: {values}"
+            words = f"{rows} a value of {name!r} that occurs in no source: {values}"
             numbers = {"rows": count, "of": int(new["rows"][0])}
             yield Finding("category", words, name, numbers=numbers)
 
 
 def _distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
-    """Yield a finding if the rows are farther from all sources than sources usually are."""
+    """Yield a finding if the rows are farther from all sources than sources are from each other."""
     sources, new = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
     kernel, n = sources["kernel"], int(new["rows"][0])
     sizes = np.full(len(kernel), kernel.shape[1])
@@ -271,5 +270,5 @@ def _distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Findin
         name = watch.sources_[used[nearest]]
         source = f"nearest source, {name}," if len(rows) > 1 else "source"
         words = f"the distance of the rows from the {source} is {distance:.2f}; distances up to "
-        words += f"{usual:.2f} are usual between sources"
+        words += f"{usual:.2f} are usual"
         yield Finding("distance", words, numbers={"distance": distance, "usual": usual})

@@ -1,9 +1,9 @@
-"""ShiftWatch: statistics of the source domains in a model, and the same statistics of new rows.
+"""ShiftWatch: statistics of a model's source domains, and the same statistics of new rows.
 
-A fitted watch contains no rows, only statistics: counts, means, deviations and extremes of columns,
-categories, and kernel means at random points. The number of points is limited: a source has at most
-half as many statistics as values, so its rows cannot be computed from them. Sources with few rows
-are pooled.
+A fitted watch contains no rows, only statistics: counts, means, standard deviations and extremes of
+columns, categories, and kernel means at random points. The number of points is limited: a source
+has at most half as many statistics as values, so its rows cannot be computed from them. Sources
+with few rows are pooled.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ MAX_SOURCES = 200
 MIN_SOURCE_ROWS = 20
 #: Smallest number of rows of a pooled domain whose distance to the others is computed.
 MIN_POOLED_ROWS = 5
-#: Name of the source of pooled domains.
+#: Name of the source that consists of pooled domains.
 POOLED = "other sources"
 #: A text column with more categories is treated as an identifier; its values are not checked.
 MAX_CATEGORIES = 1000
-#: Largest number of domains of new rows that are checked separately; more domains are pooled.
+#: New rows are checked by domain if they have at most this many domains, otherwise all together.
 MAX_DOMAINS = 1000
-#: Standardised values are clipped at this value, so that an outlier does not dominate a mean.
+#: Standardized values are clipped at this value, so that an outlier does not dominate a mean.
 CLIP = 10.0
-#: A value is out of range if it is outside the sources' range by more than this share of its width.
+#: A value is out of range if it exceeds the range of the sources by this share of its width.
 MARGIN = 0.1
-#: Added to the diagonal of the landmarks' kernel, which may be singular.
+#: Added to the diagonal of the kernel matrix of the landmarks, which may be singular.
 JITTER = 1e-6
 MAX_EXAMPLES = 5
 BLOCK_ROWS = 20_000
@@ -54,10 +54,10 @@ _ANY_ROWS: dict[str, Any] = {"numbers": False, "dtype": None, "ensure_all_finite
 
 @dataclass(frozen=True)
 class ShiftStatistics:
-    """Statistics of some rows of one domain; those of several blocks of a table can be added.
+    """Statistics of some rows of one domain; statistics of blocks of a table can be added.
 
     They are sums over rows (see :meth:`ShiftWatch.split_totals`), the range of each numeric column,
-    and a few categories of each text column that no source has.
+    and a few values of each text column that occur in no source.
     """
 
     totals: Array
@@ -66,7 +66,7 @@ class ShiftStatistics:
     examples: dict[str, list[str]]
 
     def __add__(self, other: ShiftStatistics) -> ShiftStatistics:
-        """Return the statistics of the rows of both operands."""
+        """Return the statistics of the rows of both operands together."""
         a, b = self.examples, other.examples
         examples = {n: sorted({*a.get(n, ()), *b.get(n, ())})[:MAX_EXAMPLES] for n in a | b}
         lowest = np.fmin(self.lowest, other.lowest)
@@ -92,27 +92,26 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     If a pipeline begins with this step, :func:`~domainwise.check_shift` can report how new rows
     differ from the sources: other units, missing columns, unknown categories, and the distance from
-    all sources. ``domainwise fit`` adds it to every model. It stores statistics only, and no
-    training rows.
+    all sources. ``domainwise fit`` adds it to every model. It stores no training rows.
 
     Attributes
     ----------
     columns_ : list of str
         Names of the columns; ``x0``, ``x1`` and so on if X has no names.
     numeric_, categorical_ : list of int
-        Indices of numeric and of text columns; others, such as dates, are not checked.
+        Indices of numeric and text columns; other columns, such as dates, are not checked.
     lowest_, highest_, mean_, scale_ : ndarray of shape (n_numeric,)
         Range, mean and standard deviation of numeric columns over all sources.
     categories_ : list
-        Values of each text column; None if there are more than 1,000.
+        Distinct values of each text column; None if there are more than 1,000.
     landmarks_ : ndarray of shape (n_landmarks, n_numeric)
         Points, drawn from a normal distribution, at which kernel means are computed; at most 100.
     sources_ : list of str
         Domains with at least 20 rows; if there are more than 200, the largest 200. Rows of other
         domains are pooled into one source, "other sources", if there are at least 20 of them.
     totals_ : ndarray of shape (n_sources, n_totals)
-        Counts, sums, squares and kernel means of each source, as sums over its rows. Their number
-        does not depend on the number of rows.
+        Counts, sums of values, squares and kernel features of each source. Their number does not
+        depend on the number of rows.
     freedom_ : ndarray of shape (n_sources,)
         Effective number of directions in which the rows of a source vary in the kernel's space.
     n_features_ : ndarray of shape (n_sources,), or None
@@ -142,8 +141,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    # Defaults for a watch that is made by from_summary, or loaded from a file of format 3. In such
-    # files, landmarks are rows, and a matrix (_root) maps kernel values to features.
+    # Defaults for a watch that was created by from_summary or loaded from a file in format 3. In
+    # such files, landmarks are rows, and a matrix (_root) maps kernel values to features.
     _uses_target = False
     n_features_: Array | None = None
     pooled_distance_: float = 0.0
@@ -167,7 +166,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         refuse_tensors_and_dask(self, X, "Convert it to an array first")
         rows = validate_rows(self, X, skip_check_array=hasattr(X, "iloc"), **_ANY_ROWS)
         if not len(rows):
-            raise ValueError("X has 0 rows, but at least 1 is required. Pass the source rows.")
+            raise ValueError("X has 0 rows, but at least 1 is required. Pass rows of the sources.")
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         self.columns_ = [name if isinstance(name, str) else f"x{name}" for name in names]
         columns = self._columns(rows)
@@ -187,7 +186,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.scale_ = np.where(deviation > 1e-12 * np.abs(self.mean_), deviation, 1.0)
         labels = check_sample_domain(sample_domain, len(rows))
         codes = self._choose_sources(labels, len(rows))
-        Z = self._standardised(numbers)
+        Z = self._standardized(numbers)
         n_features = self._draw_landmarks(Z, np.bincount(codes[codes >= 0]))
         self.totals_ = self._totals(columns, codes, len(self.sources_), n_features)[0]
         source_rows = (Z[codes == d] for d in range(len(self.sources_)))
@@ -200,7 +199,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_summary(cls, columns: dict[str, list[str] | None], **attributes: object) -> ShiftWatch:
-        """Make a watch for data frames without reading rows.
+        """Create a watch for data frames without reading rows.
 
         ``columns`` maps names to categories, or to None for numbers; ``attributes`` are ranges,
         scales and landmarks. The caller sets ``sources_``, and ``totals_`` and ``freedom_`` from
@@ -225,7 +224,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         for d in range(n_groups):
             indices = np.flatnonzero(codes == d)
             sample = X.iloc[indices[:: -(-len(indices) // 2000)]]
-            freedom[d] = self._freedom(self._standardised(self._numbers(self._columns(sample))))
+            freedom[d] = self._freedom(self._standardized(self._numbers(self._columns(sample))))
         return totals, freedom
 
     def transform(self, X: ArrayLike) -> Any:
@@ -267,14 +266,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         ``missing`` has counts of numeric columns, then of text columns. For numeric columns,
         ``beyond`` counts values out of range, and ``level`` and ``spread`` are sums and sums of
-        squares of standardised values. ``norms`` are squared norms of ``kernel`` features.
+        squares of standardized values. ``norms`` are squared norms of ``kernel`` features.
         """
         sizes = self._sizes()
         cuts = np.cumsum(list(sizes.values()))[:-1]
         return dict(zip(sizes, np.split(totals, cuts, axis=-1), strict=True))
 
     def moments(self, totals: Array) -> Moments:
-        """Compute moments of standardised numbers from sums over rows."""
+        """Compute moments of standardized numbers from sums over rows."""
         sums = self.split_totals(totals)
         count = sums["rows"] - sums["missing"][..., : len(self.numeric_)]
         mean = sums["level"] / np.maximum(count, 1)
@@ -306,8 +305,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         absent = [name for name in names if name not in X.columns]
         if absent:
             raise ValueError(
-                f"X has no column {absent[0]!r}, which the sources have. Add it; its values may be "
-                "missing."
+                f"X has no column {absent[0]!r}, which the sources have. Add it; missing values "
+                "are accepted."
             )
         return [X[name] for name in names]
 
@@ -319,16 +318,16 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 numbers[present, j] = np.asarray(columns[i][present], dtype=np.float64)
             except (TypeError, ValueError):
                 raise ValueError(
-                    f"column {self.columns_[i]!r} of X contains text, but the sources have "
-                    "numbers there. Convert it to numbers."
+                    f"column {self.columns_[i]!r} of X contains text, but contains numbers in the "
+                    "sources. Convert it to numbers."
                 ) from None
         return numbers
 
-    def _standardised(self, numbers: Array) -> Array:
+    def _standardized(self, numbers: Array) -> Array:
         return np.clip((numbers - self.mean_) / self.scale_, -CLIP, CLIP)
 
     def _choose_sources(self, labels: Any, n: int) -> Array:
-        """Set ``sources_``, and return the code of each row's source; -1 means none.
+        """Set ``sources_``, and return the index of each row's source; -1 means none.
 
         Domains with few rows, and domains that are not among the largest, are pooled. If they have
         few rows in total, they are omitted.
@@ -347,7 +346,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.asarray(source_of[labels.codes])
 
     def _draw_landmarks(self, Z: Array, counts: Array) -> Array:
-        """Draw landmarks, and return the number of kernel means that each source has."""
+        """Draw landmarks, and return the number of kernel means of each source."""
         filled, p = np.nan_to_num(Z), Z.shape[1]
         # A source has at most half as many statistics as values.
         bound = np.minimum(counts // 3, counts * p // 2 - 4 * p - 3)
@@ -382,7 +381,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _pooled_distance(self, columns: list[Any], domains: Array, n_features: int) -> float:
         """Return the largest distance of a pooled domain from the others, corrected for chance.
 
-        ``domains`` are codes of the domains of pooled rows, and -1 for other rows.
+        ``domains`` contains the domain code of each pooled row, and -1 for other rows.
         """
         counts = np.bincount(domains[domains >= 0])
         largest = np.argsort(-counts, kind="stable")[: 5 * MAX_SOURCES]
@@ -423,7 +422,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         for start in range(0, len(codes), BLOCK_ROWS):
             rows = np.flatnonzero(codes[start : start + BLOCK_ROWS] >= 0) + start
             x, group = numbers[rows], codes[rows]
-            z = self._standardised(x)
+            z = self._standardized(x)
             features = self._features(z)
             if n_features is not None:
                 features *= np.arange(features.shape[1]) < n_features[group][:, None]
