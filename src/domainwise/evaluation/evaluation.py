@@ -33,7 +33,7 @@ STORED_AS = {
     **{name: name for name in ("parameters", "p_value", "p_adjusted", "batches")},
     "importance": "worth",
 }
-#: Entries of :meth:`Evaluation.to_dict` that only the first of several measures has.
+#: Entries of :meth:`Evaluation.to_dict` that are written only for the first of several measures.
 MAIN_ONLY = {"facts", "next_step", "recipe", "label_gain", "differences", "others"}
 MAIN_ONLY |= {"answer", "domain_weights", "recommended"}
 
@@ -64,18 +64,18 @@ class Evaluation(Results):
     next_step : str
         The command that fits the recommended method.
     others : list of Results
-        Scores of the same predictions by other measures.
+        Scores of the same predictions, computed with other measures.
     chosen_for : Measure or None
-        The score for which parameters were chosen.
+        The measure for which parameters were chosen.
     calibration : dict
-        Stored calibration of prediction sets of the recommended method, used if its predictions
-        are not available.
+        Stored calibration of the recommended method's prediction sets, used if its predictions are
+        not available.
     differences : dict
-        Differences between the domains, and possible faults in the table.
+        Differences between the domains, and possible problems in the table.
     lacking : str
         The reason why predictions are not available; empty if they are.
     weights : dict
-        Weight of each domain in the mean by which a method is recommended; smaller with few rows.
+        Weight of each domain in the mean that decides which method is recommended.
     """
 
     def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Pipeline:
@@ -87,15 +87,15 @@ class Evaluation(Results):
         Parameters
         ----------
         method : str, default=None
-            One of the evaluated methods, by key or by name; None is ``recommended_``. The model
-            is the same with and without context; for context, pass domains to ``predict``.
+            Key or label of an evaluated method; None uses ``recommended_``. The model is the same
+            with and without context; to use context, pass domains to ``predict``.
         n_jobs : int, default=None
             Number of parallel fits.
 
         Returns
         -------
         model : Pipeline
-            Takes rows in the form of X; :func:`domainwise.save` writes it to a file.
+            Predicts rows with the columns of X; :func:`domainwise.save` writes it to a file.
         """
         result = self.find(self.recommended_ if method is None else method)
         if result is None:
@@ -110,19 +110,19 @@ class Evaluation(Results):
             )
         source, rows = self.source, np.arange(len(self.source.y))
         key = result.key.removesuffix(CONTEXT) if result.context else result.key
-        chosen = next(other for other in self.methods if other.key == key)
+        selected = next(candidate for candidate in self.methods if candidate.key == key)
         setting = source.setting(len(rows), self.inner_cv)
         setting = replace(setting, probability=True, n_jobs=n_jobs)
-        model = chosen.pipeline(setting, source.preprocessor, watch=True)
-        if chosen.prepare and source.reader is not None:
+        model = selected.pipeline(setting, source.preprocessor, watch=True)
+        if selected.prepare and source.reader is not None:
             model.steps.insert(0, ("read", source.reader))
-        X = source.rows(rows, chosen.prepare)
+        X = source.rows(rows, selected.prepare)
         with config_context(transform_output="default"):
             return fit_with_domains(model, X, source.y, source.domain_of(rows))
 
     @property
     def predictions_(self) -> Frame:
-        """A data frame with the predictions of each method for rows of held-out domains.
+        """A data frame with each method's predictions for rows from held-out domains.
 
         Columns: method, row (its index in X), domain, target, prediction, and for
         classification the probability or decision value of each class.
@@ -138,14 +138,14 @@ class Evaluation(Results):
     def table(self) -> Frame:
         """Return a data frame with one row per method, the best mean first.
 
-        Columns: method, mean, low and high (its 95 % interval), worst, worst_domain, spread, seen
-        (the mean in random folds, where each domain was seen), within (the mean in folds within
-        domains that have enough rows), p_value, p_adjusted, seconds. Errors are positive.
+        Columns: method, mean, low and high (95 % interval for the mean), worst, worst_domain,
+        spread, seen (mean in random folds, where all domains are seen), within (mean in folds
+        within domains with enough rows), p_value, p_adjusted, seconds. Errors are positive.
 
         Returns
         -------
         table : data frame
-            Columns are explained on the page of the evaluation.
+            The report explains the columns.
         """
         rows = [{"method": result.label, **self._summary(result)} for result in self.results]
         return import_pandas().DataFrame(rows)
@@ -156,7 +156,7 @@ class Evaluation(Results):
         Returns
         -------
         table : data frame
-            Method, domain, score, interval, and scores on seen domains and within the domain.
+            Columns: method, domain, score, low, high, seen, within, worst (if it is the worst one).
         """
         rows = [
             {"method": result.label, **row, "worst": row["domain"] == result.worst_domain}
@@ -167,7 +167,7 @@ class Evaluation(Results):
 
     @property
     def answer(self) -> Answer:
-        """The first screen of the page, in sentences."""
+        """The first screen of the report, in sentences."""
         return make_answer(self)
 
     def verdict(self) -> str:
@@ -176,7 +176,7 @@ class Evaluation(Results):
         Returns
         -------
         sentences : str
-            The text of the first screen of the page.
+            The text of the first screen of the report.
         """
         return " ".join(self.answer.sentences())
 
@@ -193,14 +193,14 @@ class Evaluation(Results):
         return scores_figure(self)
 
     def report(self, path: str | Path, *, title: str | None = None) -> Path:
-        """Write an HTML page that needs no other files, and return its path.
+        """Write the report as a single HTML file, and return its path.
 
         Parameters
         ----------
         path : path-like
             File to write; an existing one is replaced.
         title : str, default=None
-            Heading of the page.
+            Heading of the report.
 
         Returns
         -------
@@ -215,7 +215,7 @@ class Evaluation(Results):
         return target
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as numbers, lists and strings; None for undefined values.
+        """Return everything as numbers, lists and strings, with None for undefined values.
 
         Returns
         -------
@@ -275,8 +275,8 @@ class Evaluation(Results):
 
     def _text_rows(self) -> list[tuple[str, ...]]:
         """The table of methods as text, headings first."""
-        head = ("method", "mean", "worst", "worst domain", "seen", "p")
-        return [head, *((result.label, *self.cells(result)) for result in self.results)]
+        headings = ("method", "mean", "worst", "worst domain", "seen", "p")
+        return [headings, *((result.label, *self.cells(result)) for result in self.results)]
 
     def __str__(self) -> str:
         lines = [
@@ -297,7 +297,7 @@ class Evaluation(Results):
         return f"<p>{escape(title)}</p><table>{body}</table><p>{escape(self.verdict())}</p>"
 
     def cells(self, result: MethodResult) -> tuple[str, ...]:
-        """Mean, worst score, worst domain, mean on seen domains, and p of a method, as text."""
+        """Mean, worst score, worst domain, seen mean and p-value of a method, as text."""
         mean, worst, seen = map(self.show, (result.mean, result.worst, result.seen_mean))
         return mean, worst, str(result.worst_domain), seen, p_text(result.p_value)
 
@@ -342,7 +342,7 @@ class Evaluation(Results):
             "range": self.range_of(result),
             "calibration": calibrate_sets(records, self.facts["classes"]) if records else None,
             "price": result.generalization_gap,
-            # In contrast to "expected", larger is better here.
+            # Unlike in "expected", larger is always better here.
             "around": {"mean": sorted(map(self.measure.shown, (low, high)))},
             "per_domain": [{"ends": (row.pop("low"), row.pop("high")), **row} for row in scores],
             "warnings": result.warnings,
@@ -350,22 +350,21 @@ class Evaluation(Results):
 
 
 def describe_grid(grid: Any) -> dict[str, Any] | None:
-    """Parameter grid of a method, for JSON; None without a grid."""
+    """Parameter grid of a method, for JSON; None if it has no grid."""
     if grid is None:
         return None
-    described: dict[str, Any] = {}
-    for name, values in grid.items():
-        if isinstance(values, InUnits):
-            described[name] = {"in": values.unit, "values": [str(v) for v in values.values]}
-        else:
-            described[name] = [str(value) for value in values]
-    return described
+    return {
+        name: {"in": values.unit, "values": [*map(str, values.values)]}
+        if isinstance(values, InUnits)
+        else [*map(str, values)]
+        for name, values in grid.items()
+    }
 
 
 def record_columns(
     record: Record, classes: Sequence[Any] | None, all_outputs: bool = False
 ) -> dict[str, Any]:
-    """Columns of a table of predictions for the rows of one domain.
+    """Predictions for the rows of one domain, as columns of a table.
 
     Decision values are included if there are no probabilities, or if ``all_outputs`` is True.
     """
