@@ -144,8 +144,8 @@ def main() -> None:
         f"{size(ONE_PROCESS)} rows, and one process otherwise. Boosting is one fit of "
         "`HistGradientBoosting` with scikit-learn's defaults to the same rows, on one thread. The "
         "ensemble chooses parameters on at most 20,000 rows; its boosting and invariant ridge are "
-        "then fitted to all rows. Memory is that of all processes together, including the rows. CPU seconds include the "
-        f"start of the workers. {arguments.note}",
+        "then fitted to all rows. Memory is that of all processes together, including the rows. "
+        f"CPU seconds include the start of the workers. {arguments.note}",
     )
     lines = []
     for n, classes in ((n, c) for n in arguments.rows for c in TARGETS):

@@ -51,7 +51,7 @@ def test_only_the_papers_own_data_are_compared_with_it(run):
         cells = [cell for method in case.methods for cell in method.cells.values()]
         assert any(cell.paper for cell in cells) == (case.case.key != "oil/facies")
         if case.stand_in:
-            assert all(cell.within is None for cell in cells)
+            assert all(cell.within_sd is None for cell in cells)
     tuned = [c for case in run.cases("tuned") for m in case.methods for c in m.cells.values()]
     assert all(cell.paper is None for cell in tuned)
 
@@ -61,7 +61,7 @@ def test_within_means_one_of_the_papers_standard_deviations(run):
     for method in case.methods:
         cell = method.cells["accuracy"]
         if cell.paper is not None:
-            assert cell.within == (abs(cell.ours.mean - cell.paper[0]) <= cell.paper[1])
+            assert cell.within_sd == (abs(cell.ours.mean - cell.paper[0]) <= cell.paper[1])
 
 
 def test_the_best_is_a_competing_method_in_the_right_direction(run):

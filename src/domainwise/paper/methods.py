@@ -63,8 +63,7 @@ class ReferenceDCM(TransformerMixin, BaseEstimator):
     def _target_kernel(self, a: Array, b: Array) -> Array:
         if not self.continuous:
             return delta_kernel(a, b)
-        kernel: Array = rbf_kernel(a.reshape(-1, 1), b.reshape(-1, 1), gamma=self.target_gamma)
-        return kernel
+        return np.asarray(rbf_kernel(a[:, None], b[:, None], gamma=self.target_gamma))
 
 
 @dataclass(eq=False, repr=False)
@@ -101,16 +100,14 @@ class ReferenceFastDCM(ReferenceDCM):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Project rows by the Nyström extension."""
+        """Project rows with the Nyström extension."""
         new_kernel = rbf_kernel(X, self.landmarks_, gamma=self.gamma)
-        projected: Array = new_kernel @ self.extension_ + self.offset_
-        return projected
+        return np.asarray(new_kernel @ self.extension_ + self.offset_)
 
 
 def delta_kernel(a: Array, b: Array) -> Array:
     """Return 1 where labels are equal and 0 elsewhere."""
-    kernel: Array = (np.asarray(a)[:, None] == np.asarray(b)).astype(np.float64)
-    return kernel
+    return np.asarray(np.asarray(a)[:, None] == np.asarray(b), dtype=np.float64)
 
 
 # Methods by name ----------------------------------------------------------------------------------
@@ -184,7 +181,7 @@ _LABELS = (*_KERNEL, "target_gamma", "epsilon")
 _COIR, _DICA, _REFERENCE = ((*_LABELS, name) for name in ("ridge", "lam", "domain_weight"))
 _DCM = (*_COIR, "domain_weight")
 _SCATTER, _MIDA = (*_KERNEL, "ridge", "domain_weight"), (*_KERNEL, "domain_weight")
-_ALGORITHM2: Any = ("reference", _REFERENCE, ReferenceFastDCM)
+_ALGORITHM2 = ("reference", _REFERENCE, ReferenceFastDCM)
 
 METHODS: dict[str, Method] = {
     method.key: method

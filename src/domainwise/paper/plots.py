@@ -157,14 +157,14 @@ def invariance_plots(table: TableView) -> list[Picture]:
 
 def box_plot(case: CaseView) -> Picture | None:
     """Draw box plots of the competing methods' scores, with the paper's mean ± sd."""
-    views = [view for view in case.methods if METHODS[view.key].competes and view.values]
+    views = [view for view in case.methods if METHODS[view.key].competes and view.scores]
     if not views or case.n_repeats < 2:
         return None
     with drawing(4.3, 0.55 + 0.3 * len(views)) as figure:
         axes = figure.subplots()
         positions = np.arange(len(views))[::-1]
         artists = axes.boxplot(
-            [list(view.values.values()) for view in views],
+            [list(view.scores.values()) for view in views],
             positions=positions,
             orientation="horizontal",
             widths=0.62,

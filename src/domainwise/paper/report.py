@@ -42,11 +42,11 @@ class PublishedRun:
                         "sd": cell.ours.deviation if cell.ours.n > 1 else None,
                         "n": cell.ours.n,
                         "paper": cell.paper,
-                        "within_one_paper_sd": cell.within,
+                        "within_one_paper_sd": cell.within_sd,
                     }
                     for key, cell in view.cells.items()
                 }
-                p_value = None if view.paired is None else view.paired.p_value
+                p_value = None if view.paired_test is None else view.paired_test.p_value
                 methods[view.key] = {"metrics": metrics, "p_value": p_value}
                 for name in ("seconds", "paper_seconds", "peak_mib"):
                     methods[view.key][name] = getattr(view, name)
@@ -102,7 +102,9 @@ def legend(run: RunSummary) -> str:
 
 
 def _is_paired(case: CaseView) -> bool:
-    return any(method.paired and method.paired.p_value is not None for method in case.methods)
+    return any(
+        method.paired_test and method.paired_test.p_value is not None for method in case.methods
+    )
 
 
 def case_table(case: CaseView) -> TextTable:
@@ -122,7 +124,9 @@ def case_table(case: CaseView) -> TextTable:
             add("paper", ["" if cell is None else metric.format(*cell) for cell in paper_cells])
     if _is_paired(case):
         signs = [np.sign(case.advantage(method)) for method in methods]
-        p_values = [p_text(method.paired.p_value) if method.paired else "" for method in methods]
+        p_values = [
+            p_text(method.paired_test.p_value) if method.paired_test else "" for method in methods
+        ]
         marks = {1: " ▲", 0: "", -1: " ▼"}
         add("p", [text + marks[sign] for text, sign in zip(p_values, signs, strict=True)])
     for name, heading in (("seconds", "s"), ("paper_seconds", "paper s"), ("peak_mib", "MiB")):
@@ -140,10 +144,10 @@ def _our_cell(metric: Metric, cell: CellView | None) -> TextCell:
     if cell is None:
         return TextCell("–")
     text = metric.format(cell.ours.mean, cell.ours.deviation)
-    if cell.within is None:
-        return TextCell(text, cell.best)
-    mark, kind = (WITHIN, "within") if cell.within else (OUTSIDE, "outside")
-    return TextCell(f"{text} {mark}", cell.best, kind)
+    if cell.within_sd is None:
+        return TextCell(text, cell.is_best)
+    mark, kind = (WITHIN, "within") if cell.within_sd else (OUTSIDE, "outside")
+    return TextCell(f"{text} {mark}", cell.is_best, kind)
 
 
 def case_caption(case: CaseView) -> str:
@@ -158,7 +162,7 @@ def case_caption(case: CaseView) -> str:
     if case.setting == "paper":
         gamma = "median score" if isinstance(c.gamma, str) else f"{c.gamma:g}"
         phrases.append(f"γ = {gamma}, ε = {c.epsilon:g}" + (f", M = {c.m}" if c.m else ""))
-    counts = {method.label: len(method.values) for method in case.methods}
+    counts = {method.label: len(method.scores) for method in case.methods}
     if fewer_repeats := sorted(f"{name} ({n})" for name, n in counts.items() if n < case.n_repeats):
         phrases.append(f"fewer repeats: {', '.join(fewer_repeats)}")
     return ", ".join(phrases)

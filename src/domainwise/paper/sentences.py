@@ -31,7 +31,8 @@ def describe_run(run: RunSummary) -> list[str]:
     repeats = []
     for setting, parameters in PARAMETERS.items():
         if counts := sorted({case.n_repeats for case in run.cases(setting)}):
-            numbers = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+            low, high = counts[0], counts[-1]
+            numbers = f"{low}" if low == high else f"{low} to {high}"
             repeats.append(f"{numbers} with {parameters}")
     sentences = [
         TEXTS["describe_run"].format(
@@ -60,22 +61,24 @@ def missing_repeats(run: RunSummary) -> list[str]:
             # Cases with the same numbers are listed together.
             titles_by_count: dict[tuple[int, int], list[str]] = {}
             for case in table.table.cases:
-                planned = (case.quick() if run.quick else case).planned_repeats(setting)
-                finished = repeats.get((case.key, setting), 0)
-                if finished < planned:
-                    titles_by_count.setdefault((finished, planned), []).append(case.title)
-            for (finished, planned), titles in titles_by_count.items():
+                n_planned = (case.quick() if run.quick else case).planned_repeats(setting)
+                n_finished = repeats.get((case.key, setting), 0)
+                if n_finished < n_planned:
+                    titles_by_count.setdefault((n_finished, n_planned), []).append(case.title)
+            for (n_finished, n_planned), titles in titles_by_count.items():
                 cases = "" if len(titles) == len(table.table.cases) else f" ({join(titles)})"
-                entries.append(f"{table.table.title}{cases}, {setting}: {finished} of {planned}")
+                entries.append(
+                    f"{table.table.title}{cases}, {setting}: {n_finished} of {n_planned}"
+                )
     return [TEXTS["missing_repeats"].format(missing="; ".join(entries))] if entries else []
 
 
 def agreement(run: RunSummary) -> list[str]:
     """Report how many means agree with the paper's."""
     is_within = {
-        table.table.title: [cell.within is True for _, _, cell in cells]
+        table.table.title: [cell.within_sd is True for _, _, cell in cells]
         for table in run.tables
-        if (cells := [cell for case in table.in_setting("paper") for cell in compared(case)])
+        if (cells := [cell for case in table.in_setting("paper") for cell in compared_cells(case)])
     }
     if run.quick or not is_within:
         return []
@@ -85,14 +88,14 @@ def agreement(run: RunSummary) -> list[str]:
     return [text.format(total=n_total, within=n_within, min_repeats=MIN_REPEATS, tables=tables)]
 
 
-def compared(case: CaseView) -> list[tuple[str, str, CellView]]:
+def compared_cells(case: CaseView) -> list[tuple[str, str, CellView]]:
     """Return the cells that are compared with the paper: (method label, metric label, cell)."""
     return [
         (method.label, metric.label, cell)
         for method in case.methods
         for metric in case.metrics
         if (cell := method.cells.get(metric.key)) is not None
-        and cell.within is not None
+        and cell.within_sd is not None
         and cell.ours.n >= MIN_REPEATS
     ]
 
@@ -162,8 +165,8 @@ def wins_and_losses(cases: Sequence[CaseView], rival: str) -> str:
         case.advantage(view)
         for case in cases
         if (view := case.find(rival)) is not None
-        and view.paired is not None
-        and view.paired.p_value is not None
+        and view.paired_test is not None
+        and view.paired_test.p_value is not None
     ]
     if not advantages:
         return ""
@@ -192,14 +195,14 @@ def findings(run: RunSummary) -> dict[str, list[str]]:
     """Return non-empty lists of sentences by title."""
     within_lines, outside_lines = [], []
     for case in run.cases("paper"):
-        cells = compared(case)
-        agreeing_results = [f"{method} {metric}" for method, metric, cell in cells if cell.within]
+        cells = compared_cells(case)
+        agreements = [f"{method} {metric}" for method, metric, cell in cells if cell.within_sd]
         differences = []
         for method, metric, cell in cells:
-            if not cell.within and cell.paper is not None and cell.difference is not None:
+            if not cell.within_sd and cell.paper is not None and cell.difference is not None:
                 sds = abs(cell.difference) / cell.paper[1] if cell.paper[1] else float("inf")
                 differences.append(f"{method} {metric} {cell.difference:+.4g} ({sds:.1f} sd)")
-        within_lines += [f"{_name(case)}: {join(agreeing_results)}."] if agreeing_results else []
+        within_lines += [f"{_name(case)}: {join(agreements)}."] if agreements else []
         outside_lines += [f"{_name(case)}: {join(differences)}."] if differences else []
     sections = {
         "The SVM on synthetic data": svm_column(run),
@@ -248,7 +251,7 @@ def reasons(run: RunSummary) -> list[str]:
     case_texts = []
     for case in run.cases("paper"):
         views = {view.key: view for view in case.methods if case.case.table == "parkinsons"}
-        if {"majority", "dcm", "coir"} <= set(views) and (paired := views["coir"].paired):
+        if {"majority", "dcm", "coir"} <= set(views) and (paired := views["coir"].paired_test):
             means = {key: view.cells["rmse"].ours.mean for key, view in views.items()}
             title, p = case.case.title, p_text(paired.p_value)
             case_texts.append(TEXTS["parkinsons_case"].format(title=title, p=p, **means))

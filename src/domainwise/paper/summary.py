@@ -22,12 +22,12 @@ RANKED = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
 
 @dataclass(frozen=True)
 class CellView:
-    """A cell of a table: our score and the paper's."""
+    """A cell in a table: our score and the paper's."""
 
     ours: Summary
     paper: Sequence[float] | None  #: mean and standard deviation
-    within: bool | None  #: whether ours is within one of the paper's sd; None if not comparable
-    best: bool
+    within_sd: bool | None  #: whether ours is within one of the paper's sd; None if not comparable
+    is_best: bool
 
     @property
     def difference(self) -> float | None:
@@ -42,8 +42,8 @@ class MethodView:
     key: str
     label: str
     cells: Mapping[str, CellView]
-    values: Mapping[int, float]  #: scores by repeat, in the ranking metric
-    paired: Paired | None
+    scores: Mapping[int, float]  #: scores by repeat, in the ranking metric
+    paired_test: Paired | None  #: DCM or FastDCM against the method; None for DCM itself
     seconds: float | None
     paper_seconds: float | None
     peak_mib: float | None
@@ -78,16 +78,18 @@ class CaseView:
         return self.case.title + (" (stand-in)" if self.stand_in else "")
 
     def advantage(self, method: MethodView) -> float:
-        """Return by how much DCM or FastDCM is better than a method; 0 if not significantly."""
-        paired = method.paired
-        if paired is None or paired.p_value is None or paired.p_value >= LEVEL:
+        """Return by how much DCM or FastDCM is better than a method; 0 if not significant."""
+        test = method.paired_test
+        if test is None or test.p_value is None or test.p_value >= LEVEL:
             return 0.0
-        return paired.difference if self.primary.greater_is_better else -paired.difference
+        return test.difference if self.primary.greater_is_better else -test.difference
 
     def best_methods(self) -> list[MethodView]:
         """Return all methods that have the best mean."""
         key = self.primary.key
-        return [method for method in self.methods if key in method.cells and method.cells[key].best]
+        return [
+            method for method in self.methods if key in method.cells and method.cells[key].is_best
+        ]
 
     def best(self) -> MethodView | None:
         """Return the first method with the best mean; None if there is none."""
@@ -191,12 +193,12 @@ def _case_view(
         means = [ours.mean for name, ours in summaries[key].items() if METHODS[name].competes]
         best_of = max if METRICS[key].greater_is_better else min
         best_mean[key] = best_of(filter(np.isfinite, means), default=np.nan)
-    primary_scores = scores[case.metrics[0]]
+    ranking_scores = scores[case.metrics[0]]
     methods = []
     for name, repeats in rows.items():
         method = METHODS[name]
         rival = "fastdcm" if method.landmark_rule and name != "fastdcm" else "dcm"
-        is_paired = rival in primary_scores and name != rival
+        is_paired = rival in ranking_scores and name != rival
         timing, paper_numbers = times.get((case.key, name), {}), case.paper.get(name, {})
         if setting != "paper":
             timing, paper_numbers = {}, {}
@@ -214,8 +216,10 @@ def _case_view(
                 key=name,
                 label=method.name(case.task),
                 cells=cells,
-                values=primary_scores[name],
-                paired=compare(primary_scores[rival], primary_scores[name]) if is_paired else None,
+                scores=ranking_scores[name],
+                paired_test=compare(ranking_scores[rival], ranking_scores[name])
+                if is_paired
+                else None,
                 seconds=timing.get("seconds"),
                 paper_seconds=paper_numbers.get("seconds"),
                 peak_mib=timing.get("peak_mib"),
