@@ -1,10 +1,10 @@
-"""Marginal transfer learning: a kernel machine that also uses the distribution of a domain's rows.
+"""Marginal transfer learning: a kernel machine that also uses the distribution of each domain.
 
 In this simulation, the class of a row depends on how the row compares with the other rows of its
-domain, and domains differ in level and spread. A model of single rows cannot learn this. If a
-summary of the domain is added to each row, an RBF kernel becomes the product of a kernel of rows
+domain, and domains differ in level and spread. A model of individual rows cannot learn this. If a
+summary of the domain is appended to each row, an RBF kernel becomes the product of a kernel of rows
 and a kernel of domains. The model then learns how the class boundary depends on the domain. To
-predict in an unseen domain, it needs rows of this domain but no labels.
+predict in an unseen domain, it needs rows from this domain but no labels.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MODELS = {
 MEANING = """\
 Both columns show the accuracy on unseen domains. In the second column, the model does not know
 which rows belong to the same domain, and predicts them one by one. Information about the domain
-improves accuracy much more than the choice of a method, because of how the data were simulated:
-no class boundary for single rows is valid in all domains."""
+improves accuracy much more than the choice of method does, because of how the data were simulated:
+no class boundary for individual rows is valid in all domains."""
 
 
 def draw(rng: np.random.Generator, n_domains: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, classes and domains; the class boundary is a curve in relative values of the domain."""
+    """Draw rows, classes and domains; the class boundary is a curve in relative values."""
     level = rng.normal(scale=2.0, size=(n_domains, 2))
     spread = np.exp(rng.normal(scale=0.4, size=(n_domains, 2)))
     domain = np.repeat(np.arange(n_domains), N_ROWS)
@@ -46,7 +46,7 @@ def draw(rng: np.random.Generator, n_domains: int) -> tuple[np.ndarray, np.ndarr
 
 
 def score(name: str, repeat: int) -> tuple[float, float]:
-    """Accuracy on unseen domains, predicting their rows together and one by one."""
+    """Return the accuracy on unseen domains, with rows predicted together and one by one."""
     rng = np.random.default_rng(repeat)
     X, y, domain = draw(rng, N_SOURCES)
     X_new, y_new, domain_new = draw(rng, N_UNSEEN)
@@ -55,8 +55,8 @@ def score(name: str, repeat: int) -> tuple[float, float]:
         accuracy = model.fit(X, y).score(X_new, y_new)
         return accuracy, accuracy
     model.fit(X, y, sample_domain=domain)
-    together = model.predict(X_new, sample_domain=domain_new)
-    return float(np.mean(together == y_new)), float(np.mean(model.predict(X_new) == y_new))
+    together, one_by_one = model.predict(X_new, sample_domain=domain_new), model.predict(X_new)
+    return float(np.mean(together == y_new)), float(np.mean(one_by_one == y_new))
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def main() -> None:
     sizes = f"{N_SOURCES} source domains, {N_UNSEEN} unseen domains, {N_ROWS} rows each"
     print(f"{sizes}; mean and standard deviation over {REPEATS} draws")
     print()
-    print(f"{'accuracy (%)':32}{'together':>14}{'rows one by one':>18}")
+    print(f"{'accuracy (%)':32}{'rows together':>14}{'rows one by one':>18}")
     for name in MODELS:
         scores = 100 * np.array([score(name, repeat) for repeat in range(REPEATS)])
         cells = [f"{column.mean():.1f} ± {column.std(ddof=1):.1f}" for column in scores.T]

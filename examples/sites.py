@@ -1,8 +1,8 @@
 """Four hospitals fit one model without sharing their rows.
 
-Each hospital runs in a separate process. The processes share only a folder, with the plan of the
-coordinator, two small files from each hospital, and the merged plan of the second round. The rows
-of a hospital are simulated in its process and never written to a file.
+Each hospital runs in a separate process. The processes share only a folder with the coordinator's
+plan, two small files from each hospital, and the merged plan for the second round. A hospital's
+rows are simulated in its process and never written to a file.
 
     python examples/sites.py [FOLDER]
 """
@@ -27,11 +27,11 @@ N_ROWS, TIMEOUT = 400, 120
 MEANING = """\
 The level of the two measurements and the share of ill patients differ between hospitals. The
 relation between measurements and illness is the same at all of them. The error at each hospital is
-that of a model that was chosen and fitted without it: the error to expect at a fifth hospital."""
+that of a model chosen and fitted without this hospital: the error to expect at a fifth hospital."""
 
 
 def draw(number: int, n: int = N_ROWS) -> pd.DataFrame:
-    """Rows of a hospital with two wards."""
+    """Draw the rows of a hospital with two wards."""
     rng = np.random.default_rng(number)
     ill = rng.random(n) < 0.3 + 0.1 * (number % 4)
     level = rng.normal(scale=0.5, size=2)
@@ -52,7 +52,7 @@ def wait_for(*paths: Path) -> None:
 
 
 def run_site(folder: Path, site: str) -> None:
-    """Run the two rounds of a hospital, in a separate process."""
+    """Write the two files of a hospital; this runs in a separate process."""
     rows = draw(SITES.index(site))
     for plan, summarize, ending in (
         ("plan.json", statistics, "statistics.npz"),
@@ -63,37 +63,38 @@ def run_site(folder: Path, site: str) -> None:
 
 
 def coordinate(folder: Path) -> Any:
-    """Create a plan from a few made-up rows, merge the files of the hospitals, and fit a model."""
+    """Create a plan from a few made-up rows, merge the hospitals' files, and fit a model."""
     made_up = draw(99, 50)
     plan = Plan.of_table(made_up, target="ill", domain="ward", smallest_cell=20)
     plan.save(folder / "plan.json")
-    first = [folder / f"{site}.statistics.npz" for site in SITES]
-    wait_for(*first)
-    merged = merge(plan, first)
+    first_round = [folder / f"{site}.statistics.npz" for site in SITES]
+    wait_for(*first_round)
+    merged = merge(plan, first_round)
     merged.save(folder / "merged.json")
-    second = [folder / f"{site}.moments.npz" for site in SITES]
-    wait_for(*second)
-    return fit(merged, second)
+    second_round = [folder / f"{site}.moments.npz" for site in SITES]
+    wait_for(*second_round)
+    return fit(merged, second_round)
 
 
 def main(folder: Path) -> Any:
     """Start the hospitals, coordinate them, and print the results."""
     command = [sys.executable, str(Path(__file__).resolve()), str(folder)]
-    sites = [subprocess.Popen([*command, site]) for site in SITES]
+    processes = [subprocess.Popen([*command, site]) for site in SITES]
     try:
         model = coordinate(folder)
     finally:
-        for process in sites:
+        for process in processes:
             process.wait(TIMEOUT)
-    new = draw(17)
-    accuracy = (model.predictions(model.schema.prepare(new))["prediction"] == new["ill"]).mean()
-    print("squared error of the predicted indicator (1: ill, 0: healthy) at each held-out hospital")
+    fifth = draw(17)
+    predictions = model.predictions(model.schema.prepare(fifth))["prediction"]
+    accuracy = (predictions == fifth["ill"]).mean()
+    print("squared error of the predicted indicator (1: ill, 0: healthy) at held-out hospitals")
     for site, error in model.info["expected_score"].items():
         print(f"  {site:6} {error:.3f}")
     print(f"squared error of a constant prediction: {-model.info['check']['constant']:.3f}")
     print(f"accuracy at a fifth hospital: {accuracy:.0%}")
     size = sum(path.stat().st_size for path in folder.glob("*.npz")) / 1e3
-    print(f"size of all files of both rounds: {size:.0f} kB\n\n{MEANING}")
+    print(f"total size of the files from both rounds: {size:.0f} kB\n\n{MEANING}")
     return model
 
 

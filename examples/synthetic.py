@@ -18,7 +18,7 @@ REPEATS = 10
 N_SOURCE_DOMAINS = 7
 GAMMA = 0.1
 
-# DICA's lam is not multiplied by the number of rows: with 700 rows, 0.7 is the same as ridge=1e-3.
+# DICA's lam is not multiplied by the number of rows: with 700 rows, 0.7 corresponds to ridge=1e-3.
 PROJECTIONS = {
     "SVM": None,
     "KPCA": KPCA(n_components=10, gamma=GAMMA),
@@ -30,8 +30,8 @@ PROJECTIONS = {
 }
 
 MEANING = """\
-accuracy    accuracy on three unseen domains, mean and standard deviation over the draws. The labels
-            are noisy, so no method can get close to 100 %.
+accuracy    mean and standard deviation of the accuracy on three unseen domains, over all draws. The
+            labels are noisy, so no method can reach an accuracy near 100 %.
 fit         time to fit the projection, or the SVM if there is no projection.
 features    number of features that the SVM is trained on. With two classes, COIR, DICA and DCM
             have one feature, which contains everything that they learn about the class.
@@ -45,7 +45,7 @@ tuned here: for your data, choose ridge, gamma and domain_weight by holding out 
 
 
 def score(name: str, repeat: int) -> tuple[float, float, int, float]:
-    """Accuracy on unseen domains, seconds of the fit, number of features, leading eigenvalue."""
+    """Return the accuracy on unseen domains, seconds per fit, number of features and eigenvalue."""
     data = make_synthetic(eta=0.1, random_state=repeat)
     X, y, domain = data.data, data.target, data.sample_domain
     seen = domain < N_SOURCE_DOMAINS

@@ -34,7 +34,7 @@ X = np.column_stack([total + difference, total - difference]) / 2
 # %%
 # Two questions, two numbers
 # --------------------------
-# Random folds estimate how good an SVM is for *other patients of the same hospitals*. Held-out
+# Random folds estimate how good an SVM is for *other patients from the same hospitals*. Held-out
 # hospitals show how good it is at *another hospital*. The second SVM has a penalty on differences
 # between hospitals. ``conditional=True`` compares hospitals within each class, because the shares
 # of ill patients differ.
@@ -58,8 +58,8 @@ for name, scores in unseen.items():
 
 figure, axes = plt.subplots(figsize=(7.2, 3))
 for offset, (name, scores) in zip((-0.19, 0.19), unseen.items(), strict=True):
-    axes.bar(np.arange(6) + offset, scores.scores, width=0.36, label=f"{name}, held out")
-axes.axhline(seen, color="#374151", linestyle="--", linewidth=1.2, label="SVM, random folds")
+    axes.bar(np.arange(6) + offset, scores.scores, width=0.36, label=f"{name}, held-out hospital")
+axes.axhline(seen, color="#374151", linestyle="--", linewidth=1.2, label="SVM, random folds (mean)")
 axes.set(xlabel="held-out hospital", ylabel="accuracy", ylim=(0, 1))
 axes.legend(loc="upper center", ncols=3, bbox_to_anchor=(0.5, 1.18))
 plt.show()
@@ -69,10 +69,10 @@ plt.show()
 # --------------------------------
 #
 # Both models are fitted without the hospital on which the SVM scores worst. The background colour
-# shows the predicted class. Dots are patients of the source hospitals, and crosses are patients of
-# the held-out hospital. The SVM predicts illness wherever a source hospital has many ill patients.
-# InvariantSVC follows the sum of the measurements more closely, which indicates illness at every
-# hospital.
+# shows the predicted class. Dots are patients from the source hospitals, and crosses are patients
+# from the held-out hospital. The SVM predicts illness wherever a source hospital has many ill
+# patients. InvariantSVC follows the sum of the measurements more closely, which indicates illness
+# at every hospital.
 
 worst = unseen["SVM"].worst_domain
 new = hospital == worst
@@ -97,5 +97,5 @@ plt.show()
 
 # %%
 # Trees and nearest neighbours make the same mistake. In this simulated example, the effect is
-# large; on real tables it is usually smaller or even absent. To find out for your own table,
-# compare methods on held-out domains with :func:`domainwise.evaluate`.
+# large; on real tables it is usually smaller, and sometimes there is none. To find out for your own
+# table, compare methods on held-out domains with :func:`domainwise.evaluate`.

@@ -3,16 +3,16 @@ One component for all hospitals
 ===============================
 
 Six hospitals take two measurements of each patient. The sum of the two indicates illness. Their
-difference depends on the device, and each hospital has a different device. Can a single number per
+difference depends on the device, and each hospital has a different device. Can one number per
 patient separate ill from healthy patients without depending on the hospital? We compare three
-projections at hospitals that they were not fitted to.
+projections at held-out hospitals.
 """
 
 # %%
 # Six hospitals
 # -------------
-# The share of ill patients also differs between hospitals. A projection that only looks for
-# variation with illness can therefore mistake the device for a sign of illness.
+# The share of ill patients also differs between hospitals. A projection that takes only illness
+# into account can therefore mistake the device for a sign of illness.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -34,9 +34,8 @@ X = np.column_stack([total + difference, total - difference]) / 2
 # Three projections
 # -----------------
 #
-# KPCA looks for the largest variance. COIR looks for variation with the target. DCM also looks for
-# variation with the target, and it minimizes variation between domains. All three use the same
-# kernel.
+# KPCA maximizes the variance. COIR maximizes variation with the target. DCM does the same, with a
+# penalty on variation between domains. All three use the same kernel.
 
 methods = {
     "KPCA": KPCA(1, gamma=0.3),
@@ -46,7 +45,7 @@ methods = {
 
 
 def component_without(method, held_out, points):
-    """First component at the points, with the sign that makes it larger for ill patients."""
+    """Return the first component at the points, with the sign for which ill patients are higher."""
     source = hospital != held_out
     method.fit(X[source], ill[source], sample_domain=hospital[source])
     sign = np.sign(np.corrcoef(method.transform(X[source])[:, 0], ill[source])[0, 1])
@@ -68,10 +67,9 @@ for name, values in auc.items():
 # ------------------------------
 #
 # The background colour shows the value of the component when the last hospital is held out; red
-# indicates illness. Dots are patients of the source hospitals, and crosses are patients of the
+# indicates illness. Dots are patients from the source hospitals, and crosses are patients from the
 # held-out hospital. KPCA separates hospitals. COIR has learned which hospitals have many ill
-# patients. The component of DCM changes mostly along the sum, which indicates illness at every
-# hospital.
+# patients. DCM's component changes mostly along the sum, which indicates illness at every hospital.
 
 BLUE, RED = "#2f6fdb", "#e0533d"
 HELD_OUT = 5
@@ -88,12 +86,12 @@ for axes, (name, method) in zip(panels, methods.items(), strict=True):
         new_rows = (hospital == HELD_OUT) & (ill == value)
         axes.scatter(*X[source_rows].T, s=7, color=colour, linewidths=0)
         axes.scatter(*X[new_rows].T, s=26, color=colour, marker="x", linewidths=1.3)
-    axes.set_title(f"{name}: AUC {auc[name][HELD_OUT]:.2f} at the new hospital")
+    axes.set_title(f"{name}: AUC {auc[name][HELD_OUT]:.2f} at the held-out hospital")
     axes.set_xlabel("first measurement")
 panels[0].set_ylabel("second measurement")
 plt.show()
 
 # %%
 # These hospitals are simulated so that the effect is large. On real tables, the scores of the three
-# projections are often closer: :doc:`/benchmarks/LEADERBOARD` compares methods on thirteen tables,
-# and :doc:`/benchmarks/REPRODUCTION` repeats the experiments of the paper.
+# projections are often closer: :doc:`/benchmarks/LEADERBOARD` compares methods on thirteen data
+# sets, and :doc:`/benchmarks/REPRODUCTION` repeats the paper's experiments.

@@ -3,8 +3,8 @@ Choosing with DCMCV
 ===================
 
 DCM has three important parameters: the width of the kernel, the ridge, and the weight of the domain
-penalty. ``DCMCV`` scores a whole grid on held-out domains, in little more time than a few fits
-take. What does it choose, and can you trust the score that it reports?
+penalty. ``DCMCV`` scores a whole grid on held-out domains in little more time than a few fits. What
+does it choose, and can you trust the score that it reports?
 """
 
 # %%
@@ -27,7 +27,7 @@ N_SITES, N_SOURCES = 30, 8
 
 
 def draw(seed):
-    """Rows, classes and sites."""
+    """Draw rows, classes and sites."""
     rng = np.random.default_rng(seed)
     site = np.repeat(np.arange(N_SITES), 40)
     share = np.clip(rng.normal(0.5, 0.3, N_SITES), 0.1, 0.9)
@@ -43,21 +43,21 @@ WEIGHTS = [0, 0.01, 0.1, 1, 10]
 
 
 def search(X, y, site, by_rows=False):
-    """Search on held-out sites, or on random folds of rows."""
+    """Fit ``DCMCV`` with held-out sites, or with random folds of rows."""
     folds = list(KFold(8, shuffle=True, random_state=0).split(X)) if by_rows else None
-    candidates = DCMCV(
+    model = DCMCV(
         gammas=[0.1], ridges=RIDGES, domain_weights=WEIGHTS, conditionals=(True,), cv=folds
     )
-    return candidates.fit(X, y, sample_domain=site)
+    return model.fit(X, y, sample_domain=site)
 
 
 # %%
 # The grid
 # --------
 #
-# The figure shows the accuracy of every candidate on held-out sites and on random folds. The best
-# candidate is framed. With almost no ridge, as in the paper, the projection fits the noise of the
-# source sites. Random folds give higher scores for all candidates.
+# The figure shows the accuracy of every candidate on held-out sites and on random folds. A frame
+# marks the best candidate. With almost no ridge, as in the paper, the projection fits the noise of
+# the source sites. Random folds give higher scores for all candidates.
 
 X, y, site = draw(0)
 source = site < N_SOURCES
@@ -91,8 +91,8 @@ plt.show()
 # Expected and observed
 # ---------------------
 #
-# We repeat both searches for three more draws of sites. Every marker is one search: it shows
-# ``best_score_`` and the accuracy at the twenty-two new sites. On the dashed line, both are equal.
+# We repeat both searches for three more draws of sites. Each marker shows the ``best_score_`` of
+# one search and the accuracy at the twenty-two new sites. On the dashed line, the two are equal.
 
 figure, axes = plt.subplots(figsize=(5.6, 4.2))
 markers = {"held-out sites": ("o", "#2a9d8f"), "random folds": ("s", "#d9902f")}
@@ -117,6 +117,6 @@ plt.show()
 
 # %%
 # Both searches choose candidates that are about equally good, but they report different scores.
-# Random folds measure the accuracy at sites that the model was trained on. Scores on held-out
-# sites are slightly optimistic as well: there are only eight sites, and the best of twenty
-# candidates is best partly by chance.
+# Random folds measure the accuracy at sites that the model was trained on. Scores on held-out sites
+# are slightly optimistic as well: with only eight sites, the best of twenty candidates is best
+# partly by chance.

@@ -12,8 +12,8 @@ at the uncertainty of the predictions.
 # ------------------
 #
 # A signal depends on ``x``. Each batch of sensors has a temperature, which is recorded, and an
-# offset, which is not. With only seven batches, the temperature seems to explain the offset by
-# chance, and a flexible model learns this relation.
+# offset, which is not. With only seven batches, the temperature happens to be correlated with the
+# offset, and a flexible model learns this relation.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,7 +25,7 @@ from domainwise import InvariantFeatures
 
 
 def draw(rng, batches, n=25):
-    """Rows (x and temperature), signal and batch."""
+    """Draw rows (x and temperature), signals and batches."""
     batch = np.repeat(np.arange(batches), n)
     temperature = rng.uniform(-2, 2, batches)[batch] + 0.05 * rng.normal(size=len(batch))
     x = rng.uniform(-3, 3, len(batch))
@@ -39,13 +39,13 @@ def draw(rng, batches, n=25):
 # ------------------------
 # A Gaussian process with a dot product of features is a Gaussian process with the kernel that these
 # features represent. ``InvariantFeatures`` with all rows as landmarks represents its kernel
-# exactly; ``domain_weight=0`` gives the standard kernel. The process learns the variance of the
-# signal and of the noise from the data. A large variance of the signal could outweigh any finite
-# penalty, so we use an infinite weight.
+# exactly; ``domain_weight=0`` gives the standard kernel. The process estimates the variances of the
+# signal and of the noise from the data. A large signal variance could outweigh any finite penalty,
+# so we use an infinite weight.
 
 
-def process(domain_weight):
-    """A Gaussian process with a penalty on differences between batches."""
+def make_process(domain_weight):
+    """Create a Gaussian process with a penalty on differences between batches."""
     kernel = ConstantKernel(10) * DotProduct(0, sigma_0_bounds="fixed") + WhiteKernel(0.1)
     return make_pipeline(
         InvariantFeatures(n_landmarks=1.0, gamma=0.5, domain_weight=domain_weight),
@@ -55,8 +55,7 @@ def process(domain_weight):
 
 rng = np.random.default_rng(3)
 X, signal, batch = draw(rng, 7)
-standard, invariant = process(0.0), process(np.inf)
-models = {"standard kernel": standard, "invariant kernel": invariant}
+models = {"standard kernel": make_process(0.0), "invariant kernel": make_process(np.inf)}
 for model in models.values():
     model.fit(X, signal, invariantfeatures__sample_domain=batch)
 X_new, signal_new, batch_new = draw(rng, 3)
@@ -65,11 +64,11 @@ X_new, signal_new, batch_new = draw(rng, 3)
 # New batches
 # -----------
 #
-# Each panel shows a new batch. The line is the prediction along ``x`` at the temperature of the
-# batch, and the band extends two standard deviations of a new measurement to each side. With the
-# standard kernel, the process infers an offset from the temperature and is too certain of it. With
-# the invariant kernel, it does not predict an offset, and its band is wide enough for the
-# differences between batches.
+# Each panel shows a new batch. The line is the prediction along ``x`` at the batch's temperature,
+# and the band extends two standard deviations of a new measurement to each side. With the standard
+# kernel, the process infers an offset from the temperature and is too certain of it. With the
+# invariant kernel, it does not predict an offset, and its band is wide enough for the differences
+# between batches.
 
 figure, panels = plt.subplots(2, 3, figsize=(9.5, 5), sharex=True, sharey=True)
 line = np.linspace(-3, 3, 120)
@@ -89,8 +88,8 @@ for axes in panels[1]:
 plt.show()
 
 # %%
-# Over thirty new batches
-# -----------------------
+# Thirty new batches
+# ------------------
 
 X_new, signal_new, batch_new = draw(rng, 30)
 for title, model in models.items():

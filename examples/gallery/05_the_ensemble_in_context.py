@@ -2,18 +2,19 @@
 The ensemble with and without context
 =====================================
 
-If you have many rows of a new domain, each row can be compared with the others, without any labels.
-The ensemble can predict with and without this context: ``predict(X)`` predicts rows one by one, and
-``predict(X, sample_domain=...)`` also uses the other rows of the domain. How much does this improve
-accuracy, and how many rows does it need?
+If you have many rows from a new domain, each row can be compared with the others, without any
+labels. The ensemble can predict with and without this context: ``predict(X)`` predicts rows one by
+one, and ``predict(X, sample_domain=...)`` also uses the other rows of the domain. How much does
+context improve accuracy, and how many rows does it need?
 """
 
 # %%
 # Laboratories with different levels
 # ----------------------------------
 #
-# The class depends on how a sample compares with the other samples of its laboratory. Laboratories
-# differ in level and in spread. Ten laboratories are used for training, and twelve are new.
+# The class depends on how a sample compares with other samples from the same laboratory.
+# Laboratories differ in level and in spread. Ten laboratories are used for training, and twelve are
+# new.
 
 import warnings
 
@@ -24,7 +25,7 @@ from domainwise import DomainEnsembleClassifier
 
 
 def draw(rng, n_labs, n):
-    """Rows, classes and laboratories."""
+    """Draw rows, classes and laboratories."""
     lab = np.repeat(np.arange(n_labs), n)
     level = rng.normal(scale=1.2, size=(n_labs, 3))
     spread = np.exp(rng.normal(scale=0.4, size=(n_labs, 3)))
@@ -42,7 +43,8 @@ X_new, y_new, lab_new = draw(rng, 12, 100)
 # Expected accuracy
 # -----------------
 # The ensemble holds out each laboratory in turn, which gives an expected score for a new laboratory
-# with and without context. Two kinds of members are enough for this example.
+# with and without context. The score is balanced accuracy; here, both classes are about equally
+# frequent. Two kinds of members are enough for this example.
 
 model = DomainEnsembleClassifier(["linear", "invariant_ridge"], random_state=0)
 model.fit(X, y, sample_domain=lab)
@@ -50,21 +52,21 @@ for title, (mean, low, high) in {
     "rows one by one": model.expected_score_,
     "with context": model.context_expected_score_,
 }.items():
-    print(f"{title:16} expected accuracy {mean:.2f} (95 % interval {low:.2f} to {high:.2f})")
+    print(f"{title:16} expected {mean:.2f} (95 % confidence interval {low:.2f} to {high:.2f})")
 
 # %%
 # Observed accuracy
 # -----------------
 
-correct_single = model.predict(X_new) == y_new
+correct_one_by_one = model.predict(X_new) == y_new
 correct_context = model.predict(X_new, sample_domain=lab_new) == y_new
 by_lab = np.array(
     [
         [correct[lab_new == name].mean() for name in range(12)]
-        for correct in (correct_single, correct_context)
+        for correct in (correct_one_by_one, correct_context)
     ]
 )
-print(f"accuracy at twelve new laboratories, rows one by one: {correct_single.mean():.2f}")
+print(f"accuracy at twelve new laboratories, rows one by one: {correct_one_by_one.mean():.2f}")
 print(f"accuracy at twelve new laboratories, with context:    {correct_context.mean():.2f}")
 
 order = np.argsort(by_lab[0])
@@ -75,7 +77,7 @@ for scores, title, colour in zip(
 ):
     axes.scatter(range(12), scores, s=45, color=colour, label=title, zorder=2)
 axes.set(
-    xlabel="new laboratories, sorted by accuracy for rows one by one",
+    xlabel="new laboratories, sorted by accuracy without context",
     ylabel="accuracy",
     xticks=[],
     ylim=(0.4, 1),
@@ -88,8 +90,8 @@ plt.show()
 # --------------------------------
 #
 # We split the rows of each new laboratory into batches of equal size. The statistics of two rows
-# are mostly noise, so the predictions for small batches are close to those without context, and a
-# single row is predicted exactly as without context. If a batch does not look like any source
+# are mostly noise, so the predictions for small batches are close to those without context. A batch
+# of one row is predicted exactly as without context. If a batch does not look like any source
 # laboratory, its rows are predicted one by one, with a warning that is silenced here.
 
 warnings.simplefilter("ignore", UserWarning)
@@ -103,7 +105,7 @@ for size in sizes:
 
 figure, axes = plt.subplots(figsize=(7.2, 3.2))
 axes.plot(sizes, scores, "o-", color="#e0533d", label="with context, in batches of this size")
-axes.axhline(correct_single.mean(), color="#5b8def", linestyle="--", label="rows one by one")
+axes.axhline(correct_one_by_one.mean(), color="#5b8def", linestyle="--", label="rows one by one")
 axes.set(xscale="log", xlabel="rows in a batch", ylabel="accuracy")
 axes.set_xticks(sizes, sizes)
 axes.minorticks_off()

@@ -2,9 +2,9 @@
 Prediction sets at a new hospital
 =================================
 
-A prediction set contains the plausible diagnoses of a patient. With a coverage of 90 %, the set
-contains the true diagnosis of nine in ten patients. Sets that are calibrated on random rows are too
-small at a new hospital. Sets that are calibrated on held-out hospitals are larger, and their
+A prediction set contains the plausible diagnoses for a patient. With a coverage of 90 %, the set
+contains the true diagnosis for nine in ten patients. At a new hospital, sets that were calibrated
+on random rows are too small. Sets that were calibrated on held-out hospitals are larger, and their
 coverage is correct on average over hospitals, though not at each of them.
 """
 
@@ -25,7 +25,7 @@ CENTRES = np.array([[0, 0], [2.2, 0], [1.1, 1.9]])
 
 
 def draw(rng, n_hospitals, n=60):
-    """Measurements, diagnoses and hospitals; measurements differ slightly between hospitals."""
+    """Draw measurements, which differ slightly between hospitals, diagnoses and hospitals."""
     hospital = np.repeat(np.arange(n_hospitals), n)
     diagnosis = rng.integers(3, size=len(hospital))
     shift = rng.normal(scale=0.8, size=(n_hospitals, 2))
@@ -40,9 +40,10 @@ X_new, diagnosis_new, hospital_new = draw(rng, 200)
 # %%
 # Two calibrations
 # ----------------
-# Both use the same logistic regression. The first treats every row as a separate domain, with
-# random folds, and raises a warning. The second holds out hospitals. With ``calibration="split"``,
-# half of the hospitals are used for calibration only, and the coverage is guaranteed.
+# Both calibrations use the same logistic regression. The first uses random folds and treats every
+# row as a separate domain, which raises a warning. The second holds out hospitals. With
+# ``calibration="split"``, half of the hospitals are used for calibration only, and the coverage is
+# guaranteed.
 
 folds = list(KFold(10, shuffle=True, random_state=0).split(X))
 by_rows = DomainConformal(LogisticRegression(), cv=folds)
@@ -60,8 +61,8 @@ print(f"coverage is {by_hospital.promise_}, from {n_hospitals} calibration hospi
 # -------------------------
 #
 # The histograms show the coverage at each new hospital: the share of its patients whose set
-# contains the true diagnosis. Only the average over hospitals is guaranteed. If measurements at a
-# hospital are very different from those at the source hospitals, its coverage is much lower.
+# contains the true diagnosis. Only the average over hospitals is guaranteed. If a hospital's
+# measurements are very different from those at the source hospitals, its coverage is much lower.
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharex=True, sharey=True)
 bins = np.linspace(0, 1, 31)
@@ -88,8 +89,8 @@ plt.show()
 # What the sets look like
 # -----------------------
 #
-# The figure shows the number of diagnoses in a set for all values of the two measurements. With
-# calibration on held-out hospitals, sets contain two diagnoses more often.
+# The figure shows how many diagnoses a set contains, for all values of the two measurements. With
+# calibration on held-out hospitals, more sets contain two diagnoses.
 
 grid = np.stack(np.meshgrid(np.linspace(-3, 5, 160), np.linspace(-3, 5, 160)), axis=-1)
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharex=True, sharey=True)
@@ -109,5 +110,5 @@ plt.show()
 
 # %%
 # Twenty hospitals are used for calibration here. With K calibration hospitals, no coverage above
-# K/(K + 1) can be guaranteed: a coverage of 90 % needs nine. Section 16 of :doc:`/theory` has the
-# derivation, and :doc:`/guide/uncertainty` explains the limits of prediction sets.
+# K/(K + 1) can be guaranteed, so a coverage of 90 % needs nine. Section 16 of :doc:`/theory`
+# contains the derivation, and :doc:`/guide/uncertainty` explains the limits of prediction sets.

@@ -29,7 +29,7 @@ CENTRES[:, :2] = 1.6 * np.column_stack([np.cos(ANGLES), np.sin(ANGLES)])
 
 
 def draw(site):
-    """Rows and classes of one site."""
+    """Draw rows and classes of one site."""
     y = rng.integers(3, size=N_ROWS)
     shift = rng.normal(scale=0.8, size=N_FEATURES)
     X = rng.standard_normal((N_ROWS, N_FEATURES), dtype=np.float32)
@@ -41,9 +41,8 @@ def draw(site):
 # --------
 #
 # The landmarks are chosen from the first batch. The model can be used after each batch; we look at
-# it three times. ``domain_weight`` multiplies a sum over rows, like ``C`` of a support vector
-# machine. A weight that is moderate for a thousand rows is large for a million, so we use a small
-# one.
+# it three times. Like ``C`` in a support vector machine, ``domain_weight`` multiplies a sum over
+# rows. A weight that is moderate for a thousand rows is large for a million, so we use a small one.
 
 model = FastDCM(n_landmarks=150, domain_weight=1e-5, random_state=0)
 X_test, y_test = draw(-1)  # a site that is not in the stream
@@ -57,17 +56,17 @@ for site in range(N_BATCHES):
     n_rows += N_ROWS
     if site in (0, 4, N_BATCHES - 1):
         snapshots[n_rows] = model.transform(X_test[:4000])
-print(f"{n_rows:,} rows of {len(model.domains_)} sites in {seconds:.1f} s")
-print(f"the model stores {model.landmarks_.shape[0]} landmarks and sums, for any number of rows")
+print(f"{n_rows:,} rows from {len(model.domains_)} sites in {seconds:.1f} s")
+print(f"the model stores sums and {len(model.landmarks_)} landmarks, for any number of rows")
 
 # %%
 # What the components show
 # ------------------------
 #
-# The figure shows rows of a new site, projected after 50,000 rows of one site, 250,000 rows of five
-# sites, and a million rows of twenty sites. The signs and the order of components are arbitrary, so
-# the triangle rotates. The problem is easy, and the classes are separated after one site. More
-# sites show which directions separate them at every site.
+# The figure shows rows from a new site, projected after 50,000 rows from one site, 250,000 rows
+# from five sites, and a million rows from twenty sites. The signs and the order of components are
+# arbitrary, so the triangle rotates. The problem is easy, and the classes are separated after one
+# site. More sites show which directions separate them at every site.
 
 figure, panels = plt.subplots(1, 3, figsize=(9.5, 3.4))
 for axes, (rows, Z) in zip(panels, snapshots.items(), strict=True):

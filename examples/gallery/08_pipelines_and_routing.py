@@ -2,18 +2,18 @@
 Pipelines and routing
 =====================
 
-Every estimator of this library is a scikit-learn estimator with one more argument,
-``sample_domain``. It is *routed metadata*: if you enable metadata routing, a pipeline, a search
-or a cross-validation passes it to the steps that request it. Estimators of this library request it
-by default.
+Every estimator in domainwise is a scikit-learn estimator with one more argument,
+``sample_domain``. It is *routed metadata*: if you enable metadata routing, pipelines, searches and
+cross-validation pass it to the steps that request it. All estimators in domainwise request it by
+default.
 """
 
 # %%
 # A pipeline
 # ----------
 #
-# Nine shops record four features of each visit. The level of two of them differs between shops.
-# Whether a visitor buys something depends on values that are high *for this shop*.
+# Nine shops record four features of each visit. The levels of two features differ strongly between
+# shops. Whether a visitor buys something depends on values that are high *for this shop*.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -41,14 +41,14 @@ context.fit(X, y, sample_domain=shop)  # the pipeline passes sample_domain to Do
 print(context.predict(X[:3], sample_domain=shop[:3]))
 
 # %%
-# scikit-learn's own tools
-# ------------------------
+# Cross-validation and searches
+# -----------------------------
 # Pass domains to ``cross_validate`` in ``params``, and to ``GridSearchCV.fit`` as a keyword
-# argument. ``LeaveDomainsOut`` requests the same argument, so you pass it only once for both the
+# argument. ``LeaveDomainsOut`` requests the same argument, so you pass it only once for the
 # splitter and the model.
 
 scores = cross_validate(logistic, X, y, params={"sample_domain": shop}, cv=LeaveDomainsOut())
-print(f"held-out shops, logistic regression: accuracy {scores['test_score'].mean():.2f}")
+print(f"logistic regression at held-out shops: accuracy {scores['test_score'].mean():.2f}")
 
 search = GridSearchCV(
     logistic, {"logisticregression__C": [0.01, 0.1, 1, 10]}, cv=LeaveDomainsOut()
@@ -59,8 +59,8 @@ print(search.best_params_, f"accuracy {search.best_score_:.2f}")
 # Context for some columns only
 # -----------------------------
 #
-# You can apply a transformer to some of the columns, and routing still reaches it. Here we add
-# context only for the two columns whose level differs between shops.
+# Routing also reaches a transformer that is applied to some of the columns. Here we add context
+# only for the two columns whose levels differ strongly between shops.
 
 two_columns = make_pipeline(
     make_column_transformer((DomainContext(), [0, 2]), ("passthrough", [1, 3])),
@@ -70,8 +70,8 @@ two_columns = make_pipeline(
 # %%
 # Shop by shop
 # ------------
-# All rows of the held-out shop are predicted together, so that each row can be compared with the
-# other rows.
+# All rows from the held-out shop are predicted together, so that each row can be compared with the
+# others.
 
 models = {
     "logistic regression": (logistic, False),

@@ -11,7 +11,7 @@ parameters on the others. This example explains its results.
 # Four hospitals
 # --------------
 #
-# The table contains 13 measurements of 920 patients with and without heart disease (UCI). The
+# The table contains 13 measurements for 920 patients with and without heart disease (UCI). The
 # figure shows medians and quartiles of some measurements at each hospital. Cholesterol is 0 for
 # every patient in Switzerland, which means that it was not measured there.
 
@@ -50,15 +50,15 @@ evaluation.table()[columns].round(3)
 # The verdict
 # -----------
 # The verdict states the recommended method, the score to expect at the next hospital, and the
-# confidence. The range is for the score at *one* new hospital.
+# confidence. The range is that of the score at *one* new hospital.
 
 print(evaluation.verdict())
 
 # %%
 # Hospital by hospital
 # --------------------
-# The mean over hospitals does not show how a model performs at a single hospital. Look at the worst
-# hospital, and check whether all methods fail at the same hospital.
+# The mean over hospitals does not show how a model performs at an individual hospital. Look at the
+# worst hospital, and check whether all methods fail at the same hospital.
 
 predictions = evaluation.predictions_
 by_method = dict(tuple(predictions.sort_values("row").groupby("method", sort=False)))
@@ -76,9 +76,9 @@ plt.show()
 # ---------------------------------
 #
 # The evaluation stores all predictions for held-out hospitals, so you can examine them further. For
-# example: how many of the patients with a given probability are ill? In Switzerland, there are far
-# more than the model predicts, because nearly all patients there are ill. A few labels from the new
-# hospital correct this (:doc:`/guide/labels`).
+# example: of the patients with a given predicted probability, how many are ill? In Switzerland, far
+# more are ill than the model predicts, because nearly all patients there are ill. A few labels from
+# the new hospital correct this (:doc:`/guide/labels`).
 
 CalibrationByDomainDisplay.from_predictions(
     best_rows["target"].to_numpy(),
@@ -92,9 +92,10 @@ plt.show()
 # From the evaluation to a model
 # ------------------------------
 #
-# ``fit`` chooses parameters on all hospitals and fits the model to all rows. The model accepts new
-# tables without any preprocessing, and :func:`~domainwise.check_shift` reports how they differ from
-# the source hospitals. In this example, a hospital records blood pressure in kPa instead of mmHg.
+# ``fit`` chooses parameters on all hospitals and fits the model to all rows. The model includes the
+# preprocessing, so it accepts new tables as they are, and :func:`~domainwise.check_shift` reports
+# how they differ from the source hospitals. In this example, a hospital records blood pressure in
+# kPa instead of mmHg.
 
 model = evaluation.fit()
 new = heart[heart["domain"] == "cleveland"].drop(columns=["domain", "label"])

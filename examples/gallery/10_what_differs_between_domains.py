@@ -11,8 +11,8 @@ new domain is similar to them. This example does both.
 # -------------------------
 #
 # Four quantities are logged in each of five wells. The rock types are the same in all wells, but
-# the tools differ a little. The sixth well was logged by another company: its gamma ray is in
-# different units, and its porosity was not recorded for half of the depth.
+# the tools differ a little. The sixth well was logged by another company: its gamma ray values are
+# in a different unit, and its porosity was not recorded for half of the depth.
 
 # sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
@@ -32,19 +32,19 @@ CENTRES = np.array([[60, 2.0, 2.4, 0.20], [90, 1.4, 2.6, 0.10], [110, 0.8, 2.5, 
 SPREAD = np.array([12, 0.35, 0.08, 0.03])
 
 
-def log(n, offset):
-    """Logs and rock types of n rows of a well; the offset of its tools is in units of SPREAD."""
+def log_well(n, offset):
+    """Draw n logs and rock types of a well; the offset of its tools is in units of SPREAD."""
     rock = rng.integers(3, size=n)
     values = CENTRES[rock] + SPREAD * (offset + rng.normal(size=(n, 4)))
     return pd.DataFrame(values, columns=COLUMNS), np.array(["sand", "silt", "shale"])[rock]
 
 
-wells = [log(150, rng.normal(scale=0.7, size=4)) for _ in range(5)]
+wells = [log_well(150, rng.normal(scale=0.7, size=4)) for _ in range(5)]
 X = pd.concat([frame for frame, _ in wells], ignore_index=True)
 rock = np.concatenate([rocks for _, rocks in wells])
 well = np.repeat(["A", "B", "C", "D", "E"], 150)
 
-new, new_rock = log(150, rng.normal(scale=0.7, size=4))
+new, new_rock = log_well(150, rng.normal(scale=0.7, size=4))
 new["gamma_ray"] = 8 + 0.12 * new["gamma_ray"]
 new.loc[new.index[:75], "porosity"] = np.nan
 
@@ -71,11 +71,11 @@ model = make_pipeline(ShiftWatch(), SimpleImputer(), StandardScaler(), LinearDis
 model.fit(X, rock, shiftwatch__sample_domain=well)
 for finding in check_shift(model, new):
     print(f"{finding.kind}: {finding}")
-print(f"accuracy without a correction: {model.score(new, new_rock):.2f}")
+print(f"accuracy with the wrong unit: {model.score(new, new_rock):.2f}")
 
 # %%
-# The unit can be corrected. The porosity is still missing; what to do about it is a decision for
-# somebody who knows the wells.
+# The unit can be corrected. Half of the porosity values are still missing; somebody who knows the
+# wells has to decide what to do about them.
 
 corrected = new.assign(gamma_ray=(new["gamma_ray"] - 8) / 0.12)
 for finding in check_shift(model, corrected):
@@ -86,7 +86,7 @@ print(f"accuracy with the unit corrected: {model.score(corrected, new_rock):.2f}
 # All features at once
 # --------------------
 # The figure shows two components of DCM, which vary with the rock type but little with the well.
-# After the correction of the unit, the rows of the new well lie among the other rows.
+# With the unit corrected, the rows from the new well lie among the other rows.
 
 projection = make_pipeline(SimpleImputer(), StandardScaler(), DCM(ridge=0.1, domain_weight=0.1))
 projection.fit(X, rock, dcm__sample_domain=well)

@@ -3,8 +3,8 @@ Sites that do not share their rows
 ==================================
 
 Eight hospitals are not allowed to collect their patient data in one table. They can still fit one
-model together: each sends two small files with sums, whose size does not depend on the number of
-patients. How much better is this model at a new hospital than a model of a single hospital?
+model together: each sends two small files of sums, whose size does not depend on the number of
+patients. How much better is this model at a new hospital than a model from one hospital?
 """
 
 # %%
@@ -31,7 +31,7 @@ MARKERS = [f"marker_{letter}" for letter in "abcde"]
 
 
 def make_patients(name, n=400):
-    """The table of one hospital."""
+    """Draw the table of one hospital."""
     ill = rng.random(n) < 0.4
     effects = [0.8, 0.8, 0.8, *rng.normal(scale=1.5, size=2)]
     values = {m: e * ill + rng.normal(size=n) for m, e in zip(MARKERS, effects, strict=True)}
@@ -45,25 +45,25 @@ hospitals = {name: make_patients(name) for name in names}
 # Two rounds
 # ----------
 # The coordinator creates a plan from a few made-up rows: columns, target, kernels. In the first
-# round, every hospital sends counts, means, and means of blocks of values. The coordinator computes
-# the common preprocessing from them, and how many columns of features may be sent without
-# disclosing single patients. In the second round, every hospital sends the moments of these
-# columns. From these moments alone, the coordinator chooses a model by holding out each hospital in
-# turn, and fits it.
+# round, every hospital sends counts, means, and means of blocks of values. From them, the
+# coordinator computes the common preprocessing, and how many columns of features may be sent
+# without disclosing individual patients. In the second round, every hospital sends the moments of
+# these columns. From these moments alone, the coordinator chooses a model by holding out each
+# hospital in turn, and fits it.
 
 plan = Plan.of_table(make_patients("made up", 60), target="ill", domain="site")
 merged = merge(plan, [statistics(rows, plan, site=name) for name, rows in hospitals.items()])
-second = {name: moments(rows, merged, site=name) for name, rows in hospitals.items()}
-model = fit(merged, second.values())
-print(*second["north"].describe(), sep="\n")
+second_round = {name: moments(rows, merged, site=name) for name, rows in hospitals.items()}
+model = fit(merged, second_round.values())
+print(*second_round["north"].describe(), sep="\n")
 
 # %%
 # What leaves a hospital
 # ----------------------
-# This is the size of the second-round file, for an increasing number of patients. The file
-# contains sums of features by class and no rows: it has at most half as many numbers as the table.
-# If a hospital has too few patients, its file is not written. :doc:`/federated` describes what
-# could be inferred from a file.
+# We print the size of a second-round file for 100, 1,000 and 3,000 patients. The file contains sums
+# of features by class, but no rows, and it has at most half as many numbers as the table. If a
+# hospital has too few patients, the file is not written. :doc:`/federated` describes what could be
+# inferred from a file.
 
 with tempfile.TemporaryDirectory() as folder:
     for n in (100, 1_000, 3_000):
@@ -77,12 +77,12 @@ with tempfile.TemporaryDirectory() as folder:
 # %%
 # Accuracy at new hospitals
 # -------------------------
-# Thirty new hospitals did not take part. We predict their patients with the federated model of all
-# eight hospitals, and with eight logistic regressions, each fitted at one hospital.
+# Thirty new hospitals did not take part. We predict their patients with the federated model from
+# all eight hospitals, and with eight logistic regressions, each fitted at one hospital.
 
 
 def accuracy(predicted, rows):
-    """Share of patients that are classified correctly."""
+    """Return the share of patients who are classified correctly."""
     return np.mean(np.asarray(predicted) == rows["ill"].to_numpy())
 
 
@@ -111,7 +111,7 @@ for name, values in scores.items():
     print(f"{name:18} accuracy: mean {np.mean(values):.2f}, worst hospital {min(values):.2f}")
 
 # %%
-# The data of one hospital do not show which relations hold only there. The data of eight hospitals
+# Data from one hospital do not show which relations are valid only there. Data from eight hospitals
 # do: the best candidate is chosen by holding out each hospital in turn, from the sums alone. To ten
 # digits, the sums are the same as if all rows were in one place. The main disadvantage of not
 # sharing rows is that the default settings limit the number of columns (:doc:`/federated`).

@@ -12,9 +12,9 @@ labels make the model slightly worse. The source hospitals alone do not show whi
 # Four hospitals
 # --------------
 #
-# The data are part of the package: 13 measurements of 920 patients, with missing values, and
-# whether each patient has heart disease. The largest difference between the hospitals is the share
-# of patients who are ill.
+# The data are included in the package: 13 measurements for 920 patients, with missing values, and
+# whether each patient has heart disease. The hospitals differ most in the share of patients who are
+# ill.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,11 +38,10 @@ for name in names:
 # A model that can be adapted
 # ---------------------------
 #
-# :class:`~domainwise.SiteAdapter` accepts any estimator, here a pipeline of scikit-learn. ``fit``
+# :class:`~domainwise.SiteAdapter` accepts any estimator, here a scikit-learn pipeline. ``fit``
 # holds out each source hospital in turn and measures how much the hospitals differ. ``adapt`` then
-# returns a copy for a new site, corrected with the labels of this site. We score the probabilities
-# by their log loss (smaller is better), because labels mainly correct the level of the
-# probabilities.
+# returns a copy for a new site, corrected with labels from this site. We score the probabilities by
+# their log loss (smaller is better), because labels mainly correct the level of the probabilities.
 
 estimator = make_pipeline(
     SimpleImputer(keep_empty_features=True), StandardScaler(), LogisticRegression(C=0.1)
@@ -54,12 +53,12 @@ for name in names:
     models[name] = model.fit(X[known], y[known], sample_domain=hospital[known])
 
 # %%
-# Labels of randomly drawn patients
-# ---------------------------------
+# Labels for randomly drawn patients
+# ----------------------------------
 #
 # At each new hospital, we draw 5, 10, 20 and 50 patients at random and adapt the model with their
-# labels. This is repeated eight times. The log loss is computed on the other patients. The same
-# patients are scored with and without labels.
+# labels. This is repeated eight times. The log loss is computed on the remaining patients, who are
+# the same for all numbers of labels.
 
 COUNTS, DRAWS = (0, 5, 10, 20, 50), 8
 rng = np.random.default_rng(0)
@@ -80,7 +79,7 @@ for name, model in models.items():
 # ----------------------
 #
 # ``label_gain_`` predicts the score from the three source hospitals, before any label is collected.
-# The shaded band is its 95 % interval. Thin lines are single draws of labels.
+# The shaded band is its 95 % confidence interval. Each thin line is one draw of labels.
 
 figure, panels = plt.subplots(
     1, 4, figsize=(11, 3.6), sharex=True, sharey=True, layout="constrained"
@@ -108,8 +107,8 @@ for name, observed in losses.items():
         )
 
 # %%
-# Much of this is explained by the share of ill patients. Without labels, the mean probability of
-# the model can be far from the share of patients who are ill at the new hospital. Labels correct
+# Much of this is explained by the share of ill patients. Without labels, the mean predicted
+# probability can be far from the share of patients who are ill at the new hospital. Labels correct
 # this difference.
 
 for name, model in models.items():
@@ -123,11 +122,11 @@ for name, model in models.items():
 # - In **Switzerland**, nearly all patients are ill, unlike at the source hospitals, and the
 #   predicted share is far too low. Ten labels correct much of this, and fifty labels more than
 #   halve the log loss. At the **Hungarian** hospital, the predicted share is too high, and labels
-#   help a little.
+#   improve the log loss a little.
 # - At **Cleveland and VA**, the predicted share is already correct. Ten labels only add noise, and
 #   the log loss is slightly higher than without labels. With fifty labels, this effect has nearly
 #   disappeared. An average over the four hospitals would hide it.
-# - **The predicted gain is uncertain.** Three source hospitals contain little information about the
+# - **The predicted gain is uncertain.** Three source hospitals provide little information about the
 #   fourth: the bands are wide, and two of them extend beyond the figure. No other hospital is
 #   similar to Switzerland, so no gain is predicted there. ``label_gain_`` predicts the average gain
 #   over domains that are similar to the source domains, not the gain at a single new domain.
