@@ -146,5 +146,5 @@ def test_moments_that_do_not_fit_are_refused_with_advice(monkeypatch):
     X, y, _, d = make_rows()
     monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_SEPARATE_ROWS", 0)
     monkeypatch.setattr("domainwise.gram.sums.available_memory", lambda *_: 10_000)
-    with pytest.raises(MemoryError, match="cells and 1 kernel with up to.*a smaller n_landmarks"):
+    with pytest.raises(MemoryError, match="groups of rows, for 1 kernel.*a smaller n_landmarks"):
         FastDCMCV(**GRID, n_landmarks=50).fit(X, y, sample_domain=d)

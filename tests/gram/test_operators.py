@@ -191,7 +191,7 @@ def test_a_nystrom_preconditioner_saves_most_iterations():
     shift = 400 * 1e-5
     features = p.streamed()._landmark_features()
     assert features.dtype == np.float32
-    precondition = Preconditioner.stored(features).at(shift)
+    precondition = Preconditioner.from_features(features).at(shift)
     runs = [
         conjugate_gradients(lambda P: p.K @ P, p.V, shift, M, tol=1e-8, max_iter=1000)
         for M in (lambda R: R, precondition)

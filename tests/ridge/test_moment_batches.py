@@ -203,5 +203,5 @@ def test_moments_that_do_not_fit_are_refused_with_advice(rows, monkeypatch):
     monkeypatch.setattr("domainwise.gram.sums.available_memory", lambda *_: 10_000)
     model = InvariantRidgeClassifierCV(n_landmarks=50, **GRID)
     for fit in (model.fit, model.partial_fit):
-        with pytest.raises(MemoryError, match="cells and . kernel.*fewer n_landmarks"):
+        with pytest.raises(MemoryError, match="groups of rows, for . kernel.*fewer n_landmarks"):
             fit(X, y, sample_domain=d)

@@ -20,32 +20,32 @@ from domainwise.kernels.functions import check_finite
 from domainwise.labels.factors import RowLabels
 from domainwise.methods.contract import Images, Matrix, RitzPairs, Solution, pairs_within
 
-#: Up to this many rows, a full eigendecomposition is faster than an iteration with products.
+#: Up to this number of rows, a full eigendecomposition is faster than an iteration with products.
 LAPACK_ROWS = 800
-#: Above this many rows, ARPACK is faster than LAPACK for a few eigenpairs of K.
+#: Above this number of rows, ARPACK is faster than LAPACK for a few eigenpairs of K.
 ARPACK_ROWS = 200
 #: Number of power iterations with K that are applied to the random initial columns of eigensolvers.
 POWER_ITERATIONS = 4
-#: Solutions by float32 inverses are used without refinement if the shift is above this fraction of
-#: the trace of K.
+#: Solutions computed with float32 inverses are used without refinement if the shift is above this
+#: fraction of the trace of K.
 MIN_UNREFINED_SHIFT = 1e-4
-#: Inverses in float32 are tried if the trace of K is between these limits, so that its entries fit
-#: float32, and the shift is above this fraction of the trace.
+#: Inverses in float32 are tried if the trace of K is between these limits, so that the entries of K
+#: fit float32, and the shift is above this fraction of the trace.
 MIN_TRACE, MAX_TRACE, MIN_SHIFT = 1e-20, 1e30, 1e-6
 #: If the norm of K is below this fraction of the shift, the inverse is computed by this number of
 #: Chebyshev iterations, without a factorization.
 MAX_CHEBYSHEV_NORM, CHEBYSHEV_ITERATIONS = 0.2, 3
 #: Maximum number of refinements of a solution, and the relative residual at which they stop.
 MAX_REFINEMENTS, REFINED_RESIDUAL = 6, 1e-12
-#: A negative eigenvalue beyond this fraction of the largest is more than rounding, even in float32.
+#: Negative eigenvalues up to this fraction of the largest can be rounding errors in float32.
 MAX_NEGATIVE = 1e-4
 
 
 class DenseGram(RowsGram):
     """A centred Gram matrix that is stored.
 
-    ``matrix`` is uncentred, up to a constant, and is centred in place if it is float64. ``dtype``
-    is the precision of the rows; ``lapack=True`` always uses full eigendecompositions.
+    ``matrix`` is the uncentred matrix, up to a constant; if it is float64, it is centred in place.
+    ``dtype`` is the precision of the rows. ``lapack=True`` always uses full eigendecompositions.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class DenseGram(RowsGram):
                 )
         KX = self.uncentred_product(X)
         scale, info["residual"] = column_norms(V), largest_residual(V - KX - shift * X, V)
-        # K X is not precise if X is large, V - shift X is not if the two terms cancel.
+        # K X is imprecise if X is large, and V - shift X is imprecise if its two terms cancel.
         cancels = column_norms(KX) < 1e-3 * scale
         image = self.xp.where(cancels, KX, V - shift * X) if shift > 0 else KX
         return Solution(X, image - image.mean(0), info)
 
     def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
-        """Solve with each shift, by float32 factors and refinement in float64 if that converges."""
+        """Solve with each shift, in float32 with refinement in float64 if that converges."""
         if self.lapack or len(shifts) < 2 or self.xp is not np:
             return super().solve_shifts(V, shifts)
         return [self._float32.solve(V, shift) or self.solve(V, shift) for shift in shifts]
@@ -96,7 +96,7 @@ class DenseGram(RowsGram):
         return RefinedCholesky(self.K)
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
-        """Return the inverse, factored once, in float32 if that is precise enough."""
+        """Return the inverse from one factorization, in float32 if that is precise enough."""
         if shift >= self._float32.trace:  # at least as large as all eigenvalues of K
             return lambda R: R
         inverse = self._float32.inverse(shift) or cholesky_inverse(self.K, shift)
@@ -119,7 +119,7 @@ class DenseGram(RowsGram):
         return cast(block, self.xp.float64)
 
     def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
-        """Return leading eigenpairs; those of K itself by ARPACK or LAPACK if that is faster."""
+        """Return leading eigenpairs; for K itself, by ARPACK or LAPACK if that is faster."""
         n, k = self.n_samples, min(k, self.n_samples - 1)
         if deflate is not None or self.xp is not np:
             return super().leading(k, deflate)
@@ -146,9 +146,9 @@ class DenseGram(RowsGram):
     def ritz(
         self, images: Images, k: int, *, depth: int = 1, start: Matrix = None, **options: Any
     ) -> RitzPairs:
-        """Return leading eigenpairs; by LAPACK, in the whole space, if ``lapack`` is True."""
+        """Return leading eigenpairs; by LAPACK, without an iteration, if ``lapack`` is True."""
         if not self.lapack:
-            # Products with few columns are cheap: with a preconditioner, add only a few per step.
+            # With a preconditioner, add only a few columns per step: small products are cheap.
             options |= {"grow": k + 4} if options.get("precondition") else {}
             return super().ritz(images, k, depth=depth, start=start, **options)
         identity = self.to_device(np.eye(self.n_samples) - 1.0 / self.n_samples)
@@ -162,8 +162,7 @@ def check_dense_memory(
     advice: str = 'use solver="exact" with a positive ridge, which does not store them',
 ) -> None:
     """Raise MemoryError if a dense computation does not fit into the free memory."""
-    needed = 4 * 8 * n_samples**2
-    free = available_memory()
+    needed, free = 4 * 8 * n_samples**2, available_memory()
     if free is not None and needed > free:
         raise MemoryError(
             f"{task} stores {n_samples} x {n_samples} matrices, which need about "
@@ -172,7 +171,7 @@ def check_dense_memory(
 
 
 def available_memory(X: Any = None) -> int | None:
-    """Return the free bytes of memory, or of the GPU of a tensor X; None if they are not known."""
+    """Return the free memory in bytes, of the GPU for a tensor X on a GPU; None if not known."""
     if is_tensor(X) and X.device.type == "cuda":
         cuda = namespace(X).cuda
         unused = cuda.memory_reserved(X.device) - cuda.memory_allocated(X.device)
@@ -192,9 +191,9 @@ def dense_fits(n_samples: int, free: int | None) -> bool:
 
 
 def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
-    """Return a function that applies ``(K + shift I)^-1`` to centred V, or None if Cholesky fails.
+    """Return a function that applies ``(K + shift I)^-1`` to a centred V, or None if that fails.
 
-    Adding a constant to K makes its zero eigenvalue positive and does not affect a centred V.
+    A constant is added to K, which makes its zero eigenvalue positive and does not affect V.
     """
     n = len(K)
     A = K + max(float(namespace(K).trace(K)), shift) / n
@@ -225,7 +224,7 @@ class RefinedCholesky:
         self._inverses: dict[float, Callable[[Any], Any] | None] = {}
 
     def inverse(self, shift: float) -> Callable[[Any], Any] | None:
-        """Return the float32 inverse for centred V, or None if float32 is not precise enough."""
+        """Return the float32 inverse for a centred V, or None if float32 is not precise enough."""
         if not self.in_range or not shift > MIN_SHIFT * self.trace:
             return None
         if shift not in self._inverses:
@@ -275,10 +274,10 @@ class RefinedCholesky:
 
 
 def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
-    """Solve with a positive semi-definite K by ``eigh``; shift 0 gives the pseudo-inverse.
+    """Solve with a positive semi-definite K by ``eigh``; shift 0 means the pseudo-inverse.
 
-    Eigenvalues up to N eps times the largest count as zero. Returns the solution and the numerical
-    rank, the number of eigenvalues that do not count as zero.
+    Eigenvalues up to N eps times the largest count as zero. Returns the solution and the number of
+    other eigenvalues, which is the numerical rank.
     """
     xp = namespace(K)
     d, U = xp.linalg.eigh(K)
@@ -296,7 +295,7 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
 
 
 def largest_residual(R: Any, V: Any) -> float:
-    """Return the largest norm of a column of R divided by that of the same column of V."""
+    """Return the largest ratio between the norms of a column of R and of the same column of V."""
     scale = column_norms(V)
     relative = column_norms(R) / (scale + (scale == 0))
     return float(relative.max()) if len(relative) else 0.0

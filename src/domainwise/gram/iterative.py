@@ -1,7 +1,8 @@
 """Operators that do not store K, and solve linear systems by preconditioned conjugate gradients.
 
-:class:`StreamedGram` evaluates K in tiles, in O(N (p + r)) memory. Preconditioners use the leading
-eigenvectors of K, approximated from a few landmarks (theory 8.2).
+:class:`StreamedGram` evaluates K in tiles, in O(N (p + r)) memory for N rows, p features and thin
+matrices with r columns. Preconditioners use the leading eigenvectors of K, approximated from a few
+landmarks (theory 8.2).
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from domainwise.labels.factors import RowLabels
 from domainwise.methods.components import warn_stopped
 from domainwise.methods.contract import Matrix, Solution
 
-#: Smallest relative residual that products in float32 resolve.
+#: Smallest relative residual that can be reached with products in float32.
 FLOAT32_TOLERANCE = 1e-5
 #: The residual is recomputed by an accurate product when float32 products have reduced it by this
 #: factor.
 FLOAT32_REDUCTION = 2e-7
-#: Number of landmarks of a preconditioner: cheap compared with one product, and enough for default
-#: ridges. With compiled products, at most the second number times the square root of N.
+#: Number of landmarks of a preconditioner: enough for default ridges, and cheap compared with one
+#: product. With compiled products, at most COMPILED_RANK times the square root of N.
 PRECONDITIONER_RANK, COMPILED_RANK = 500, 2.5
-#: Number of rows whose features are evaluated at a time, on a CPU and for tensors.
+#: Number of rows whose features are evaluated at a time, for arrays and for tensors.
 PANEL_ROWS, TENSOR_PANEL_ROWS = 4096, 32768
 
 Product = Callable[[Matrix], Matrix]
@@ -49,7 +50,7 @@ def conjugate_gradients(
     monitor: Callable[[int, float], None] | None = None,
     accurate_product: Product | None = None,
 ) -> Solution:
-    """Solve ``(K + shift I) X = V`` column by column, sharing each product with K.
+    """Solve ``(K + shift I) X = V`` for all columns, which share each product with K.
 
     V is a NumPy array or a torch tensor. Because of rounding errors, the residual that the
     iteration updates differs from the true residual, which is computed at the end. The iteration
@@ -153,7 +154,7 @@ def whitened_moments(moments: Any, n_samples: int, eps: float) -> tuple[Any, Any
 class Preconditioner:
     """Approximation of ``(K + shift I)^-1``, up to a scalar factor, from ``K U ~ U diag(values)``.
 
-    Orthogonal to U, all eigenvalues of K are approximated by the smallest of ``values``.
+    In directions orthogonal to U, eigenvalues of K are approximated by the smallest of ``values``.
     """
 
     values: Any  #: approximate leading eigenvalues, in ascending order
@@ -168,13 +169,13 @@ class Preconditioner:
         return lambda R: R + self.expand(weights * self.project(R))
 
     @classmethod
-    def stored(cls, features: Array) -> Preconditioner:
+    def from_features(cls, features: Array) -> Preconditioner:
         """Store U, computed from centred Nystrom features F with ``F F' ~ K``.
 
         The features, which are the largest array of a fit, are overwritten by U.
         """
-        second, dtype = np.asarray(features.T @ features, dtype=np.float64), features.dtype
-        values, root = inverse_root(second, float(np.finfo(dtype).eps))
+        moments, dtype = np.asarray(features.T @ features, dtype=np.float64), features.dtype
+        values, root = inverse_root(moments, float(np.finfo(dtype).eps))
         U = features[:, : root.shape[1]]
         for rows in tiles.panels(len(features), PANEL_ROWS):
             U[rows] = features[rows] @ root.astype(dtype)
@@ -213,7 +214,7 @@ class IterativeGram(RowsGram):
         return self._preconditioner.at(shift)
 
     def solve(self, V: Matrix, shift: float) -> Solution:
-        """Solve by conjugate gradients, or by Cholesky if they stall and K fits into memory."""
+        """Solve by conjugate gradients, or by Cholesky if that stalls and K fits into memory."""
         return self.solve_shifts(V, [shift])[0]
 
     def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
@@ -263,8 +264,8 @@ class IterativeGram(RowsGram):
 class StreamedGram(IterativeGram):
     """Centred Gram matrix of the rows of X, re-evaluated for each product.
 
-    For float32 rows, products are in float32 and sums in float64. For float64 rows, iterative
-    linear solves do the same if that is faster.
+    For float32 rows, products are computed in float32 and summed in float64. For float64 rows,
+    iterative linear solves do the same if that is faster.
     """
 
     def __init__(self, X: Array, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
@@ -289,7 +290,7 @@ class StreamedGram(IterativeGram):
 
     @cached_property
     def _preconditioner(self) -> Preconditioner:
-        return Preconditioner.stored(self._landmark_features())
+        return Preconditioner.from_features(self._landmark_features())
 
     def _landmark_features(self) -> Array:
         """Return centred Nystrom features of the rows; float32 is enough for a preconditioner."""

@@ -1,4 +1,4 @@
-"""Nystrom features, and the Gram operator that is computed from sums over them (theory 9).
+"""Nystrom features, and the Gram operator that is computed from their sums over rows (theory 9).
 
 ``K ~ Phi Phi'`` with ``Phi = k(X, landmarks) L^-T`` and ``L L' = k(landmarks, landmarks)``. Rows
 are read once and not stored; :mod:`domainwise.gram.sums` adds up their features.
@@ -26,12 +26,12 @@ from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, Solutio
 
 #: A product with a triangular matrix is computed in this number of panels, to skip most zeros.
 PANELS = 4
-#: Sums of kernel values are converted to sums of features if the rounding error of the solutions is
-#: then small. It is about this number divided by the ridge and by the smallest squared pivot.
+#: Sums of kernel values are converted to sums of features if that causes only small rounding errors
+#: in solutions: about this number divided by the ridge and by the smallest squared diagonal of L.
 DIRECT_ROUNDING = 2e-18
 #: Spacing of a grid of target landmarks, in bandwidths of the RBF kernel, and its maximum size.
 GRID_STEP, MAX_GRID = 0.5, 5000
-#: Landmarks are chosen from at most this number of labels of the first batch, evenly spaced.
+#: Landmarks are chosen from at most this number of evenly spaced labels of the first batch.
 MAX_CANDIDATES = 10_000
 
 
@@ -40,11 +40,11 @@ class NystromMap:
     """The map from rows to Nystrom features, or to random Fourier features."""
 
     kernel: Basis
-    landmarks: Array  #: linearly independent to working precision
+    landmarks: Array  #: rows whose kernel functions are linearly independent in this precision
     #: Lower Cholesky factor of the landmarks' kernel matrix; None for random Fourier features.
     triangle: Array | None
     n_asked: int  #: number of landmarks, including linearly dependent ones that were dropped
-    direct: bool = False  #: kernel values are summed instead of features, which is much faster
+    direct: bool = False  #: sum kernel values, which is much faster than summing features
     #: Indices of ``landmarks`` among all landmarks, including dropped ones.
     chosen: Array | None = field(default=None, repr=False, compare=False)
 
@@ -61,29 +61,28 @@ class NystromMap:
         return cast(to_device_of(inverse, self.landmarks), self.dtype or self._prepared.dtype)
 
     @classmethod
-    def fourier(cls, columns: FourierMap) -> NystromMap:
+    def fourier(cls, basis: FourierMap) -> NystromMap:
         """Return the map to random Fourier features; frequencies and phases are the landmarks."""
-        return cls(columns, columns.points, None, columns.n_features)
+        return cls(basis, basis.points, None, basis.n_features)
 
     @classmethod
     def from_landmarks(
         cls, kernel: Kernel, landmarks: Array, *, ridge: float = 0.0, rounding: float = 1e-11
     ) -> NystromMap:
-        """Choose linearly independent landmarks by pivoted Cholesky.
+        """Choose linearly independent landmarks by a pivoted Cholesky decomposition.
 
         ``ridge`` is the regularization of later solutions, per row. Kernel values are summed
-        (``direct``) if the rounding error of these solutions is then below ``rounding``.
+        (``direct``) if the rounding errors of these solutions are then below ``rounding``.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             W = check_finite(_float64_matrix(kernel, landmarks), landmarks.dtype)
         eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
-        # Pivots below this are differences that float32 does not resolve, or rounding errors of W.
-        relative = max(eps, len(W) * eps_double)
-        tolerance = relative * float(np.abs(np.diagonal(W)).max(initial=0.0))
+        # Smaller pivots are differences that float32 does not resolve, or rounding errors of W.
+        tolerance = max(eps, len(W) * eps_double) * float(np.abs(np.diagonal(W)).max(initial=0.0))
         scale = float(np.diagonal(W).max(initial=0.0))
         factor, order, rank, _ = dpstrf(W, tol=tolerance, lower=1)
         L, order = np.tril(factor[:rank, :rank]), order - 1
-        pivots, dropped = order[:rank], order[rank:]
+        pivots, others = order[:rank], order[rank:]
         if scale <= 0 or not np.isfinite(L).all():
             raise ValueError(
                 "the kernel matrix must have a positive and finite diagonal. If it contains "
@@ -91,21 +90,21 @@ class NystromMap:
             )
         # A function that is known to be indefinite (not ``sound``) is used nevertheless: its matrix
         # is positive definite on the pivots.
-        residual = W[dropped, dropped] - np.square(factor[rank:, :rank]).sum(axis=1)
+        residual = W[others, others] - np.square(factor[rank:, :rank]).sum(axis=1)
         if kernel.sound and residual.min(initial=0.0) < -1e-6 * scale:
             raise ValueError("the kernel is not positive semi-definite. Choose another kernel.")
-        squared_pivots = np.diagonal(L) ** 2
-        ratio = float(squared_pivots.min() / squared_pivots.max())
+        squared_diagonal = np.diagonal(L) ** 2
+        ratio = float(squared_diagonal.min() / squared_diagonal.max())
         direct = ratio * min(ridge, 1.0) * (eps_double / eps) > DIRECT_ROUNDING / rounding
         return cls(kernel, landmarks[pivots], L, len(landmarks), direct, pivots)
 
     @property
     def n_features(self) -> int:
-        """Number M' of features."""
+        """Number of features: one for each landmark that was not dropped."""
         return len(self.landmarks)
 
     def features(self, X: Any, memory: Array | None = None, **options: Any) -> Any:
-        """Return the features of rows, uncentred, in the precision of the landmarks."""
+        """Return the uncentred features of rows, in the precision of the landmarks."""
         if self.triangle is None:
             return self._values(X, memory)
         C = self._values(X, None, **options)
@@ -126,9 +125,9 @@ class NystromMap:
     ) -> Any:
         """Return the columns that are summed: features, or kernel values if ``direct``.
 
-        ``memory`` is an array that may be overwritten, large enough for the result. ``distances``
-        between X and all landmarks can be shared by kernels that differ in gamma. ``compiled``
-        uses compiled exponentials, for sums over many rows.
+        ``memory`` is an array to overwrite, large enough for the result. ``distances`` between X
+        and all landmarks can be shared by kernels that differ in gamma. ``compiled=True`` uses
+        compiled exponentials, which are faster for many rows.
         """
         values = self._values if self.direct else self.features
         return values(X, memory, distances=distances, compiled=compiled)
@@ -136,7 +135,7 @@ class NystromMap:
     def _values(
         self, X: Any, memory: Any = None, distances: Any = None, compiled: bool = False
     ) -> Any:
-        """Return kernel values between rows and landmarks, up to the constant of the kernel."""
+        """Return kernel values between rows and landmarks, up to the kernel's constant."""
         if distances is not None and isinstance(self.kernel, Kernel):
             values = self.kernel.of_distances(distances[:, self.chosen], compiled=compiled)
         else:
@@ -147,7 +146,7 @@ class NystromMap:
         return cast(values, self.dtype or self._prepared.dtype)
 
     def gram(self, X: Array) -> Array:
-        """Return ``Phi Phi'``, which equals the kernel matrix in rows and columns of landmarks."""
+        """Return ``Phi Phi'``, which equals the kernel matrix in landmark rows and columns."""
         index_of = {row.tobytes(): i for i, row in enumerate(X)}
         indices = np.array([index_of.get(row.tobytes(), -1) for row in self.landmarks])
         if not isinstance(self.kernel, Kernel) or indices.min() < 0:
@@ -160,7 +159,7 @@ class NystromMap:
         return K
 
     def weights(self, X: Array, dual: Array) -> Array:
-        """Return ``Phi' dual``: weights of the features, from the coefficients of rows."""
+        """Return ``Phi' dual``, the weights of the features, given the coefficients of rows."""
         weights = (self._values(X) + self.kernel.constant).T @ dual
         if self.triangle is not None:
             weights = solve_triangular(self.triangle, weights, lower=True)
@@ -186,10 +185,10 @@ def _float64_matrix(kernel: Kernel, X: Array) -> Array:
 
 @dataclass(frozen=True)
 class LabelMap:
-    """Map from continuous labels to features, defined before the pass over the rows."""
+    """The map from continuous labels to features, defined before the pass over the rows."""
 
-    kernel: Kernel | None  #: None for the linear kernel, whose features are the labels
-    points: Array  #: landmarks among the labels, (q, k)
+    kernel: Kernel | None  #: None for the linear kernel, whose features are the labels themselves
+    points: Array  #: landmarks among the labels, of shape (q, k)
     triangle: Array  #: lower Cholesky factor of their kernel matrix
 
     @classmethod
@@ -204,10 +203,10 @@ class LabelMap:
     ) -> LabelMap:
         """Choose landmarks from ``points``, or from the values (n, k) of the first batch.
 
-        ``gamma`` is computed from the values if it is a string. Landmarks are added until the
+        If ``gamma`` is a string, it is computed from the values. Landmarks are added until the
         residual trace per row is below ``tolerance``. ``name`` is used in error messages.
-        ``points=(low, high)`` is a grid over that range with a spacing of ``GRID_STEP`` bandwidths
-        of the RBF kernel.
+        ``points=(low, high)`` means a grid over this range with a spacing of ``GRID_STEP``
+        bandwidths of the RBF kernel.
         """
         if kernel == "linear":
             return cls(None, values[:0], np.zeros((0, 0)))
@@ -248,15 +247,15 @@ def _target_landmarks(points: Any, values: Array, kernel: Kernel) -> Array:
         if kernel.name != "rbf":
             raise ValueError(
                 f"target_landmarks={points!r} is a range, which needs an RBF target kernel. Pass "
-                "an array of points."
+                "an array of landmarks."
             )
         step = GRID_STEP / np.sqrt(2.0 * kernel.gamma)
         n_points = int(np.ceil((points[1] - points[0]) / step)) + 1
         if n_points > MAX_GRID:
             raise ValueError(
-                f"target_landmarks={points!r} needs a grid of {n_points} points for this "
+                f"target_landmarks={points!r} needs a grid of {n_points} landmarks for this "
                 f"target_gamma; at most {MAX_GRID} are allowed. Pass a smaller target_gamma, or an "
-                "array of points."
+                "array of landmarks."
             )
         return np.linspace(points[0], points[1], n_points)[:, None]
     landmarks = np.asarray(points, dtype=np.float64)
@@ -267,7 +266,7 @@ def _target_landmarks(points: Any, values: Array, kernel: Kernel) -> Array:
             f"{landmarks.shape}"
         )
     if not np.isfinite(landmarks).all():
-        raise ValueError("target_landmarks contain NaN or infinite values. Pass finite values.")
+        raise ValueError("target_landmarks contains NaN or infinite values. Pass finite values.")
     return landmarks
 
 
@@ -275,23 +274,23 @@ class NystromGram(Gram):
     """The Gram matrix ``Phi Phi'`` of centred features, represented by sums over rows.
 
     A thin matrix is represented by coordinates: first with respect to the columns of Phi, then with
-    respect to the orthonormal label directions. ``second`` is ``Phi'Phi``, ``cross`` is the product
-    of the label directions with Phi. ``landmark_features``, the centred features of the landmarks,
-    determine the signs of components.
+    respect to the orthonormal label directions. ``moments`` is ``Phi'Phi``, ``cross`` is the
+    product of the label directions with Phi. ``landmark_features``, the centred features of the
+    landmarks, determine the signs of components.
     """
 
     def __init__(
-        self, second: Array, cross: Array, labels: LabelSpace, landmark_features: Array, dtype: Any
+        self, moments: Array, cross: Array, labels: LabelSpace, landmark_features: Array, dtype: Any
     ) -> None:
-        self.second, self.cross, self.labels = second, cross, labels
+        self.moments, self.cross, self.labels = moments, cross, labels
         self.n_samples = labels.n_samples
         self.landmark_features = landmark_features
-        self.size = len(second)
+        self.size = len(moments)
         self.tolerance = 1e-10 if np.dtype(dtype) == np.float64 else 1e-5
 
     def weights(self, V: Matrix) -> Array:
         """Return ``Phi'V``, the weights of the features that represent the function ``k(x)'V``."""
-        return np.asarray(self.second @ V[: self.size] + self.cross.T @ V[self.size :])
+        return np.asarray(self.moments @ V[: self.size] + self.cross.T @ V[self.size :])
 
     def lift(self, coordinates: Array) -> Array:
         """Return label-space coordinates, preceded by zeros for the features."""
@@ -313,7 +312,7 @@ class NystromGram(Gram):
             d, U = self._spectrum()
             X = self._from_features(U @ ((U.T @ weights) / d[:, None] ** 2))
             return Solution(X, self.product(X), {"linear_solver": "eigh", "rank": len(d)})
-        A = self.second + shift * np.eye(self.size)
+        A = self.moments + shift * np.eye(self.size)
         factor = cho_factor((A + A.T) / 2, lower=True, overwrite_a=True)
         image = self._from_features(cho_solve(factor, weights))
         return Solution((V - image) / shift, image, {"linear_solver": "cholesky"})
@@ -323,7 +322,7 @@ class NystromGram(Gram):
     ) -> RitzPairs:
         """Return the leading eigenpairs within the span of all features and ``start``."""
         d, U = self._spectrum()
-        if not len(d):  # all rows are the same
+        if not len(d):  # all rows have the same features
             empty = self.lift(np.zeros((self.labels.size, 0)))
             return RitzPairs(d, empty, empty, {"eigen_solver": "lapack", "converged": True})
         X = self._from_features(U / np.sqrt(d))
@@ -345,6 +344,6 @@ class NystromGram(Gram):
         return np.vstack([weights, np.zeros((len(self.cross), weights.shape[1]))])
 
     def _spectrum(self) -> tuple[Array, Array]:
-        d, U = np.linalg.eigh((self.second + self.second.T) / 2)
+        d, U = np.linalg.eigh((self.moments + self.moments.T) / 2)
         keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
         return d[keep], U[:, keep]

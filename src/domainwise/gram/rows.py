@@ -1,4 +1,4 @@
-"""Base class of the operators over N rows of arrays or tensors."""
+"""The base class of operators over N rows of arrays or tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, project
 
 #: An iteration has stalled if this number of steps did not halve its residual.
 STALL_STEPS = 8
-#: A subspace that would have more columns is replaced by its leading Ritz vectors.
+#: A subspace that would exceed this number of columns is replaced by its leading Ritz vectors.
 MAX_COLUMNS = 400
 
 
@@ -80,10 +80,10 @@ class RowsGram(Gram):
 
     def centred_product(self, V: Matrix, multiply: Callable[[Matrix], Matrix]) -> Matrix:
         """Return ``H K H V``, where ``multiply`` multiplies by K."""
-        (n, r), first = V.shape, self._row_means is None
-        centred = self.xp.empty((n, r + first), dtype=self.xp.float64, device=self.device)
+        (n, r), with_ones = V.shape, self._row_means is None
+        centred = self.xp.empty((n, r + with_ones), dtype=self.xp.float64, device=self.device)
         self.xp.subtract(V, V.mean(0), out=centred[:, :r])
-        if first:
+        if with_ones:
             centred[:, r] = 1.0
         return self._centred_image(multiply(centred), r)
 
@@ -123,23 +123,23 @@ class RowsGram(Gram):
         depth 2 without a preconditioner, it adds the products of K with the Ritz vectors instead.
         A subspace with too many columns is replaced by its leading Ritz vectors.
         """
-        first = self.first_block(k)
+        columns = self.first_block(k)
         if start is not None:
-            first = self.hstack([first, start if precondition is None else precondition(start)])
-        first = first - first.mean(0)
+            columns = self.hstack([columns, start if precondition is None else precondition(start)])
+        columns = columns - columns.mean(0)
         # The error of an eigenvector is about the square root of the error of its eigenvalue, so
         # require less than tol; but tol at depth 2, where small eigenvalues limit the precision.
         floor = 1e-6 if self.dtype == np.float32 else 1e-12
         tol = max(self.tol * (1e-2 if depth == 1 else 1.0), floor)
-        block = min(grow or first.shape[1], first.shape[1])
-        empty = self.combine(first, np.zeros((first.shape[1], 0)))
+        block = min(grow or columns.shape[1], columns.shape[1])
+        empty = self.combine(columns, np.zeros((columns.shape[1], 0)))
         X, KX, KKX = empty, empty, empty if depth == 2 else None
-        new = _orthonormal(self, first, empty)
+        columns = _orthonormal(self, columns, empty)
         history: list[float] = []
         while True:
-            if new.shape[1]:
-                image = self.product(new)
-                X, KX = self.hstack([X, new]), self.hstack([KX, image])
+            if columns.shape[1]:
+                image = self.product(columns)
+                X, KX = self.hstack([X, columns]), self.hstack([KX, image])
                 if depth == 2:
                     KKX = self.hstack([KKX, self.product(image)])
             values, C, AX, BX = project_pencil(self, images, X, KX, KKX)
@@ -154,11 +154,10 @@ class RowsGram(Gram):
             history.append(float(error[:n_pairs].max(initial=0.0)))
             converged = history[-1] <= tol
             stalled = len(history) > STALL_STEPS and history[-1] > 0.5 * min(history[:-STALL_STEPS])
-            if converged or stalled or not new.shape[1] or len(history) >= self.max_iter:
+            if converged or stalled or not columns.shape[1] or len(history) >= self.max_iter:
                 info = {"n_iterations": len(history), "residual": history[-1]}
-                info["converged"] = converged
                 X, KX = self.combine(X, C[:, :n_pairs]), self.combine(KX, C[:, :n_pairs])
-                return RitzPairs(values[:n_pairs], X, KX, info)
+                return RitzPairs(values[:n_pairs], X, KX, info | {"converged": converged})
             if X.shape[1] + block > max(MAX_COLUMNS, 3 * block):
                 basis = C[:, : 2 * block]
                 d, U = np.linalg.eigh(basis.T @ self.inner(X, X) @ basis)
@@ -167,15 +166,16 @@ class RowsGram(Gram):
                 X, KX = self.combine(X, basis), self.combine(KX, basis)
                 KKX = self.combine(KKX, basis) if depth == 2 else None
             # After two products with K, a residual is too smooth to extend the subspace.
-            step = residual if depth == 1 else ritz_images
-            new = _orthonormal(self, step if precondition is None else precondition(residual), X)
+            columns = residual if depth == 1 else ritz_images
+            columns = columns if precondition is None else precondition(residual)
+            columns = _orthonormal(self, columns, X)
 
     def first_block(self, k: int) -> Matrix:
         """Return the initial columns of an iteration for k eigenpairs."""
         return self.random(min(self.n_samples, k + 8))
 
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
-        """Return the rows of ``values`` in which some component has its largest absolute value."""
+        """Return the rows of ``values`` where any component has its largest absolute value."""
         rows = self.xp.unique(abs(values).argmax(0))
         return to_host(values[rows])
 
@@ -188,8 +188,7 @@ class RowsGram(Gram):
 def _orthonormal(gram: Gram, V: Matrix, against: Matrix) -> Matrix:
     """Return an orthonormal basis of the columns of V, made orthogonal to ``against``."""
     lengths = norms(gram, V)
-    scales = np.where(lengths > 0, 1.0 / np.where(lengths > 0, lengths, 1.0), 0.0)
-    V = gram.combine(V, np.diag(scales))
+    V = gram.combine(V, np.diag(1.0 / np.where(lengths > 0, lengths, 1.0)))
     for _ in range(2):
         if against.shape[1]:
             V = V - gram.combine(against, gram.inner(against, V))

@@ -1,4 +1,4 @@
-"""Sums of features in one pass over the rows: of all rows, or by cell (theory 9.2, 13.1)."""
+"""Sums of features in one pass over the rows: over all rows, or by cell (theory 9.2, 13.1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.gram.tiles import in_threads, panels, use_compiled
 from domainwise.labels.factors import LabelSpace, category_space
 
-#: Number of rows of a batch; their features take a few megabytes.
+#: Number of rows in a batch; their features take a few megabytes.
 BATCH_ROWS = 4096
 
 
@@ -34,7 +34,7 @@ class NystromSums:
     """Sums over rows of the features Phi, followed by the features of continuous labels.
 
     :meth:`partial` sums over a batch, :meth:`merge` adds two sums, and :func:`finalize` turns sums
-    into a Gram operator. A distributed computation needs only these three.
+    into a Gram operator. A distributed computation needs only these three functions.
 
     Centred second moments are merged by Chan's update, which is precise. The second moments of Phi
     are zero if the method does not use them.
@@ -43,7 +43,7 @@ class NystromSums:
     n_samples: int
     mean: Array
     second: Array  #: centred second moments
-    groups: dict[Any, tuple[int, Array]]  #: count and sum of features of each (class, domain)
+    groups: dict[Any, tuple[int, Array]]  #: row count and sum of features for each (class, domain)
 
     def __sizeof__(self) -> int:
         """Bytes of all arrays, from which Dask estimates transfer times."""
@@ -78,9 +78,9 @@ class NystromSums:
     ) -> NystromSums:
         """Sum over one batch of rows; ``features``, an array or a tensor, is overwritten.
 
-        ``codes`` has the group of each row as an index into ``keys``, the (class, domain) pairs;
-        ``dense`` has the features of continuous labels. ``moments=False`` sets the second moments
-        of ``features`` to zero.
+        ``codes`` contains the group of each row as an index into ``keys``, the (class, domain)
+        pairs, and ``dense`` the features of continuous labels. ``moments=False`` sets the second
+        moments of ``features`` to zero.
         """
         n, m = features.shape
         xp, rows, dtype = namespace(features), features, features.dtype
@@ -89,7 +89,7 @@ class NystromSums:
             rows = xp.hstack([features, cast(columns, dtype)])
         mean = rows.mean(0, dtype=xp.float64)
         rows -= cast(mean, dtype)
-        # The difference between the mean and its rounded value, which was subtracted.
+        # The difference between the mean and its rounded value, which was subtracted above.
         rounding = rows.mean(0, dtype=xp.float64)
         mean = cast(cast(mean, dtype), xp.float64)
         second = xp.zeros((len(mean), len(mean)), dtype=xp.float64, device=rows.device)
@@ -98,14 +98,14 @@ class NystromSums:
         second[first:] -= n * xp.outer(rounding[first:], rounding)
         second[:first, first:] = second[first:, :first].T
         counts = to_host(xp.bincount(codes, minlength=len(keys)))
-        present = np.flatnonzero(counts)
-        if len(present) == 1:
+        nonempty = np.flatnonzero(counts)
+        if len(nonempty) == 1:
             sums = n * (mean + rounding)[None]
         else:
-            present_codes = to_device_of(np.cumsum(counts > 0) - 1, rows)[codes]
-            sums = group_sums(rows, present_codes, len(present))
-            sums += to_device_of(counts[present], rows)[:, None] * mean
-        groups = {keys[g]: (int(counts[g]), sums[i]) for i, g in enumerate(present.tolist())}
+            nonempty_codes = to_device_of(np.cumsum(counts > 0) - 1, rows)[codes]
+            sums = group_sums(rows, nonempty_codes, len(nonempty))
+            sums += to_device_of(counts[nonempty], rows)[:, None] * mean
+        groups = {keys[g]: (int(counts[g]), sums[i]) for i, g in enumerate(nonempty.tolist())}
         return cls(n, mean + rounding, second, groups)
 
     def of_features(self, nystrom: NystromMap) -> NystromSums:
@@ -115,17 +115,17 @@ class NystromSums:
             return self
         m = len(triangle)
 
-        def solved(rows: Array, shift: float = 0.0) -> Array:
-            out = rows.copy()
-            out[..., :m] = solve_triangular(triangle, (rows[..., :m] + shift).T, lower=True).T
+        def solve(sums: Array, shift: float = 0.0) -> Array:
+            out = sums.copy()
+            out[..., :m] = solve_triangular(triangle, (sums[..., :m] + shift).T, lower=True).T
             return out
 
         groups = {
-            key: (count, solved(total, count * constant))
+            key: (count, solve(total, count * constant))
             for key, (count, total) in self.groups.items()
         }
-        second = solved(solved(self.second).T)
-        return NystromSums(self.n_samples, solved(self.mean, constant), second, groups)
+        second = solve(solve(self.second).T)
+        return NystromSums(self.n_samples, solve(self.mean, constant), second, groups)
 
     def mapped(self, convert: Callable[[Any], Any]) -> NystromSums:
         """Return the same sums with every array converted."""
@@ -137,10 +137,9 @@ class NystromSums:
         return {key[0] for key in self.groups}
 
     def regrouped(self, key_of: Callable[[Any], Any]) -> NystromSums:
-        """Return the same sums, with one group for each result of ``key_of``."""
-        return replace(
-            self, groups=add_groups((key_of(key), sums) for key, sums in self.groups.items())
-        )
+        """Return the same sums, with groups merged if ``key_of`` returns the same key for them."""
+        groups = add_groups((key_of(key), sums) for key, sums in self.groups.items())
+        return replace(self, groups=groups)
 
     def merge(self, other: NystromSums) -> NystromSums:
         """Merge the sums of two sets of rows."""
@@ -157,8 +156,8 @@ def add_groups(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple
     """Add the counts and sums of groups with the same key."""
     sums: dict[Any, tuple[int, Any]] = {}
     for key, (count, total) in groups:
-        n, before = sums.get(key, (0, None))
-        sums[key] = (n + count, total if before is None else before + total)
+        n, previous = sums.get(key, (0, None))
+        sums[key] = (n + count, total if previous is None else previous + total)
     return sums
 
 
@@ -177,19 +176,19 @@ def sum_rows(
     ``dense`` returns the features of the continuous labels of a batch; see
     :meth:`NystromSums.partial` for the other arguments.
     """
-    cuts = panels(len(X), batch_rows or BATCH_ROWS)
+    batches = panels(len(X), batch_rows or BATCH_ROWS)
     compiled = use_compiled(len(X) * nystrom.n_features)
 
     def work(thread: int, threads: int) -> NystromSums:
         memory = _batch_memory([nystrom], X)
-        batches = (
-            (nystrom.summands(X[rows], memory, compiled=compiled), codes[rows], keys, dense(rows))
-            for rows in cuts[thread::threads]
-        )
-        sums = (NystromSums.partial(*batch, moments=moments) for batch in batches)
-        return reduce(NystromSums.merge, sums)
 
-    return reduce(NystromSums.merge, in_threads(len(cuts), work, sequential=is_tensor(X)))
+        def batch_sums(rows: slice) -> NystromSums:
+            summands = nystrom.summands(X[rows], memory, compiled=compiled)
+            return NystromSums.partial(summands, codes[rows], keys, dense(rows), moments=moments)
+
+        return reduce(NystromSums.merge, map(batch_sums, batches[thread::threads]))
+
+    return reduce(NystromSums.merge, in_threads(len(batches), work, sequential=is_tensor(X)))
 
 
 def _batch_memory(maps: Sequence[NystromMap], X: Any) -> Array | None:
@@ -206,8 +205,8 @@ Cells = dict[Any, NystromSums]
 class CellRows:
     """Cells and groups of the rows, and columns that are summed in addition to the features.
 
-    A cell is a set of rows whose second moments are computed. Its rows may belong to many groups,
-    the (class, domain) pairs, for which only the count and the sums are stored.
+    A cell is a set of rows whose second moments are computed. Its rows can belong to many groups,
+    the (class, domain) pairs, for which only row counts and sums are stored.
     """
 
     cells: Any  #: cell of each row, as an index into ``cell_keys``
@@ -229,7 +228,7 @@ class CellRows:
         """Return one cell for each part of the rows, or for each (part, class) if ``by_class``.
 
         A part is a set of rows that no split divides. ``part_codes``, ``classes`` and ``domains``
-        have one code per row; ``n_categories`` are the numbers of classes and of domains, 0 if
+        contain one code per row; ``n_categories`` are the numbers of classes and of domains, 0 if
         there are none.
         """
         labels: list[Any] = list(range(n_categories[0])) or [None]
@@ -306,10 +305,7 @@ class CellSums:
 
 def merged_cells(a: Cells, b: Cells) -> Cells:
     """Merge two sets of cells; cells with the same key become one."""
-    joined = dict(a)
-    for key, cell in b.items():
-        joined[key] = joined[key].merge(cell) if key in joined else cell
-    return joined
+    return a | {key: a[key].merge(cell) if key in a else cell for key, cell in b.items()}
 
 
 def joined_cells(cells: Mapping[Any, NystromSums]) -> NystromSums:
@@ -322,8 +318,7 @@ def cells_by_split(
 ) -> Iterator[tuple[Cells, Cells]]:
     """Yield the training cells and the test cells of each split, by class.
 
-    The keys of ``cells`` are (part, class), where no split divides a part. A split consists of
-    training parts and test parts.
+    The keys of ``cells`` are (part, class). A split consists of training parts and test parts.
     """
     parts: dict[int, Cells] = {}
     for (part, label), cell in cells.items():
@@ -397,7 +392,7 @@ def sum_cells(
 
 
 def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) -> None:
-    """Raise MemoryError if the cells do not fit the memory of the device of X.
+    """Raise MemoryError if the cells do not fit into the memory of the device of X.
 
     ``widths`` are the numbers of columns of the maps. Merging doubles the memory.
     """
@@ -405,15 +400,15 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
     free = available_memory(X)
     if free is not None and needed > free:
         raise MemoryError(
-            f"the second moments for {n_cells} cells and {len(widths)} "
-            f"kernel{'s' * (len(widths) > 1)} with up to "
-            f"{max(widths)} columns need {needed / 2**30:.1f} GiB of memory, but only "
-            f"{free / 2**30:.1f} GiB are free; {advice}"
+            f"the second moments of {n_cells} groups of rows, for {len(widths)} "
+            f"kernel{'s' * (len(widths) > 1)} with up to {max(widths)} features, need "
+            f"{needed / 2**30:.1f} GiB of memory, but only {free / 2**30:.1f} GiB are free; "
+            f"{advice}"
         )
 
 
 def common_landmarks(maps: Sequence[NystromMap]) -> Any:
-    """Return the rows that contain the landmarks of all maps, with zeros in rows not used."""
+    """Return an array of the landmarks of all maps; rows that no map uses are zero."""
     first = maps[0]
     if len(maps) == 1 or first.chosen is None:
         return None
@@ -434,8 +429,9 @@ def finalize(
 ) -> tuple[NystromGram, list[Any], list[Any]]:
     """Return the Gram operator of sums over rows, and the classes and domains of the rows.
 
-    Columns of the sums: features of X, features of a continuous target, the target itself, features
-    of continuous domain descriptors. ``target`` and ``domain`` are the maps of continuous labels.
+    The columns of the sums are features of X, features of a continuous target, the target itself,
+    and features of continuous domain descriptors. ``target`` and ``domain`` are the maps of
+    continuous labels.
     """
     m = nystrom.n_features
     keys: list[Any] = sorted(sums.groups, key=repr)
@@ -473,12 +469,12 @@ def _joint_space(
 
     ``root_counts`` are the square roots of the group sizes.
     """
-    n_groups, continuous = len(centred), sums.second[m:, m:]
+    n_groups, label_moments = len(centred), sums.second[m:, m:]
     # Group directions are orthonormal, except that centring removes the constant.
-    inner_groups = np.eye(n_groups) - np.outer(root_counts, root_counts) / sums.n_samples
-    gram = np.block([[inner_groups, centred[:, m:]], [centred[:, m:].T, continuous]])
+    group_gram = np.eye(n_groups) - np.outer(root_counts, root_counts) / sums.n_samples
+    gram = np.block([[group_gram, centred[:, m:]], [centred[:, m:].T, label_moments]])
     # Scale features to unit variance; the constant group direction must stay zero.
-    variance = np.diagonal(continuous)
+    variance = np.diagonal(label_moments)
     floor = np.finfo(float).eps * float(variance.max(initial=np.finfo(float).tiny))
     scale = np.concatenate([np.ones(n_groups), np.sqrt(np.maximum(variance, floor))])
     d, U = np.linalg.eigh(gram / np.outer(scale, scale))

@@ -3,7 +3,7 @@
 A tile is small enough to stay in the cache between its evaluation and its use. The assignment of
 tiles to threads is fixed, and the sums of the threads are added in order. The bits of a result
 therefore depend only on the number of threads, which is the current limit of BLAS, and on whether
-tiles are evaluated by NumPy or by Numba (for large matrices, if it is installed).
+tiles are evaluated by NumPy or by Numba (for large matrices, if Numba is installed).
 
 Products of float64 rows can be evaluated in float32 (``float32=True``), which is faster. Sums over
 tiles are always in float64.
@@ -61,17 +61,17 @@ def n_threads() -> int:
 
 
 def blas_limit(threads: int) -> Any:
-    """Limit BLAS in this process until ``restore_original_limits`` of the result is called."""
+    """Limit the threads of BLAS until ``restore_original_limits`` of the result is called."""
     return _controller().limit(limits=threads, user_api="blas")
 
 
 def one_thread() -> Any:
-    """Limit BLAS and OpenMP to one thread, without a new search for loaded libraries."""
+    """Limit BLAS and OpenMP to one thread, without searching for loaded libraries again."""
     return _controller().limit(limits=1)
 
 
 def single_blas_thread(active: bool = True) -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread while tiles run in a thread pool."""
+    """Limit BLAS to one thread if ``active``, for example while tiles run in a thread pool."""
     return blas_limit(1) if active else nullcontext()
 
 
@@ -110,7 +110,7 @@ def in_threads(
 ) -> list[Any]:
     """Run ``work(thread, n_threads)`` for each thread and return the results in order.
 
-    ``sequential`` uses one thread, for tensors, because torch starts its own threads.
+    ``sequential=True`` uses one thread, for tensors, because torch starts its own threads.
     """
     threads = 1 if sequential or n_tasks < 2 else min(n_threads(), n_tasks)
     if threads == 1:
@@ -124,8 +124,8 @@ class FusedTiles:
     """Rows as the arguments of compiled functions: scaled, in blocks, in one precision."""
 
     functions: Any  #: the module :mod:`domainwise.kernels.compiled`
-    kind: int  #: how a tile is evaluated
-    scaled: Callable[[Array], Array]  #: converts prepared rows to blocks like ``right``
+    kind: int  #: how a tile is evaluated, such as ``functions.INNER``
+    pack: Callable[[Array], Array]  #: scales prepared rows and divides them into blocks
     right: Array  #: blocks of rows
     left: Array  #: blocks of the same rows as the left argument of the kernel
     coefs: Array  #: coefficients of a polynomial kernel
@@ -152,23 +152,22 @@ class FusedTiles:
         origin = rows.right.mean(axis=0) if differences else 0.0
         scale = sqrt(kernel.gamma) if kernel.name == "rbf" else kernel.gamma
 
-        def scaled(X: Array) -> Array:
+        def pack(X: Array) -> Array:
             if differences:
                 X = (X - origin) * scale
             # Prepared RBF rows end with a norm and a one, which blocks do not contain.
-            X = X[:, :-2] if kind == functions.INNER else X
-            return np.asarray(
-                functions.pack_rows(np.asarray(X, dtype=dtype), kind == functions.INNER)
-            )
+            inner = kind == functions.INNER
+            X = np.asarray(X[:, :-2] if inner else X, dtype=dtype)
+            return np.asarray(functions.pack_rows(X, inner))
 
-        right = scaled(rows.right)
-        left = scaled(rows.left) if kind == functions.POLYNOMIAL else right
-        return cls(functions, kind, scaled, right, left, np.array(coefs, dtype=dtype))
+        right = pack(rows.right)
+        left = pack(rows.left) if kind == functions.POLYNOMIAL else right
+        return cls(functions, kind, pack, right, left, np.array(coefs, dtype=dtype))
 
     def add_products(
         self, left: Array, pairs: Array, Z_left: Array, Z_right: Array, out: Array
     ) -> None:
-        """Add products of pairs of blocks to ``out``, and of mirrored pairs if Z_left has rows."""
+        """Add products of block pairs (and mirrored pairs, unless Z_left is empty) to ``out``."""
         pairs = np.ascontiguousarray(pairs)  # Numba would compile again for another layout
         # Python checks for interrupts between batches, about every tenth of a second.
         for batch in panels(len(pairs), 4096):
@@ -177,7 +176,7 @@ class FusedTiles:
             )
 
     def symmetric(self, V: Array) -> Array:
-        """Return ``K V`` of one set of rows."""
+        """Return ``K V`` for the kernel matrix K of the rows."""
         n, dtype = len(self.right), self.right.dtype
         Z = self.functions.pack_thin(V, n, dtype)
         pairs = np.column_stack(np.triu_indices(n))
@@ -194,28 +193,28 @@ class FusedTiles:
         """Return ``k(X, rows) V`` for X of ``n_left`` rows, prepared panel by panel."""
         n, dtype = len(self.right), self.right.dtype
         Z, block = self.functions.pack_thin(V, n, dtype), self.functions.BLOCK
-        share = -(-n_left // (n_threads() * block)) * block
-        cuts, total = panels(n_left, min(8192, share)), np.empty((n_left, V.shape[1]))
+        thread_rows = -(-n_left // (n_threads() * block)) * block
+        row_panels, total = panels(n_left, min(8192, thread_rows)), np.empty((n_left, V.shape[1]))
 
         def work(thread: int, threads: int) -> None:
-            for cut in cuts[thread::threads]:
-                left = self.scaled(prepared(cut))
+            for panel in row_panels[thread::threads]:
+                left = self.pack(prepared(panel))
                 out = np.zeros((len(left), *Z.shape[1:]))
                 pairs = np.argwhere(np.ones((len(left), n), dtype=bool))
                 self.add_products(left, pairs, Z[:0], Z, out)
-                total[cut] = self.functions.unpack_thin(out, cut.stop - cut.start)
+                total[panel] = self.functions.unpack_thin(out, panel.stop - panel.start)
 
-        in_threads(len(cuts), work)
+        in_threads(len(row_panels), work)
         return total
 
 
 def use_compiled(entries: int) -> bool:
-    """Whether compiled functions are installed, and faster for a matrix of this size."""
+    """Whether compiled functions are installed, and faster than NumPy for a matrix of this size."""
     return entries >= COMPILED_ENTRIES and compiled_functions() is not None
 
 
 def can_use_float32(kernel: Basis, rows: Prepared) -> bool:
-    """Whether products of these float64 rows are faster and precise enough in float32."""
+    """Whether float32 products of these float64 rows are faster, and precise enough."""
     if rows.left.dtype != np.float64 or kernel.is_product or not isinstance(kernel, Kernel):
         return False
     eps = float(np.finfo(np.float32).eps)
@@ -232,7 +231,7 @@ def can_use_float32(kernel: Basis, rows: Prepared) -> bool:
 
 
 def product_path(kernel: Basis, rows: Prepared, *, float32: bool = False) -> str:
-    """Return the name of the implementation of products and the precision of kernel values."""
+    """Return the implementation of products and the precision of kernel values, in words."""
     if kernel.is_product:
         return "feature products"
     n, dtype = len(rows.left), np.float32 if float32 else rows.left.dtype
@@ -241,9 +240,9 @@ def product_path(kernel: Basis, rows: Prepared, *, float32: bool = False) -> str
 
 
 def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, float32: bool = False) -> Any:
-    """Return ``K V`` in float64 for the uncentred kernel of one set of rows.
+    """Return ``K V`` in float64, where K is the uncentred kernel matrix of the rows.
 
-    Each tile off the diagonal is evaluated once and used for itself and for its mirror image.
+    Each tile off the diagonal is evaluated once and used twice, the second time transposed.
     """
     if kernel.is_product:
         return thin_product(rows.left, thin_product(rows.right.T, V))
@@ -278,31 +277,31 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
     xp = namespace(V)
     dtype = xp.promote_types(X.dtype, rows.right.dtype)
 
-    def prepared(cut: slice) -> Any:
-        return kernel.prepare(cast(X[cut], dtype)).left
+    def prepared(panel: slice) -> Any:
+        return kernel.prepare(cast(X[panel], dtype)).left
 
     scale = column_scale(V) if dtype == xp.float32 else 1.0
     fused = FusedTiles.plan(kernel, rows, len(X), dtype)
     if fused is not None:
         return fused.cross(prepared, len(X), V / scale) * scale
     V, side = cast(V / scale, dtype), _device_tile_side(V, dtype)
-    cuts = panels(len(X), side)
+    row_panels = panels(len(X), side)
     total = xp.zeros((len(X), V.shape[1]), dtype=xp.float64, device=V.device)
 
     def work(thread: int, threads: int) -> None:
         buffer = xp.empty(side * side, dtype=dtype, device=V.device)
-        for a in cuts[thread::threads]:
+        for a in row_panels[thread::threads]:
             left = prepared(a)
             for b in panels(len(rows.right), side):
                 total[a] += tile_values(kernel, left, rows.right[b], buffer) @ V[b]
 
     with full_precision(V):
-        in_threads(len(cuts), work, sequential=is_tensor(V))
+        in_threads(len(row_panels), work, sequential=is_tensor(V))
     return total * scale
 
 
 def column_scale(V: Any) -> Any:
-    """Largest magnitude of each column (1 for zeros), to scale V to the range of float32."""
+    """Largest absolute value of each column (1 if it is 0), to scale V to the range of float32."""
     largest = namespace(V).amax(abs(V), 0)
     return largest + (largest == 0)
 
@@ -333,19 +332,19 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
 def thin_product(A: Any, B: Any) -> Any:
     """Return ``A B`` in float64 without a float64 copy of the whole float32 A.
 
-    A product that is rounded to float32 is not in the range of K, so that projections with a small
-    ridge would be inaccurate.
+    A product rounded to float32 is not in the range of K, so that projections with a small ridge
+    would be inaccurate.
     """
     xp, (n, k) = namespace(A), A.shape
     if A.dtype == xp.float64:
         return A @ B
-    cuts = panels(max(n, k), 2**16 if is_tensor(A) else 4096)
+    slices = panels(max(n, k), 2**16 if is_tensor(A) else 4096)
     if n < k:
-        return sum(cast(A[:, a], xp.float64) @ B[a] for a in cuts)
-    return xp.vstack([cast(A[a], xp.float64) @ B for a in cuts])
+        return sum(cast(A[:, a], xp.float64) @ B[a] for a in slices)
+    return xp.vstack([cast(A[a], xp.float64) @ B for a in slices])
 
 
-#: Number of rows of a tile: 1024 x 1024 float64 numbers take 8 MiB, so that a few fit the cache.
+#: Number of rows of a tile: 1024 x 1024 float64 numbers take 8 MiB, so that a few fit into a cache.
 TILE_ROWS = 1024
 
 Tile = Callable[[slice, slice], NDArray[np.float64]]
@@ -356,7 +355,7 @@ def centred_inner_products(
 ) -> NDArray[np.float64]:
     """Return tr(H K_i H K_j) for all pairs of kernels, in one pass over their tiles.
 
-    tr(H K H L) = sum(K * L) - 2/N (K1)'(L1) + (1'K1)(1'L1)/N^2.
+    It is computed as tr(H K H L) = sum(K * L) - 2/N (K1)'(L1) + (1'K1)(1'L1)/N^2.
     """
     products = np.zeros((len(kernels), len(kernels)))
     row_sums = np.zeros((len(kernels), n_samples))
@@ -374,7 +373,7 @@ def centred_inner_products(
     centred: NDArray[np.float64] = (
         products - 2.0 / n_samples * row_sums @ row_sums.T + np.outer(totals, totals) / n_samples**2
     )
-    # A centred constant kernel contains only rounding errors: return exact zeros.
+    # A constant kernel is zero after centring, up to rounding errors: return exact zeros.
     constant = np.diag(centred) <= 1e-13 * np.diag(products)
     centred[constant, :] = 0.0
     centred[:, constant] = 0.0
@@ -382,13 +381,13 @@ def centred_inner_products(
 
 
 def alignment(inner: NDArray[np.float64], i: int, j: int) -> float:
-    """Return tr(K_i K_j) divided by the norms of both kernels; 0 if one of them is zero."""
+    """Return tr(K_i K_j) divided by the norms of both kernels, or 0 if one of the norms is 0."""
     scale = np.sqrt(max(inner[i, i], 0.0) * max(inner[j, j], 0.0))
     return float(np.clip(inner[i, j] / scale, 0.0, 1.0)) if scale > 0 else 0.0
 
 
 def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -> tuple[Tile, int]:
-    """Return a function that evaluates tiles of the kernel matrix of ``values``, and its size."""
+    """Return a function that evaluates tiles of a kernel matrix, and the number of its rows."""
     values = label_array(values, name)
     if kernel == "auto":
         kernel = "rbf" if is_continuous(values) else "delta"
@@ -410,7 +409,7 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
     prepared = rbf.prepare(X)
 
     def tile(rows: slice, columns: slice) -> NDArray[np.float64]:
-        # k - 1 instead of k: the constant cancels, and values are precise for tiny gammas.
+        # These are values of k - 1: centring removes the constant, and tiny gammas lose no digits.
         values = rbf.block(prepared.left[rows], prepared.right[columns])
         if rows == columns:
             np.fill_diagonal(values, 0.0)
