@@ -542,7 +542,7 @@ def test_a_list_that_holds_itself_is_refused(path):
     save(dw.DCM(), path)
     rewritten(path, set_gamma(list_node(list_node(__id__=7), __id__=7)))
     with pytest.raises(
-        ModelFileError, match="the identifier of an object is not that of its array"
+        ModelFileError, match="the identifier of an object does not match its array file"
     ):
         load(path)
 
@@ -621,7 +621,9 @@ def refused_both_ways(model, path, message, monkeypatch):
         save(model, path)
     with monkeypatch.context() as patch:
         patch.setattr("domainwise.model_files.values.check_values", lambda model: None)
-        patch.setattr("domainwise.model_files.persistence._failures", lambda model, methods: {})
+        patch.setattr(
+            "domainwise.model_files.persistence._method_errors", lambda model, methods: {}
+        )
         save(model, path)
     with pytest.raises(ModelFileError, match=message):
         load(path)
@@ -652,7 +654,7 @@ def test_boosting_whose_parts_do_not_fit_is_refused(change, path, monkeypatch):
     y[:9] = 2
     model = fitted(HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5), y)
     change(model)
-    refused_both_ways(model, path, "are inconsistent|hides one", monkeypatch)
+    refused_both_ways(model, path, "are inconsistent|shadows a class attribute", monkeypatch)
 
 
 def test_trees_that_split_categories_are_named(path):
@@ -750,7 +752,7 @@ def test_support_vector_machines_whose_arrays_do_not_fit_are_refused(model, path
     for name, value in cases:
         broken = copy.deepcopy(model)
         setattr(broken, name, value)
-        refused_both_ways(broken, path, "are inconsistent|hides one", monkeypatch)
+        refused_both_ways(broken, path, "are inconsistent|shadows a class attribute", monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -780,7 +782,7 @@ def test_encoders_of_every_kind_come_back(encoder, path):
 @pytest.mark.parametrize(
     "model, message",
     [
-        (make_pipeline(SVC(), memory="cache"), "are inconsistent"),
+        (make_pipeline(SVC(), memory="cache"), "Pipeline has a cache folder.* Use memory=None"),
         (ExtraTreesClassifier(n_jobs=10**6), "n_jobs=1000000"),
     ],
 )

@@ -1,10 +1,10 @@
-"""Saving models to a file and loading them without running code from it.
+"""Saving models to files, and loading them without running code from the files.
 
-A model file is a zip archive in the format of skops, with one more member, ``domainwise.json``: the
-version that wrote it, a digest of the other members, and the methods that worked when it was
-written. This module makes checks that skops does not make: of archives that unpack to more than
-their size, of older formats of skops, which trust more types than they declare, and of types and
-values (:mod:`~domainwise.model_files.types`, :mod:`~domainwise.model_files.values`).
+A model file is a zip archive in the skops format with an additional member, ``domainwise.json``:
+the version that wrote the file, a digest of the other members, and the methods that worked when the
+file was written. Some files that skops accepts are rejected: archives that unpack to more than
+their size, older skops formats, which trust more types than they declare, and files with other
+types or values (:mod:`~domainwise.model_files.types`, :mod:`~domainwise.model_files.values`).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from domainwise.checks.arguments import check_arguments
 from domainwise.jobs.store import replacing
 from domainwise.model_files import types, values
 
-#: Format of the files written here, and the oldest one that is read.
+#: Format in which files are written, and the oldest format that can be read.
 FORMAT, OLDEST_FORMAT = 4, 3
-#: First protocol of skops that declares all trusted types.
+#: First skops protocol that declares all trusted types.
 SKOPS_PROTOCOL = 2
 HEADER, SCHEMA = "domainwise.json", "schema.json"
 #: Methods that are called with artificial rows, before a model is written and after it is read.
 METHODS = ("predict", "predict_proba", "decision_function", "transform")
-#: Maximum number of columns of these rows; methods of a model with more columns are not called.
+#: Methods of models with more columns than this are not called.
 MAX_COLUMNS = 100_000
 ADVICE = "Pass a file that domainwise fit or domainwise.save has written"
 
@@ -50,18 +50,17 @@ class ModelFileError(ValueError):
 
 
 def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = None) -> None:
-    """Save a fitted model, or a pipeline with one, to a file.
+    """Save a fitted model, or a pipeline that contains one, to a file.
 
-    The file contains data only: models with functions, such as a callable kernel, cannot be saved,
-    and neither can types that have not been reviewed. It is written to a temporary file first,
-    which replaces ``path`` when it is complete.
+    The file contains only data: functions, such as a callable kernel, and types that have not been
+    reviewed cannot be saved. An existing file is replaced when the new one is complete.
 
     Parameters
     ----------
     model : estimator
-        An estimator of domainwise, or a pipeline of those and of common ones of scikit-learn.
+        A domainwise estimator, or a pipeline of domainwise and common scikit-learn estimators.
     path : path-like
-        By convention ``something.skops``.
+        File to write, by convention with the extension ``.skops``.
     info : dict, default=None
         JSON values, which :func:`read_info` reads without loading the model.
 
@@ -99,28 +98,25 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
         )
     with needs_extra("saving models", "cli"):
         import skops.io
-    _refuse_functions(model)
+    _check_arguments(model)
     try:
         values.check_values(model)
         content = skops.io.dumps(model)
     except Exception as error:
         reason = str(error)
         if isinstance(error, RecursionError):
-            reason = (
-                "an attribute refers to the model itself, as set_fit_request does. Fit without it"
-            )
+            reason = "an attribute refers to the model itself. Do not call set_fit_request"
         raise ModelFileError(f"{type(model).__name__} cannot be saved: {reason}") from error
     with zipfile.ZipFile(io.BytesIO(content)) as written:
         schema = json.loads(written.read(SCHEMA))
-        forbidden = types.forbidden_types(schema)
-        if forbidden:
+        if forbidden := types.forbidden_types(schema):
             text = f"{type(model).__name__} cannot be saved: {_describe_forbidden(forbidden)}"
             raise ModelFileError(text)
-        files = types.rename(schema)
-        # skops indents the schema, which would be most of the file of a small model.
+        files = types.shorten_names(schema)
+        # Without indentation: the schema that skops writes would be most of a small model file.
         members = {SCHEMA: json.dumps(schema, separators=(",", ":")).encode()}
         members |= {new: written.read(old) for old, new in files.items()}
-    failures = _failures(model, METHODS)
+    errors = _method_errors(model, METHODS)
     header: dict[str, Any] = {
         "format": FORMAT,
         "model": type(model).__name__,
@@ -131,7 +127,7 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
             "skops": skops.__version__,
             "python": platform.python_version(),
         },
-        "works": [name for name in METHODS if name not in failures],
+        "works": [name for name in METHODS if name not in errors],
         "training_rows": values.training_rows(model),
         "training_targets": values.training_targets(model),
         "info": json.loads(json.dumps(info or {})),
@@ -149,7 +145,7 @@ def load(path: str | Path) -> Any:
     Parameters
     ----------
     path : path-like
-        The file. See the example of :func:`save`.
+        File to read. See the example in :func:`save`.
 
     Returns
     -------
@@ -185,17 +181,16 @@ def load(path: str | Path) -> Any:
         if forbidden:
             raise ModelFileError(f"{path} was not loaded: {_describe_forbidden(forbidden)}")
         if schema["protocol"] < SKOPS_PROTOCOL:
-            raise ValueError(f"protocol {schema['protocol']} of skops is too old")
-        types.check_numbers(schema)
+            raise ValueError(f"its skops protocol ({schema['protocol']}) is too old")
+        types.check_identifiers(schema)
         _check_trees(schema, members)
         members[SCHEMA] = json.dumps(schema).encode()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)
             model = skops.io.loads(packed(members), trusted=types.TRUSTED)
         values.check_values(model)
-        failures = _failures(model, header["works"])
-        if failures:
-            raise ValueError(f"its attributes are inconsistent: {failures.popitem()[1]}")
+        if errors := _method_errors(model, header["works"]):
+            raise ValueError(f"its attributes are inconsistent: {errors.popitem()[1]}")
     if versions.get("scikit-learn") != sklearn.__version__:
         warn_caller(
             f"{path} was written with scikit-learn {versions.get('scikit-learn')}, but version "
@@ -208,9 +203,9 @@ def load(path: str | Path) -> Any:
 def read_info(path: str | Path) -> dict[str, Any]:
     """Read the description in a model file, without building the model.
 
-    It has ``format``, ``versions``, ``model`` (type), ``training_rows`` (attributes with training
-    rows; not in files of format 3), ``training_targets`` (attributes with targets of training rows
-    and predictions for them; not in older files) and ``info`` as passed to :func:`save`.
+    It contains ``format``, ``versions``, ``model`` (type), ``info`` (passed to :func:`save`),
+    ``training_rows`` (attributes with training rows; not in format 3) and ``training_targets``
+    (attributes with training targets and predictions for them; not in older files).
     """
     with _opened(path) as (header, _):
         return header
@@ -226,7 +221,7 @@ def packed(members: dict[str, bytes]) -> bytes:
 
 
 def digest(members: dict[str, bytes], info: dict[str, Any]) -> str:
-    """Return the SHA-256 of the members of a model file, except its header, and of ``info``."""
+    """Return the SHA-256 of all members of a model file except the header, and of ``info``."""
     total = hashlib.sha256(json.dumps(info, sort_keys=True).encode())
     for name in sorted(members.keys() - {HEADER}):
         total.update(f"\0{name}\0{len(members[name])}\0".encode())
@@ -235,13 +230,13 @@ def digest(members: dict[str, bytes], info: dict[str, Any]) -> str:
 
 
 @config_context(transform_output="default")
-def _failures(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
-    """Return errors that a model's methods raise for a few artificial rows, by method."""
+def _method_errors(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
+    """Return the errors that a model's methods raise for a few artificial rows, by method."""
     n_columns = getattr(model, "n_features_in_", None)
     if not isinstance(n_columns, (int, np.integer)) or not 0 < n_columns <= MAX_COLUMNS:
         return {name: ValueError("the number of columns is unknown") for name in methods}
     rows: Any = np.array([[0.0], [1.0], [-1.0], [1e6]]) * np.ones(int(n_columns))
-    failures: dict[str, Exception] = {}
+    errors: dict[str, Exception] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if hasattr(model, "feature_names_in_"):
@@ -253,20 +248,20 @@ def _failures(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
             try:
                 getattr(model, name)(rows)
             except Exception as error:
-                failures[name] = error
-    return failures
+                errors[name] = error
+    return errors
 
 
-def _refuse_functions(model: Any) -> None:
+def _check_arguments(model: Any) -> None:
     """Raise ModelFileError for arguments that are functions, tensors or Dask collections."""
     for name, value in {"the model": model, **model.get_params(deep=True)}.items():
-        values = [value, *vars(value).values()] if hasattr(value, "get_params") else [value]
+        attributes = vars(value).values() if hasattr(value, "get_params") else ()
         if callable(value) and not isinstance(value, type):
             raise ModelFileError(
                 f"{name} is the function {getattr(value, '__name__', value)!r}. Functions cannot "
                 "be saved, because loading one would run code. Use a named kernel or scorer"
             )
-        if any(map(is_dask, values)):
+        if any(map(is_dask, [value, *attributes])):
             raise ModelFileError(
                 f'{name} contains Dask collections. Call to("numpy") on the fitted projection first'
             )
@@ -276,7 +271,7 @@ def _refuse_functions(model: Any) -> None:
 
 @contextmanager
 def _opened(path: str | Path) -> Iterator[tuple[dict[str, Any], zipfile.ZipFile]]:
-    """Open a model file and read its header; all errors become ModelFileErrors."""
+    """Open a model file and read its header; every error becomes a ModelFileError."""
     if not Path(path).is_file():
         problem = "is a folder" if Path(path).is_dir() else "does not exist"
         raise ModelFileError(f"{path} {problem}. {ADVICE}")
@@ -303,21 +298,21 @@ def _opened(path: str | Path) -> Iterator[tuple[dict[str, Any], zipfile.ZipFile]
         raise
     except Exception as error:
         raise ModelFileError(
-            f"{path} is damaged, or not a model file: {error}. Copy it again, or fit a new model"
+            f"{path} is damaged or is not a model file: {error}. Copy it again, or fit a new model"
         ) from error
 
 
 def check_archive(archive: zipfile.ZipFile, size: int) -> None:
-    """Raise ValueError for an archive whose members could be larger than the file."""
+    """Raise ValueError for an archive that could unpack to more than its size."""
     if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
         raise ValueError("it is compressed")
-    # Members that overlap, or declare a larger size, add up to more than the file.
+    # Members may overlap or declare a wrong size.
     if sum(member.file_size for member in archive.infolist()) > size:
-        raise ValueError("its members are larger than the file")
+        raise ValueError("its members add up to more than the file size")
 
 
 def _check_trees(schema: Any, members: dict[str, bytes]) -> None:
-    """Check trees before skops builds them."""
+    """Check decision trees before skops builds them."""
 
     def value_of(node: dict[str, Any]) -> Any:
         if node["__loader__"] == "JsonNode":
@@ -334,11 +329,11 @@ def _describe_forbidden(names: list[str]) -> str:
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     if any(name.startswith(("lightgbm.", "catboost.")) for name in names):
         return (
-            f"it contains {shown}. Models of LightGBM and CatBoost cannot be part of model files, "
-            "because their compiled readers do not check what they read. Leave these members out, "
-            "or use pickle for files that only you write and read"
+            f"it contains {shown}. LightGBM and CatBoost models cannot be part of model files, "
+            "because their compiled readers do not check what they read. Remove these models from "
+            "the ensemble, or use pickle for files that only you write and read"
         )
     return (
-        f"it contains {shown}. Model files may contain only estimators of domainwise and common "
-        "ones of scikit-learn"
+        f"it contains {shown}. Model files may contain only domainwise estimators and common "
+        "scikit-learn estimators"
     )

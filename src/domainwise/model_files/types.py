@@ -1,19 +1,18 @@
 """The reviewed list of types that a model file may contain, and how skops builds each.
 
-skops restores an object without calling its constructor and sets its attributes. A type is listed
-here if this, with any attributes of listed types, runs no code that the file chooses: estimators of
-scikit-learn and of this package, the records they consist of, arrays, numbers and strings.
-Functions, methods and types defined elsewhere are not listed.
+skops restores an object without calling its constructor, and then sets its attributes. A type is
+listed here if this runs no code chosen by the file, whichever values of listed types the attributes
+have: estimators of scikit-learn and of this package, the records they consist of, arrays, numbers
+and strings. Functions, methods and types defined elsewhere are not listed.
 
-The types listed here are passed to skops as ``trusted``, in addition to its own list. That is not
-enough. skops also trusts every estimator of scikit-learn, without checking its arrays. It lets a
-file build a trusted type by a call (``numpy.ndarray`` with any shape) or from other data (a
-compressed sparse matrix). It lets a file use one object many times, so that a few bytes can fill
-any memory.
+skops gets this list as ``trusted``, in addition to its own. This is not sufficient: skops also
+trusts every scikit-learn estimator, without checking its arrays. It lets a file build a trusted
+type by a call (``numpy.ndarray`` with any shape) or from other data (a compressed sparse matrix).
+It lets a file use one object many times, so that a few bytes can fill any memory.
 
-In files, types of this package have names without the module, such as ``domainwise.DCM``, so that a
-type can move to another module. :func:`localize` replaces these names, and those of older files, by
-the current modules, before names are compared with the list.
+In files, types of this package have names without a module, such as ``domainwise.DCM``, so that a
+type can move to another module. Before names are compared with the list, :func:`localize` replaces
+them, and names from older files, with the current ones.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from typing import Any
 
 _HIST = "sklearn.ensemble._hist_gradient_boosting"
 
-#: Types of this package by their current module. To save a new type, add its name. If compiled code
-#: uses its attributes as indices or lengths, also add a rule in
+#: Types of this package by current module. To make a new type savable, add its name. If compiled
+#: code uses its attributes as indices or lengths, also add a rule to
 #: :mod:`domainwise.model_files.values`.
 OWN = {
     "domainwise.adaptation.adapter": "SiteAdapter",
@@ -59,7 +58,7 @@ OWN = {
     "domainwise.tables.schema": "ReadColumns",
 }
 
-#: Types of scikit-learn by module.
+#: Types from scikit-learn by module.
 SKLEARN = {
     "sklearn._loss.link": "HalfLogitLink IdentityLink Interval LogLink LogitLink MultinomialLogit",
     "sklearn._loss.loss": "AbsoluteError HalfBinomialLoss HalfMultinomialLoss HalfSquaredError",
@@ -94,9 +93,8 @@ SKLEARN = {
 
 #: Types that had another name in older files: {old name: current name}.
 RENAMED_TYPES: dict[str, str] = {}
-#: Attributes that had another name in older files: {current names of types: {old name: current
-#: name}}. Never give an old name a new meaning. Any other change belongs in ``__setstate__`` of the
-#: type.
+#: Attributes that had another name in older files: {current type names: {old name: current name}}.
+#: Never give an old name a new meaning. Any other change belongs in ``__setstate__`` of the type.
 RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {}
 
 _NUMBERS = "bool bool_ float32 float64 int32 int64 intp str_ uint32 uint64 uint8"
@@ -107,13 +105,13 @@ def _names(types: dict[str, str]) -> frozenset[str]:
     return frozenset(f"{module}.{name}" for module in types for name in types[module].split())
 
 
-#: Types that each kind of node of skops may build; other kinds of nodes are refused.
+#: Types that each kind of skops node may build; other kinds of nodes are rejected.
 ALLOWED: dict[str, frozenset[str]] = {
     "DTypeNode": _names({"numpy": "dtype"}),
     "DictNode": _names({"builtins": "dict"}),
     "JsonNode": _names({"builtins": "str"}),
     "ListNode": _names({"builtins": "list"}),
-    # scikit-learn 1.8 names their module without its package.
+    # In scikit-learn 1.8, the module name of losses lacks the package.
     "LossNode": _names({"sklearn._loss._loss": _LOSSES, "_loss": _LOSSES}),
     "NdArrayNode": _names({"numpy": f"{_NUMBERS} ndarray"}),
     "ObjectNode": _names(OWN | SKLEARN),
@@ -124,30 +122,30 @@ ALLOWED: dict[str, frozenset[str]] = {
     "SliceNode": _names({"builtins": "slice"}),
     "TreeNode": _names({"sklearn.tree._tree": "Tree"}),
     "TupleNode": _names({"builtins": "tuple"}),
-    # Types of keys and of columns, which are only called with a key.
+    # Types of keys and columns, which are only called to convert a key.
     "TypeNode": _names({"numpy": _NUMBERS, "builtins": "bool float int str NoneType"}),
 }
 
-#: For skops, which also trusts some of these by default.
+#: The list for skops, which trusts some of these types by default.
 TRUSTED = sorted(frozenset().union(*ALLOWED.values()))
 
-#: The module in the names that files use for types of this package.
+#: Module of this package's types in files.
 PACKAGE = "domainwise"
 _MODULES = {name: module for module, names in OWN.items() for name in names.split()}
 _ATTRIBUTES = {name: new for names, new in RENAMED_ATTRIBUTES.items() for name in names.split()}
 
 
 def trusted_types() -> list[str]:
-    """Return the names of all types that models consist of, for tools that load with skops.
+    """Return the names of all types that models may contain, for tools that load with skops.
 
     MLflow stores models with skops and asks which types it may load: pass this list to
-    ``mlflow.sklearn.log_model(model, name="model", skops_trusted_types=...)``. :func:`load` of this
-    package needs no list; it also checks the values in a file, which skops does not.
+    ``mlflow.sklearn.log_model(model, name="model", skops_trusted_types=...)``.
+    :func:`domainwise.load` needs no list; it also checks the values in a file, unlike skops.
 
     Returns
     -------
     names : list of str
-        Names with modules. They may change with an update of this package.
+        Names with modules. They may change when this package is updated.
 
     See Also
     --------
@@ -163,7 +161,7 @@ def trusted_types() -> list[str]:
 
 
 def nodes(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield all descriptions of objects in ``schema.json``, at any depth, without recursion.
+    """Yield all object descriptions in ``schema.json``, at any depth, without recursion.
 
     Every object that skops would build is described by a dict with the key ``__loader__``.
     """
@@ -194,10 +192,10 @@ def forbidden_types(schema: Any) -> list[str]:
 
 
 def localize(schema: Any) -> None:
-    """Replace the names of types and attributes in files by the current ones.
+    """Replace names of types and attributes in a file with the current names.
 
-    Older files (format 3) name types with their former modules. A name that is not listed is not
-    changed, and :func:`forbidden_types` reports it.
+    Older files (format 3) contain the former modules of types. Names that are not listed are not
+    changed, and :func:`forbidden_types` returns them.
 
     >>> node = {"__loader__": "ObjectNode", "__module__": "domainwise.old", "__class__": "DCM"}
     >>> localize(node)
@@ -206,22 +204,21 @@ def localize(schema: Any) -> None:
     """
     for node in nodes(schema):
         module, name = node.get("__module__"), node.get("__class__")
-        ours = isinstance(module, str) and module.partition(".")[0] == PACKAGE
+        is_own = isinstance(module, str) and module.partition(".")[0] == PACKAGE
         name = RENAMED_TYPES.get(name, name) if isinstance(name, str) else None
-        if not ours or node["__loader__"] != "ObjectNode" or name not in _MODULES:
+        if not is_own or node["__loader__"] != "ObjectNode" or name not in _MODULES:
             continue
         node.update(__module__=_MODULES[name], __class__=name)
-        new_names = _ATTRIBUTES.get(name)
-        if new_names:  # in the same order, because the list of key types has this order
+        if new_names := _ATTRIBUTES.get(name):  # keep the order, which key types also have
             attributes = node["content"]["content"].items()
             node["content"]["content"] = {new_names.get(key, key): v for key, v in attributes}
 
 
-def rename(schema: Any) -> dict[str, str]:
-    """Remove modules from type names, and number arrays, in a schema that skops has just written.
+def shorten_names(schema: Any) -> dict[str, str]:
+    """Remove modules from type names, and number the arrays, in a schema that skops has written.
 
-    skops gives every object an ``__id__``, and replaces a second object with the same ``__id__`` by
-    the first. Only arrays keep theirs, so that an array that is used twice is stored once. Returns
+    skops gives every object an ``__id__``, and replaces objects that have the same ``__id__`` with
+    one object. Only arrays keep theirs, so that an array that is used twice is stored once. Returns
     a dict from former to new names of array files.
     """
     files: dict[str, str] = {}
@@ -229,19 +226,19 @@ def rename(schema: Any) -> dict[str, str]:
         if _MODULES.get(node["__class__"]) == node["__module__"]:
             node["__module__"] = PACKAGE
         node.pop("__id__", None)
-        if _in_file(node):
+        if _is_array_file(node):
             name = files.setdefault(node["file"], f"{len(files)}.npy")
             node.update(file=name, __id__=name)
     return files
 
 
-def check_numbers(schema: Any) -> None:
-    """Raise ValueError unless arrays, and only arrays, are numbered as by :func:`rename`."""
+def check_identifiers(schema: Any) -> None:
+    """Raise ValueError if identifiers differ from those that :func:`shorten_names` sets."""
     for node in nodes(schema):
-        expected = str(node["file"]) if _in_file(node) else None
+        expected = str(node["file"]) if _is_array_file(node) else None
         if node.get("__id__") != expected:
-            raise ValueError("the identifier of an object is not that of its array")
+            raise ValueError("the identifier of an object does not match its array file")
 
 
-def _in_file(node: dict[str, Any]) -> bool:
+def _is_array_file(node: dict[str, Any]) -> bool:
     return bool(node["__loader__"] == "NdArrayNode" and node["type"] == "numpy")

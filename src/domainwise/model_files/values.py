@@ -1,10 +1,10 @@
-"""Checks of values in a model that compiled code uses without a check.
+"""Checks of values in a model that compiled code uses without checking them.
 
-A type may be harmless while its arrays are not: scikit-learn's trees, support vector machines and
-encoders do not check the indices and lengths in their attributes. With values from a forged file
-they would read or write memory of other objects, or allocate too much. skops checks types only.
-Each type with such attributes has a rule here; other arrays are used by NumPy, which checks
-indices. Types that are not listed in :mod:`domainwise.model_files.types` need no rule.
+scikit-learn's trees, support vector machines and encoders do not check the indices and lengths in
+their attributes. With values from a forged file, they would read or write memory of other objects,
+or allocate too much. skops checks only types. Each type with such attributes has a rule here; other
+arrays are used by NumPy, which checks indices. Types that are not listed in
+:mod:`domainwise.model_files.types` need no rule.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from domainwise.arrays import Array
 
-#: Maximum of ``n_jobs``, so that a file cannot start any number of processes.
+#: Maximum ``n_jobs``, so that a file cannot start arbitrarily many processes.
 MAX_JOBS = 512
 #: Attributes that contain training rows.
 ROW_ATTRIBUTES = {"X_fit_", "landmarks", "landmarks_", "support_vectors_"}
@@ -32,25 +32,29 @@ def check_values(model: Any) -> None:
             if value.dtype.kind not in "biufUOV" or value.dtype.itemsize == 0:
                 raise ValueError(f"an array of type {value.dtype!r} cannot be part of a model")
             continue
-        # Such an attribute would replace a method or a setting of its class. Estimators of this
-        # package have class attributes that are defaults.
+        # Attributes must not replace methods or settings of the class. Only in this package are
+        # class attributes also used as default values.
         from_sklearn = kind.__module__.startswith("sklearn.")
         for name in vars(value):
             if hasattr(kind, name) and (from_sklearn or callable(getattr(kind, name))):
-                raise ValueError(f"attribute {name!r} of {kind.__name__} hides one of its class")
+                raise ValueError(f"{kind.__name__}.{name} shadows a class attribute of this name")
         jobs = vars(value).get("n_jobs")
         if jobs is not None and not (isinstance(jobs, int) and abs(jobs) <= MAX_JOBS):
-            raise ValueError(f"{kind.__name__} has n_jobs={jobs!r}; use at most {MAX_JOBS}")
+            raise ValueError(
+                f"{kind.__name__} has n_jobs={jobs!r}; use an integer up to {MAX_JOBS}"
+            )
+        if kind.__name__ == "Pipeline" and vars(value).get("memory") is not None:
+            raise ValueError("Pipeline has a cache folder, which contains pickles. Use memory=None")
         rule = RULES.get(kind.__name__)
         if rule is not None and rule[0] in vars(value) and not rule[1](value):
             raise ValueError(f"the attributes of {kind.__name__} are inconsistent")
 
 
 def training_rows(model: Any) -> list[str]:
-    """Return the attributes of a model that contain training rows, such as "SVC.support_vectors_".
+    """List the attributes of a model that contain training rows, such as "SVC.support_vectors_".
 
-    Exact kernel machines contain all rows; landmarks and support vectors are some of the rows, even
-    if they are standardized. Statistics, trees and linear models contain none.
+    Exact kernel machines contain all rows. Landmarks and support vectors are some of the rows, even
+    if they are standardized. Statistics, trees and linear models contain no rows.
     """
     names = set()
     for value in _objects(model):
@@ -58,17 +62,17 @@ def training_rows(model: Any) -> list[str]:
         attributes: dict[str, Any] = getattr(value, "__dict__", {})
         # Landmarks of random Fourier features are frequencies. Those of a ShiftWatch are random
         # points, except in files of format 3, which have the attribute ``_root``.
-        random = type(attributes.get("kernel")).__name__ == "FourierMap"
-        if random or (kind == "ShiftWatch" and "_root" not in attributes):
+        is_fourier = type(attributes.get("kernel")).__name__ == "FourierMap"
+        if is_fourier or (kind == "ShiftWatch" and "_root" not in attributes):
             continue
         for name in ROW_ATTRIBUTES | ({"components_"} if kind == "Nystroem" else set()):
-            if math.prod(np.shape(attributes.get(name, 0))) > 1:  # also for tensors
+            if math.prod(np.shape(attributes.get(name, 0))) > 1:  # works for tensors, too
                 names.add(f"{kind}.{name}")
     return sorted(names)
 
 
 def training_targets(model: Any) -> list[str]:
-    """Return the attributes of a model that contain targets of training rows and predictions.
+    """List the attributes of a model that contain training targets and predictions for them.
 
     They contain no features; see :class:`~domainwise.scoring.predictions.HeldOut`.
     """
@@ -81,7 +85,7 @@ def training_targets(model: Any) -> list[str]:
 
 
 def _objects(model: Any) -> Iterator[Any]:
-    """Yield all arrays and objects with attributes in a model once."""
+    """Yield each array in a model, and each object that has attributes, once."""
     pending, seen = [model], set()
     while pending:
         value = pending.pop()
@@ -102,27 +106,27 @@ def _objects(model: Any) -> Iterator[Any]:
 
 
 def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
-    """Raise ValueError if a Tree is invalid; scikit-learn does not check it."""
+    """Raise ValueError if a decision tree is invalid; scikit-learn does not check it."""
     nodes = state["nodes"]
-    inner = nodes["left_child"] != -1
+    is_inner = nodes["left_child"] != -1
     if not (
         set(state) == {"max_depth", "node_count", "nodes", "values"}
         and all(isinstance(size, int) for size in (n_features, n_outputs, state["max_depth"]))
         and _is_array(n_classes, (n_outputs,), "int64")
         and _is_array(state["values"], (len(nodes), n_outputs, int(np.max(n_classes))))
         and _is_size(state["node_count"], len(nodes))
-        and np.array_equal(inner, nodes["right_child"] != -1)
-        and _nodes_are_valid(nodes, inner, ("left_child", "right_child", "feature"), n_features)
+        and np.array_equal(is_inner, nodes["right_child"] != -1)
+        and _nodes_are_valid(nodes, is_inner, ("left_child", "right_child", "feature"), n_features)
     ):
         raise ValueError(DAMAGED_TREE)
 
 
 def _nodes_are_valid(
-    nodes: Array, inner: Array, names: tuple[str, str, str], n_features: int
+    nodes: Array, is_inner: Array, names: tuple[str, str, str], n_features: int
 ) -> bool:
     """Whether features exist, and children come after their parents, so that every path ends."""
-    left, right, feature = (nodes[name][inner].astype(np.int64) for name in names)
-    parent = np.flatnonzero(inner)
+    left, right, feature = (nodes[name][is_inner].astype(np.int64) for name in names)
+    parent = np.flatnonzero(is_inner)
     in_tree = (np.minimum(left, right) > parent) & (np.maximum(left, right) < len(nodes))
     return len(nodes) > 0 and bool((in_tree & (feature >= 0) & (feature < n_features)).all())
 
@@ -130,7 +134,7 @@ def _nodes_are_valid(
 def _is_array(
     value: Any, shape: tuple[int, ...], dtype: str = "float64", below: int | None = None
 ) -> bool:
-    """Whether a value is a finite array of this shape and dtype; integers are 0 to ``below``."""
+    """Whether a value is a finite array; integers must be at least 0, and less than ``below``."""
     if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
         return False
     if value.dtype.kind == "f":
@@ -144,30 +148,30 @@ def _is_size(value: Any, size: int) -> bool:
 
 def _machine(machine: Any) -> bool:
     """Whether the arrays of an SVC or an SVR have the sizes that libsvm assumes."""
-    rows, features = machine.shape_fit_
+    n_rows, n_features = machine.shape_fit_
     n_support, counts = len(machine.support_), machine._n_support
     if "classes_" in vars(machine):
         n_classes = len(machine.classes_)
-        counted = _is_array(counts, (n_classes,), "int32")
-        counted = counted and int(counts.sum(dtype=object)) == n_support
-    else:  # libsvm represents a regression by two classes and does not use the second count
+        counts_agree = _is_array(counts, (n_classes,), "int32")
+        counts_agree = counts_agree and int(counts.sum(dtype=object)) == n_support
+    else:  # libsvm represents regression as two classes and does not use the second count
         n_classes = 2
-        counted = counts.shape == (2,) and counts[0] == n_support
-    pairs = n_classes * (n_classes - 1) // 2
+        counts_agree = counts.shape == (2,) and counts[0] == n_support
+    n_pairs = n_classes * (n_classes - 1) // 2
     sigmoids = (machine._probA, machine._probB)
     return (
-        counted
+        counts_agree
         and machine.kernel in ("linear", "poly", "rbf", "sigmoid", "precomputed")
         and machine._sparse is False
-        and _is_size(machine.n_features_in_, features)
-        and _is_array(machine.support_, (n_support,), "int32", below=rows)
+        and _is_size(machine.n_features_in_, n_features)
+        and _is_array(machine.support_, (n_support,), "int32", below=n_rows)
         and _is_array(
             machine.support_vectors_,
-            (0, 0) if machine.kernel == "precomputed" else (n_support, features),
+            (0, 0) if machine.kernel == "precomputed" else (n_support, n_features),
         )
         and _is_array(machine._dual_coef_, (n_classes - 1, n_support))
-        and _is_array(machine._intercept_, (pairs,))
-        and any(all(_is_array(values, (n,)) for values in sigmoids) for n in (0, pairs))
+        and _is_array(machine._intercept_, (n_pairs,))
+        and any(all(_is_array(values, (n,)) for values in sigmoids) for n in (0, n_pairs))
     )
 
 
@@ -175,16 +179,15 @@ def _boosting(model: Any) -> bool:
     """Whether there are as many trees as expected, and nodes refer to existing nodes."""
     n_classes = len(model.classes_) if "classes_" in vars(model) else 1
     n_trees = 1 if n_classes == 2 else n_classes
-    for tree in (tree for stage in model._predictors for tree in stage):
-        inner = tree.nodes["is_leaf"] == 0
-        if np.any(tree.nodes["is_categorical"][inner]):
+    for nodes in (tree.nodes for stage in model._predictors for tree in stage):
+        is_inner = nodes["is_leaf"] == 0
+        if np.any(nodes["is_categorical"][is_inner]):
             raise ValueError(
-                "trees with splits by category cannot be saved or loaded. Encode categories as "
+                "trees with categorical splits cannot be saved or loaded. Encode categories as "
                 "numbers"
             )
-        finite = np.isfinite(tree.nodes["value"]).all()
-        names = ("left", "right", "feature_idx")
-        if not (finite and _nodes_are_valid(tree.nodes, inner, names, model.n_features_in_)):
+        is_finite, names = np.isfinite(nodes["value"]).all(), ("left", "right", "feature_idx")
+        if not (is_finite and _nodes_are_valid(nodes, is_inner, names, model.n_features_in_)):
             raise ValueError(DAMAGED_TREE)
     return (
         model._preprocessor is None
@@ -202,8 +205,8 @@ def _classes(model: Any) -> list[int] | None:
         return [1] * model.n_outputs_
     classes = model.classes_ if isinstance(model.classes_, list) else [model.classes_]
     counts = [len(labels) for labels in classes]
-    consistent = len(counts) == model.n_outputs_ and np.ravel(model.n_classes_).tolist() == counts
-    return counts if consistent else None
+    agree = len(counts) == model.n_outputs_ and np.ravel(model.n_classes_).tolist() == counts
+    return counts if agree else None
 
 
 def _tree(model: Any) -> bool:
@@ -226,7 +229,7 @@ def _forest(forest: Any) -> bool:
 
 
 def _encoder(encoder: Any) -> bool:
-    """Whether the numbers of columns agree with the categories."""
+    """Whether the numbers of output columns agree with the categories."""
     none = [None] * len(encoder.categories_)
     drops = encoder._drop_idx_after_grouping
     columns = zip(
@@ -238,26 +241,26 @@ def _encoder(encoder: Any) -> bool:
     )
     for categories, drop, groups, n_columns in columns:
         n_groups = len(categories) if groups is None else int(np.max(groups)) + 1
-        # Values are looked up by bisection, which needs them in order.
-        ordered = categories.dtype == object or np.array_equal(
+        # Values are looked up by bisection, which needs sorted categories.
+        is_sorted = categories.dtype == object or np.array_equal(
             categories, np.unique(categories), equal_nan=categories.dtype.kind == "f"
         )
         in_range = drop is None or 0 <= drop < n_groups
-        if not ordered or not in_range or n_groups - (drop is not None) != n_columns:
+        if not is_sorted or not in_range or n_groups - (drop is not None) != n_columns:
             return False
     return True
 
 
-_KINDS = ("Classifier", "Regressor")
-#: By type name: an attribute that fitted objects have, and a check of fitted objects.
+_SUFFIXES = ("Classifier", "Regressor")
+#: By type name: an attribute that only fitted objects have, and a check of fitted objects.
 RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("SVC", "SVR"), ("support_", _machine)),
-    **{f"HistGradientBoosting{kind}": ("_predictors", _boosting) for kind in _KINDS},
-    **{f"{tree}Tree{kind}": ("tree_", _tree) for tree in ("Decision", "Extra") for kind in _KINDS},
+    **{f"HistGradientBoosting{suffix}": ("_predictors", _boosting) for suffix in _SUFFIXES},
+    **{f"{name}{s}": ("tree_", _tree) for name in ("DecisionTree", "ExtraTree") for s in _SUFFIXES},
     **{
-        f"{trees}{kind}": ("estimators_", _forest)
-        for trees in ("ExtraTrees", "RandomForest")
-        for kind in _KINDS
+        f"{name}{suffix}": ("estimators_", _forest)
+        for name in ("ExtraTrees", "RandomForest")
+        for suffix in _SUFFIXES
     },
     "OneHotEncoder": ("categories_", _encoder),
     "DummyClassifier": ("n_outputs_", lambda dummy: _classes(dummy) is not None),
@@ -265,6 +268,4 @@ RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
         "n_outputs_",
         lambda dummy: _is_array(dummy.constant_, (1, dummy.n_outputs_)),
     ),
-    # A cache folder would contain pickles.
-    "Pipeline": ("steps", lambda pipeline: pipeline.memory is None),
 }
