@@ -120,7 +120,7 @@ def cache_dir() -> Path:
 
 
 def verified_path(name: str) -> Path:
-    """Return the path of a data set's file, after checking that it exists and its checksum."""
+    """Check that a data set's file exists and has the right checksum, and return its path."""
     entry = data_files()[name]
     file, expected_digest, origin = entry["file"], entry["sha256"], entry["origin"]
     path = find_file(file)

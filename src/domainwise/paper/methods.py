@@ -149,7 +149,7 @@ class Method:
     key: str  #: name in result files
     label: str  #: name in tables
     kind: str  #: baseline, exact, ridge, fast, reference, or extra (not in the paper)
-    parameter_names: tuple[str, ...] = ()  #: of the projection, or the SVM's if there is none
+    parameter_names: tuple[str, ...] = ()  #: of the projection or, without one, of the SVM
     projection: type[BaseEstimator] | None = None  #: None if it predicts from the features
     landmark_rule: str = ""  #: "divisor" (N/M landmarks), "count" (M), "fifth" (N/5) or none
     ridge: float = Parameters.ridge  #: if the paper's parameters are used
@@ -250,7 +250,7 @@ def build_pipeline(
 def paper_parameters(
     case: Case, method: Method, y: Array, n_rows: int, random_state: int
 ) -> Parameters:
-    """Return the paper's parameters for a case; theory 10.2 lists our choices where it gives none.
+    """Return the paper's parameters for a case; theory 10.2 describes those that we had to choose.
 
     ``y`` contains the targets of the ``n_rows`` source rows.
     """

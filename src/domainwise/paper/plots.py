@@ -14,7 +14,7 @@ from domainwise.paper.summary import CaseView, MethodView, RunSummary, TableView
 from domainwise.plots.style import GREY
 from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
 
-#: Colours by method, as in the report of ``evaluate``; DCM has the colour of DCMCV there.
+#: Colours by method, as in the report of ``evaluate``; DCM gets the colour of DCMCV.
 COLOURS = {**EVALUATION_COLOURS, "dcm": EVALUATION_COLOURS["dcmcv"]}
 #: Style of point labels.
 LABEL: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "color": INK}
@@ -210,9 +210,9 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
         axes = figure.subplots()
         index = np.arange(1, len(values) + 1)
         for sign, colour, text in (
-            (1, COLOURS["dcm"], f"above 1: {n_above}, which separate classes"),
+            (1, COLOURS["dcm"], f"above 1 (separate classes): {n_above}"),
             (0, GREY, f"equal to 1: {n_equal}"),
-            (-1, COLOURS["svm"], f"below 1: {n_below}, which separate domains"),
+            (-1, COLOURS["svm"], f"below 1 (separate domains): {n_below}"),
         ):
             points = index[signs == sign], values[signs == sign]
             axes.plot(*points, ".", color=colour, markersize=5, label=text)

@@ -126,7 +126,7 @@ class Case:
     tuned_methods: tuple[str, ...]
     source_params: Mapping[str, Any] = field(default_factory=dict)  #: arguments for the loader
     repeats: int = 20
-    tuned_repeats: int = 10  #: they use the same domains as the first ``repeats``
+    tuned_repeats: int = 10  #: with the same domains as the first ``repeats``
     task: str = "classification"  #: or "regression"
     n_components: int | None = None  #: None if the paper does not give it
     m: int | None = None  #: the paper's M, from which fast methods get their number of landmarks
@@ -136,7 +136,7 @@ class Case:
     scaling: str = "none"  #: or "minmax", "standard"; fitted to the source domains
     tuning_rows: int = 60  #: maximum number of rows per source domain for tuning
     tuning_folds: int = 5  #: number of groups of source domains that are held out
-    repeats_of: Mapping[str, int] = field(default_factory=dict)  #: of slow methods, by key
+    repeats_of: Mapping[str, int] = field(default_factory=dict)  #: fewer repeats for slow methods
     cost: float = 3.0  #: approximate seconds per repeat, to estimate the remaining time
     tuned_cost: float = 6.0
 

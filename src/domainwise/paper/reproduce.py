@@ -178,7 +178,7 @@ def _panel(title: str, Z: Array, y: Array, max_points: int) -> Row:
 
 #: A fit is measured three times, or fewer if the total reaches this number of seconds.
 TIMING_SECONDS = 3.0
-TIME_LIMIT = 600  #: seconds, for the process that measures
+TIME_LIMIT = 600  #: maximum number of seconds of a measurement
 #: Methods that a quick run measures, on one case per data set; starting a process takes seconds.
 QUICK_METHODS = ("svm", "dcm")
 
@@ -186,7 +186,7 @@ QUICK_METHODS = ("svm", "dcm")
 def timing_jobs(cases: Sequence[Case], *, quick: bool, root_seed: int) -> list[SingleRow]:
     """Return jobs that measure fits on the first repeat in the paper setting.
 
-    Only one of several cases that have the same size is measured.
+    Of several cases with the same size, only the first one is measured.
     """
     jobs = []
     timed_sources: set[str] = set()
@@ -295,7 +295,7 @@ def make_plan(
     repeats: int | None = None,
     timing: bool = True,
 ) -> Plan:
-    """Plan the jobs for tables whose results are not in the results file yet.
+    """Plan the jobs for tables, without those whose results are already in the results file.
 
     ``repeats`` overrides the number of repeats in the protocols; ``timing`` adds jobs that measure
     time and memory. Raises ResultsError if stored results come from another protocol.

@@ -48,7 +48,9 @@ def describe_run(run: RunSummary) -> list[str]:
     if stand_ins := [table.table.title for table in run.tables if table.table.stand_in]:
         sentences.append(TEXTS["stand_ins"].format(names=join(stand_ins)))
     if run.failures:
-        sentences.append(TEXTS["failures"].format(fits=count(len(run.failures), "fit")))
+        sentences.append(
+            TEXTS["failures"].format(fits=count(len(run.failures), "fit").capitalize())
+        )
     return sentences
 
 

@@ -95,7 +95,7 @@ def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
 def sample_rows(
     rows: Array, target: Array, count: int | None, *, stratified: bool, rng: np.random.Generator
 ) -> Array:
-    """Sample at most ``count`` rows, sorted; ``stratified`` preserves the class ratio."""
+    """Sample at most ``count`` rows and sort them; ``stratified`` preserves the class ratio."""
     if count is None or len(rows) <= count:
         return rows
     if not stratified:
@@ -189,7 +189,7 @@ def tune(
 
 
 def tuning_metric(case: Case) -> str:
-    """Return the metric for tuning: the ranking metric, or balanced accuracy for AUC (labels)."""
+    """Return the metric for tuning: the ranking metric, or balanced accuracy for the label AUC."""
     return "balanced_accuracy" if case.metrics[0] == "label_auc" else case.metrics[0]
 
 
@@ -278,7 +278,7 @@ class Trial:
             return [self._row(METHODS[key], split) for key in self.methods]
 
     def choose_parameters(self, method: Method, split: Split) -> tuple[Parameters, dict[str, Any]]:
-        """Return the parameters of a method in this setting, and a record of their choice."""
+        """Return the parameters of a method in this setting, and how they were chosen."""
         names = (self.root_seed, self.case.key, self.repeat)
         random_state = int(derive_seed(*names, "method").generate_state(1)[0] % 2**31)
         if self.setting != "tuned" or method.key == "majority":
