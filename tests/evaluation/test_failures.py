@@ -193,6 +193,9 @@ def test_a_page_without_predictions_says_why_errors_are_not_shown(
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "pyarrow", None)
         assert said(copy) == f"{start} (reading them needs pyarrow, which is not installed)."
+    for path in (copy / "jobs").glob("*.parquet"):
+        path.unlink()
+    assert said(copy) == f"{start} (their files are missing from the subfolder jobs)."
     shutil.rmtree(copy / "jobs")
     assert said(copy) == f"{start} (the results folder has no subfolder jobs)."
 

@@ -107,7 +107,7 @@ def test_only_what_is_missing_is_done_again(tmp_path, undisturbed):
         ({"table": table(seed=1)}, "computed with table"),
         ({"methods": ["constant"]}, "computed with methods"),
         ({"random_state": 1}, "computed with"),
-        ({"scoring": get_scorer("accuracy")}, "scoring by name"),
+        ({"scoring": get_scorer("accuracy")}, "name of a scorer with scoring="),
         (
             {"methods": [*METHODS[:2], ("kpca2", LogisticRegression(C=2.0))]},
             "computed with methods",

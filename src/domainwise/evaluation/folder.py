@@ -1,9 +1,9 @@
-"""Evaluations in folders: writing finished jobs and results, and reading and checking them.
+"""Results folders of evaluations: writing finished jobs and scores, and reading and checking them.
 
 ``FOLDER/jobs/results.jsonl`` has a line for each finished job, with its arguments and selected
 parameters. The predictions of a job are in a Parquet file in the same folder, which is written
 first, so that a job with a line is complete. The line contains the SHA-256 of this file, and
-``FOLDER/evaluation.json`` contains its own, so that changed files are detected.
+``FOLDER/evaluation.json`` contains its own digest, so that changed files are detected.
 
 A folder may come from somebody else. All content is checked against the forms below, and nothing
 in it is imported or called.
@@ -50,7 +50,7 @@ RESULT_NAME = "evaluation.json"
 PREDICTION_FILE = re.compile(r"\d{2,}-[a-z0-9-]*\.parquet")
 UNFINISHED_FILE = re.compile(rf"\.[0-9a-f]{{12}}\.{PREDICTION_FILE.pattern}")
 
-# Forms of evaluation.json: types, [form] for lists, {str: form} for mappings, "key?" if optional.
+# Forms of evaluation.json and of the lines in results.jsonl; see check_form.
 NUMBER = (int, float)
 NAME = (str, int, float, bool)  #: types of the name of a domain or a class
 ENDS = [Maybe(NUMBER), Maybe(NUMBER)]
@@ -137,7 +137,7 @@ STORED: Form = {
         "domains?": [{"name": str, "rows": int, "classes?": [int], "target?": [NUMBER] * 3}],
         "columns?": [_COLUMN],
         "others?": int,
-        # Entries of earlier versions have one column, one domain and words.
+        # In files from earlier versions, an entry has one column, one domain and "words".
         "faults?": [
             {
                 "kind": str,
@@ -177,7 +177,7 @@ _JOB: Form = {
 
 
 class JobMemory:
-    """Finished jobs of an evaluation."""
+    """The finished jobs of an evaluation, in memory."""
 
     chosen_by: str | None = None  #: measure for which an earlier session chose parameters
 
@@ -185,18 +185,18 @@ class JobMemory:
         self.rows: list[Row] = []
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Add the rows of a job, which replace those of the same job in an earlier session."""
-        new = set(map(job_key, rows))
-        self.rows = [*(row for row in self.rows if job_key(row) not in new), *rows]
+        """Add the rows of a job; they replace those of the same job from an earlier session."""
+        new_keys = set(map(job_key, rows))
+        self.rows = [*(row for row in self.rows if job_key(row) not in new_keys), *rows]
 
     def unfinished(self, jobs: Sequence[MethodJob]) -> list[MethodJob]:
         """Jobs that are not finished."""
-        finished = set(map(job_key, self.rows))
-        return [job for job in jobs if not finished.issuperset(job.row_keys)]
+        finished_keys = set(map(job_key, self.rows))
+        return [job for job in jobs if not finished_keys.issuperset(job.row_keys)]
 
 
 class JobFolder(JobMemory):
-    """Finished jobs that are stored in a folder, including those of earlier sessions."""
+    """The finished jobs of an evaluation in a folder, including those from earlier sessions."""
 
     def __init__(self, store: ResultStore, problem: Problem, n_splits: int) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ class JobFolder(JobMemory):
             if split >= n_splits:
                 raise ResultsError(
                     f"{store.path}: {method} has results for split {split}, but there are only "
-                    f"{n_splits} splits"
+                    f"{n_splits} splits. Choose another folder"
                 )
             records = _records(store, row, codes, problem.classes)
             self.rows.append({**row, "predictions": records})
@@ -220,7 +220,7 @@ class JobFolder(JobMemory):
             line = {k: v for k, v in row.items() if k not in ("predictions", "settled_model")}
             if row.get("predictions"):
                 method, split, part = job_key(row)
-                # Lower-case words of the method's name, and a digest if they differ from it.
+                # The method's name in lower case, and a digest if characters were replaced.
                 slug = re.sub(r"[^a-z0-9]+", "-", method.lower())[:40].strip("-")
                 slug += "" if slug == method else f"-{_digest(method.encode())[:8]}"
                 slug += "" if part == ON_HELD_OUT else f"--{part}"
@@ -231,7 +231,7 @@ class JobFolder(JobMemory):
         super().append(rows)
 
     def _write(self, path: Path, row: Row) -> str:
-        """Write the predictions of a job, and return the digest of the file."""
+        """Write the predictions of a job, and return the SHA-256 of the file."""
         pandas = import_pandas()
         names = None if self.problem.classes is None else self.problem.classes.tolist()
         frames = []
@@ -259,19 +259,20 @@ def open_folder(
 ) -> Iterator[JobFolder]:
     """Start or continue an evaluation in a folder, which is locked for other processes.
 
-    If the folder contains jobs of another table, or with other methods or ``arguments``, an error
+    If the folder contains jobs for another table, or with other methods or ``arguments``, an error
     is raised. With ``force``, all jobs in the folder are removed first, but no other files.
     """
     if problem.measure.is_custom:
         raise ValueError(
-            "out needs the name of a scorer, because a later session cannot check that a function "
-            "is the same. Pass scoring by name, or omit out"
+            "out requires a scorer with a name, because a later session cannot check that a "
+            "function is the same. Pass the name of a scorer with scoring=, or omit out"
         )
     import_pandas()
     store = ResultStore(Path(folder) / JOBS)
     if (Path(folder) / RESULT_NAME).exists() and not store.path.exists() and not force:
         raise TableError(
-            f"{folder} contains other results. Pass another folder as out, or replace them with ",
+            f"{folder} contains {RESULT_NAME}, but no finished fits. Choose another folder, or "
+            "replace the results with ",
             Argument("force", True),
         )
     run = {
@@ -292,14 +293,14 @@ def open_folder(
             store.open(repair=True, more={"chosen_by": problem.measure.name}, **run)
             jobs = JobFolder(store, problem, len(splits))
         except ResultsError as error:
-            message = f"{error}; continue with the same table and the same arguments, or use "
+            message = f"{error}, or replace the results with "
             raise TableError(message, Argument("force", True)) from error
         yield jobs
 
 
-def write_evaluation(folder: Path, evaluation: Evaluation, **more: Any) -> dict[str, Any]:
-    """Write ``evaluation.json`` with more entries and its digest, and return its content."""
-    stored = {**evaluation.to_dict(), **more}
+def write_evaluation(folder: Path, evaluation: Evaluation, **entries: Any) -> dict[str, Any]:
+    """Write ``evaluation.json`` with additional entries and a digest, and return its content."""
+    stored = {**evaluation.to_dict(), **entries}
     stored["digest"] = _content_digest(stored)
     text = json.dumps(stored, indent=2, ensure_ascii=False)
     write_text(Path(folder) / RESULT_NAME, text + "\n")
@@ -324,14 +325,14 @@ def read_stored(folder: Path) -> dict[str, Any]:
         check_form(differences, form, f"{path}, differences")
     described, n_classes = differences.get("domains", []), len(facts["classes"] or ())
     names, n_domains = {domain["name"] for domain in described}, len(described)
-    weights = stored.get("domain_weights", ())
 
     def require(condition: bool, problem: str) -> None:
         if not condition:
             raise ResultsError(f"{path} is damaged: {problem}. Evaluate again")
 
     require((facts["task"] == "regression") == (n_classes == 0), "classes do not match the task")
-    require(all(0 < weight <= 1 for weight in weights), "a domain weight is not between 0 and 1")
+    weights_valid = all(0 < weight <= 1 for weight in stored.get("domain_weights", ()))
+    require(weights_valid, "a domain weight is not between 0 and 1")
     for domain in described:
         n_values, n_expected = len(domain.get("classes", domain.get("target", ()))), n_classes or 3
         problem = f"the target of domain {domain['name']} has {n_values} entries, not {n_expected}"
@@ -372,14 +373,15 @@ def read_evaluation(
     main = {**stored, "label_gain": []}
     evaluation.others = [_evaluation({**main, **other}) for other in stored["others"]]
     store = ResultStore(Path(folder) / JOBS)
-    evaluation.lacking = f"the results folder has no subfolder {JOBS}"
     if not store.path.exists():
+        evaluation.lacking = f"the results folder has no subfolder {JOBS}"
         return evaluation, stored
     store.read()
+    evaluation.lacking = f"their files are missing from the subfolder {JOBS}"
     names = {str(name): name for name in evaluation.domains}
     shown = [result.key for result in evaluation.main]
     jobs = _finished(store)
-    # If a folder was copied without predictions, everything else can still be shown.
+    # If a folder was copied without all predictions, everything else can still be shown.
     missing = {m for (m, _, _), job in jobs.items() if not _predictions_file(store, job).exists()}
     if not all_methods and find_spec("pyarrow") is None:
         missing = set(shown)
@@ -393,7 +395,7 @@ def read_evaluation(
 
 
 def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
-    """Make an evaluation from its stored content, without predictions."""
+    """Create an evaluation from its stored content, without predictions."""
     measure = stored["measure"]
     sign = 1 if measure["greater_is_better"] else -1
 
@@ -407,10 +409,7 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
             name: {domain: score(row[key]) for domain, row in by_domain.items()}
             for name, key in (("scores", "score"), ("within", "within"), ("seen", "seen"))
         }
-        ends = {
-            domain: (score(row["ends"][::sign][0]), score(row["ends"][::sign][1]))
-            for domain, row in by_domain.items()
-        }
+        ends: Any = {d: tuple(map(score, row["ends"][::sign])) for d, row in by_domain.items()}
         attributes = {name: method[key] for name, key in STORED_AS.items() if key in method}
         attributes |= {"seconds": method["seconds"], "warnings": tuple(method["warnings"])}
         results.append(MethodResult(**attributes, **scores, ends=ends))
@@ -439,23 +438,23 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
 def _finished(store: ResultStore) -> dict[tuple[str, int, str], Row]:
     """Finished jobs by method, split and part; the last one if a job was run again."""
     jobs = {}
-    for number, row in enumerate(store.rows("job")):
+    for number, row in enumerate(store.rows("job"), 1):
         if "error" not in row:
             form = _JOB if row.get("part", ON_HELD_OUT) == ON_HELD_OUT else _SEEN_JOB
-            check_form(row, form, f"{store.path}: job {number + 1}")
+            check_form(row, form, f"{store.path}: job {number}")
             jobs[job_key(row)] = row
     return jobs
 
 
 def _predictions_file(store: ResultStore, job: Row) -> Path:
-    """Path of the predictions of a job; the folder itself if the job has none."""
+    """Path of a job's predictions; the folder itself if the job has none."""
     return store.folder / job.get("file", "")
 
 
 def _records(
     store: ResultStore, job: Row, domains: Mapping[str, Any], classes: Array | None
 ) -> list[Record]:
-    """Read the predictions of a job by domain and fold; ``domains`` maps names in the file."""
+    """Read a job's predictions by domain and fold; ``domains`` maps names to domains."""
     if "file" not in job:
         return []
     path = _predictions_file(store, job)
@@ -498,14 +497,14 @@ def _records(
         ) from None
     except (OSError, KeyError, TypeError, ValueError, OverflowError, ArithmeticError) as error:
         raise ResultsError(
-            f"{path} does not contain the predictions of a job ({type(error).__name__}: {error}). "
+            f"{path} does not contain the expected predictions ({type(error).__name__}: {error}). "
             "Restore the file, or evaluate again"
         ) from error
     return records
 
 
 def _description(method: Method, problem: Problem) -> str:
-    """Text of a method's grid and of a custom model's parameters, without memory addresses."""
+    """A method's grid and a custom model's parameters as text, without memory addresses."""
     description: list[Any] = [describe_grid(method.grid(problem.classification)), method.prepare]
     if method.kind == "own":
         model = method.build(problem.setting(1))
@@ -533,7 +532,7 @@ def _fingerprint(problem: Problem, splits: Sequence[Split]) -> str:
 
 
 def _bytes(values: Any) -> bytes:
-    """Content of an array for a digest; text for objects."""
+    """The content of an array as bytes, for a digest; objects are converted to text."""
     array = np.ascontiguousarray(values)
     if array.dtype.kind in "biufM":
         return f"{array.shape}{array.dtype}".encode() + array.tobytes()

@@ -207,7 +207,8 @@ class ResultStore:
             if self.header.get(name) != value:
                 raise ResultsError(
                     f"the results in {self.path} were computed with {name} "
-                    f"{self.header.get(name)!r}, but this run has {value!r}. Choose another folder"
+                    f"{self.header.get(name)!r}, but this run has {value!r}. Use the same data "
+                    "and arguments to resume that run, or choose another folder"
                 )
         self.append([{"kind": "session", **entries}])
 
