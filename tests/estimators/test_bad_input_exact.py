@@ -126,7 +126,7 @@ def test_class_labels_where_numbers_are_needed(model):
         ValueError, match='y contains labels .*, but numbers are required.*target_kernel.*"delta"'
     ):
         fit(clone(model).set_params(target_kernel="rbf"), y=np.array(["a", "b"])[Y])
-    with pytest.raises(ValueError, match=r'target_kernel="delta" requires one column.*\(30, 2\)'):
+    with pytest.raises(ValueError, match=r"one label per row; got shape \(30, 2\).*target_kernel"):
         fit(clone(model).set_params(target_kernel="delta"), y=X[:, :2])
 
 
@@ -135,7 +135,7 @@ def test_domain_labels_where_numbers_are_needed():
         ValueError, match="sample_domain contains .*numbers are required.*domain_kernel"
     ):
         fit(DCM(domain_kernel="rbf"), sample_domain=np.array(["a", "b", "c"])[D])
-    with pytest.raises(ValueError, match=r'domain_kernel="delta" requires one column.*\(30, 2\)'):
+    with pytest.raises(ValueError, match=r"one label per row; got shape \(30, 2\).*domain_kernel"):
         fit(DCM(domain_kernel="delta"), sample_domain=X[:, :2])
 
 

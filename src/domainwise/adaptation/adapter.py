@@ -170,9 +170,9 @@ class Adaptable(ABC):
                 f"y has {len(targets)} entries, but X has {inputs.count_rows(X)} rows. Pass one "
                 "label per row."
             )
-        adapted = copy.copy(self)
+        model = copy.copy(self)
         if not len(targets):
-            return adapted
+            return model
         labels = {"plain": SiteLabels.from_rows(self._outputs(X, None), targets)}
         if "context" in priors and X_site is None:
             warn_caller(
@@ -183,18 +183,18 @@ class Adaptable(ABC):
             )
         elif "context" in priors:
             labels["context"] = SiteLabels.from_rows(self._site_outputs(X, X_site), targets)
-        previous = getattr(self, "site_labels_", None)
-        if previous is not None:  # "context" needs outputs with context for all labels
-            modes = [mode for mode in labels if mode in previous]
-            labels = {mode: previous[mode].joined(labels[mode]) for mode in modes}
-        adapted.site_labels_ = labels
-        adapted.n_site_labels_ = len(labels["plain"])
-        adapted.corrections_ = {mode: labels[mode].correction(priors[mode]) for mode in labels}
-        adapted.site_quantiles_ = {
+        previous_labels = getattr(self, "site_labels_", None)
+        if previous_labels is not None:  # "context" needs outputs with context for all labels
+            modes = [mode for mode in labels if mode in previous_labels]
+            labels = {mode: previous_labels[mode].joined(labels[mode]) for mode in modes}
+        model.site_labels_ = labels
+        model.n_site_labels_ = len(labels["plain"])
+        model.corrections_ = {mode: labels[mode].correction(priors[mode]) for mode in labels}
+        model.site_quantiles_ = {
             mode: SiteQuantiles.from_labels(sources[mode], priors[mode], labels[mode])
             for mode in labels
         }
-        return adapted
+        return model
 
     def _site_outputs(self, X: Any, X_site: Any) -> Array:
         """Return outputs for labelled rows, predicted together with the site's unlabelled rows."""
@@ -340,8 +340,10 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         self.domain_scores_ = corrections.domain_scores(sources["plain"], score, len(domain.names))
         self.expected_score_ = expected_score(self.domain_scores_, 0)
         self._quantiles = {
-            mode: DomainQuantiles.from_scores(corrections.nonconformity(o.outputs, o.y), o.domain)
-            for mode, o in sources.items()
+            mode: DomainQuantiles.from_scores(
+                corrections.nonconformity(source.outputs, source.y), source.domain
+            )
+            for mode, source in sources.items()
         }
         return self
 

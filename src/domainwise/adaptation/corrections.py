@@ -210,7 +210,7 @@ class ClassPrior:
 
     @classmethod
     def learn_without(
-        cls, held_out: SourceOutputs, excluded: Sequence[int | None]
+        cls, held_out: SourceOutputs, excluded_codes: Sequence[int | None]
     ) -> list[ClassPrior]:
         """Return a prior for each excluded domain (or None), learned from all other domains."""
         n_classes, balanced = held_out.outputs.shape[1], held_out.balanced
@@ -222,7 +222,7 @@ class ClassPrior:
         )
         prior = cls(0.0, _positive(shares.mean(axis=0)), balanced, Spread.learn(log_held_out))
         if len(groups) < 2:
-            return [replace(prior, scale=DEFAULT_SCALE)] * len(excluded)
+            return [replace(prior, scale=DEFAULT_SCALE)] * len(excluded_codes)
         rng = np.random.default_rng(0)
         losses = np.zeros((len(groups), len(BIAS_SCALES)))
         for i, rows in enumerate(groups.values()):
@@ -231,18 +231,19 @@ class ClassPrior:
             if not n_labels:
                 continue
             draws = rng.permuted(np.tile(np.arange(len(rows)), (COMPARED_DRAWS, 1)), axis=1)
-            labelled, scored = draws[:, :n_labels], draws[:, n_labels:]
+            labelled_rows, scored_rows = draws[:, :n_labels], draws[:, n_labels:]
+            y_scored = y[scored_rows]
             for j, scale in enumerate(BIAS_SCALES):
-                biases = replace(prior, scale=scale)._biases(logs[labelled], y[labelled])
-                log_p = log_softmax(logs[scored] + biases[:, None], axis=2)
-                loss = -np.take_along_axis(log_p, y[scored][:, :, None], axis=2)[:, :, 0]
-                class_losses = [loss[y[scored] == code].mean() for code in np.unique(y[scored])]
+                biases = replace(prior, scale=scale)._biases(logs[labelled_rows], y[labelled_rows])
+                log_p = log_softmax(logs[scored_rows] + biases[:, None], axis=2)
+                loss = -np.take_along_axis(log_p, y_scored[:, :, None], axis=2)[:, :, 0]
+                class_losses = [loss[y_scored == code].mean() for code in np.unique(y_scored)]
                 losses[i, j] = np.mean(class_losses) if balanced else loss.mean()
         priors = []
-        for code in excluded:
-            included = losses[codes != code]
-            excess = included - included[:, [int(included.mean(axis=0).argmin())]]
-            limits = TOLERATED_STANDARD_ERRORS * excess.std(axis=0) / np.sqrt(len(included))
+        for code in excluded_codes:
+            other_losses = losses[codes != code]
+            excess = other_losses - other_losses[:, [int(other_losses.mean(axis=0).argmin())]]
+            limits = TOLERATED_STANDARD_ERRORS * excess.std(axis=0) / np.sqrt(len(other_losses))
             scale = BIAS_SCALES[int(np.flatnonzero(excess.mean(axis=0) <= limits)[0])]
             mean_shares = _positive(shares[codes != code].mean(axis=0))
             priors.append(replace(prior, scale=scale, shares=mean_shares))
@@ -269,9 +270,9 @@ class ClassPrior:
             hessian = -weights[:, None, None] * np.swapaxes(p, 1, 2) @ p
             hessian[:, diagonal, diagonal] += weights[:, None] * p.sum(axis=1) + penalty
             step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
-            longest = np.abs(step).max(axis=1, keepdims=True)
-            biases -= step * np.minimum(1.0, 2.0 / np.maximum(longest, 1e-12))
-            if longest.max() < 1e-9:
+            largest_step = np.abs(step).max(axis=1, keepdims=True)
+            biases -= step * np.minimum(1.0, 2.0 / np.maximum(largest_step, 1e-12))
+            if largest_step.max() < 1e-9:
                 break
         return biases - biases.mean(axis=1, keepdims=True)
 
@@ -383,15 +384,15 @@ def _gains(
     prior: Prior, site: SourceOutputs, orders: Array, counts: list[int], score: Score
 ) -> list[float]:
     """Return the mean gain over draws for each number of labels; the draws are nested."""
-    scored = orders[:, max(counts) :]
-    old_scores = [defined_score(score, site.outputs[rows], site.y[rows]) for rows in scored]
+    scored_rows = orders[:, max(counts) :]
+    old_scores = [defined_score(score, site.outputs[rows], site.y[rows]) for rows in scored_rows]
     gains = []
     for k in counts:
-        labelled = orders[:, :k]
-        corrections = prior.corrections(site.outputs[labelled], site.y[labelled])
+        labelled_rows = orders[:, :k]
+        corrections = prior.corrections(site.outputs[labelled_rows], site.y[labelled_rows])
         new_scores = [
             defined_score(score, prior.apply(site.outputs[rows], correction), site.y[rows])
-            for rows, correction in zip(scored, corrections, strict=True)
+            for rows, correction in zip(scored_rows, corrections, strict=True)
         ]
         differences = np.subtract(new_scores, old_scores) if k else np.zeros(len(old_scores))
         defined = differences[np.isfinite(differences)]
@@ -463,15 +464,15 @@ class SiteQuantiles(Thresholds):
         groups = np.arange(n) % 50
         label_scores = np.zeros(n)
         for group in np.unique(groups):
-            labelled, scored = np.flatnonzero(groups != group), groups == group
-            label_scores[scored] = _corrected_scores(prior, outputs, labels.y, labelled, scored)
+            rows = groups == group
+            label_scores[rows] = _corrected_scores(prior, outputs, labels.y, ~rows, rows)
         quantiles = DomainQuantiles.from_scores(np.concatenate(scores), np.concatenate(domains))
         return cls(quantiles, np.sort(label_scores))
 
     def threshold(self, coverage: float, *, warn: bool = False) -> float:
         """Return the threshold for a coverage from domains or, if these are too few, labels."""
-        n, needed = len(self.labels), needed_domains(coverage)
-        if self.domains.n_domains >= needed or n < needed:
+        n, n_needed = len(self.labels), needed_domains(coverage)
+        if self.domains.n_domains >= n_needed or n < n_needed:
             return self.domains.threshold(coverage, warn=warn)
         # Each label is treated as a domain, so the rank is ceil((n + 1) coverage).
         levels = np.arange(1, n + 1) / (n + 1.0) + TOLERANCE / 2
@@ -479,8 +480,8 @@ class SiteQuantiles(Thresholds):
 
 
 def _corrected_scores(
-    prior: Prior, outputs: Array, y: Array, labelled: Array, scored: Array
+    prior: Prior, outputs: Array, y: Array, labelled_rows: Array, scored_rows: Array
 ) -> Array:
     """Return nonconformity scores of the rows ``scored``, corrected with the rows ``labelled``."""
-    correction = prior.corrections(outputs[labelled][None], y[labelled][None])[0]
-    return nonconformity(prior.apply(outputs[scored], correction), y[scored])
+    correction = prior.corrections(outputs[labelled_rows][None], y[labelled_rows][None])[0]
+    return nonconformity(prior.apply(outputs[scored_rows], correction), y[scored_rows])

@@ -52,12 +52,12 @@ def calibration_split(
     if cv is None:
         cv = LeaveDomainsOut(n_domains // 2, n_repeats=1, random_state=0)
     train, test = domain_folds(y, domains, classification=classification, cv=cv)[0][0]
-    shared = np.intersect1d(domains[train], domains[test])
-    if len(shared):
+    shared_domains = np.intersect1d(domains[train], domains[test])
+    if len(shared_domains):
         raise ValueError(
-            f"cv={cv!r} splits the rows of {len(shared)} domains between training and calibration. "
-            "With calibration='split', pass a splitter (cv) that holds out whole domains, such as "
-            "LeaveDomainsOut."
+            f"cv={cv!r} splits the rows of {len(shared_domains)} domains between training and "
+            "calibration. With calibration='split', pass a splitter (cv) that holds out whole "
+            "domains, such as LeaveDomainsOut."
         )
     return train, test
 

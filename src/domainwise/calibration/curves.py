@@ -89,21 +89,21 @@ def fit_curve(
     parameters, objective = initial, np.inf
     step = np.zeros(n_classes + 1)
     for _ in range(MAX_STEPS):
-        shrink = 1.0
+        step_size = 1.0
         while True:
-            trial = parameters - shrink * step
+            trial = parameters - step_size * step
             # scipy.special.log_softmax takes twice as long, mostly for checks.
             logits = trial[0] * design + trial[1:, None]
             logits -= logits.max(axis=0)
             p = np.exp(logits)
             total = p.sum(axis=0)
-            value = weights @ (np.log(total) - logits[codes, rows])
-            value += 0.5 * penalty @ (trial - initial) ** 2
-            if value <= objective + TOLERANCE or shrink < 1e-4:
+            trial_objective = weights @ (np.log(total) - logits[codes, rows])
+            trial_objective += 0.5 * penalty @ (trial - initial) ** 2
+            if trial_objective <= objective + TOLERANCE or step_size < 1e-4:
                 break
-            shrink /= 2
-        converged = objective - value < TOLERANCE
-        parameters, objective = trial, value
+            step_size /= 2
+        converged = objective - trial_objective < TOLERANCE
+        parameters, objective = trial, trial_objective
         if converged:
             break
         step = _newton_step(design, p / total, codes, weights, parameters - initial, penalty)

@@ -82,13 +82,13 @@ class DomainQuantiles(Thresholds):
 
     def threshold(self, coverage: float, *, warn: bool = False) -> float:
         """Return the score that a new row exceeds with probability at most 1 - coverage."""
-        needed, n = needed_domains(coverage), self.n_domains
-        if n >= needed:
+        n_needed, n = needed_domains(coverage), self.n_domains
+        if n >= n_needed:
             index = int(np.searchsorted(self.levels, coverage - TOLERANCE))
             return float(self.scores[min(index, len(self.scores) - 1)])
         if warn:
             warn_caller(
-                f"coverage={coverage} needs at least {needed} calibration domains, but there are "
+                f"coverage={coverage} needs at least {n_needed} calibration domains, but there are "
                 f"{n}. Sets contain all classes and intervals are infinite. Use a coverage of at "
                 f"most {n / (n + 1):.3g}, or more domains."
             )
@@ -182,8 +182,8 @@ def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[s
     in a set, or the width of intervals, at ``coverage``.
     """
     codes: dict[Any, int] = {}
-    scored = (record_scores(record, classes) for record in records)
-    output_names, class_scores, target_scores = zip(*scored, strict=True)
+    record_results = (record_scores(record, classes) for record in records)
+    output_names, class_scores, target_scores = zip(*record_results, strict=True)
     domains = [codes.setdefault(record["domain"], len(codes)) for record in records]
     row_domains = np.repeat(domains, [len(scores) for scores in target_scores])
     quantiles = DomainQuantiles.from_scores(np.concatenate(target_scores), row_domains)

@@ -48,7 +48,7 @@ class Labels:
         return 0 if self.names is None else len(self.names)
 
     def take(self, rows: Array) -> Labels:
-        """Return the labels of some rows, with all categories, even those that are absent."""
+        """Return the labels of some rows, with all categories, even those that do not occur."""
         codes = None if self.codes is None else self.codes[rows]
         return Labels(codes, self.names, None if self.values is None else self.values[rows])
 
@@ -73,8 +73,8 @@ def check_target(
             f"y has only one class ({labels.names[0]}), but at least 2 classes are required. Add "
             "rows from another class."
         )
-    constant = labels.values is not None and not np.ptp(labels.values, axis=0).any()
-    if constant and min_classes > 1:
+    is_constant = labels.values is not None and not np.ptp(labels.values, axis=0).any()
+    if is_constant and min_classes > 1:
         raise ValueError(
             f"y is constant (every row is {y[0]}), so there is nothing to learn. Pass a target "
             "that varies, or, if the estimator does not require y, omit it."
@@ -107,8 +107,8 @@ def _check_label_array(labels: Array, name: str, n_samples: int) -> Array:
 def _categories(labels: Array, name: str, role: str) -> Labels:
     if labels.ndim != 1:
         raise ValueError(
-            f'{role}_kernel="delta" requires one column of labels, but {name} has shape '
-            f"{labels.shape}. Pass one label per row, or choose another {role}_kernel."
+            f"{name} must contain one label per row; got shape {labels.shape}. Pass one column or, "
+            f'if you set {role}_kernel="delta", choose another {role}_kernel.'
         )
     names, codes = np.unique(as_sortable(labels, name), return_inverse=True)
     return Labels(codes=codes, names=names)
@@ -134,11 +134,11 @@ def check_class_weight(class_weight: Any, classes: Array) -> None:
     if not isinstance(class_weight, dict):
         return
     names = classes.tolist()
-    unknown = [name for name in class_weight if name not in names]
-    if unknown:
+    unknown_classes = [name for name in class_weight if name not in names]
+    if unknown_classes:
         raise ValueError(
-            f"class_weight contains {unknown[0]!r}, which is not a class of y. Use only the "
-            f"classes {', '.join(map(repr, names))}."
+            f"class_weight contains {unknown_classes[0]!r}, which is not a class of y. Use only "
+            f"the classes {', '.join(map(repr, names))}."
         )
     if not any(class_weight.get(name, 1.0) for name in names):
         raise ValueError(
@@ -217,10 +217,10 @@ def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
             np.asarray(to_host(labels)) if is_tensor(labels) else plain_array(labels)
             for labels in (y, sample_domain)
         )
-    except (ValueError, TypeError, NotImplementedError):  # other checks refuse these
+    except (ValueError, TypeError, NotImplementedError):  # other checks reject these
         return
-    numeric = targets.dtype.kind in "if" and domains.dtype.kind in "if"
-    if not numeric or targets.ndim != 1 or targets.shape != domains.shape:
+    is_numeric = targets.dtype.kind in "if" and domains.dtype.kind in "if"
+    if not is_numeric or targets.ndim != 1 or targets.shape != domains.shape:
         return
     negative = domains < 0
     if negative.any() and not negative.all() and np.array_equal(targets == -1, negative):
@@ -274,8 +274,8 @@ def plain_array(values: Any, name: str = "an array of labels") -> Array:
             f"{name} contains missing values (masked entries). Remove the affected rows."
         )
     if hasattr(values, "to_numpy") and not type(values).__module__.startswith("pyarrow"):
-        one_column = hasattr(values, "columns") and values.shape[1] == 1
-        values = values.to_numpy()[:, 0] if one_column else values.to_numpy()
+        has_one_column = hasattr(values, "columns") and values.shape[1] == 1
+        values = values.to_numpy()[:, 0] if has_one_column else values.to_numpy()
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -284,10 +284,10 @@ def plain_array(values: Any, name: str = "an array of labels") -> Array:
         return array.astype(object) if array.dtype.kind == "T" else array
     # In a list of strings, NumPy converts NaN and numbers to strings. It rounds integers that do
     # not fit into one integer type, or that are mixed with floats.
-    rounded = (
+    is_rounded = (
         array.dtype.kind == "f" and MAX_EXACT_INTEGER <= np.abs(array).max(initial=0.0) < np.inf
     )
-    return np.asarray(values, dtype=object) if rounded or array.dtype.kind in "US" else array
+    return np.asarray(values, dtype=object) if is_rounded or array.dtype.kind in "US" else array
 
 
 def label_array(values: Any, name: str) -> Array:
@@ -342,9 +342,9 @@ def _numbers(values: Array, name: str) -> Array:
                 f"{name} mixes fractions with integers of more than 53 bits, which would be "
                 "rounded. Convert the labels to strings."
             )
-        numeric = values.astype(np.float64)
-        exact = (numeric == np.round(numeric)) & (np.abs(numeric) <= MAX_EXACT_INTEGER)
-        return numeric.astype(np.int64) if exact.all() else numeric
+        floats = values.astype(np.float64)
+        is_exact = (floats == np.round(floats)) & (np.abs(floats) <= MAX_EXACT_INTEGER)
+        return floats.astype(np.int64) if is_exact.all() else floats
     for dtype in (np.int64, np.uint64):
         limits = np.iinfo(dtype)
         if all(limits.min <= value <= limits.max for value in integers):
@@ -439,8 +439,8 @@ def check_is_table(X: Any, *, numbers: bool = False) -> None:
 
     With ``numbers=True``, dates, times and sparse columns are rejected, too.
     """
-    sequence = hasattr(X, "__len__") and not isinstance(X, str | bytes | dict | set | frozenset)
-    if not sequence and not hasattr(X, "__array__") and not hasattr(X, "shape"):
+    is_sequence = hasattr(X, "__len__") and not isinstance(X, str | bytes | dict | set | frozenset)
+    if not is_sequence and not hasattr(X, "__array__") and not hasattr(X, "shape"):
         raise TypeError(f"X must be an array or a data frame; got {type(X).__name__}")
     if hasattr(X, "iloc") and X.ndim != 2:
         raise ValueError("X must be 2-dimensional; got a Series. Pass X.to_frame().")

@@ -69,14 +69,14 @@ def positive_part(K: Any) -> tuple[Any, Any]:
     """
     xp = namespace(K)
     values, vectors = xp.linalg.eigh(_centred((K + K.T) / 2))
-    positive = values > 1e-10 * abs(values).max()
-    if not bool(positive.any()):
+    is_positive = values > 1e-10 * abs(values).max()
+    if not bool(is_positive.any()):
         raise ValueError(
             "the kernel matrix has no positive eigenvalue after centring. If it contains distances "
             "or negated kernel values, pass kernel values instead."
         )
-    basis = vectors[:, positive]
-    return (basis * values[positive]) @ basis.T, basis
+    basis = vectors[:, is_positive]
+    return (basis * values[is_positive]) @ basis.T, basis
 
 
 def _warn_if_not_kernel(K: Any, rounding: float, description: str) -> str:

@@ -100,7 +100,7 @@ def _checking_domains(method: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(method)
 
     @wraps(method)
-    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method_with_checks(self: Any, *args: Any, **kwargs: Any) -> Any:
         for name in DOMAIN_ALIASES:
             if name in kwargs and name not in signature.parameters:
                 raise TypeError(
@@ -108,13 +108,13 @@ def _checking_domains(method: Callable[..., Any]) -> Callable[..., Any]:
                     f"{name!r}. Pass the domain of each row as sample_domain: "
                     f"{method.__name__}(X, y, sample_domain={name})."
                 )
-        passed = dict(zip(signature.parameters, (self, *args), strict=False)) | kwargs
+        arguments = dict(zip(signature.parameters, (self, *args), strict=False)) | kwargs
         if getattr(self, "_uses_target", True):
-            refuse_masked_targets(passed.get("y"), passed.get("sample_domain"))
+            refuse_masked_targets(arguments.get("y"), arguments.get("sample_domain"))
         return method(self, *args, **kwargs)
 
-    checked.checks_domains = True  # type: ignore[attr-defined]
-    return checked
+    method_with_checks.checks_domains = True  # type: ignore[attr-defined]
+    return method_with_checks
 
 
 @arguments
@@ -249,7 +249,7 @@ def _describe(value: Any) -> str:
         array = np.asarray(to_host(value))
         if array.ndim == 1 and array.size <= 10:
             return _describe(array.tolist())
-        numbers = array.dtype.kind in "biuf"
-        content = array.astype(np.float64).tobytes() if numbers else repr(array.tolist()).encode()
+        numeric = array.dtype.kind in "biuf"
+        content = array.astype(np.float64).tobytes() if numeric else repr(array.tolist()).encode()
         return f"array(shape={array.shape}, digest={sha256(content).hexdigest()[:8]})"
     return repr(value) if hasattr(value, "get_params") else type(value).__name__

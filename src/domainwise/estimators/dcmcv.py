@@ -69,16 +69,16 @@ class DCMKind:
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
         """Score candidates with the same gamma by fitting the predictor to their projections."""
-        smallest = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
-        template = clone(self.template).set_params(gamma=batch[0]["gamma"], **smallest)
+        smallest_values = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
+        template = clone(self.template).set_params(gamma=batch[0]["gamma"], **smallest_values)
         if hasattr(template, "tol"):
             template.set_params(tol=max(template.tol, path.PATH_TOLERANCE))
         outcomes: list[list[Outcome]] = [[] for _ in batch]
-        head = quick_head(self.predictor)
+        predictor = quick_head(self.predictor)
         for fold, (_, test) in zip(self._folds(template, data, splits), splits, strict=True):
             with quiet_scores():
                 for i, train, Z_test in path.projected_path(fold, batch):
-                    outcomes[i].append(score.outcome(train.fitted(head), Z_test, data.y[test]))
+                    outcomes[i].append(score.outcome(train.fitted(predictor), Z_test, data.y[test]))
         return Outcomes(outcomes)
 
     def _folds(self, template: Any, data: Data, splits: Sequence[Split]) -> Iterator[Any]:
@@ -140,7 +140,7 @@ class DCMSearch(driver.SearchAttributes, Projection):
     verbose = 0
 
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
-        name, fast = self._estimator.__name__, self._fold is path.FastFold
+        name, is_fast = self._estimator.__name__, self._fold is path.FastFold
         refuse_tensors_and_dask(
             self,
             X,
@@ -161,7 +161,7 @@ class DCMSearch(driver.SearchAttributes, Projection):
                 "conditionals contains True, which compares domains within classes, but y is "
                 "continuous. Use conditionals=[False]."
             )
-        if any(self.conditionals) and fast:
+        if any(self.conditionals) and is_fast:
             refuse_descriptors(domain, "DCMCV")
         values = target.values if continuous else target.names[target.codes]
         if continuous and values.shape[1] == 1:
@@ -171,7 +171,7 @@ class DCMSearch(driver.SearchAttributes, Projection):
             self._grid(X),
             self._fold,
             self.estimator or (Ridge() if continuous else LinearDiscriminantAnalysis()),
-            fast and self.estimator is None and len(X) > MAX_SEPARATE_ROWS,
+            is_fast and self.estimator is None and len(X) > MAX_SEPARATE_ROWS,
         )
         scoring = "neg_root_mean_squared_error" if continuous else "balanced_accuracy"
         splits, _ = domain_folds(values, domain.codes, classification=not continuous, cv=self.cv)

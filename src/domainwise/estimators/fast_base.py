@@ -110,18 +110,18 @@ class LandmarkProjection(Projection, OnePass):
                 "partial_fit does not accept Dask collections. Pass rows in memory, or call fit."
             )
         self._validate_params()
-        backend, first = backend_of(X), not hasattr(self, "_sums")
-        rows = backend.check_rows(self, X, reset=first)
+        backend, is_first = backend_of(X), not hasattr(self, "_sums")
+        rows = backend.check_rows(self, X, reset=is_first)
         target, domain = self._check_labels(backend, y, sample_domain, rows, min_classes=1)
         previous_state = dict(vars(self))
         try:
-            if first:
+            if is_first:
                 self._first_batch = batch_record(self, sample_domain)
                 self._begin(backend, rows, target, domain)
             check_batch(self, self._first_batch, sample_domain)
             self._check_kinds(target, domain)
             sums = self._sum_rows(backend, rows, target, domain)
-            self._sums = sums if first else self._sums.merge(sums)
+            self._sums = sums if is_first else self._sums.merge(sums)
             self._finish()
         except BaseException:
             self.__dict__ = previous_state  # undo everything if the batch is invalid
@@ -235,7 +235,7 @@ class LandmarkProjection(Projection, OnePass):
         """Store the projection with these feature weights, and the names of classes and domains."""
         kernel = self._map.kernel
         labels = (classes, "y"), (domains, "sample_domain")
-        self._record(kernel, *(label_array(seen, name) if seen else None for seen, name in labels))
+        self._record(kernel, *(label_array(v, name) if v else None for v, name in labels))
         for name in ("landmarks_", "frequencies_"):
             self.__dict__.pop(name, None)  # from an earlier fit
         fourier = self._map.triangle is None

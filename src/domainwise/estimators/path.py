@@ -33,7 +33,7 @@ from domainwise.splits.folds import Split, split_rows
 
 #: Relative residual at which iterative solvers stop; scores need less precision than a model.
 PATH_TOLERANCE = 1e-4
-MEMORY_ADVICE = "choose a smaller n_landmarks, or a cv that holds out domains in fewer groups"
+MEMORY_ADVICE = "choose a smaller n_landmarks, or a splitter (cv) with fewer splits"
 
 
 def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Any, Array]]:
@@ -223,26 +223,26 @@ class MomentFold:
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedMoments, Array]:
         """Return moments of the projected training rows, and the projected test rows."""
         weights, nystrom, m = gram.weights(dual), self.template._map, gram.size
-        mean, second = self.sums.mean[:m], self.sums.second
+        mean, second_moment = self.sums.mean[:m], self.sums.second
         offset = mean @ weights - nystrom.kernel.constant * nystrom.dual(weights).sum(axis=0)
         test = nystrom.values(self.X_test, weights) - offset
         if self.continuous:
-            first = len(second) - self.n_targets
+            start = len(second_moment) - self.n_targets
             train = ProjectedMoments(
                 np.array([self.sums.n_samples]),
                 np.zeros((1, weights.shape[1])),
-                weights.T @ second[:m, :m] @ weights,
-                cross=weights.T @ second[:m, first:],
-                target_mean=self.sums.mean[first:],
+                weights.T @ second_moment[:m, :m] @ weights,
+                cross=weights.T @ second_moment[:m, start:],
+                target_mean=self.sums.mean[start:],
             )
             return train, test
         labels = sorted(self.cells)
         cells = [self.cells[label] for label in labels]
-        within = sum(cell.second[:m, :m] for cell in cells)
+        within_moment = sum(cell.second[:m, :m] for cell in cells)
         train = ProjectedMoments(
             np.array([cell.n_samples for cell in cells]),
             np.array([cell.mean[:m] - mean for cell in cells]) @ weights,
-            weights.T @ within @ weights,
+            weights.T @ within_moment @ weights,
             self.target.names[labels],
         )
         return train, test

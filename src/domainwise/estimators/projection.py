@@ -259,10 +259,10 @@ class MethodProjection(Projection):
     @property
     @abstractmethod
     def _method(self) -> Callable[..., Components]:
-        """Function that solves the problem; its keyword arguments are those of the estimator."""
+        """Function that solves the problem; its arguments have the names of the estimator's."""
 
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        """Call the method with those arguments of the estimator that it accepts."""
+        """Call the method with the estimator's arguments that it accepts."""
         names = inspect.signature(self._method).parameters.keys() - {"gram", "labels"}
         options = {n: continuous if n == "continuous" else getattr(self, n) for n in names}
         return self._method(gram, labels, **options)

@@ -134,8 +134,8 @@ class InvariantKind:
         """Group candidates that differ only in ``PATH_ARGUMENTS``."""
         prefix, _ = find_machine(self.estimator)
         names = dict.fromkeys(name for candidate in candidates for name in candidate)
-        shared = [name for name in names if name.removeprefix(prefix) not in PATH_ARGUMENTS]
-        return driver.batches_by(candidates, shared)
+        shared_names = [name for name in names if name.removeprefix(prefix) not in PATH_ARGUMENTS]
+        return driver.batches_by(candidates, shared_names)
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit the estimator with each candidate's arguments."""
@@ -379,12 +379,12 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         if len(self.estimators_) == 1:
             return np.asarray(self.best_estimator_.decision_function(X))
         mean = np.mean([model.decision_function(X) for model in self.estimators_], axis=0)
-        scaled = mean / (3.0 * (np.abs(mean) + 1.0))
-        predicted = np.array([model.predict(X) for model in self.estimators_])
-        votes = (predicted[:, :, None] == self.classes_).sum(axis=0)
+        tie_breaker = mean / (3.0 * (np.abs(mean) + 1.0))
+        predicted_classes = np.array([model.predict(X) for model in self.estimators_])
+        votes = (predicted_classes[:, :, None] == self.classes_).sum(axis=0)
         if mean.ndim == 1:
-            return np.asarray(votes[:, 1] - votes[:, 0] + scaled)
-        return np.asarray(votes + scaled)
+            return np.asarray(votes[:, 1] - votes[:, 0] + tie_breaker)
+        return np.asarray(votes + tie_breaker)
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: ArrayLike) -> Array:

@@ -138,8 +138,8 @@ def choose_measure(
     if scoring not in names and negative_error in names:
         scoring = negative_error
     elif scoring not in names:
-        close = get_close_matches(str(scoring), names, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f". Choose one of {', '.join(names)}."
+        matches = get_close_matches(str(scoring), names, n=1)
+        hint = f"; did you mean {matches[0]!r}?" if matches else f". Use one of {', '.join(names)}."
         raise ValueError(f"scoring={scoring!r} is not a scikit-learn scorer{hint}")
     check_task(scoring, classification)
     sign = -1 if scoring.startswith("neg_") else 1
@@ -152,8 +152,8 @@ def choose_measure(
 
 def check_task(scoring: Any, classification: bool) -> None:
     """Raise an error if a scorer is for a continuous target, but the target has classes."""
-    regression = ("r2", "explained_variance", "_error", "_deviance")
-    if classification and isinstance(scoring, str) and scoring.endswith(regression):
+    regression_suffixes = ("r2", "explained_variance", "_error", "_deviance")
+    if classification and isinstance(scoring, str) and scoring.endswith(regression_suffixes):
         raise ValueError(
             f"scoring={scoring!r} is for a continuous target, but the target has classes. Choose "
             "a classification scorer, such as 'balanced_accuracy', or use a regression method "
@@ -187,15 +187,15 @@ def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -
     if not classification:
         return "neg_root_mean_squared_error"
     _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-    balanced = counts.min() >= MIN_RELATIVE_SHARE * len(y) / len(counts)
+    is_balanced = counts.min() >= MIN_RELATIVE_SHARE * len(y) / len(counts)
     if sample_domain is not None:
         domains = check_sample_domain(sample_domain, len(y), "delta").codes
         shares = np.zeros((domains.max() + 1, len(counts)))
         np.add.at(shares, (domains, codes), 1.0)
         shares /= shares.sum(axis=1, keepdims=True)
         # If class shares vary, accuracy rewards guessing the most frequent class of a domain.
-        balanced = balanced and bool(np.ptp(shares, axis=0).max() <= MAX_SHARE_RANGE + 1e-9)
-    return "accuracy" if balanced else "balanced_accuracy"
+        is_balanced = is_balanced and bool(np.ptp(shares, axis=0).max() <= MAX_SHARE_RANGE + 1e-9)
+    return "accuracy" if is_balanced else "balanced_accuracy"
 
 
 @dataclass(frozen=True)
@@ -225,8 +225,8 @@ class DomainScores:
     @property
     def std(self) -> float:
         """Standard deviation over domains."""
-        defined = self.scores[~np.isnan(self.scores)]
-        return float(np.std(defined, ddof=1)) if len(defined) > 1 else 0.0
+        defined_scores = self.scores[~np.isnan(self.scores)]
+        return float(np.std(defined_scores, ddof=1)) if len(defined_scores) > 1 else 0.0
 
     @property
     def worst(self) -> float:
@@ -334,15 +334,15 @@ def domain_cross_validate(
                 split_scores.setdefault(int(code), []).append(float(score))
     names = domains.names[sorted(split_scores)]
     scores = np.array([np.mean(split_scores[code]) for code in sorted(split_scores)])
-    undefined = np.isnan(scores)
-    if undefined.all():
+    undefined_domains = [str(name) for name in names[np.isnan(scores)]]
+    if len(undefined_domains) == len(names):
         raise ValueError(
             "The score is not defined on any domain. Perhaps each domain contains only one class. "
             "Choose another scorer (scoring)."
         )
-    if undefined.any():
+    if undefined_domains:
         warn_caller(
-            f"The score is not defined on these domains: {', '.join(map(str, names[undefined]))}. "
-            "Perhaps they contain only one class. The mean and the worst score ignore them."
+            f"The score is not defined on these domains: {', '.join(undefined_domains)}. Perhaps "
+            "they contain only one class. The mean and the worst score ignore them."
         )
     return DomainScores(names, scores, results["fit_time"])

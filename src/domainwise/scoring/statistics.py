@@ -55,15 +55,15 @@ def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, f
     Bootstrap intervals from few domains are too narrow, and are widened by the ratio of Student's t
     to the normal distribution.
     """
-    defined = _defined(scores)
-    n = len(defined)
-    mean = float(defined.mean()) if n else float("nan")
+    defined_scores = _defined(scores)
+    n = len(defined_scores)
+    mean = float(defined_scores.mean()) if n else float("nan")
     if n < 2:
         return mean, float("nan"), float("nan")
     samples = np.random.default_rng(seed).integers(n, size=(DOMAIN_SAMPLES, n))
     # Proportions are at most 1, negative errors at most 0.
-    upper = next((bound for bound in (0.0, 1.0) if defined.max() <= bound), np.inf)
-    return mean, *widened_interval(mean, defined[samples].mean(axis=1), n, upper)
+    upper = next((bound for bound in (0.0, 1.0) if defined_scores.max() <= bound), np.inf)
+    return mean, *widened_interval(mean, defined_scores[samples].mean(axis=1), n, upper)
 
 
 def _defined(scores: Sequence[float] | Array) -> Array:
@@ -98,22 +98,22 @@ def expected_range(
     >>> [round(bound, 2) for bound in expected_range([0.7, 0.8, 0.75, 0.9, 0.65])]
     [0.54, 0.98]
     """
-    values = defined = _defined(scores)
-    n = len(defined)
+    values = defined_scores = _defined(scores)
+    n = len(defined_scores)
     if n < 4:
         return None
     bound = None  # if set, the interval is computed for the logarithm of bound - score
-    if (scoring is None or str(scoring).startswith("neg_")) and (defined < 0.0).all():
+    if (scoring is None or str(scoring).startswith("neg_")) and (defined_scores < 0.0).all():
         bound = 0.0
-    elif scoring in ("r2", "explained_variance") and (defined < 1.0).all():
+    elif scoring in ("r2", "explained_variance") and (defined_scores < 1.0).all():
         bound = 1.0
     if bound is not None:
-        values = np.log(bound - defined)
+        values = np.log(bound - defined_scores)
     radius = -stdtrit(n - 1, 0.05) * values.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
     low, high = float(values.mean() - radius), float(values.mean() + radius)
     if bound is not None:
         return bound - float(np.exp(high)), bound - float(np.exp(low))
-    if defined.min() >= 0.0 and defined.max() <= 1.0:
+    if defined_scores.min() >= 0.0 and defined_scores.max() <= 1.0:
         return max(low, 0.0), min(high, 1.0)
     return low, high
 
@@ -167,14 +167,14 @@ def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
     >>> compare({0: 4.0, 1: 3.0}, {0: 2.0, 1: 3.0, 2: 7.0})
     Paired(difference=1.0, p_value=None)
     """
-    common = sorted(first.keys() & second.keys())
-    pairs = np.array([(first[repeat], second[repeat]) for repeat in common]).reshape(-1, 2)
+    common_repeats = sorted(first.keys() & second.keys())
+    pairs = np.array([(first[repeat], second[repeat]) for repeat in common_repeats]).reshape(-1, 2)
     differences = pairs[:, 0] - pairs[:, 1]
     scale = float(np.abs(pairs).max(initial=0.0))
     if 0 < scale < np.inf:  # equal differences must be ties, in spite of rounding errors
         differences = np.round(differences / scale, 12) * scale
-    mean = float(np.mean(differences)) if common else float("nan")
-    if len(common) < MIN_PAIRS:
+    mean = float(np.mean(differences)) if common_repeats else float("nan")
+    if len(common_repeats) < MIN_PAIRS:
         return Paired(mean, None)
     if not np.any(differences):
         return Paired(mean, 1.0)

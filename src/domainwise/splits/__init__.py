@@ -1,1 +1,1 @@
-"""Splitters that hold out whole domains, and the folds of a search."""
+"""The splitter that holds out whole domains, and folds for searches."""

@@ -232,7 +232,7 @@ def domain_folds(
     return splits, "rows"
 
 
-def _row_indices(rows: Any, n: int, where: str) -> Array:
+def _row_indices(rows: Any, n: int, description: str) -> Array:
     """Return the row indices of a split by the user's ``cv``; reject rows that do not exist."""
     rows = np.asarray(rows)
     if rows.dtype.kind == "b" and rows.shape == (n,):
@@ -241,8 +241,8 @@ def _row_indices(rows: Any, n: int, where: str) -> Array:
         return rows.astype(np.intp)
     if rows.dtype.kind not in "iu" or rows.min() < -n or rows.max() >= n:
         raise ValueError(
-            f"cv: {where} has row indices from {rows.min()} to {rows.max()} (type {rows.dtype}), "
-            f"but X has {n} rows. Indices must be integers from 0 to {n - 1}."
+            f"cv: {description} has row indices from {rows.min()} to {rows.max()} "
+            f"({rows.dtype}), but they must be integers from 0 to {n - 1}."
         )
     return rows
 
