@@ -313,7 +313,7 @@ def test_how_a_table_is_written_is_told_or_said_to_every_command(folder, tmp_pat
     schema = json.loads(done.stdout)["schema"]
     assert schema["na"] == ["-999", "unknown"]
     assert [schema[name] for name in ("decimal", "encoding", "dates")] == [",", "cp1252", ["seen"]]
-    assert ", and from dates: month, age" in run("info", tmp_path / "m.skops").output
+    assert ", plus month, age from dates" in run("info", tmp_path / "m.skops").output
     outs = []
     for options in ([], reading):
         outs.append(tmp_path / f"{len(options)}.csv")

@@ -112,6 +112,7 @@ def test_numbers_and_dropped_domains(folder, client):
     large = LargeTable.open(folder, target="blood", domain="site", drop=["ill"], drop_domains=["A"])
     model = large.fit(client)
     assert [name for name, _ in model.info["domains"]] == ["B", "C", "D", "E"]
+    assert not any("no target or domain" in note for note in model.info["notes"])
     new = make_frame(300, seed=1)
     predicted = model.pipeline.predict(model.schema.prepare(new))
     assert np.corrcoef(predicted, new["blood"])[0, 1] > 0.9
@@ -139,7 +140,7 @@ def test_the_command_streams_only_what_exceeds_memory(
     )
     assert result.exit_code == 0, result.output
     info = json.loads(result.stdout)
-    assert any("medians of numbers are approximate" in note for note in info["notes"]) == beyond
+    assert any("column medians are approximate" in note for note in info["notes"]) == beyond
     assert set(
         TableModel.load(out).pipeline.predict(
             TableModel.load(out).schema.prepare(make_frame(50, seed=2))

@@ -79,7 +79,9 @@ def test_the_same_table_gives_the_same_model_however_it_is_written(frame, tmp_pa
     model.save(tmp_path / "m.skops")
     loaded = TableModel.load(tmp_path / "m.skops")
     for path in paths:
-        pieces = iter_table(path, columns=loaded.schema.features, text=["sex"], rows=40)
+        pieces = iter_table(
+            path, columns=loaded.schema.features, text_columns=["sex"], chunk_rows=40
+        )
         X = pandas.concat([loaded.schema.prepare(piece) for piece in pieces], ignore_index=True)
         pandas.testing.assert_frame_equal(loaded.predictions(X), first, rtol=1e-12)
 
@@ -129,11 +131,11 @@ def test_options_and_other_columns_decide_between_two_readings():
 def test_the_mark_of_the_first_piece_holds_for_later_ones(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("x;y\n1.234,5;1\n2,5;1\n1.234;1,234\n2.000;2,345\n")
-    pieces = list(iter_table(path, rows=2))
+    pieces = list(iter_table(path, chunk_rows=2))
     assert [piece["x"].tolist() for piece in pieces] == [[1234.5, 2.5], [1234, 2000]]
     assert pieces[1]["y"].tolist() == [1.234, 2.345]
     path.write_text("x\n1.234\n1.250\n1,5\n2,5\n")
-    assert list(iter_table(path, rows=2))[1]["x"].tolist() == ["1,5", "2,5"]
+    assert list(iter_table(path, chunk_rows=2))[1]["x"].tolist() == ["1,5", "2,5"]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_what_was_rewritten_once_is_not_read_again(frame, tmp_path):
     table = load_table(tmp_path / "t.csv", **ROLES)
     np.testing.assert_allclose(table.X["share"], share / 100, rtol=1e-15)
     fallback = (table.schema.decimal, table.schema.encoding)
-    pieces = iter_table(tmp_path / "t.csv", text=["sex"], rows=50, fallback=fallback)
+    pieces = iter_table(tmp_path / "t.csv", text_columns=["sex"], chunk_rows=50, fallback=fallback)
     again = pandas.concat([table.schema.prepare(piece) for piece in pieces], ignore_index=True)
     pandas.testing.assert_frame_equal(again, table.X)
     with pytest.raises(TableError, match="'1,000 %'.*decimal=','"):

@@ -91,7 +91,7 @@ def test_every_format_gives_the_same_table(frame, tmp_path, kind):
 @pytest.mark.parametrize("kind", FORMATS)
 def test_pieces_of_a_streamed_table_make_up_the_whole(frame, tmp_path, kind):
     path = write(frame, tmp_path / f"t.{kind}")
-    pieces = list(iter_table(path, columns=["sex", "age"], rows=25))
+    pieces = list(iter_table(path, columns=["sex", "age"], chunk_rows=25))
     assert [len(piece) for piece in pieces] == [25, 25, 10]
     assert list(pieces[0].columns) == ["sex", "age"]
     together = pandas.concat(pieces, ignore_index=True)
@@ -131,7 +131,7 @@ def test_a_byte_order_mark_and_semicolons_are_read_as_spreadsheets_mean_them(tmp
 def test_categories_of_digits_stay_text_in_a_piece_with_gaps(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("code,x\n1,1\n,2\n2,3\n")
-    (piece,) = iter_table(path, text=["code"], rows=10)
+    (piece,) = iter_table(path, text_columns=["code"], chunk_rows=10)
     assert piece["code"].dropna().tolist() == ["1", "2"]
 
 

@@ -175,11 +175,9 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
         )
     if not out.exists():
         return
-    if endings and not out.is_file():
-        problem = "a folder" if out.is_dir() else "not a regular file"
-        raise ValueError(f"the output {out} is {problem}; choose a file")
-    if not endings and not out.is_dir():
-        raise ValueError(f"the output {out} is a file; choose a folder")
+    if not (out.is_file() if endings else out.is_dir()):
+        expected = "regular file" if endings else "folder"
+        raise ValueError(f"the output {out} exists, but is not a {expected}; choose another output")
     unexpected = [] if endings else [p.name for p in out.iterdir() if not p.match("part-*.parquet")]
     if unexpected:
         raise ValueError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,6 +70,7 @@ def export(
 def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) -> None:
     """Print the description of a model; ``brief`` omits the lists of columns and domains."""
     from domainwise.calibration.quantiles import describe_sets
+    from domainwise.tables.errors import join_names
 
     schema, classes, check = info["schema"], info["classes"], info["check"]
     numeric, categorical, dates = (schema.get(k, []) for k in ("numeric", "categorical", "dates"))
@@ -80,15 +80,18 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         for name, value in info["chosen"].items()
         if value is not False  # False is not informative
     )
-    values = "continuous" if classes is None else f"{len(classes)} classes: {_names(classes)}"
+    values = "continuous"
+    if classes is not None:
+        values = f"{len(classes)} classes: {join_names([*map(str, classes)], MAX_NAMES)}"
     domains = f"{len(info['domains'])} in column {schema['domain']}"
     features = f"{len(numeric) + len(categorical)} ({len(numeric)} numeric, "
     features += f"{len(categorical)} categorical)"
     if dates:
-        features += f", and from dates: {', '.join(schema['date_parts'])}"
+        features += f", plus {', '.join(schema['date_parts'])} from dates"
     if not brief:
-        domains += ": " + _names([f"{name} ({count})" for name, count in info["domains"]])
-        features += ": " + _names([*numeric, *categorical, *dates])
+        counts = [f"{name} ({count})" for name, count in info["domains"]]
+        domains += ": " + join_names(counts, MAX_NAMES)
+        features += ": " + join_names([*numeric, *categorical, *dates], MAX_NAMES)
     weights, sets = info.get("class_weight"), (check or {}).get("calibration")
     context = None
     if info.get("context"):
@@ -180,8 +183,3 @@ def describe_check(check: dict[str, Any]) -> str:
     name = "RMSE" if name == "root mean squared error" else name
     worst = f"worst domain {worst} ({check['worst_domain']})"
     return f"{name} {model}, {worst}; constant prediction {constant}"
-
-
-def _names(names: Sequence[Any]) -> str:
-    listed = ", ".join(str(name) for name in names[:MAX_NAMES])
-    return listed + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")

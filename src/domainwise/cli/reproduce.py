@@ -153,18 +153,11 @@ def datasets() -> None:
     ]
     common.print_json(output, end=True)
     columns = ("name", "rows", "domains", "features", "classes", "present", "description")
-    rows = [
-        (
-            info.name,
-            f"{info.rows:,}",
-            str(info.domains),
-            str(info.features),
-            "–" if info.classes is None else str(info.classes),
-            "[green]yes[/green]" if info.present else "[yellow]no[/yellow]",
-            info.description,
-        )
-        for info in entries
-    ]
+    rows = []
+    for info in entries:
+        counts = f"{info.rows:,}", str(info.domains), str(info.features), str(info.classes or "–")
+        present = "[green]yes[/green]" if info.present else "[yellow]no[/yellow]"
+        rows.append((info.name, *counts, present, info.description))
     stdout().print(common.text_table(columns, rows, text_columns=columns[-1:]))
     if not all(info.present for info in entries):
         stdout().print(

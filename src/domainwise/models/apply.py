@@ -31,21 +31,21 @@ from domainwise.tables.errors import TableError, import_pandas
 from domainwise.tables.files import CHUNK_ROWS, table_columns, writing_table
 from domainwise.tables.schema import require_columns
 
-#: Maximum size of the random sample of a domain. An ensemble divides it into batches, and decides
-#: from it whether context is safe for this domain.
+#: Maximum number of rows in the random sample of a domain. An ensemble divides it into batches, and
+#: decides from it whether context is safe for this domain.
 DOMAIN_SAMPLE_ROWS = 4000
-#: Maximum number of sampled rows of all domains together.
+#: Maximum number of sampled rows in all domains together.
 SAMPLE_ROWS = 200_000
 
 
 @dataclass(frozen=True)
 class DomainSummary:
-    """Moments of rows of a domain, and a sample: the rows with the smallest random numbers."""
+    """Moments of a domain's rows, and a sample: the rows with the smallest random numbers."""
 
     n_rows: int
     moments: Moments
     draws: Array  #: random numbers of the sampled rows, sorted
-    rows: Array
+    rows: Array  #: sampled rows
 
 
 Summaries = dict[Any, DomainSummary]  #: summaries by domain
@@ -56,7 +56,7 @@ def find_context(model: Any) -> tuple[Any, list[Any]]:
     users = list(_context_users(model, []))
     if not users:
         raise ValueError(
-            "this model predicts rows one by one, without the context of other rows of their "
+            "this model predicts rows one by one, without the context of other rows in their "
             "domain. Predict without context, or fit an ensemble"
         )
     if len(users) > 1:
@@ -78,7 +78,7 @@ def _context_users(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[An
 
 
 def summarize_domains(model: Any, X: Any, domains: Array) -> Summaries:
-    """Summarize the rows of each domain; ``X`` has the form that the model accepts."""
+    """Summarize the rows of each domain; ``X`` is a data frame that the model accepts."""
     estimator, before = find_context(model)
     for step in before:
         X = step.transform(X)
@@ -114,7 +114,7 @@ def merge_summaries(a: Summaries, b: Summaries) -> Summaries:
 
 
 def with_summaries(model: Any, summaries: Summaries) -> Any:
-    """Return a copy of a model that uses these summaries of domains instead of the rows of X.
+    """Return a copy of a model that uses these domain summaries instead of the rows of X.
 
     The copy shares the fitted attributes. The model itself is not changed.
     """
@@ -131,27 +131,27 @@ def with_summaries(model: Any, summaries: Summaries) -> Any:
 
 
 def _replaced(model: Any, old: Any, new: Any) -> Any:
-    """Return a copy of a model in which an estimator is replaced by another."""
+    """Return a copy of a model in which the estimator ``old`` is replaced by ``new``."""
     if model is old:
         return new
-    changed = copy(model)
+    model_copy = copy(model)
     if hasattr(model, "steps"):
-        changed.steps = [(name, _replaced(step, old, new)) for name, step in model.steps]
+        model_copy.steps = [(name, _replaced(step, old, new)) for name, step in model.steps]
     if "estimator_" in vars(model):
-        changed.estimator_ = _replaced(model.estimator_, old, new)
-    return changed
+        model_copy.estimator_ = _replaced(model.estimator_, old, new)
+    return model_copy
 
 
 @dataclass(frozen=True)
 class ApplyResult:
-    """The result of applying a model to a chunk of a table, or to all of it."""
+    """The result of applying a model to a chunk of a table, or to the whole table."""
 
     columns: list[str] = field(default_factory=list)
     n_rows: int = 0
     statistics: dict[Any, ShiftStatistics] = field(default_factory=dict)  #: by domain
-    notes: list[str] = field(default_factory=list)  #: messages of warnings
+    notes: list[str] = field(default_factory=list)  #: warning messages
     frame: Any = None  #: output rows; None if a worker has written them, or in a first pass
-    summaries: Summaries = field(default_factory=dict)  #: of domains, for context
+    summaries: Summaries = field(default_factory=dict)  #: for context
     findings: list[Finding] = field(default_factory=list)  #: shift of the whole table
 
 
@@ -161,9 +161,9 @@ class Application:
 
     model: TableModel
     source: str  #: the table's name in messages
-    copied: list[str]  #: columns of the source that are copied to the output
+    kept_columns: list[str]  #: columns of the source that are copied to the output
     project: bool  #: whether to project instead of predicting
-    reading: dict[str, Any]  #: options of reading cells: "decimal", "encoding", "na"
+    read_options: dict[str, Any]  #: options for reading cells: "decimal", "encoding", "na"
     check_shift: bool = True
     first_pass: bool = False  #: whether to compute statistics only
     #: Context of predictions: "column" (domains in the domain column), "one" domain, or None.
@@ -173,12 +173,13 @@ class Application:
     @property
     def columns(self) -> list[str]:
         """The columns to read."""
-        return list(dict.fromkeys([*self.model.schema.features, *self.copied]))
+        return list(dict.fromkeys([*self.model.schema.features, *self.kept_columns]))
 
-    def frames(self, rows: int) -> Iterator[Any]:
-        """Read the table in chunks of ``rows`` rows."""
-        labels = [name for name in self.copied if name not in self.model.schema.features]
-        return self.model.read(self.source, self.columns, labels=labels, rows=rows, **self.reading)
+    def frames(self, chunk_rows: int) -> Iterator[Any]:
+        """Read the table in chunks of ``chunk_rows`` rows."""
+        labels = [name for name in self.kept_columns if name not in self.model.schema.features]
+        options = {**self.read_options, "labels": labels, "chunk_rows": chunk_rows}
+        return self.model.read(self.source, self.columns, **options)
 
     @config_context(transform_output="default")
     def __call__(self, frame: Any, first_row: int) -> ApplyResult:
@@ -187,10 +188,10 @@ class Application:
         X = model.schema.prepare(frame, first_row=first_row)
         domains: Any = None  # domains of rows as text, "" if missing
         if name in frame.columns:
-            named = frame[name].notna().to_numpy()
+            has_domain = frame[name].notna().to_numpy()
             labels = np.full(len(frame), "", dtype=object)
-            if named.any():
-                labels[named] = as_labels(frame[name][named]).astype(str)
+            if has_domain.any():
+                labels[has_domain] = as_labels(frame[name][has_domain]).astype(str)
             domains = labels.astype(str)
         watch, _ = find_watch(model.pipeline) if self.check_shift else (None, None)
         statistics = {} if watch is None else watch.summarize(X, domains)
@@ -199,7 +200,7 @@ class Application:
         elif (domains == "").any():
             raise TableError(
                 f"{self.source} has rows without a domain in column {name!r}, but context needs "
-                "every row's domain. Fill in the domain, or remove these rows"
+                "the domain of every row. Fill in the missing domains, or remove these rows"
             )
         if self.first_pass:
             in_context = domains is not None
@@ -211,13 +212,13 @@ class Application:
                 out = model.projection(X)
             else:
                 out = model.predictions(X, domains, self.coverage)
-        duplicates = sorted({*self.copied} & {*out.columns})
+        duplicates = sorted({*self.kept_columns} & {*out.columns})
         if duplicates:
             raise TableError(
                 f"column {duplicates[0]!r} of {self.source} has the same name as an output column. "
-                "Rename it, or remove it from the columns to keep"
+                "Rename it, or do not keep it"
             )
-        out = import_pandas().concat([frame[self.copied].reset_index(drop=True), out], axis=1)
+        out = import_pandas().concat([frame[self.kept_columns].reset_index(drop=True), out], axis=1)
         notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
         return ApplyResult([str(name) for name in out.columns], len(out), statistics, notes, out)
 
@@ -227,7 +228,7 @@ class ShiftError(ValueError):
 
     def __init__(self, source: str | Path, findings: list[Finding]) -> None:
         text = f"{source} differs from the source domains of the model, so nothing was written"
-        super().__init__(f"{text}. Check the findings, or do not use strict")
+        super().__init__(f"{text}. Check the findings, or predict without strict")
         self.findings = findings
 
 
@@ -256,15 +257,17 @@ def apply_to_file(
     twice: it checks for shift first, and raises ShiftError if there is any. ``context`` also reads
     it twice: "column" predicts rows in the context of their domain, "one" treats all rows as one
     domain. ``progress`` is called with the number of rows done. ``decimal``, ``encoding`` and
-    ``na`` are those of :func:`~domainwise.tables.files.read_table`; the defaults are those of the
-    model's table.
+    ``na`` are described in :func:`~domainwise.tables.files.read_table`; by default, ambiguous cells
+    are read as in the table to which the model was fitted.
     """
     names = table_columns(source, encoding=encoding)
     require_columns(keep, names, str(source))
     domain = model.schema.domain
-    copied = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))
-    reading = {"decimal": decimal, "encoding": encoding, "na": tuple(na)}
-    application = Application(model, str(source), copied, project, reading, coverage=coverage)
+    kept_columns = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))
+    read_options = {"decimal": decimal, "encoding": encoding, "na": tuple(na)}
+    application = Application(
+        model, str(source), kept_columns, project, read_options, coverage=coverage
+    )
     if context is not None:
         if context not in ("column", "one") or project:
             raise ValueError(

@@ -1,8 +1,7 @@
 """Fitting models to tables larger than memory, and predicting, on the workers of a cluster.
 
-A fit makes two passes over a Parquet table: statistics of columns, then sums over rows. The types
-of columns, and the task, are inferred from evenly spaced rows. Predictions are in the order of the
-table.
+A fit makes two passes over a Parquet table: column statistics, then sums over rows. Column types
+and the task are inferred from evenly spaced rows. Predictions have the order of the table.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from domainwise.tables.statistics import Statistics, labels_by_text, sketched
 N_COPIES = 4
 #: Number of rows from which column types are inferred, and number of pieces that contain them.
 SAMPLE_ROWS, SAMPLE_PIECES = 40_000, 20
-#: Maximum rows of a prediction task. A longer row group is read by several tasks.
+#: Maximum number of rows in a prediction task. A longer row group is read by several tasks.
 TASK_ROWS = 2 * CHUNK_ROWS
 METHOD = "invariantridge"
 
@@ -57,28 +56,28 @@ class Reader:
 
     schema: Schema
     columns: list[str]
-    dropped_domains: frozenset[str] = frozenset()  #: as text
+    drop_domains: frozenset[str] = frozenset()  #: as text
     classes: tuple[Any, ...] = ()  #: classes in the sample
     labels: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  #: classes and domains, by text
-    prepare: Any = None  #: the fitted preprocessor
+    preprocessor: Any = None  #: fitted; needed by :meth:`preprocessed_rows`
 
     @property
     def names(self) -> list[str]:
-        """Names of the preprocessed features in :meth:`prepared`."""
-        return [f"x{i}" for i in range(len(self.prepare.get_feature_names_out()))]
+        """Names of the preprocessed features."""
+        return [f"x{i}" for i in range(len(self.preprocessor.get_feature_names_out()))]
 
     def rows(self, piece: parquet.Piece) -> tuple[Any, Any, Array, int]:
-        """Return prepared features, targets, domains as text, and the number of rows left out."""
+        """Return features, targets, domains as text, and the number of rows without a label."""
         frame = parquet.read_piece(piece, self.columns)
         labelled: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
-        keep = ~np.isin(labelled[2], list(self.dropped_domains))
+        keep = ~np.isin(labelled[2], list(self.drop_domains))
         rows, y, domains = (values[keep] for values in labelled)
-        return self.schema.prepare(frame.iloc[rows]), y, domains, len(frame) - len(rows)
+        return self.schema.prepare(frame.iloc[rows]), y, domains, len(frame) - len(labelled[0])
 
-    def prepared(self, piece: parquet.Piece) -> Any:
+    def preprocessed_rows(self, piece: parquet.Piece) -> Any:
         """Return the preprocessed features, with the columns ``y`` and ``domain``."""
         X, y, domains, _ = self.rows(piece)
-        values = self.prepare.transform(X) if len(X) else np.empty((0, len(self.names)))
+        values = self.preprocessor.transform(X) if len(X) else np.empty((0, len(self.names)))
         frame = import_pandas().DataFrame(values, columns=self.names)
         if self.schema.task == "classification":
             y = np.array([self.labels[0][text] for text in y])
@@ -88,12 +87,12 @@ class Reader:
 @task
 def statistics_of(reader: Reader, piece: parquet.Piece) -> Statistics:
     """Compute the statistics of a piece, in the first pass."""
-    X, y, domains, left_out = reader.rows(piece)
+    X, y, domains, n_left_out = reader.rows(piece)
     numbers = X[reader.schema.numbers].to_numpy(dtype=np.float64)
     columns = [column[~np.isnan(column)] for column in numbers.T]
     classes = Counter(y.tolist()) if reader.schema.task == "classification" else Counter()
     return Statistics(
-        left_out,
+        n_left_out,
         Moments.of_rows(numbers, np.zeros(len(X), dtype=np.int64), 1),
         [sketched(column, np.ones(len(column))) for column in columns],
         [Counter(X[name].dropna().tolist()) for name in reader.schema.categorical],
@@ -129,7 +128,7 @@ class LargeTable:
         encoding: str | None = None,
         **options: Any,
     ) -> LargeTable:
-        """Sample a table; see :func:`~domainwise.tables.schema.load_table` for the arguments."""
+        """Read a sample; see :func:`~domainwise.tables.schema.load_table` for the arguments."""
         footers: list[parquet.Footer] = parquet.read_footers(path)
         schema = footers[0].schema
         names = [n for n in schema.names if n not in index_columns(schema)] + [*footers[0].keys]
@@ -138,24 +137,25 @@ class LargeTable:
         chosen, _ = choose_features(names, features=features, drop=drop, **roles)
         columns = [*chosen, target, domain]
         pieces = parquet.cut_pieces(footers, columns)
-        sampled = np.unique(np.linspace(0, len(pieces) - 1, SAMPLE_PIECES).astype(int))
+        indices = np.unique(np.linspace(0, len(pieces) - 1, SAMPLE_PIECES).astype(int))
         frames = []
-        for i in sampled:
+        for i in indices:
             frame = parquet.read_piece(pieces[i], columns)
-            rows = np.linspace(0, len(frame) - 1, SAMPLE_ROWS // len(sampled)).astype(int)
+            rows = np.linspace(0, len(frame) - 1, SAMPLE_ROWS // len(indices)).astype(int)
             frames.append(frame.iloc[np.unique(rows)])
         sample = import_pandas().concat(frames, ignore_index=True)
         table = check_table(sample, features=chosen, drop_domains=drop_domains, **roles, **options)
-        used = [*table.schema.features, target, domain]
-        dropped = frozenset(split_names(drop_domains, []) or [])
-        return cls(table, Reader(table.schema, used, dropped, (*(table.classes or ()),)), pieces)
+        columns = [*table.schema.features, target, domain]
+        excluded = frozenset(split_names(drop_domains, []) or [])
+        reader = Reader(table.schema, columns, excluded, tuple(table.classes or ()))
+        return cls(table, reader, pieces)
 
     def fit(self, client: Any, method: str = "auto", **options: Any) -> TableModel:
         """Fit InvariantRidge on the workers of a client; see ``table_setting`` for the options."""
         if method not in ("auto", METHOD):
             raise TableError(
                 f"method {method!r} needs the table in memory, but the table is too large. Use "
-                f"method {METHOD!r}, or fewer rows or columns"
+                f"method {METHOD!r}, or a table with fewer rows or columns"
             )
         with client.as_current():
             shared = constant(self.reader, "reader")
@@ -169,12 +169,12 @@ class LargeTable:
         n_rows = sum(statistics.domains.values())
         setting = replace(table_setting(self.table, **options), n_rows=n_rows)
         labels = labels_by_text(statistics.classes), labels_by_text(statistics.domains)
-        prepare = statistics.preprocessing(schema).preprocessor(schema)
-        reader = replace(self.reader, prepare=prepare, labels=labels)
+        preprocessor = statistics.preprocessing(schema).preprocessor(schema)
+        reader = replace(self.reader, preprocessor=preprocessor, labels=labels)
         names = reader.names
         layout = Layout(tuple(names), len(names), np.dtype(np.float64), "y", "domain")
         empty = import_pandas().DataFrame(columns=names, dtype=np.float64)
-        deferred = [Deferred(reader.prepared, piece) for piece in self.pieces]
+        deferred = [Deferred(reader.preprocessed_rows, piece) for piece in self.pieces]
         files = tuple(piece.source for piece in self.pieces)
         partitions = Partitions(layout, empty, deferred, None, None, None, files)
         search = chosen.make(setting)
@@ -183,13 +183,13 @@ class LargeTable:
         del model.feature_names_in_
         search.set_fitted(model, model.best_params_, model.cv_results_["params"])
         notes = [
-            f"the table exceeds memory, so types of columns were inferred from {len(self.table.y)} "
-            f"of {n_rows} rows"
+            f"the table exceeds memory, so column types were inferred from {len(self.table.y)} of "
+            f"{n_rows} rows"
         ]
         if schema.numbers:
-            notes.append("medians of numbers are approximate; their rank error is at most 1 %")
-        if statistics.left_out:
-            notes.append(f"{statistics.left_out} rows have no target or domain and are left out")
+            notes.append("column medians are approximate; their rank error is at most 1 %")
+        if statistics.n_left_out:
+            notes.append(f"{statistics.n_left_out} rows have no target or domain and are left out")
         sample_notes = [note for note in self.table.notes if "rows have no" not in note]
         info = describe_model(
             chosen,
@@ -200,14 +200,14 @@ class LargeTable:
             notes=[*sample_notes, *notes],
         )
         watch = ShiftWatch().fit(self.table.X, sample_domain=self.table.sample_domain)
-        # Ranges are those of the sample; categories are those of all rows, including rare ones.
+        # Ranges come from the sample, but categories from all rows, including rare ones.
         watch.categories_ = [sorted(counts) for counts in statistics.categories]
-        steps = [("watch", watch), ("prepare", prepare), ("model", search)]
+        steps = [("watch", watch), ("prepare", preprocessor), ("model", search)]
         return TableModel(Pipeline(steps), schema, info)
 
 
 def results_on_workers(client: Any, application: Any, folder: Path | None = None) -> Iterator[Any]:
-    """Apply a model on the workers of a client, and yield the results of tasks in order.
+    """Apply a model on the workers of a client, and yield the task results in order.
 
     With a ``folder``, which client and workers must share, each task writes a Parquet file in it,
     and the results contain no rows.
@@ -219,7 +219,7 @@ def results_on_workers(client: Any, application: Any, folder: Path | None = None
     for number, rows in enumerate(_tasks(application)):
         file = folder and folder.absolute() / f"part-{number:06d}.parquet"
         waiting.append(client.submit(_apply, shared, *rows, file, first_task, pure=False))
-        # All files use the types of the first, because a column without values has no type.
+        # All files use the types in the first, because a column without values has no type.
         first_task = first_task or (folder and waiting[0])
         if len(waiting) > max_tasks:
             yield waiting.popleft().result()[0]
@@ -228,7 +228,7 @@ def results_on_workers(client: Any, application: Any, folder: Path | None = None
 
 
 def _tasks(application: Any) -> Iterator[tuple[int, Any, slice]]:
-    """Yield tasks: number of rows before, data frame or piece to read, and slice of its rows.
+    """Yield tasks: number of rows before it, data frame or piece to read, and slice of its rows.
 
     Workers read the row groups of Parquet files; rows of other files are sent to them.
     """
@@ -249,7 +249,7 @@ def _tasks(application: Any) -> Iterator[tuple[int, Any, slice]]:
 def _apply(
     application: Any, first_row: int, source: Any, rows: slice, file: Path | None, first_result: Any
 ) -> tuple[Any, Any]:
-    """Apply a model to rows; with a ``file``, write the output with the types of the first task."""
+    """Apply a model to rows; with a ``file``, write the output with the first task's types."""
     if isinstance(source, parquet.Piece):
         source = parquet.read_piece(source, application.columns)
     result = application(source.iloc[rows].reset_index(drop=True), first_row)

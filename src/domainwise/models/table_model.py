@@ -61,17 +61,17 @@ class TableModel:
             schema = Schema.from_dict(info["schema"])
         except (KeyError, TypeError):
             raise ModelFileError(
-                f"{path} has no description of columns, because it was written by domainwise.save. "
-                "Load it in Python with domainwise.load"
+                f"{path} does not describe the table's columns, because it was written by "
+                "domainwise.save. Load it in Python with domainwise.load"
             ) from None
         return cls(load(path), schema, info)
 
     @config_context(transform_output="default")
     def predictions(self, X: Any, sample_domain: Any = None, coverage: float | None = None) -> Any:
-        """Predict rows in the form that :meth:`Schema.prepare` returns.
+        """Predict the rows of a data frame from :meth:`Schema.prepare`.
 
-        Returns a data frame: ``prediction``, and for classes a probability or a decision value of
-        each class; with ``coverage`` also prediction sets or intervals.
+        Returns a data frame: ``prediction``, and for classification a probability or a decision
+        value for each class; with ``coverage`` also prediction sets or intervals.
         """
         classes: Any = getattr(self.pipeline, "classes_", None)
         outputs = Predictions(self.pipeline, X, classes, sample_domain)
@@ -89,11 +89,12 @@ class TableModel:
 
     def _set_columns(self, outputs: Predictions, coverage: float) -> dict[str, Array]:
         """Return prediction sets (a column for each class) or intervals, by column name."""
-        by_kind = getattr(getattr(self.pipeline[-1], "estimator_", None), "site_quantiles_", None)
+        model = getattr(self.pipeline[-1], "estimator_", None)
+        site_quantiles = getattr(model, "site_quantiles_", None)
         calibration = (self.info.get("check") or {}).get("calibration")
-        if by_kind is not None:
-            context = outputs.sample_domain is not None and "context" in by_kind
-            output, quantiles = "probabilities", by_kind["context" if context else "plain"]
+        if site_quantiles is not None:
+            context = outputs.sample_domain is not None and "context" in site_quantiles
+            output, quantiles = "probabilities", site_quantiles["context" if context else "plain"]
         elif calibration is not None:
             output, quantiles = calibration["of"], stored_quantiles(calibration, coverage)
         else:
@@ -109,29 +110,30 @@ class TableModel:
         return {f"in_set_{label}": sets[:, i] for i, label in enumerate(outputs.classes)}
 
     def read(
-        self, path: str | Path, columns: Sequence[str], *, na: Sequence[str] = (), **reading: Any
+        self, path: str | Path, columns: Sequence[str], *, na: Sequence[str] = (), **options: Any
     ) -> Iterator[Any]:
         """Read columns of a table in chunks; ambiguous cells are read as in the model's table.
 
         See :func:`~domainwise.tables.files.iter_table` for the other arguments.
         """
-        names = table_columns(path, encoding=reading.get("encoding"))
+        names = table_columns(path, encoding=options.get("encoding"))
         require_columns(columns, names, str(path), reason=", which the model needs")
         schema = self.schema
-        reading |= {"text": schema.categorical, "fallback": (schema.decimal, schema.encoding)}
-        return iter_table(path, columns=columns, na=[*schema.na, *na], **reading)
+        fallback = schema.decimal, schema.encoding
+        options |= {"text_columns": schema.categorical, "fallback": fallback}
+        return iter_table(path, columns=columns, na=[*schema.na, *na], **options)
 
-    def read_rows(self, path: str | Path, **reading: Any) -> Any:
-        """Read and prepare the feature columns of a table."""
-        (frame,) = self.read(path, self.schema.features, **reading)
+    def read_rows(self, path: str | Path, **options: Any) -> Any:
+        """Read and prepare the feature columns of a table; see :meth:`read` for the options."""
+        (frame,) = self.read(path, self.schema.features, **options)
         return self.schema.prepare(frame)
 
     @config_context(transform_output="default")
     def adapt(self, X: Any, y: Array, *, X_site: Any = None) -> TableModel:
-        """Return a model that is adapted to a site with some labelled rows of this site.
+        """Return a model that is adapted to a site with some labelled rows from this site.
 
-        ``X`` and ``X_site`` are rows in the form that :meth:`Schema.prepare` returns, and ``y`` has
-        targets as in the model's table.
+        ``X`` and ``X_site`` are data frames from :meth:`Schema.prepare`, and ``y`` contains targets
+        as in the model's table.
         """
         method = self.pipeline[-1]
         if not hasattr(method, "adapt"):
@@ -158,27 +160,27 @@ class TableModel:
 
     @config_context(transform_output="default")
     def projection(self, X: Any) -> Any:
-        """Project rows in the form that :meth:`Schema.prepare` returns; returns a data frame."""
-        project = self.pipeline[-1].projection_
-        if project is None:
-            projections = [key for key, method in METHODS.items() if method.kind == "projection"]
+        """Project the rows of a data frame from :meth:`Schema.prepare`; return a data frame."""
+        projector = self.pipeline[-1].projection_
+        if projector is None:
+            keys = [key for key, method in METHODS.items() if method.kind == "projection"]
             raise TableError(
                 f"this model ({self.info.get('method')}) has no projection. Fit one of the methods "
-                f"{', '.join(projections)}"
+                f"{', '.join(keys)}"
             )
-        Z = project.transform(self.pipeline.named_steps["prepare"].transform(X))
-        return import_pandas().DataFrame(Z, columns=list(project.get_feature_names_out()))
+        Z = projector.transform(self.pipeline.named_steps["prepare"].transform(X))
+        return import_pandas().DataFrame(Z, columns=list(projector.get_feature_names_out()))
 
 
-def labelled_rows(model: TableModel, path: str | Path, **reading: Any) -> tuple[Any, Array, int]:
+def labelled_rows(model: TableModel, path: str | Path, **options: Any) -> tuple[Any, Array, int]:
     """Read labelled rows for :meth:`TableModel.adapt`, and count the rows without a label.
 
     Labels must be classes of the model, or numbers in the unit of its table.
     """
     schema, classes = model.schema, model.info["classes"]
     labels = [schema.target] if classes is not None else []
-    (frame,) = model.read(path, [*schema.features, schema.target], labels=labels, **reading)
-    schema = replace(schema, na=(*schema.na, *reading.get("na", ())))
+    (frame,) = model.read(path, [*schema.features, schema.target], labels=labels, **options)
+    schema = replace(schema, na=(*schema.na, *options.get("na", ())))
     rows, y, _ = schema.read_labels(frame, classes)
     if not len(rows):
         raise TableError(
@@ -210,17 +212,17 @@ def table_setting(
     random_state: int = 0,
     n_jobs: int | None = None,
 ) -> Setting:
-    """Return the setting of a method that will be fitted to a table; see :class:`Setting`.
+    """Return the :class:`Setting` for fitting a method to a table.
 
     ``class_weight="auto"`` balances classes if ``scoring``, the metric of `evaluate`, weights them
-    equally. Arguments are chosen by ``inner_scoring``; None is a smooth score.
+    equally. Parameters are chosen by ``inner_scoring``; None is log loss or squared error.
     """
     classification = table.schema.task == "classification"
     measure = choose_measure(scoring, table.y, classification, pos_label, table.sample_domain)
     if class_weight == "auto":
         class_weight = "balanced" if classification and measure.balanced else None
     elif class_weight not in (None, "balanced"):
-        raise ValueError(f"class_weight={class_weight!r} must be 'auto', 'balanced' or None")
+        raise ValueError(f"class_weight must be 'auto', 'balanced' or None, got {class_weight!r}")
     elif class_weight is not None and not classification:
         raise ValueError(
             "class_weight needs classes, but the target is continuous. Use class_weight=None"
@@ -273,7 +275,7 @@ def refuse_rows(method: str, contained: object) -> None:
     """Raise a TableError if a model contains training rows."""
     if contained:
         raise TableError(
-            f"a model of method {method!r} contains rows of the training data. Use one of "
+            f"models fitted with method {method!r} contain training rows. Use one of "
             f"{', '.join(WITHOUT_ROWS)}, or allow rows with ",
             Argument("rows", True),
         )
@@ -289,23 +291,22 @@ def describe_model(
     notes: list[str],
 ) -> dict[str, Any]:
     """Describe a fitted model; ``domains`` are pairs of a name and a number of rows."""
-    project, context = search.projection_, None
+    projector, context = search.projection_, None
     model: Any = getattr(search, "estimator_", None)
     if getattr(model, "uses_context", False):
-        # The number of rows per domain in the scores, and whether the model was chosen by its score
-        # with context.
+        # "promised" is whether the model was chosen by its score with context.
         context = {"batch_size": int(model.context_batch_size_), "promised": False}
     default = PREDICTORS[setting.task][0] if setting.predictor == "auto" else setting.predictor
     return {
         "method": method.key,
-        "predictor": "" if project is None else default,
+        "predictor": "" if projector is None else default,
         "classes": classes,
         "class_weight": setting.class_weight,
         "domains": [list(pair) for pair in domains],
         "n_rows": sum(n for _, n in domains),
         "seed": setting.seed,
         "chosen": plain_parameters({name: search.best_params_[name] for name in search.varied_}),
-        "n_components": None if project is None else int(project.dual_coef_.shape[1]),
+        "n_components": None if projector is None else int(projector.dual_coef_.shape[1]),
         "check": None,
         "context": context,
         "notes": notes,

@@ -1,7 +1,7 @@
-"""Reading numbers, percentages, times and dates from text cells that are unambiguous.
+"""Reading numbers, percentages, times and dates from unambiguous text cells.
 
 A cell is unambiguous if it is a number with only one of the two decimal marks: "1,5" and "1.234,5"
-have decimal commas, "1.5" and "1,234.5" decimal points. "1,234" may have either; the other cells of
+have decimal commas, "1.5" and "1,234.5" decimal points. "1,234" may have either; the other cells in
 its column decide, and then the other columns. Nothing else is guessed.
 """
 
@@ -18,19 +18,13 @@ from domainwise.arrays import Array
 from domainwise.checks.inputs import LARGEST_NUMBER, is_quantity, too_large
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 
-#: Text of missing cells. Words such as "NA" are missing values only in columns of numbers.
+#: Text of missing cells. Words such as "NA" are missing values only in numeric columns.
 MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
 MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
-#: Results of formulas that failed, except ``#N/A``, which is a missing value.
+#: Results of failed formulas, except ``#N/A``, which is a missing value.
 EXCEL_ERRORS = ["#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"]
-BOOLEANS = {
-    "True": True,
-    "TRUE": True,
-    "true": True,
-    "False": False,
-    "FALSE": False,
-    "false": False,
-}
+BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), True)
+BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), False)
 #: Dates: 2024-05-31 (with or without a time), 31.05.2024, 5/31/24, 31 May 2024, May 31, 2024,
 #: 2024-05, 2024Q2.
 _MONTH = r"(?i:jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
@@ -42,7 +36,7 @@ DATE = (
 )
 TIME = r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?(?:\s*[AaPp]\.?[Mm]\.?)?"
 PLAIN_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?[Ii]nf(?:inity)?"
-#: Numbers with other signs or units: <5, $5, (5), 5 mm, 1_000, 95:30, 1.5D+03.
+#: Numbers with symbols or units: <5, $5, (5), 5 mm, 1_000, 95:30, 1.5D+03.
 ANNOTATED_NUMBER = (
     r"[<>=~≈±$€£¥(]*\s*[+−-]?\.?[0-9][0-9.,:'_]*(?:[eEdD][+-]?[0-9]+)?"
     r"(?:[%‰°€$£¥)]|\s[^0-9]{1,6})*"
@@ -59,7 +53,7 @@ MIN_NUMBERS = 20
 
 
 def _number(mark: str | None) -> str:
-    """Return a pattern of numbers with this decimal mark, or none, and thousands separators."""
+    """Return a pattern for numbers with this decimal mark (or none) and thousands separators."""
     separator = f"[{THOUSANDS}{OTHER_MARK[mark]}]"
     integer = f"(?:[1-9][0-9]{{0,2}}(?:{separator}[0-9]{{3}})+|[0-9]+)"
     if mark is None:
@@ -80,7 +74,7 @@ def is_text(column: Any) -> bool:
 
 
 def matches(column: Any, pattern: str, *, full: bool = True) -> Any:
-    """Mark cells whose stripped text matches a pattern, or with ``full=False`` contains it."""
+    """Return a mask of cells whose stripped text matches a pattern, or contains it if not full."""
     pattern = rf"^\s*(?:{pattern})\s*$" if full else pattern
     text = _arrow_text(column)
     if text is None:
@@ -93,7 +87,7 @@ def matches(column: Any, pattern: str, *, full: bool = True) -> Any:
 
 
 def _arrow_text(column: Any) -> Any:
-    """Return a text column as an Arrow array, which is ten times as fast to search, or None."""
+    """Return a text column as an Arrow array, which is ten times faster to search, or None."""
     try:
         import pyarrow
 
@@ -104,18 +98,18 @@ def _arrow_text(column: Any) -> Any:
     return array if array.type in (pyarrow.string(), pyarrow.large_string()) else None
 
 
-def words_of(column: Any) -> Any:
-    """Return cells as stripped text, without missing cells and words such as "NA"."""
-    words = column[column.notna()].astype(str).str.strip()
-    return words[~words.isin(MISSING)]
+def text_cells(column: Any) -> Any:
+    """Return the cells as stripped text, without missing cells and words such as "NA"."""
+    texts = column[column.notna()].astype(str).str.strip()
+    return texts[~texts.isin(MISSING)]
 
 
-def mark_missing(column: Any, na: Sequence[str], *, words: bool = True) -> Any:
-    """Set cells to missing if they are empty, in ``na``, or with ``words`` text such as "NaN"."""
+def mark_missing(column: Any, na: Sequence[str], *, nan_text: bool = True) -> Any:
+    """Set cells to missing if empty, in ``na``, or, with ``nan_text``, text such as "NaN"."""
     if is_text(column) or hasattr(column, "cat"):
-        values: list[Any] = [*na, *(MISSING_TEXT if words else [""])]
+        values: list[Any] = [*na, *(MISSING_TEXT if nan_text else [""])]
     elif column.dtype.kind in "iuf":
-        values = [float(word) for word in na if re.fullmatch(PLAIN_NUMBER, word)]
+        values = [float(text) for text in na if re.fullmatch(PLAIN_NUMBER, text)]
     else:
         return column
     missing = column.isin(values)
@@ -132,8 +126,8 @@ def decimal_marks(
 ) -> dict[str, str]:
     """Return the decimal marks of text columns, by name; ambiguous columns are left out.
 
-    The mark is that of ``earlier`` chunks of the table, or the user's ``mark``. Otherwise it
-    follows from the column's cells, or from the other columns if they agree, or is ``fallback``.
+    The mark is the one found in ``earlier`` chunks of the table, or the user's ``mark``. Otherwise
+    it follows from the column's cells, or from the other columns if they agree, or is ``fallback``.
     """
     marks = dict(earlier or {})
     ambiguous = {}
@@ -215,19 +209,19 @@ def _cast(text: Any) -> Any:
     missing = compute.is_in(text, pyarrow.array(MISSING, text.type))
     text = compute.if_else(missing, pyarrow.scalar(None, text.type), text)
     has_point = compute.any(compute.match_substring(text, ".")).as_py()
-    for kind in (pyarrow.int64(), pyarrow.float64())[bool(has_point) :]:
+    for dtype in (pyarrow.int64(), pyarrow.float64())[bool(has_point) :]:
         try:
-            numbers = text.cast(kind)
+            numbers = text.cast(dtype)
         except pyarrow.ArrowInvalid:
             continue
-        if numbers.null_count and kind == pyarrow.int64():  # float64 would lose digits
-            return numbers.to_pandas(types_mapper={kind: import_pandas().Int64Dtype()}.get).array
+        if numbers.null_count and dtype == pyarrow.int64():  # float64 would lose digits
+            return numbers.to_pandas(types_mapper={dtype: import_pandas().Int64Dtype()}.get).array
         return numbers.to_numpy(zero_copy_only=False)
     return None
 
 
 def form_of(column: Any) -> tuple[str, list[str]]:
-    """Return the form of a column, and the distinct cells of text that do not have this form.
+    """Return the form of a column, and the distinct text cells that do not have this form.
 
     Forms are "numeric", "nested" (lists and the like), "date" and "time", and for text also
     "number", "percent" and "text".
@@ -245,26 +239,26 @@ def form_of(column: Any) -> tuple[str, list[str]]:
     column = category_values(column)
     if not is_text(column):
         return "text", []
-    words = words_of(column)
+    texts = text_cells(column)
     for form, pattern in (("date", DATE), ("time", TIME), ("percent", rf"(?:{PLAIN_NUMBER})\s*%")):
-        matched = matches(words, pattern)
-        if _mostly(words, matched):
-            return form, list(words[~matched].unique())
-    number, plain_number = matches(words, NUMBER_OR_PERCENT), matches(words, PLAIN_NUMBER)
-    errors, annotated = words.isin(EXCEL_ERRORS), plain_number | matches(words, ANNOTATED_NUMBER)
+        is_match = matches(texts, pattern)
+        if _mostly(texts, is_match):
+            return form, list(texts[~is_match].unique())
+    is_number, is_plain = matches(texts, NUMBER_OR_PERCENT), matches(texts, PLAIN_NUMBER)
+    is_error, is_annotated = texts.isin(EXCEL_ERRORS), is_plain | matches(texts, ANNOTATED_NUMBER)
     if (
-        (_mostly(words, number) and (number & ~plain_number).any())
-        or (errors.any() and _mostly(words[~errors], plain_number[~errors]))
-        or (annotated.mean() >= 0.5 and words[annotated].nunique() > MIN_NUMBERS)
+        (_mostly(texts, is_number) and (is_number & ~is_plain).any())
+        or (is_error.any() and _mostly(texts[~is_error], is_plain[~is_error]))
+        or (is_annotated.mean() >= 0.5 and texts[is_annotated].nunique() > MIN_NUMBERS)
     ):
-        return "number", list(words[~plain_number].unique())
+        return "number", list(texts[~is_plain].unique())
     return "text", []
 
 
-def _mostly(words: Any, matched: Any) -> bool:
-    """Whether at least half of the cells, or half of the distinct ones, match."""
-    half = 0.5 * words.nunique()
-    return bool(matched.any()) and (matched.mean() >= 0.5 or words[matched].nunique() >= half)
+def _mostly(texts: Any, is_match: Any) -> bool:
+    """Whether at least half of the cells, or half of the distinct cells, match."""
+    share = max(is_match.mean(), texts[is_match].nunique() / max(texts.nunique(), 1))
+    return bool(is_match.any()) and share >= 0.5
 
 
 def numbers_in(column: Any, form: str | None = None) -> Any:
@@ -272,36 +266,36 @@ def numbers_in(column: Any, form: str | None = None) -> Any:
     pandas = import_pandas()
     if column.dtype.kind == "m":
         return column.dt.total_seconds() / 3600
-    words = words_of(column)
+    texts = text_cells(column)
     if form == "time":
-        numbers = words.map({word: _hours(word) for word in words.unique()}).astype(float)
+        numbers = texts.map({text: _hours(text) for text in texts.unique()}).astype(float)
     else:
-        percent = matches(words, rf"(?:{PLAIN_NUMBER})\s*%") & (form == "percent")
-        words = words.where(~percent, words.str.rstrip("% "))
-        words = words.where(~words.isin(BOOLEANS), words.map(BOOLEANS).map({True: "1", False: "0"}))
-        words = words.where(matches(words, PLAIN_NUMBER)).astype(object)
-        numbers = pandas.to_numeric(words, errors="coerce").astype(float)
-        numbers = numbers.where(~percent, numbers / 100)
+        is_percent = matches(texts, rf"(?:{PLAIN_NUMBER})\s*%") & (form == "percent")
+        texts = texts.where(~is_percent, texts.str.rstrip("% "))
+        texts = texts.where(~texts.isin(BOOLEANS), texts.map(BOOLEANS).map({True: "1", False: "0"}))
+        texts = texts.where(matches(texts, PLAIN_NUMBER)).astype(object)
+        numbers = pandas.to_numeric(texts, errors="coerce").astype(float)
+        numbers = numbers.where(~is_percent, numbers / 100)
     return numbers.reindex(column.index)
 
 
-def _hours(word: str) -> float:
+def _hours(text: str) -> float:
     """Return a time in hours since midnight, and a number unchanged; NaN for other text.
 
     >>> _hours("7:30 pm"), _hours("07:30")
     (19.5, 7.5)
     """
-    if not re.fullmatch(TIME, word):
-        return float(word) if re.fullmatch(PLAIN_NUMBER, word) else np.nan
-    clock = re.sub(r"[^0-9:.]", "", word.split(" ")[0].rstrip("aApPmM.")).split(":")
+    if not re.fullmatch(TIME, text):
+        return float(text) if re.fullmatch(PLAIN_NUMBER, text) else np.nan
+    clock = re.sub(r"[^0-9:.]", "", text.split(" ")[0].rstrip("aApPmM.")).split(":")
     hours = sum(float(digits) / 60**i for i, digits in enumerate(clock))
-    suffix = re.search(r"([aApP])\.?[mM]", word)
+    suffix = re.search(r"([aApP])\.?[mM]", text)
     return hours if suffix is None else hours % 12 + 12 * (suffix[1] in "pP")
 
 
 def date_order(column: Any) -> str | None:
     """Return "day" or "month", whichever is first in dates like 1/2/2024; None if ambiguous."""
-    numbers = words_of(column).str.extract(r"^([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}").dropna()
+    numbers = text_cells(column).str.extract(r"^([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}").dropna()
     if not len(numbers):
         return "day"
     first_is_day, second_is_day = (numbers[i].astype(int).max() > 12 for i in (0, 1))
@@ -309,19 +303,19 @@ def date_order(column: Any) -> str | None:
 
 
 def days_in(column: Any, order: str | None) -> Any:
-    """Return dates without times, NaT for other cells; ``order`` is that of :func:`date_order`."""
+    """Return dates without times, NaT for other cells; ``order`` is from :func:`date_order`."""
     pandas = import_pandas()
     if column.dtype.kind == "M":
         return column.dt.tz_localize(None).dt.normalize().astype("datetime64[s]")
     if isinstance(column.dtype, pandas.PeriodDtype):
         return column.dt.to_timestamp().astype("datetime64[s]")
-    words = words_of(column).str.replace(r"[T ].*$", "", regex=True)
-    words = words.str.replace(r"^([0-9]{4})[./]([0-9]+)[./]", r"\1-\2-", regex=True)
-    words = words.str.replace(r"^([0-9]{1,2})-([0-9]{1,2})-", r"\1/\2/", regex=True)
-    days = pandas.Series(pandas.NaT, index=words.index, dtype="datetime64[s]")
+    texts = text_cells(column).str.replace(r"[T ].*$", "", regex=True)
+    texts = texts.str.replace(r"^([0-9]{4})[./]([0-9]+)[./]", r"\1-\2-", regex=True)
+    texts = texts.str.replace(r"^([0-9]{1,2})-([0-9]{1,2})-", r"\1/\2/", regex=True)
+    days = pandas.Series(pandas.NaT, index=texts.index, dtype="datetime64[s]")
     with_slashes = {"day": "%d/%m/%Y", "month": "%m/%d/%Y"}
     for date_format in filter(None, ("%Y-%m-%d", "%d.%m.%Y", with_slashes.get(order or ""))):
-        days = days.fillna(pandas.to_datetime(words, format=date_format, errors="coerce"))
+        days = days.fillna(pandas.to_datetime(texts, format=date_format, errors="coerce"))
     return days.reindex(column.index)
 
 
@@ -329,14 +323,14 @@ def days_in(column: Any, order: str | None) -> Any:
 DATE_PARTS = ("month", "weekday", "age")
 #: "7" but not "007", which is a code.
 WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")
-#: Forms, as messages describe them.
+#: How messages describe the forms.
 FORMS = {"number": "numbers", "percent": "percentages", "time": "times", "date": "dates"}
 
 MessageParts = tuple[str | Argument, ...]
 
 
 def split_names(entries: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
-    """Split entries at commas, unless an entry with a comma is itself one of ``names``.
+    """Split entries at commas, except entries that are themselves in ``names``.
 
     >>> split_names(["age,sex", "dose, mg"], ["age", "sex", "dose, mg"])
     ['age', 'sex', 'dose, mg']
@@ -373,7 +367,7 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
 
 
 def first_unreadable(column: Any, values: Any) -> int | None:
-    """Return the index of the first cell that was not converted to a value; None if all were."""
+    """Return the index of the first cell that was not converted; None if all were converted."""
     missing = column.isna() | column.astype(str).str.strip().isin(MISSING)
     unreadable = np.flatnonzero(values.isna() & ~missing)
     return int(unreadable[0]) if len(unreadable) else None
@@ -384,16 +378,16 @@ def too_large_problem(values: Array, first_row: int = 0) -> MessageParts | None:
     if np.isinf(values).any():
         row = int(np.flatnonzero(np.isinf(values))[0])
         return (f"is infinite in row {first_row + row + 1}. Leave the cell empty",)
-    return (f"has values above {LARGEST_NUMBER:.0e}. Rescale it",) if too_large(values) else None
+    return (f"has values beyond ±{LARGEST_NUMBER:.0e}. Rescale it",) if too_large(values) else None
 
 
 def as_days(column: Any, name: str, first_row: int, order: str | None) -> Any:
-    """Return a column of dates as :func:`days_in` does; raise a TableError for other cells."""
+    """Return a date column as :func:`days_in` does; raise a TableError for other cells."""
     days = days_in(column, order)
     if (row := first_unreadable(column, days)) is not None:
         raise TableError(
             f"column {name!r} must contain dates, but row {first_row + row + 1} has "
-            f"{str(column.iloc[row])!r}. Write it as 2024-05-31, or leave the cell empty"
+            f"{str(column.iloc[row])!r}. Write it as YYYY-MM-DD, or leave the cell empty"
         )
     return days
 
@@ -445,11 +439,11 @@ def problem_of(
 ) -> MessageParts | None:
     """Describe what is wrong with a feature, and what to do; None if it can be used.
 
-    ``form`` and ``unmatched`` are those of :func:`form_of`; ``dates`` allows dates.
+    ``form`` and ``unmatched`` are from :func:`form_of`; ``dates`` allows dates.
     """
     if form == "nested":
-        kind = type(column[column.notna()].iloc[0]).__name__
-        return (f"contains {kind} values. Each cell must be a number or a string",)
+        type_name = type(column[column.notna()].iloc[0]).__name__
+        return (f"contains {type_name} values. Store one number or string in each cell",)
     if form == "date" and not dates:
         advice = "contains dates or times. Convert them to numbers with "
         return advice, Argument("dates", list(DATE_PARTS))
@@ -466,9 +460,10 @@ def problem_of(
             "or, if they mean a missing value, pass "
         )
         return advice, Argument("na", unmatched[:3])
-    n, count = column.count(), column.astype(str)[column.notna()].nunique() if form == "text" else 0
-    if count > max(MAX_CATEGORIES, n // 2):
-        return (f"has {count} distinct values in {n} rows, so it looks like an identifier",)
+    n_cells = column.count()
+    n_distinct = column.dropna().astype(str).nunique() if form == "text" else 0
+    if n_distinct > max(MAX_CATEGORIES, n_cells // 2):
+        return (f"has {n_distinct} distinct values in {n_cells} rows; it looks like an identifier",)
     return None
 
 
@@ -499,7 +494,7 @@ def target_column(column: Any, mark: str | None) -> Any:
 
 
 def task_of(target: Any, task: str) -> str:
-    """Return the task, decided from the target if it is "auto"."""
+    """Return the task; "auto" decides from the target."""
     if task != "auto":
         return task
     if not is_numeric(target) or target.dtype.kind == "b":

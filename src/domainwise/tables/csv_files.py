@@ -26,8 +26,8 @@ SEPARATORS = (",", "\t", ";", "|")
 UNNAMED = "Unnamed: 0"
 #: Lines from which the separator is detected, and bytes that are read at a time.
 HEADER_LINES, BLOCK_BYTES = 20, 2**22
-#: Bytes that are unlikely in Western European text: three consecutive ones that are not ASCII, or
-#: one that cp1252 does not define.
+#: Bytes that are unlikely in Western European text: three consecutive non-ASCII bytes, or one that
+#: cp1252 does not define.
 NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x81\x8d\x8f\x90\x9d]")
 _OTHER_FORMATS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or zip", ".xlsx")}
 _OTHER_FORMATS |= {b"\x1f\x8b\x08" + flag: ("a gzip", ".csv.gz") for flag in (b"\0", b"\x08")}
@@ -46,7 +46,7 @@ class CsvFile:
     names: list[str]
     separator: str
     encoding: str
-    n_lines: int  #: Lines up to and including the column names.
+    n_lines: int  #: Number of lines up to and including the column names.
     odd_quotes: bool  #: Whether the number of quotation marks is odd.
     notes: tuple[str, ...]
 
@@ -57,7 +57,7 @@ class CsvFile:
 
         invalid_rows: list[Any] = []
 
-        def refuse(row: Any) -> str:
+        def report_error(row: Any) -> str:
             invalid_rows.append(row)
             return "error"
 
@@ -69,7 +69,7 @@ class CsvFile:
             block_size=BLOCK_BYTES if self.data is None else min(len(self.data) + 1, 2**30),
         )
         parse_options = arrow_csv.ParseOptions(
-            delimiter=self.separator, newlines_in_values=True, invalid_row_handler=refuse
+            delimiter=self.separator, newlines_in_values=True, invalid_row_handler=report_error
         )
         convert_options = arrow_csv.ConvertOptions(
             # A quotation mark that is never closed puts all lines after it into the last cell.
@@ -87,8 +87,7 @@ class CsvFile:
                         last_cell = batch.column(self.names[-1])[-1].as_py()
                     yield batch.select(columns)
         except UnicodeDecodeError as error:
-            text = f"{self.path} is not {self.encoding}: {error}. Set its encoding with "
-            raise TableError(text, Argument("encoding", "cp1252")) from None
+            raise _not_decodable(self.path, error) from None
         except (OSError, EOFError) as error:
             raise TableError(f"{self.path} is damaged: {error}. Export or copy it again") from None
         except pyarrow.ArrowInvalid as error:
@@ -133,12 +132,16 @@ def open_csv(
             names, separator, n_lines = _header(text, path)
             text.detach()
     except UnicodeDecodeError as error:
-        reason = f"{path} is not {error.encoding}: {error}. Set its encoding with "
-        raise TableError(reason, Argument("encoding", "cp1252")) from None
+        raise _not_decodable(path, error) from None
     except (OSError, EOFError) as error:
         raise TableError(f"{path} cannot be read: {error}. Export or copy it again") from None
     encoding = "utf8" if detected == "utf-8-sig" else detected  # pyarrow skips a byte order mark
     return CsvFile(path, data, names, separator, encoding, n_lines, odd, notes)
+
+
+def _not_decodable(path: Path, error: UnicodeDecodeError) -> TableError:
+    text = f"{path} is not encoded in {error.encoding}: {error}. Pass its encoding, such as "
+    return TableError(text, Argument("encoding", "cp1252"))
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -162,11 +165,11 @@ def _scan(
         if not to_end:
             break
     if start in _OTHER_FORMATS:
-        kind, extension = _OTHER_FORMATS[start]
-        raise TableError(f"{path} is {kind} file. Rename it so that its name ends in {extension}")
-    marked = [name for name, marks in BYTE_ORDER_MARKS.items() if start.startswith(marks)]
-    if encoding or marked:
-        return encoding or marked[0], bool(quotes % 2), ()
+        description, extension = _OTHER_FORMATS[start]
+        raise TableError(f"{path} is {description} file. Rename it to end in {extension}")
+    bom_encodings = [name for name, marks in BYTE_ORDER_MARKS.items() if start.startswith(marks)]
+    if encoding or bom_encodings:
+        return encoding or bom_encodings[0], bool(quotes % 2), ()
     if has_nul:
         text = f"{path} contains NUL bytes. Export it as UTF-8 or, if it is UTF-16, pass "
         raise TableError(text, Argument("encoding", "utf-16-le"))
@@ -178,7 +181,7 @@ def _scan(
         block = file.read(BLOCK_BYTES)
         is_cut = len(block) == BLOCK_BYTES
         lines = io.BytesIO(block[: block.rfind(b"\n") + 1] if is_cut else block)
-    first: dict[bool, int] = {}  # the first non-ASCII line that is UTF-8, and that is not
+    first: dict[bool, int] = {}  # number of the first non-ASCII line that is UTF-8 or is not
     for number, line in enumerate(lines, 1):
         if not line.isascii():
             is_utf8 = _decodes(codecs.getincrementaldecoder("utf-8")(), line, final=True)
@@ -190,9 +193,7 @@ def _scan(
                     Argument("encoding", "cp1252"),
                 )
     if fallback is None and not western:
-        text = (
-            f"{path} is not UTF-8, and its encoding cannot be detected. Pass its encoding, such as "
-        )
+        text = f"{path} is not UTF-8, and its encoding cannot be detected. Pass it, as in "
         raise TableError(text, Argument("encoding", "cp1251"))
     guess = fallback or "cp1252"
     return guess, bool(quotes % 2), (f"{path.name} is not UTF-8 and was read as {guess}",)
@@ -219,9 +220,7 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
             break
     if not lines:
         raise TableError(f"{path} is empty. Pass a file with column names and rows")
-    old_limit = csv.field_size_limit(
-        max(map(len, lines)) + 1
-    )  # a wrong separator gives long fields
+    old_limit = csv.field_size_limit(max(map(len, lines)) + 1)  # a wrong separator: long fields
     try:
         rows = {sep: list(csv.reader(lines, delimiter=sep)) for sep in SEPARATORS}
         # Prefer the same number of fields in all lines, then more fields.

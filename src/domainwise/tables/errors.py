@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -60,9 +60,13 @@ def describe_names(names: Iterable[Any], max_names: int = 8) -> str:
     >>> describe_names(["a", "b"])
     "'a', 'b'"
     """
-    shown = [repr(str(name)) for name in names]
-    n_more = len(shown) - max_names
-    return ", ".join(shown[:max_names]) + (f" and {n_more} more" if n_more > 0 else "")
+    return join_names([repr(str(name)) for name in names], max_names)
+
+
+def join_names(names: Sequence[str], max_names: int) -> str:
+    """Join at most ``max_names`` names with commas, and count the others."""
+    n_more = len(names) - max_names
+    return ", ".join(names[:max_names]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
 def refuse_duplicate_names(names: Iterable[str], where: str) -> None:

@@ -29,12 +29,12 @@ _POSITION = rb"""\br=["']([A-Z]{1,3})([0-9]{1,7})["']"""
 CELL = re.compile(rb"<(?:\w+:)?c\b[^>]*?" + _POSITION + rb"[^>]*(?<!/)>")
 ERROR = re.compile(rb"<(?:\w+:)?c\b([^>]*\bt=[\"']e[\"'][^>]*)>(.*?)</(?:\w+:)?c>", re.DOTALL)
 VALUE = re.compile(rb"<(?:\w+:)?v>([^<]{1,20})<")
-#: Errors that reading a damaged workbook raises.
+#: Exceptions that reading a damaged workbook raises.
 DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, RuntimeError)
 
 
 def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
-    """Return the first sheet that is not empty, and notes about rows and sheets not read."""
+    """Return the first sheet that is not empty, and notes on rows and sheets that are not read."""
     try:
         from python_calamine import CalamineError, CalamineWorkbook
     except ModuleNotFoundError:
@@ -42,7 +42,7 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
             'reading Excel files needs python-calamine: pip install "domainwise[excel]"'
         ) from None
     try:
-        errors = _error_values(path)
+        error_cells = _error_cells(path)
         book = CalamineWorkbook.from_path(path)
         sheets = [book.get_sheet_by_name(name) for name in book.sheet_names]
         nonempty = [sheet for sheet in sheets if sheet.height]
@@ -50,12 +50,12 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     except TableError:
         raise
     except (*DAMAGED, CalamineError, ElementTree.ParseError) as error:
-        text = f"{path} is damaged or not an Excel file: {error}. Save it again"
+        text = f"{path} is damaged or is not an Excel file: {error}. Save it again"
         raise TableError(text) from None
     if not nonempty:
         raise TableError(f"{path} is empty. Pass a workbook with column names and rows")
     sheet, (top, left) = nonempty[0].name, nonempty[0].start or (0, 0)
-    for (row, column), value in errors[sheet].items():
+    for (row, column), value in error_cells[sheet].items():
         rows[row - top][column - left] = value
     header = _header_row(rows)
     names = [str(name) for name in rows[header]]
@@ -76,8 +76,8 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     return frame.infer_objects(), tuple(notes)
 
 
-def _error_values(path: Path) -> dict[str, dict[tuple[int, int], str]]:
-    """Check the sizes of a workbook, and return its error values by sheet, row and column."""
+def _error_cells(path: Path) -> dict[str, dict[tuple[int, int], str]]:
+    """Check the size of a workbook, and return its error values by sheet, row and column."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         size = sum(member.file_size for member in members)
@@ -93,30 +93,30 @@ def _error_values(path: Path) -> dict[str, dict[tuple[int, int], str]]:
             contents.append(ElementTree.fromstring(archive.read(name)))
         book, links = contents
         targets = {link.get("Id"): str(link.get("Target")) for link in links}
-        errors, scanned = {}, set()
+        error_cells, scanned_files = {}, set()
         for sheet in book.findall(".//{*}sheet"):
             target = targets[next(v for name, v in sheet.items() if name.endswith("}id"))]
             file_name = target[1:] if target.startswith("/") else f"xl/{target}"
             where = f"{path}: sheet {sheet.get('name')!r}"
             with archive.open(file_name) as stream:
-                errors[str(sheet.get("name"))] = _scan_sheet(stream, where)
-            scanned.add(file_name)
+                error_cells[str(sheet.get("name"))] = _scan_sheet(stream, where)
+            scanned_files.add(file_name)
         for member in members:  # reading fails if a member exceeds its declared size
             with archive.open(member) as stream:
-                while member.filename not in scanned and stream.read(BLOCK):
+                while member.filename not in scanned_files and stream.read(BLOCK):
                     pass
-    return errors
+    return error_cells
 
 
 def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
     """Return error values by row and column; check the area that the cells span."""
-    n_cells, columns, rows, errors = 0, set(), set(), {}
+    n_cells, columns, rows, error_cells = 0, set(), set(), {}
     partial, block = b"", b"first"
     while block:
         block = stream.read(BLOCK)
         text = partial + block
         end = len(text)
-        if block:  # a cell at the end that is incomplete is read with the next block
+        if block:  # an incomplete cell at the end is read with the next block
             end = max(text.rfind(b"<c "), text.rfind(b":c "), len(text) - BLOCK)
             end = text.rfind(b"<", 0, end + 1) if end > 0 else 0
         text, partial = text[:end], text[end:]
@@ -130,7 +130,7 @@ def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
             if position_match is not None and value_match is not None:
                 letters, row = position_match.groups()
                 value = value_match[1].decode("ascii", "replace")
-                errors[int(row) - 1, _column_index(letters)] = value
+                error_cells[int(row) - 1, _column_index(letters)] = value
     indices = sorted(map(_column_index, columns)) or [0]
     height, width = max(rows, default=0) - min(rows, default=0) + 1, indices[-1] - indices[0] + 1
     if height * width > max(MAX_AREA, MAX_AREA_PER_CELL * n_cells):
@@ -138,7 +138,7 @@ def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
             f"{where} has {n_cells:,} cells, spread over {height:,} rows and {width:,} columns. "
             "Delete the cells that are far away from the table, or save the table as CSV"
         )
-    return errors
+    return error_cells
 
 
 def _column_index(letters: bytes) -> int:

@@ -34,23 +34,23 @@ class OpenTable:
     """A table whose column names are known; :meth:`frames` reads its rows."""
 
     path: Path
-    kind: str
+    file_format: str
     names: list[str]
     notes: tuple[str, ...]  #: Assumptions about the file, and skipped rows and sheets.
     source: Any  #: A CsvFile, the rows of a workbook, or None.
 
-    def frames(self, columns: Sequence[str], rows: int | None = None) -> Iterator[Any]:
-        """Yield data frames of at most ``rows`` rows, or one for None; CSV cells are text."""
+    def frames(self, columns: Sequence[str], chunk_rows: int | None = None) -> Iterator[Any]:
+        """Yield data frames of at most ``chunk_rows`` rows, or one for None; CSV cells are text."""
         columns, empty = list(columns), True
-        if self.kind == "excel":
-            step = rows or max(1, len(self.source))
+        if self.file_format == "excel":
+            step = chunk_rows or max(1, len(self.source))
             slices = (self.source[i : i + step] for i in range(0, len(self.source), step))
             frames: Iterator[Any] = (chunk[columns].reset_index(drop=True) for chunk in slices)
         elif isinstance(self.source, CsvFile):
             batches = self.source.batches(columns)
-            frames = (arrow_frame(table, columns, {}) for table in regrouped(batches, rows))
+            frames = (arrow_frame(table, columns, {}) for table in regrouped(batches, chunk_rows))
         else:
-            frames = arrow_frames(self.path, self.kind, columns, rows)
+            frames = arrow_frames(self.path, self.file_format, columns, chunk_rows)
         for frame in filter(len, frames):
             empty = False
             yield frame
@@ -67,25 +67,25 @@ def open_table(
     if not path.exists():
         raise TableError(f"{path} does not exist. Check the path")
     if path.is_dir() and not parquet_files(path):
-        raise TableError(f"{path} is a folder without Parquet files. Pass a file")
+        raise TableError(f"{path} is a folder without Parquet files. Pass another folder or a file")
     if path.is_file() and path.stat().st_size == 0:
         raise TableError(f"{path} is empty. Pass a file with column names and rows")
-    kind, source = existing_format(path), None
+    file_format, source = existing_format(path), None
     notes: tuple[str, ...] = ()
-    with arrow_errors(path, kind):
-        if kind == "csv":
+    with arrow_errors(path, file_format):
+        if file_format == "csv":
             source = open_csv(path, encoding, fallback=fallback, read=read)
             names, notes = source.names, source.notes
-        elif kind == "excel":
+        elif file_format == "excel":
             source, notes = read_excel(path)
             names = list(source.columns)
         else:
             first = parquet_files(path)[0]
             keys = folder_keys(first.as_posix(), path.as_posix())
-            stored = _dataset(first, kind).schema.names
-            names = [name for name in (*stored, *keys) if not _is_index(name)]
+            file_columns = _dataset(first, file_format).schema.names
+            names = [name for name in (*file_columns, *keys) if not _is_index(name)]
     refuse_duplicate_names(names, str(path))
-    return OpenTable(path, kind, names, notes, source)
+    return OpenTable(path, file_format, names, notes, source)
 
 
 def table_format(path: str | Path, formats: dict[str, str] = READ_FORMATS) -> str:
@@ -95,9 +95,9 @@ def table_format(path: str | Path, formats: dict[str, str] = READ_FORMATS) -> st
     'csv'
     """
     name = Path(path).name.lower()
-    for extension, kind in formats.items():
+    for extension, file_format in formats.items():
         if name.endswith(extension):
-            return kind
+            return file_format
     raise TableError(f"{path} has an unknown file extension. Use one of {', '.join(formats)}")
 
 
@@ -125,11 +125,11 @@ def read_table(
     The file extension selects CSV (also ``.gz``), Parquet, Feather or Excel (first sheet). A folder
     of Parquet files is read in the order of their names; folders inside it such as ``site=A``
     become text columns. ``columns`` are returned in this order; None reads all. ``labels`` are
-    columns of labels: text is unchanged, and only empty cells are missing ("NA" may mean North
+    label columns, in which text is unchanged and only empty cells are missing ("NA" may mean North
     America). ``decimal`` is the decimal mark of numbers in text, ``encoding`` the encoding of a CSV
     file; None detects them. ``na`` lists values that count as missing in all columns.
 
-    Raises a TableError if the file does not exist, is empty or damaged, has an unknown encoding,
+    Raises a TableError if the file does not exist, is empty or damaged, or has an unknown encoding,
     lines with different numbers of fields, or duplicate column names.
     """
     (frame,) = iter_table(
@@ -143,8 +143,8 @@ def iter_table(
     *,
     columns: Sequence[str] | None = None,
     labels: Sequence[str] = (),
-    text: Sequence[str] = (),
-    rows: int | None = None,
+    text_columns: Sequence[str] = (),
+    chunk_rows: int | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
     na: Sequence[str] = (),
@@ -153,28 +153,28 @@ def iter_table(
     """Read a table in chunks, so that memory does not grow with the file.
 
     See :func:`read_table` for the other arguments. The first chunk with an unambiguous decimal mark
-    determines that of the column; in a later chunk that contradicts it, the column stays text.
-    Columns in ``text`` have categories and stay text, even if a chunk has only digits. A chunk has
-    ``rows`` rows; None reads all rows as one chunk. ``fallback`` is the decimal mark and the
+    determines the column's mark; in a later chunk that contradicts it, the column stays text.
+    ``text_columns`` have categories and stay text, even if a chunk has only digits. A chunk has
+    ``chunk_rows`` rows; None reads all rows as one chunk. ``fallback`` is the decimal mark and the
     encoding of earlier tables, used if the file is ambiguous.
     """
-    read = "all" if rows is None else "chunks"
+    read = "all" if chunk_rows is None else "chunks"
     table = open_table(path, encoding=encoding, fallback=fallback[1], read=read)
     for note in table.notes:
         warn_caller(note)
     columns = table.names if columns is None else columns
     marks: dict[str, str] = {}
-    for frame in table.frames(columns, rows):
-        inferred = [name for name in frame.columns if name not in labels and name not in text]
+    for frame in table.frames(columns, chunk_rows):
+        other_columns = [name for name in frame.columns if name not in {*labels, *text_columns}]
         for name in frame.columns:
-            frame[name] = mark_missing(frame[name], na, words=name not in labels)
-        marks |= decimal_marks(frame, inferred, decimal, earlier=marks, fallback=fallback[0])
-        for name in inferred:
+            frame[name] = mark_missing(frame[name], na, nan_text=name not in labels)
+        marks |= decimal_marks(frame, other_columns, decimal, earlier=marks, fallback=fallback[0])
+        for name in other_columns:
             frame[name] = typed_numbers(with_points(frame[name], marks.get(name)))
         yield frame
 
 
-#: Default number of rows of a chunk.
+#: Default number of rows in a chunk.
 CHUNK_ROWS = 50_000
 #: Extensions of the files that are read from a folder.
 PARQUET_EXTENSIONS = (".parquet", ".parq", ".pq")
@@ -246,32 +246,35 @@ def parquet_files(path: Path) -> list[Path]:
     return sorted(files, key=Path.as_posix)
 
 
-def _dataset(path: Path, kind: str) -> Any:
+def _dataset(path: Path, file_format: str) -> Any:
     from pyarrow import dataset
 
-    return dataset.dataset(path, format=kind)
+    return dataset.dataset(path, format=file_format)
 
 
-def arrow_frames(path: Path, kind: str, columns: list[str], rows: int | None) -> Iterator[Any]:
-    """Yield data frames of at most ``rows`` rows, or one for None."""
+def arrow_frames(
+    path: Path, file_format: str, columns: list[str], chunk_rows: int | None
+) -> Iterator[Any]:
+    """Yield data frames of at most ``chunk_rows`` rows, or one for None."""
     frames = []
     for file in parquet_files(path):
         keys = folder_keys(file.as_posix(), path.as_posix())
-        with arrow_errors(file, kind):
-            data = _dataset(file, kind)
-            stored = [name for name in columns if name not in keys]
-            missing = [name for name in stored if name not in data.schema.names]
-            if missing:
-                raise TableError(
-                    f"{file} has no column {missing[0]!r}, but other files in its folder have it. "
-                    "Use the same columns in all files"
-                )
+        with arrow_errors(file, file_format):
+            data = _dataset(file, file_format)
+            file_columns = [name for name in columns if name not in keys]
+            for name in file_columns:
+                if name not in data.schema.names:
+                    raise TableError(
+                        f"{file} has no column {name!r}, but other files in its folder have it. "
+                        "Use the same columns in all files"
+                    )
+            batch_rows = chunk_rows or CHUNK_ROWS
             batches = data.to_batches(
-                columns=stored, batch_size=rows or CHUNK_ROWS, batch_readahead=1, use_threads=False
+                columns=file_columns, batch_size=batch_rows, batch_readahead=1, use_threads=False
             )
-            for table in regrouped(batches, rows):
+            for table in regrouped(batches, chunk_rows):
                 frame = arrow_frame(table, columns, keys, exact=True)
-                if rows is None:
+                if chunk_rows is None:
                     frames.append(frame)
                 else:
                     yield frame
@@ -279,35 +282,35 @@ def arrow_frames(path: Path, kind: str, columns: list[str], rows: int | None) ->
         yield import_pandas().concat(frames, ignore_index=True)
 
 
-def regrouped(batches: Iterator[Any], rows: int | None) -> Iterator[Any]:
-    """Regroup record batches into tables of ``rows`` rows; the last one may be shorter."""
+def regrouped(batches: Iterator[Any], n_rows: int | None) -> Iterator[Any]:
+    """Regroup record batches into tables of ``n_rows`` rows; the last one may be shorter."""
     import pyarrow
 
     pending: list[Any] = []
     for batch in batches:
         pending.append(batch)
-        while rows is not None and sum(batch.num_rows for batch in pending) >= rows:
+        while n_rows is not None and sum(batch.num_rows for batch in pending) >= n_rows:
             table = pyarrow.Table.from_batches(pending)
-            yield table[:rows]
-            pending = table[rows:].to_batches()
+            yield table[:n_rows]
+            pending = table[n_rows:].to_batches()
     if any(batch.num_rows for batch in pending):
         yield pyarrow.Table.from_batches(pending)
 
 
 @contextmanager
-def arrow_errors(path: Path, kind: str) -> Iterator[None]:
-    """Convert errors of pyarrow to errors that name the file."""
+def arrow_errors(path: Path, file_format: str) -> Iterator[None]:
+    """Convert pyarrow errors to errors that name the file."""
+    format_name = "CSV" if file_format == "csv" else file_format.capitalize()
     try:
         yield
     except TableError:
         raise
     except ModuleNotFoundError as error:
         raise ImportError(
-            f'reading {kind.capitalize()} files needs {error.name}: pip install "domainwise[cli]"'
+            f'reading {format_name} files needs {error.name}: pip install "domainwise[cli]"'
         ) from None
     except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        text = f"{path} is damaged or not a {kind.capitalize()} file: {reason}"
+        text = f"{path} is damaged or is not a {format_name} file: {str(error).splitlines()[0]}"
         raise TableError(f"{text}. Export or copy it again") from None
 
 
@@ -317,15 +320,15 @@ class TableWriter:
     ``schema`` is the Arrow schema for Parquet and Feather; None infers it from the first frame.
     """
 
-    def __init__(self, path: Path, kind: str, schema: Any = None) -> None:
-        self._path, self._kind = path, kind
+    def __init__(self, path: Path, file_format: str, schema: Any = None) -> None:
+        self._path, self._format = path, file_format
         self._file: Any = None
         self.schema = schema
         self.n_rows = 0
 
     def write(self, frame: Any) -> None:
         """Append the rows of a data frame."""
-        if self._kind == "csv":
+        if self._format == "csv":
             name = self._path.name.lower()
             if self._file is None:
                 open_text = gzip.open if name.endswith(".gz") else open
@@ -336,13 +339,12 @@ class TableWriter:
             import pyarrow
             from pyarrow import parquet
 
-            # All chunks use the types of the first, because a column without values has no type.
+            # All chunks use the types in the first, because a column without values has no type.
             table = pyarrow.Table.from_pandas(frame, schema=self.schema, preserve_index=False)
             if self._file is None:
                 self.schema = table.schema.remove_metadata()
-                open_file = (
-                    parquet.ParquetWriter if self._kind == "parquet" else pyarrow.ipc.new_file
-                )
+                is_parquet = self._format == "parquet"
+                open_file = parquet.ParquetWriter if is_parquet else pyarrow.ipc.new_file
                 self._file = open_file(str(self._path), self.schema)
             self._file.write_table(table.cast(self.schema))
         self.n_rows += len(frame)
@@ -356,9 +358,9 @@ class TableWriter:
 @contextmanager
 def writing_table(path: str | Path) -> Iterator[TableWriter]:
     """Open a table for writing, in the format that its file extension selects."""
-    kind = table_format(path, FORMATS)
-    with replacing(path) as temporary:
-        writer = TableWriter(temporary, kind)
+    file_format = table_format(path, FORMATS)
+    with replacing(path) as temporary_path:
+        writer = TableWriter(temporary_path, file_format)
         try:
             yield writer
         finally:

@@ -2,8 +2,8 @@
 
 :func:`load_table` reads a file, and :func:`check_table` takes a data frame. Both return a
 :class:`Table` that estimators can use, or raise a TableError. Its :class:`Schema` describes the
-columns and how their cells are read. :func:`make_preprocessor` is the first step of a pipeline, so
-that imputation, scaling and one-hot encoding are fitted to source domains only.
+columns and how their cells are read. :func:`make_preprocessor` returns the first step of a
+pipeline, so that imputation, scaling and one-hot encoding are fitted to source domains only.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from domainwise.tables.errors import (
     TableError,
     describe_names,
     import_pandas,
+    join_names,
     refuse_duplicate_names,
 )
 from domainwise.tables.files import open_table
@@ -58,7 +59,7 @@ class Schema:
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()  #: of each date: "month", "weekday" (0 is Monday), "age"
-    reference: str = ""  #: the day on which ages are computed, in years
+    reference: str = ""  #: the day to which ages are computed, in years
     decimal: str | None = None  #: passed or detected; used for new tables that are ambiguous
     encoding: str | None = None
     na: tuple[str, ...] = ()  #: values that count as missing
@@ -78,8 +79,8 @@ class Schema:
         """Return the features of a data frame in the form that models are fitted to.
 
         Numbers, and numbers computed from dates, are converted to float64 and categories to text.
-        Missing values are NaN. Raises a TableError for a missing column, and for text in a column
-        of numbers. ``first_row`` is the number of rows before this chunk of a table, for messages.
+        Missing values are NaN. Raises a TableError for a missing column, and for text in a numeric
+        column. ``first_row`` is the number of rows before this chunk of a table, for messages.
         """
         require_columns(self.features, list(frame.columns), "the table")
         frame = frame if frame.index.is_unique else frame.reset_index(drop=True)
@@ -98,7 +99,7 @@ class Schema:
     def read_labels(
         self, frame: Any, classes: Iterable[Any] | None
     ) -> tuple[Array, Array, Array | None]:
-        """Return the indices of the rows with a target and a domain, their targets and domains.
+        """Return the indices of rows with a target and a domain, and their targets and domains.
 
         Targets are floats, or class names as text. A class such as "1.0" is read as the number 1
         only if all targets are then in ``classes``. Domains are text; None without a domain column.
@@ -108,7 +109,7 @@ class Schema:
         converted = cells.target_column(target, mark.get(self.target))
         labelled = converted.notna().to_numpy()
         if self.domain in frame.columns:
-            domain = cells.mark_missing(frame[self.domain], self.na, words=False)
+            domain = cells.mark_missing(frame[self.domain], self.na, nan_text=False)
             labelled = labelled & domain.notna().to_numpy()
             domains = cells.as_labels(domain[labelled]).astype(str)
         if self.task == "regression":
@@ -125,7 +126,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Schema:
-        """Return the schema from the dict that :meth:`as_dict` has returned."""
+        """Return the schema described by a dict from :meth:`as_dict`."""
         names = {f.name for f in fields(cls)}
         values: dict[str, Any] = {name: v for name, v in stored.items() if name in names}
         tuples = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
@@ -135,7 +136,7 @@ class Schema:
 class ReadColumns(TransformerMixin, BaseEstimator):
     """First step of a pipeline that takes raw data frames.
 
-    ``schema`` is the dict that :meth:`Schema.as_dict` returns.
+    ``schema`` is a dict from :meth:`Schema.as_dict`.
     """
 
     def __init__(self, schema: dict[str, Any]) -> None:
@@ -155,7 +156,7 @@ class ReadColumns(TransformerMixin, BaseEstimator):
 
 
 def make_preprocessor(schema: Schema) -> ColumnTransformer:
-    """Return an unfitted transformer of a table's features to numbers.
+    """Return an unfitted transformer that converts a table's features to numbers.
 
     Numeric columns are imputed with the median and standardized. Categorical columns are imputed
     with the most frequent category and one-hot encoded; categories that are unknown to ``fit`` are
@@ -239,13 +240,14 @@ def check_table(
 ) -> Table:
     """Split a data frame into features, target and domains.
 
-    ``features=None`` uses all columns that are not in ``drop``; rows of ``drop_domains`` are left
+    ``features=None`` uses all columns that are not in ``drop``; rows from ``drop_domains`` are left
     out. ``task="auto"`` treats text and whole numbers with at most 20 values as classes.
     ``auto_drop`` leaves out features that cannot be used, with a note, instead of raising an error.
     ``dates`` lists numbers to compute from dates: "month", "weekday" and "age" (years before the
-    latest day of all date columns, also in new tables); if it is empty, dates cannot be used.
-    ``decimal`` is the decimal mark of numbers in text; None detects it. ``na`` lists missing values
-    of all columns; words such as "NA" count as missing, except in labels and categories.
+    latest day in all date columns, which is also used for new tables); if it is empty, dates cannot
+    be used. ``decimal`` is the decimal mark of numbers in text; None detects it. ``na`` lists
+    values that count as missing in all columns; so do words such as "NA", except in labels and
+    categories.
     ``where`` names the table in messages; ``several_domains`` requires more than one domain.
 
     Raises a TableError, or one ColumnError about all features that cannot be used.
@@ -261,7 +263,7 @@ def check_table(
     chosen, notes = choose_features(names, features=features, drop=drop, where=where, **roles)
     na, columns = tuple(str(word) for word in na), [*chosen, target, domain]
     frame = import_pandas().DataFrame(
-        {name: cells.mark_missing(frame[name], na, words=name != domain) for name in columns}
+        {name: cells.mark_missing(frame[name], na, nan_text=name != domain) for name in columns}
     )
     marks = cells.decimal_marks(frame, [*chosen, target], decimal)
     frame[target] = cells.target_column(frame[target], marks.get(target))
@@ -278,8 +280,8 @@ def check_table(
         frame, domains = frame[keep], domains[keep]
     if not len(frame):
         raise TableError(
-            f"{where} has no row with a target and a domain that is not dropped. Choose other "
-            "columns, or drop fewer domains"
+            f"{where} has no rows left: each one lacks a target or a domain, or its domain is "
+            "dropped. Choose other columns, or drop fewer domains"
         )
     task = cells.task_of(frame[target], task)
     y = target_values(frame[target], task, notes, marks.get(target))
@@ -289,17 +291,13 @@ def check_table(
         frame[chosen], marks, na=na, dates=dates, auto_drop=auto_drop, notes=notes
     )
     if not schema.features:
-        text = f"{where} has no feature that can be used: {'; '.join(notes)}"
+        text = f"{where} has no features that can be used: {'; '.join(notes)}"
         raise TableError(f"{text}. Choose other feature columns")
     mark = decimal or ("," if "," in marks.values() else None)
     schema = replace(schema, **roles, task=task, decimal=mark)
     notes += _identifier_notes(X, schema, domains)
     types = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
-    used = []
-    for kind, used_names in types.items():
-        n_more = len(used_names) - MAX_LISTED_FEATURES
-        listed = ", ".join(used_names[:MAX_LISTED_FEATURES]) + f" and {n_more} more" * (n_more > 0)
-        used += [f"{listed} ({kind})"] if used_names else []
+    used = [f"{join_names(n, MAX_LISTED_FEATURES)} ({t})" for t, n in types.items() if n]
     return Table(X, y, domains, schema, (*notes, f"features used: {'; '.join(used)}"))
 
 
@@ -314,7 +312,7 @@ def choose_features(
 ) -> tuple[list[str], list[str]]:
     """Return the feature columns, and a note if a column without a name is left out.
 
-    Features are ``features``, or all columns but target and domain, without ``drop``.
+    These are ``features``, or all columns except target and domain, without those in ``drop``.
 
     >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
     (['age'], [])
@@ -323,9 +321,7 @@ def choose_features(
     mentioned = [*(features or ()), *(drop or ())]
     require_columns([target, domain, *mentioned], names, where)
     if target == domain:
-        raise TableError(
-            f"target and domain are the same column, {target!r}. Choose two different ones"
-        )
+        raise TableError(f"target and domain are the same column, {target!r}. Choose two columns")
     if clash := sorted({target, domain}.intersection(mentioned)):
         raise TableError(
             "the target and the domain cannot be features and cannot be dropped; got "
@@ -336,7 +332,7 @@ def choose_features(
     excluded = {target, domain, *(drop or ())}
     chosen = [name for name in dict.fromkeys(candidates) if name not in excluded]
     if not chosen:
-        raise TableError(f"{where} has no feature column. Select or drop other columns")
+        raise TableError(f"{where} has no feature columns left. Select more, or drop fewer columns")
     return chosen, [UNNAMED_NOTE] * bool(unnamed)
 
 
@@ -344,14 +340,15 @@ def named_frame(frame: Any) -> Any:
     """Convert a data frame of any library to pandas, with string names and the default index."""
     frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
     if not hasattr(frame, "set_axis") or frame.ndim != 2:
-        raise TableError(f"the table must be a data frame, got {type(frame).__name__}")
+        text = f"the table must be a data frame, got {type(frame).__name__}"
+        raise TableError(f"{text}. Convert it to a pandas data frame")
     return frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
 
 
 def require_columns(
     required: Iterable[str], names: Sequence[str], where: str, *, reason: str = ""
 ) -> None:
-    """Raise a TableError for columns that do not exist; it suggests the most similar name."""
+    """Raise a TableError for columns that do not exist, which suggests the most similar name."""
     missing = [name for name in dict.fromkeys(required) if name not in names]
     if not missing:
         return
@@ -373,11 +370,11 @@ def feature_schema(
 ) -> tuple[Schema, Any]:
     """Infer the types of features, and return their schema and the prepared features.
 
-    ``marks`` are the decimal marks of columns. The caller sets target, domain and task of the
-    schema. Notes on columns that are left out, and on how cells are read, are added to ``notes``.
+    ``marks`` are the decimal marks of columns. The caller sets the schema's target, domain and
+    task. Notes on columns that are left out, and on how cells are read, are added to ``notes``.
     One ColumnError lists all features that cannot be used.
     """
-    names: dict[str, list[str]] = defaultdict(list)  # of columns, by type or by note
+    names: dict[str, list[str]] = defaultdict(list)  # column names, by type or by note
     forms: dict[str, str] = {}
     problems: dict[str, cells.MessageParts] = {}
     values: dict[str, Any] = {}
@@ -391,7 +388,7 @@ def feature_schema(
                 names["rewritten"].append(f"{name} ({column[row]!r} is {rewritten[row]})")
             column = cells.typed_numbers(rewritten)
         column = cells.mark_missing(column, na)
-        if column.isna().all() or (cells.is_text(column) and not len(cells.words_of(column))):
+        if column.isna().all() or (cells.is_text(column) and not len(cells.text_cells(column))):
             names["empty"].append(name)
             continue
         form, unmatched = cells.form_of(column)
@@ -402,7 +399,7 @@ def feature_schema(
             order = cells.date_order(column)
             values[name] = days = cells.days_in(column, order)
             if cells.first_unreadable(column, days) is not None:
-                problem = ("has dates that are ambiguous or cannot be read. Use YYYY-MM-DD",)
+                problem = ("has dates that are ambiguous or cannot be read. Write YYYY-MM-DD",)
             else:
                 names["date"].append(name)
                 forms[name] = order or ""
@@ -431,12 +428,12 @@ def feature_schema(
         (names["rewritten"], "with decimal commas or thousands separators"),
         (names["percent"], "read as percentages (12% is 0.12)"),
         (names["time"], "read as times, in hours"),
-        (names["date"], f"of dates, read as {', '.join(dates)}{age}"),
+        (names["date"], f"with dates, read as {', '.join(dates)}{age}"),
     ):
         notes += [f"columns {text}: {', '.join(listed)}"] if listed else []
     numbers, categories, days = (
-        {name: values[name] for name in names[kind] if name not in problems}
-        for kind in ("number", "text", "date")
+        {name: values[name] for name in names[column_type] if name not in problems}
+        for column_type in ("number", "text", "date")
     )
     schema = Schema(
         *(tuple(numbers), tuple(categories), "", "", ""),
@@ -469,21 +466,21 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
     if len(classes) < 2:
         raise TableError(f"{name} has only one class, {classes[0]!s}. Choose another column")
     if len(classes) > max(MAX_CLASSES, len(y) // 3):
+        text = f"{name} has {len(classes)} classes in {len(y)} rows. Choose another column"
         remedy = Argument("task", "regression")
-        text = f"{name} has {len(classes)} classes in {len(y)} rows. Use "
-        raise TableError(text, remedy, " for a continuous target")
+        raise TableError(text, ", or use ", remedy, " if the target is continuous")
     notes += [
-        f"{word!r} is a class of {name}, with {int(np.sum(y == word))} rows; if it means a missing "
-        "value, add it to na"
-        for word in classes.tolist()
-        if word in cells.MISSING
+        f"{label!r} is a class of {name}, with {int(np.sum(y == label))} rows; if it means a "
+        "missing value, add it to na"
+        for label in classes.tolist()
+        if label in cells.MISSING
     ]
     notes += _similar_label_notes(classes, f"classes of {name}")
     return y
 
 
 def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -> Array:
-    """Return the indices of class names in ``classes``, which are those of a model or a plan."""
+    """Return the indices of class names in ``classes``, which belong to ``owner``."""
     codes = {str(label): code for code, label in enumerate(classes)}
     if unknown := sorted({*texts.tolist()} - {*codes}):
         raise TableError(
@@ -494,16 +491,14 @@ def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -
     return np.array([codes[text] for text in texts.tolist()], dtype=np.int64)
 
 
-def _domains_to_keep(domains: Array, dropped: Sequence[str], where: str) -> Array:
-    """Return a mask of the rows whose domain is not dropped."""
-    present = sorted({str(name) for name in np.unique(domains)})
-    dropped = cells.split_names([str(name) for name in dropped], present) or []
-    if unknown := [name for name in dropped if name not in present]:
-        raise TableError(
-            f"{where} has no domain {describe_names(unknown)}. Its domains are "
-            f"{describe_names(present)}"
-        )
-    return np.array([str(name) not in dropped for name in domains])
+def _domains_to_keep(domains: Array, drop_domains: Sequence[str], where: str) -> Array:
+    """Return a mask of the rows whose domain is not in ``drop_domains``."""
+    names = sorted({str(name) for name in np.unique(domains)})
+    excluded = cells.split_names([str(name) for name in drop_domains], names) or []
+    if unknown := [name for name in excluded if name not in names]:
+        text = f"{where} has no domain {describe_names(unknown)}. Its domains are "
+        raise TableError(text, describe_names(names))
+    return np.array([str(name) not in excluded for name in domains])
 
 
 def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[str]) -> None:
@@ -512,7 +507,7 @@ def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[s
     if len(labels) < 2:
         raise TableError(
             f"the domain column {name!r} has only one domain, {labels[0]!s}, but at least two are "
-            "needed. Choose another column, or add rows of other domains"
+            "needed. Choose another column, or add rows from other domains"
         )
     if len(labels) > 2 and counts.max() == 1:
         raise TableError(
@@ -532,30 +527,31 @@ def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[s
             notes.append(f"{ONE_CLASS}, but not scored: {describe_names(one_class)}")
 
 
-def _similar_label_notes(labels: Array, kind: str) -> list[str]:
-    """Note labels that look the same; they are not merged."""
+def _similar_label_notes(labels: Array, role: str) -> list[str]:
+    """Return notes on labels that look the same; they are not merged."""
     groups: dict[str, list[str]] = defaultdict(list)
     for label in map(str, labels.tolist()):
         groups[" ".join(normalize("NFKC", label).split()).casefold()].append(label)
     return [
-        f"{describe_names(group)} are different {kind}, although they differ only in spaces, "
+        f"{describe_names(group)} are different {role}, although they differ only in spaces, "
         "capitalization or Unicode form; if they mean the same, write them the same way"
         for group in groups.values()
         if len(group) > 1
     ]
 
 
-def identifier_reason(values: Array, rows: Sequence[Array]) -> str:
+def identifier_reason(values: Array, domain_rows: Sequence[Array]) -> str:
     """Return the reason why numbers look like row identifiers; "" if they do not.
 
-    They are distinct integers, or they are monotonic in every domain with at least five rows, and
-    these domains have at least 20 rows in total. ``rows`` has the row indices of each domain.
+    They do if they are distinct integers, or if they are monotonic in every domain with at least
+    five rows, and these domains have at least 20 rows in total. ``domain_rows`` contains the row
+    indices of each domain.
     """
-    integers = np.isfinite(values).all() and np.all(values == np.round(values))
-    if integers and len(values) >= 20 and len(np.unique(values)) == len(values):
+    all_integers = np.isfinite(values).all() and np.all(values == np.round(values))
+    if all_integers and len(values) >= 20 and len(np.unique(values)) == len(values):
         return "is a different whole number in every row"
-    long_domains = [indices for indices in rows if len(indices) >= 5]
-    steps = (np.diff(values[indices]) for indices in long_domains)
+    long_domains = [rows for rows in domain_rows if len(rows) >= 5]
+    steps = (np.diff(values[rows]) for rows in long_domains)
     monotonic = all((step > 0).all() or (step < 0).all() for step in steps)
     enough_rows = sum(map(len, long_domains)) >= 20
     text = "increases or decreases from row to row in every domain"
@@ -563,18 +559,18 @@ def identifier_reason(values: Array, rows: Sequence[Array]) -> str:
 
 
 def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
-    """Note numbers that look like identifiers of rows, and features that identify the domain.
+    """Return notes on features that look like row identifiers or that identify the domain.
 
     For the latter, up to 20,000 rows are sorted by the feature, with ties in random order. A
     feature identifies the domain if neighbouring rows share a domain, beyond chance, at least 90 %
     as often as in a table sorted by domain.
     """
     advice = "Drop it unless it has the same meaning in new domains"
-    rows_of = [np.flatnonzero(domains == d) for d in np.unique(domains)]
+    domain_rows = [np.flatnonzero(domains == d) for d in np.unique(domains)]
     notes = []
     for name in schema.numbers:
         values = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
-        if reason := identifier_reason(values, rows_of):
+        if reason := identifier_reason(values, domain_rows):
             text = f"feature {name!r} {reason}: it looks like an identifier or a time"
             notes.append(f"{text}. {advice}")
     rows = np.random.default_rng(0).permutation(len(domains))[:20_000]
@@ -585,8 +581,8 @@ def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
         column = frame[name].iloc[rows]
         values = column if cells.is_numeric(column) else column.astype(str).factorize()[0]
         sorted_codes = codes[np.argsort(np.asarray(values), kind="stable")]
-        same = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
-        if if_sorted > by_chance and same - by_chance >= 0.9 * (if_sorted - by_chance):
+        share = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
+        if if_sorted > by_chance and share - by_chance >= 0.9 * (if_sorted - by_chance):
             text = f"feature {name!r} identifies the domain by itself, so it may not generalize"
             notes.append(f"{text}. {advice}")
     return notes

@@ -4,8 +4,8 @@ For rows in memory, :func:`columns_of` lists columns, and :func:`quantiles_by_do
 :func:`describe_column` describe them by domain. Means and variances are computed by
 :class:`~domainwise.ensemble.moments.Moments`.
 
-For rows in chunks, :class:`Statistics` of two chunks can be merged; they give the parameters of
-:class:`Preprocessing`. Medians come from a sketch; their rank error is at most 1 %.
+For rows in chunks, the :class:`Statistics` of two chunks can be merged; :class:`Preprocessing` is
+computed from them. Medians come from a sketch; their rank error is at most 1 %.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SKETCH_SIZE = 2000
 
 
 def missing_cells(column: Any) -> Array:
-    """Mark the missing cells of an array or of a column of a data frame."""
+    """Return a mask of the missing cells in an array or in a data frame column."""
     if hasattr(column, "isna"):
         return np.asarray(column.isna(), dtype=bool)
     column = np.asarray(column)
@@ -48,7 +48,7 @@ def missing_cells(column: Any) -> Array:
 
 
 def column_kind(column: Any) -> str:
-    """Return the type of the cells of a column: "number", "text" or "other", such as dates.
+    """Return the type of a column's cells: "number", "text" or "other", such as dates.
 
     >>> column_kind(np.array([1, None, 2.5], dtype=object))
     'number'
@@ -60,7 +60,7 @@ def column_kind(column: Any) -> str:
 
 
 def columns_of(X: Any) -> list[tuple[str, Array]]:
-    """Return names and values of columns: float64 with NaN if missing, or objects with None."""
+    """Return the name and values of each column: float64 with NaN, or objects with None."""
     if not hasattr(X, "columns"):
         return [(f"x{i}", np.asarray(column, np.float64)) for i, column in enumerate(X.T)]
     columns = []
@@ -77,7 +77,7 @@ def columns_of(X: Any) -> list[tuple[str, Array]]:
 def quantiles_by_domain(
     values: Array, codes: Array, n_domains: int, probabilities: Sequence[float]
 ) -> Array:
-    """Return quantiles of the finite values of each domain; NaN for a domain without values.
+    """Return quantiles of the finite values in each domain; NaN for a domain without values.
 
     ``values`` has shape (n_rows,) or (n_rows, n_columns), and the result
     (n_probabilities, n_domains) or (n_probabilities, n_domains, n_columns).
@@ -96,7 +96,7 @@ def quantiles_by_domain(
 
 
 def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> dict[str, Any]:
-    """Describe a column of :func:`columns_of` by domain, as plain values for JSON.
+    """Describe a column from :func:`columns_of` by domain, as plain values for JSON.
 
     Returns ``name``, ``kind`` ("number" or "text") and the share of ``missing`` values by domain;
     for numbers ``quantiles`` (10, 25, 50, 75 and 90 %, None for a domain without values) and the
@@ -107,12 +107,12 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
     """
     numeric = values.dtype.kind == "f"
     observed = np.isfinite(values) if numeric else ~missing_cells(values)
-    rows = np.bincount(codes, minlength=n_domains)
+    n_rows = np.bincount(codes, minlength=n_domains)
     counts = np.bincount(codes[observed], minlength=n_domains)
     describe = _describe_numbers if numeric else _describe_text
     statistics, distances, areas = describe(values[observed], codes[observed], n_domains)
-    missing = 1 - counts / rows
-    missing_elsewhere = ((~observed).sum() - (rows - counts)) / (len(codes) - rows)
+    missing = 1 - counts / n_rows
+    missing_elsewhere = ((~observed).sum() - (n_rows - counts)) / (len(codes) - n_rows)
     # Domains with few values are compared only if all domains have few values.
     is_small = counts < (MIN_VALUES if (counts >= MIN_VALUES).any() else 1)
     missing_areas = 0.5 + np.abs(missing - missing_elsewhere) / 2
@@ -132,7 +132,7 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
 
 
 def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
-    """Return statistics of numbers, and each domain's distance and ROC area against all others.
+    """Return statistics of numbers, and each domain's distance from and ROC area against others.
 
     The deviation within domains is the median absolute deviation, scaled to a normal distribution.
     If that is 0, it is the root mean square deviation; for a constant, it is 1.
@@ -157,8 +157,8 @@ def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], A
 def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
     """Return statistics of categories, and distances and areas as for numbers.
 
-    Categories are sorted by the ratio of their shares in the domain and in all other domains, which
-    gives the largest area.
+    Sorting categories by the ratio of their shares in the domain and in all other domains gives the
+    largest area.
     """
     names = [str(value) for value in x]
     by_count = Counter(names).most_common()
@@ -184,7 +184,7 @@ def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Arra
     return {"categories": shown, "shares": by_domain}, distances, areas
 
 
-Sketch = tuple[Array, Array]  #: Sorted values, and the number of rows each represents.
+Sketch = tuple[Array, Array]  #: Sorted values, and the number of rows that each represents.
 
 
 def sketched(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
@@ -200,7 +200,7 @@ def sketched(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
 
 
 def joined_sketch(sketches: Sequence[Sketch]) -> Sketch:
-    """Merge several sketches into one of all rows."""
+    """Merge several sketches into one sketch of all rows."""
     values, weights = (np.concatenate(arrays) for arrays in zip(*sketches, strict=True))
     return sketched(values, weights)
 
@@ -214,7 +214,7 @@ def quantile(sketch: Sketch, probability: float) -> float:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Parameters of preprocessing, for numbers (after imputation) and for categories."""
+    """Preprocessing parameters for numbers (``mean`` after imputation) and categories."""
 
     n_rows: int
     medians: Array
@@ -224,35 +224,35 @@ class Preprocessing:
     frequent: list[str | None]  #: the most frequent category of each column; None without values
 
     def preprocessor(self, schema: Schema) -> Any:
-        """Return the preprocessor with these parameters, equal to one fitted to all rows."""
+        """Return a preprocessor with these parameters, equal to one fitted to all rows."""
         pandas = import_pandas()
-        # scikit-learn cannot make a fitted transformer from known statistics, and transform needs
+        # scikit-learn cannot create a fitted transformer from known statistics, and transform needs
         # private attributes that only fit sets. So it is fitted to one row for each category, and
-        # the public attributes of imputers and scaler are set afterwards.
+        # public attributes of the imputers and the scaler are set afterwards.
         n = max([1, *map(len, self.categories)])
         columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(n)))
         for name, names in zip(schema.categorical, self.categories, strict=True):
             values: list[Any] = list(names) or [np.nan]
             columns[name] = pandas.Series(values * n, dtype=object)[:n]
-        prepare = make_preprocessor(schema).fit(pandas.DataFrame(columns, index=range(n)))
+        preprocessor = make_preprocessor(schema).fit(pandas.DataFrame(columns, index=range(n)))
+        steps = preprocessor.named_transformers_
         if schema.numbers:
-            imputer, scaler = (step for _, step in prepare.named_transformers_["numeric"].steps)
+            imputer, scaler = steps["numeric"][0], steps["numeric"][1]
             imputer.statistics_ = self.medians
             scaler.mean_, scaler.var_ = self.mean, self.variance
             scaler.scale_ = np.where(scaler.var_ > 0, np.sqrt(scaler.var_), 1.0)
             scaler.n_samples_seen_ = np.int64(self.n_rows)
         if schema.categorical:
-            imputer = prepare.named_transformers_["categorical"].steps[0][1]
             fill_values = [np.nan if name is None else name for name in self.frequent]
-            imputer.statistics_ = np.array(fill_values, dtype=object)
-        return prepare
+            steps["categorical"][0].statistics_ = np.array(fill_values, dtype=object)
+        return preprocessor
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Statistics of a chunk of a table: numbers, categories, classes and domains."""
+    """Statistics of a table chunk: numbers, categories, classes and domains."""
 
-    left_out: int  #: number of rows without a target or domain
+    n_left_out: int  #: number of rows without a target or domain
     numbers: Moments
     sketches: list[Sketch]
     categories: list[Counter[str]]
@@ -260,9 +260,9 @@ class Statistics:
     domains: Counter[str]
 
     def merged(self, other: Statistics) -> Statistics:
-        """Return the statistics of the rows of both chunks."""
+        """Return the statistics of all rows in both chunks."""
         return Statistics(
-            self.left_out + other.left_out,
+            self.n_left_out + other.n_left_out,
             self.numbers.merged(other.numbers),
             [joined_sketch(pair) for pair in zip(self.sketches, other.sketches, strict=True)],
             [a + b for a, b in zip(self.categories, other.categories, strict=True)],
@@ -275,7 +275,7 @@ class Statistics:
         return np.array([quantile(sketch, 0.5) for sketch in self.sketches])
 
     def preprocessing(self, schema: Schema) -> Preprocessing:
-        """Return the parameters of preprocessing for these rows."""
+        """Return the preprocessing parameters for these rows."""
         names, frequent = [], []
         for column, counts in zip(schema.categorical, self.categories, strict=True):
             if len(counts) > max(MAX_CATEGORIES, counts.total() // 2):
