@@ -14,22 +14,23 @@ __all__ = ["to_onnx"]
 
 
 def to_onnx(model: Estimator) -> ModelProto:
-    """Convert a fitted model to an ONNX graph that predicts rows one by one, in float64.
+    """Convert a fitted model to an ONNX graph that predicts each row separately, in float64.
 
     Parameters
     ----------
     model : estimator
-        A projection, SVM, search or ensemble of this package, or a pipeline with one of them, such
-        as a model of ``domainwise fit``. Other steps must be types that skl2onnx can convert. A
+        A projection, SVM, search or ensemble from this package, or a pipeline that contains one,
+        such as a model from ``domainwise fit``. skl2onnx must be able to convert the other steps. A
         ShiftWatch is omitted, and an ensemble predicts without context, like ``predict(X)``.
 
     Returns
     -------
     graph : onnx.ModelProto
         The input is ``X``, or one input for each feature if columns are selected by name: numbers
-        (double; NaN if missing) or text (empty if missing). The outputs are ``prediction`` and, for
-        a classifier, ``probabilities``, or ``decisions`` (one column for two classes) if it has no
-        probabilities. A transformer has the output ``projection``. The metadata lists the classes.
+        (double; NaN if missing) or text (empty if missing). The output of a transformer is
+        ``projection``. Other models have the output ``prediction``; classifiers also have
+        ``probabilities`` or, if they predict none, ``decisions`` (one column for two classes). The
+        metadata contain the classes.
 
     Raises
     ------

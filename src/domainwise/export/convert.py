@@ -1,6 +1,6 @@
 """Functions that convert models of each type to ONNX graphs in float64; skl2onnx calls them.
 
-Some convert models of scikit-learn, because skl2onnx rounds support vectors, leaf values and
+Some of them convert scikit-learn models, because skl2onnx rounds support vectors, leaf values and
 imputed values to float32, and does not support missing text.
 """
 
@@ -57,9 +57,9 @@ from domainwise.models.table_model import TableModel
 from domainwise.search.scores import MIN_PROBABILITY
 from domainwise.shift.watch import ShiftWatch
 
-#: Versions of the operator sets: strings can be compared since 19, trees have float64 since 3.
+#: Operator set versions: strings can be compared since 19, and trees support float64 since 3.
 OPSETS = {"": 19, "ai.onnx.ml": 3}
-#: Types of labels by the kind of their NumPy dtype; all other labels are text.
+#: Label types by the kind of their NumPy dtype; all other labels are text.
 LABEL_TYPES = {"i": Int64TensorType, "f": DoubleTensorType}
 #: Types that predict with another model, and the attribute that contains this model.
 WRAPPERS: dict[type, str] = {
@@ -100,7 +100,7 @@ def convert(model: Any) -> Any:
     except RuntimeError as error:
         raise ValueError(
             f"skl2onnx cannot convert {type(model).__name__}. Save it for Python with "
-            f"domainwise.save. Message of skl2onnx: {error}"
+            f"domainwise.save. Error from skl2onnx: {error}"
         ) from error
     # skl2onnx converts names such as "Well Name" to identifiers: restore them.
     for value, (name, _) in zip(graph.graph.input, inputs, strict=True):
@@ -126,31 +126,31 @@ def _steps(model: Any) -> Iterator[Any]:
 
 
 def _inputs(first: Any) -> list[tuple[str, Any]]:
-    """Return names and types of the inputs: one array, or the columns of a ColumnTransformer."""
+    """Return names and types of inputs: one array, or each column of a ColumnTransformer."""
     n = first.n_features_in_
     if not isinstance(first, ColumnTransformer):
         return [("X", DoubleTensorType([None, n]))]
     names = getattr(first, "feature_names_in_", np.array([f"x{i}" for i in range(n)]))
-    text: set[str] = set()
+    text_names: set[str] = set()
     for _, transformer, columns in first.transformers_:
         step = transformer.steps[0][1] if isinstance(transformer, Pipeline) else transformer
         fitted = [*getattr(step, "categories_", []), getattr(step, "statistics_", np.zeros(0))]
         if any(values.dtype.kind in "OU" for values in fitted):
-            named = isinstance(columns, (list, np.ndarray)) and isinstance(columns[0], str)
-            text |= {*(columns if named else np.atleast_1d(names[columns]))}
-    kinds = {True: StringTensorType, False: DoubleTensorType}
-    return [(str(name), kinds[name in text]([None, 1])) for name in names]
+            by_name = isinstance(columns, (list, np.ndarray)) and isinstance(columns[0], str)
+            text_names |= {*(columns if by_name else np.atleast_1d(names[columns]))}
+    types = {True: StringTensorType, False: DoubleTensorType}
+    return [(str(name), types[name in text_names]([None, 1])) for name in names]
 
 
 def _declare(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
     """Declare the outputs of a model, with their types."""
     operator = scope.declare_local_operator(None, model)
     operator.inputs = inputs
-    text = isinstance(inputs[0].type, StringTensorType)
-    kinds = [(StringTensorType if text else DoubleTensorType)([None, None])]
+    is_text = isinstance(inputs[0].type, StringTensorType)
+    types = [(StringTensorType if is_text else DoubleTensorType)([None, None])]
     if is_classifier(model):
-        kinds.insert(0, LABEL_TYPES.get(_classes(model).dtype.kind, StringTensorType)([None]))
-    operator.outputs = [scope.declare_local_variable("output", kind) for kind in kinds]
+        types.insert(0, LABEL_TYPES.get(_classes(model).dtype.kind, StringTensorType)([None]))
+    operator.outputs = [scope.declare_local_variable("output", output) for output in types]
     return operator.outputs
 
 
@@ -173,7 +173,7 @@ def _classes(model: Any) -> Array:
 
 
 def converts(*types: type) -> Callable[[Any], Any]:
-    """Register a function as the converter of some types."""
+    """Register a function as the converter for these types."""
 
     def register(function: Any) -> Any:
         CONVERTERS.update(dict.fromkeys(types, function))
@@ -183,13 +183,13 @@ def converts(*types: type) -> Callable[[Any], Any]:
 
 
 def convert_inner(model: Any, X: Tensor) -> Any:
-    """Convert a model inside another model."""
+    """Convert a model that is part of another model."""
     refuse(model, "as part of another model", type(model) not in CONVERTERS)
     return CONVERTERS[type(model)](model, X)
 
 
 def refuse(model: Any, reason: str, condition: bool = True) -> None:
-    """Raise an error that names the model if the condition is True."""
+    """Raise ValueError with the type of the model and a reason, if the condition is True."""
     if condition:
         raise ValueError(
             f"to_onnx cannot convert {type(model).__name__} {reason}. Replace it, or save the "
@@ -213,36 +213,36 @@ def _scaler(model: StandardScaler, X: Tensor) -> Tensor:
 @converts(SimpleImputer)
 def _imputer(model: SimpleImputer, X: Tensor) -> Tensor:
     refuse(model, "with add_indicator=True", model.add_indicator)
-    fills, marker = model.statistics_, model.missing_values
-    if fills.dtype.kind in "OU":  # missing text is empty in a graph
+    values, marker = model.statistics_, model.missing_values
+    if values.dtype.kind in "OU":  # missing text is empty in a graph
         missing = X.op("Equal", np.array(marker if isinstance(marker, str) else "", dtype=object))
-        return X.where(missing, np.where(fills == fills, fills, "")[None])
+        return X.where(missing, np.where(values == values, values, "")[None])
     is_nan = marker is None or marker != marker
     missing = X.op("IsNaN") if is_nan else X.op("Equal", float(marker))
-    columns = np.flatnonzero(~np.isnan(fills))  # columns without values are dropped
-    return X.where(missing, np.nan_to_num(fills)[None]).op("Gather", columns, axis=1)
+    columns = np.flatnonzero(~np.isnan(values))  # columns without values were dropped
+    return X.where(missing, np.nan_to_num(values)[None]).op("Gather", columns, axis=1)
 
 
 @converts(Ridge, LinearRegression, LinearSVR)
 @converts(LinearSVC, RidgeClassifier, LogisticRegression, LinearDiscriminantAnalysis, ClassMeans)
 def _linear(model: Any, X: Tensor) -> Any:
     values = X @ np.atleast_2d(model.coef_).T + np.atleast_2d(model.intercept_)
-    return _by_decisions(model, values) if is_classifier(model) else values
+    return _decision_output(model, values) if is_classifier(model) else values
 
 
-def _by_decisions(model: Any, values: Tensor) -> ClassifierOutput:
-    """Return classes by decision values, and logistic probabilities if the model has any."""
+def _decision_output(model: Any, values: Tensor) -> ClassifierOutput:
+    """Return classes by decision value, and logistic probabilities if the model predicts them."""
     columns = class_columns(values, n := len(model.classes_))
     probabilities = None
     if hasattr(model, "predict_proba"):
-        # The two columns of two classes differ by twice the value.
+        # The logistic function of v is the softmax of -v/2 and v/2.
         probabilities = (columns * 0.5 if n == 2 else columns).op("Softmax", axis=1)
     return ClassifierOutput(columns.codes(), values, probabilities)
 
 
 @converts(SVR)
 def _svr(model: SVR, X: Tensor) -> Tensor:
-    """Return a weighted sum of kernels, for regression and two classes."""
+    """Return the decision function for regression, or for two classes."""
     return _kernel_sum(model, X, model.dual_coef_.T) + model.intercept_
 
 
@@ -253,11 +253,11 @@ def _svc(model: SVC, X: Tensor) -> ClassifierOutput:
         values = _svr(model, X)
         # If the value is 0, libsvm predicts the second class.
         return ClassifierOutput(class_columns(values, n).codes(last=True), values)
-    first, pairs = np.cumsum([0, *model.n_support_]), list(combinations(range(n), 2))
+    starts, pairs = np.cumsum([0, *model.n_support_]), list(combinations(range(n), 2))
     dual = np.zeros((len(model.support_), len(pairs)))
     for k, (i, j) in enumerate(pairs):
         for code, row in ((i, j - 1), (j, i)):
-            rows = slice(first[code], first[code + 1])
+            rows = slice(starts[code], starts[code + 1])
             dual[rows, k] = model.dual_coef_[row, rows]
     first_of_pair, second_of_pair = np.eye(n)[np.array(pairs).T]
     signs = first_of_pair - second_of_pair
@@ -270,11 +270,11 @@ def _svc(model: SVC, X: Tensor) -> ClassifierOutput:
 
 
 def _kernel_sum(model: Any, X: Tensor, dual: Array) -> Tensor:
-    """Return sums of the kernels of support vectors with the weights ``dual``."""
+    """Return sums of kernel values at the support vectors, with the weights ``dual``."""
     if model.kernel == "precomputed":
-        dual_of_rows = np.zeros((model.shape_fit_[0], dual.shape[1]))
-        dual_of_rows[model.support_] = dual
-        return X @ dual_of_rows
+        weights = np.zeros((model.shape_fit_[0], dual.shape[1]))
+        weights[model.support_] = dual
+        return X @ weights
     refuse(model, f"with kernel={model.kernel!r}", model.kernel not in ("rbf", "linear", "poly"))
     rows = model.support_vectors_
     kernel = Kernel(model.kernel, model._gamma, model.degree, model.coef0)
@@ -298,8 +298,8 @@ def _constant(model: Any, X: Tensor) -> Any:
         return X.repeated(np.ravel(model.constant_).astype(np.float64))
     strategy = model.strategy
     refuse(model, f"with strategy={strategy!r}", strategy in ("uniform", "stratified"))
-    shares = X.repeated(model.predict_proba(np.zeros((1, 1)))[0])
-    return ClassifierOutput(shares.codes(), None, shares)
+    probabilities = X.repeated(model.predict_proba(np.zeros((1, 1)))[0])
+    return ClassifierOutput(probabilities.codes(), None, probabilities)
 
 
 @converts(ensemble.HistGradientBoostingClassifier, ensemble.HistGradientBoostingRegressor)
@@ -310,21 +310,21 @@ def _boosting(model: Any, X: Tensor) -> Any:
     trees = [(tree, tree["is_leaf"] > 0, tree["value"][:, None], [k]) for k, tree in nodes]
     values = _trees(X, names, trees) + model._baseline_prediction
     if hasattr(model, "classes_"):
-        return _by_decisions(model, values)
+        return _decision_output(model, values)
     return values.op("Exp") if model.loss in ("poisson", "gamma") else values
 
 
 @converts(SymmetricBoostingClassifier, SymmetricBoostingRegressor)
 def _symmetric(model: Any, X: Tensor) -> Any:
     n_trees, n_leaves, n_outputs = model.leaves_.shape
-    compared = X.op("Gather", model.features_.ravel(), axis=1)
-    above = compared.op("Greater", model.thresholds_.ravel()).cast("DOUBLE")
-    above = above.op("Reshape", np.array([-1, *model.features_.shape]))
-    leaf = above @ (2.0 ** np.arange(model.features_.shape[1])[::-1])
+    columns = X.op("Gather", model.features_.ravel(), axis=1)
+    is_above = columns.op("Greater", model.thresholds_.ravel()).cast("DOUBLE")
+    is_above = is_above.op("Reshape", np.array([-1, *model.features_.shape]))
+    leaf = is_above @ (2.0 ** np.arange(model.features_.shape[1])[::-1])
     indices = leaf.cast("INT64") + n_leaves * np.arange(n_trees)
     values = indices.lookup_in(model.leaves_.reshape(-1, n_outputs))
     values = values.op("ReduceSum", np.array([1]), keepdims=0) + model.start_
-    return _by_decisions(model, values) if hasattr(model, "classes_") else values
+    return _decision_output(model, values) if hasattr(model, "classes_") else values
 
 
 @converts(
@@ -333,9 +333,9 @@ def _symmetric(model: Any, X: Tensor) -> Any:
 )
 def _forest(model: Any, X: Tensor) -> Any:
     refuse(model, "with several targets", model.n_outputs_ > 1)
-    trees, classes = [tree.tree_ for tree in model.estimators_], hasattr(model, "classes_")
-    # Sums are float32, so a target far from 0 would lose digits: subtract a typical value.
-    offset = 0.0 if classes else float(trees[0].value[0, 0, 0])
+    trees = [tree.tree_ for tree in model.estimators_]
+    # Sums are float32, so targets far from 0 would lose digits: subtract a typical value.
+    offset = 0.0 if is_classifier(model) else float(trees[0].value[0, 0, 0])
     names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
     tree_tables = [
         (
@@ -348,11 +348,11 @@ def _forest(model: Any, X: Tensor) -> Any:
     ]
     X = X.cast("FLOAT").cast("DOUBLE")  # scikit-learn's trees round rows to float32
     values = _trees(X, names, tree_tables) + offset
-    return ClassifierOutput(values.codes(), None, values) if classes else values
+    return ClassifierOutput(values.codes(), None, values) if is_classifier(model) else values
 
 
 def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
-    """Sum trees; each is a tuple of nodes (with fields ``names``), leaf mask, values, targets."""
+    """Sum trees: tuples of nodes (with the fields ``names``), leaf mask, values and targets."""
     nodes, leaves, values, targets = zip(*trees, strict=True)
     leaf, sizes = np.concatenate(leaves), [len(node) for node in nodes]
     tree, index = np.repeat(np.arange(len(trees)), sizes), np.concatenate([*map(np.arange, sizes)])
@@ -407,17 +407,16 @@ def _invariant_machine(model: Any, X: Tensor) -> Any:
         return model.on_target_scale(output)
     if not model.probability:
         return output
-    # Scale the coefficients, because ONNX Runtime stores a factor between two matrix products in
-    # float32.
+    # Scale the coefficients: ONNX Runtime would use float32 for a factor between two products.
     logistic, scale = model.calibration_.model, model.calibration_.scale
     values = output.decisions @ (logistic.coef_ / scale).T + np.atleast_2d(logistic.intercept_)
-    calibrated = _by_decisions(logistic, values)
+    calibrated = _decision_output(logistic, values)
     return ClassifierOutput(output.codes, output.decisions, calibrated.probabilities)
 
 
 @converts(ridge.InvariantRidgeCV, ridge.InvariantRidgeClassifierCV)
 def _ridge(model: Any, X: Tensor) -> Any:
-    # finalize runs the search of a model that was fitted in batches.
+    # finalize() runs the search if the model was fitted in batches.
     functions = [_expanded(function, X) for function in model.finalize().expansions_]
     values = weighted_sum(functions, [1.0] * len(functions))
     if not is_classifier(model):
@@ -434,7 +433,7 @@ def _ridge(model: Any, X: Tensor) -> Any:
 
 
 def _corrected(model: Any, outputs: Tensor) -> Tensor:
-    """Apply the correction of a model that was adapted to a site."""
+    """Apply the correction if the model was adapted to a site."""
     if not hasattr(model, "corrections_"):
         return outputs
     prior, correction = model.priors_["plain"], model.corrections_["plain"]
@@ -506,7 +505,7 @@ def _member(member: Member, Z: Tensor) -> Tensor:
 
 
 def _class_scores(model: Any, Z: Tensor, n_classes: int) -> Tensor:
-    """Return outputs of a member, like :func:`domainwise.search.scores.outputs`."""
+    """Return a model's outputs for all classes, like :func:`domainwise.search.scores.outputs`."""
     output = convert_inner(model, Z)
     if not n_classes:
         return output
@@ -517,12 +516,12 @@ def _class_scores(model: Any, Z: Tensor, n_classes: int) -> Tensor:
     else:
         columns = output.probabilities.op("Max", MIN_PROBABILITY).op("Log")
         smallest = Z.repeated(np.log([MIN_PROBABILITY]))
-    # Classes that the member has not seen get the smallest value.
+    # Classes that the model was not fitted to get the smallest value.
     column_of = np.full(n_classes, len(seen))
     column_of[seen] = np.arange(len(seen))
     return columns.op("Concat", smallest, axis=1).op("Gather", column_of, axis=1)
 
 
 converts(own_ensemble.DomainContext)(
-    lambda model, X: refuse(model, "(it needs all rows of a domain; graphs predict single rows)")
+    lambda model, X: refuse(model, "(it needs all rows of a domain; graphs predict row by row)")
 )

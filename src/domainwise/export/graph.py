@@ -1,4 +1,4 @@
-"""Values in an ONNX graph, with operators as in NumPy; each operation adds a node."""
+"""Values in an ONNX graph, with NumPy's operators; each operation adds a node to the graph."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from domainwise.kernels.functions import Kernel
 class Tensor:
     """A value in a graph; numbers are float64, as in the models."""
 
-    scope: Any  #: object of skl2onnx that assigns names
-    container: Any  #: object of skl2onnx that contains the nodes
+    scope: Any  #: skl2onnx object that assigns names
+    container: Any  #: skl2onnx object that contains the nodes
     name: str
 
     def op(self, kind: str, *operands: Any, domain: str = "", **attributes: Any) -> Tensor:
@@ -63,7 +63,7 @@ class Tensor:
         return condition.op("Where", value, self)
 
     def codes(self, *, last: bool = False) -> Tensor:
-        """Return the index of the largest column; of equal columns the first, or the ``last``."""
+        """Return the index of the largest column: the first of equal columns, or the ``last``."""
         return self.op("ArgMax", axis=1, keepdims=0, select_last_index=int(last))
 
     def lookup_in(self, values: Array) -> Tensor:
@@ -76,7 +76,7 @@ class Tensor:
         return self._constant(row[None]).op("Expand", shape)
 
     def distances(self, rows: Array, *, l1: bool) -> Tensor:
-        """Return L1 or squared Euclidean distances to ``rows``, from differences of rows."""
+        """Return L1 or squared Euclidean distances to ``rows``, computed from differences."""
         body = parser.parse_graph(
             f"""distances (double[{rows.shape[1]}] row) => (double[{len(rows)}] all) {{
                 difference = Sub(rows, row)  size = Abs(difference)
@@ -89,7 +89,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class ClassifierOutput:
-    """Outputs of a classifier; for two classes, decisions have one column."""
+    """Outputs of a classifier; decisions between two classes have one column."""
 
     codes: Tensor  #: indices of the predicted classes
     decisions: Any = None
@@ -97,19 +97,19 @@ class ClassifierOutput:
 
 
 def class_columns(values: Tensor, n_classes: int) -> Tensor:
-    """Expand the single column of two classes to one column for each class."""
+    """Return one column for each class; for two classes, these are ``-values`` and ``values``."""
     return values @ np.array([[-1.0, 1.0]]) if n_classes == 2 else values
 
 
 def weighted_sum(values: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
-    """Return the weighted sum of several tensors; None returns their mean."""
+    """Return the weighted sum of several tensors, or their mean without weights."""
     weights = [1.0 / len(values)] * len(values) if weights is None else weights
     first, *terms = (value * weight for value, weight in zip(values, weights, strict=True))
     return sum(terms, start=first)
 
 
 def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
-    """Evaluate ``k - constant`` between X and rows, of shape (n, m)."""
+    """Return kernel values between X and ``rows``, minus the kernel's constant."""
     if kernel.name == "precomputed":
         return X
     if isinstance(kernel, FourierMap):
@@ -119,7 +119,7 @@ def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
         name = getattr(kernel.function, "__name__", str(kernel.function))
         raise ValueError(
             f"to_onnx cannot convert the kernel {name}, because it is a Python function. Use a "
-            'kernel of this package, such as kernel="rbf".'
+            'named kernel, such as kernel="rbf".'
         )
     rows = np.asarray(rows, dtype=np.float64)
     if kernel.name == "laplacian" or kernel.by_differences:
