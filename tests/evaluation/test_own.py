@@ -163,7 +163,8 @@ def test_domains_of_left_out_rows_reach_predict_only_in_a_row_that_is_marked_so(
     assert [m["context"] for m in evaluation.to_dict()["methods"]] == [True, False, False]
     assert evaluation.recommended_ == "mine"  # row by row
     assert (
-        "rows of a new site together, use mine with context: accuracy 1.000" in evaluation.verdict()
+        "rows from the next site together, use mine with context: its mean accuracy is 1.000"
+        in evaluation.verdict()
     )
     words = (
         "together (a median of 16 rows), without using their labels, and assume that these rows "

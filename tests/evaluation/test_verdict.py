@@ -220,7 +220,8 @@ def test_the_answer_fits_twelve_lines_of_a_terminal():
     assert len(lines) <= 12
     assert max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
-    for part in ("Recommended DCM:", "Expect accuracy", "Confidence", "4 more problems in the report",
+    for part in ("Recommended DCM:", "Expect accuracy", "Confidence",
+                 "4 more problems in the report",
                  "Next domainwise fit --from folder -o model.skops"):  # fmt: skip
         assert part in text
     assert len(evaluation.answer.faults) == 5

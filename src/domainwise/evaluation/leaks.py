@@ -6,6 +6,7 @@ within a domain, with a cross-validated model of all other columns (theory 19).
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -147,7 +148,9 @@ def find_leaks(
             models_left -= 1
             sample = target.sample(groups[d])
             others_score = _score_without(X[sample], excluded, categorical, target, sample)
-            error = np.hypot(*(target.standard_error(sample, s) for s in (others_score, scores[d])))
+            error = math.hypot(
+                *(target.standard_error(sample, s) for s in (others_score, scores[d]))
+            )
             if scores[d] - others_score >= max(MIN_LEAD, LEAD_ERRORS[len(scores) == 1] * error):
                 exceeded.append(others_score)
             n_matched += others_score >= PERFECT

@@ -66,10 +66,9 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         interval=partial(verdict.interval, evaluation),
         methods_table=methods_table(evaluation),
         methods_picture=methods_picture(evaluation),
-        shown=shown_methods(evaluation),
-        top={d: np.nanmax([r.scores[d] for r in evaluation.results]) for d in method.known},
+        n_shown=len(shown_methods(evaluation)),
         domains_picture=domains_picture(evaluation),
-        domains_table=verdict.domains_table(evaluation).without_empty_columns(),
+        domains_table=verdict.domains_table(evaluation, shown_methods(evaluation)),
         worst=verdict.named(evaluation.worst_domain),
         recommended=method.label,
         failures=failure_sections(evaluation),
@@ -111,8 +110,7 @@ def methods_table(evaluation: Results) -> TextTable:
     rows = []
     for r in evaluation.results:
         label = r.label + " ●" * (r is evaluation.baseline) + " ✓" * (r is evaluation.recommended)
-        ends = [sign * end for end in evaluation.range_of(r) or ()]
-        texts = [label, show(r.mean), verdict.interval(evaluation, ends)]
+        texts = [label, show(r.mean), verdict.interval(evaluation, evaluation.range_of(r))]
         texts += [show(r.worst), str(r.worst_domain), show(sign * r.spread), show(r.seen_mean)]
         texts += [show(sign * r.generalization_gap), p_text(r.p_value), p_text(r.p_adjusted)]
         bold = {1: r is evaluation.best, 3: r.worst == best_worst}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -268,36 +268,37 @@ def named(*domains: object) -> str:
     return prefix + listed(names)
 
 
-def interval(results: Results, ends: Any) -> str:
-    """Two scores as text, the smaller one first; a dash if they are unknown or equal."""
-    shown = sorted(results.measure.shown(end) for end in ends or UNKNOWN)
-    if not shown[0] < shown[1]:
-        return "–"
-    return " to ".join(results.show(results.measure.sign * value) for value in shown)
+def interval(results: Results, ends: tuple[float, float] | None) -> str:
+    """Two scores, as displayed, as text; a dash if they are unknown or equal."""
+    low, high = ends or UNKNOWN
+    text = " to ".join(results.show(results.measure.sign * end) for end in (low, high))
+    return text if low < high else "–"
 
 
-def domains_table(results: Results) -> TextTable:
-    """Rows, target and scores by domain; the worst domain of the recommended method is first."""
-    (method, *others), classes = results.main, results.facts["classes"]
-    classes_heading = "most frequent classes"
+def domains_table(results: Results, shown: Sequence[MethodResult]) -> TextTable:
+    """Scores of some methods by domain, and details of the recommended one; worst domain first."""
+    method, classes, show = results.recommended, results.facts["classes"], results.show
+    target = "target quartiles" if classes is None else "most frequent classes"
     if classes is not None and len(classes) == 2:
-        classes_heading = f"share of class {classes[1]}"
-    columns = ["domain", "rows", "target quartiles" if classes is None else classes_heading]
-    columns += [method.label, "95 %", *(result.label for result in others), "seen", "within"]
+        target = f"share of class {classes[1]}"
+    columns = ["domain", *(r.label for r in shown), "95 %", "seen", "within", "rows", target]
     domains = {domain["name"]: domain for domain in results.differences.get("domains", ())}
     rows = []
     for name in results.hardest_first:
-        domain = domains.get(str(name), {})
-        cells = [str(name), f"{domain['rows']:,}" if domain else "–", _target(domain, classes)]
-        cells += [results.show(method.scores[name]), interval(results, method.ends.get(name))]
-        scores = [result.scores.get(name) for result in others]
-        cells += map(results.show, (*scores, method.seen.get(name), method.within.get(name)))
-        rows.append([TextCell(text) for text in cells])
-    kinds = ["worst" if row[0].text == str(results.worst_domain) else "" for row in rows]
-    return TextTable(columns, rows, kinds)
+        domain = domains.get(str(name))
+        best = max(r.known.get(name, -np.inf) for r in results.results)
+        cells = [TextCell(str(name))]
+        for r in shown:
+            is_best, mark = r.scores[name] == best, "outside" * (name == r.worst_domain)
+            cells.append(TextCell(show(r.scores[name]), is_best, mark))
+        texts = [interval(results, results.ends(method, name)), show(method.seen.get(name))]
+        texts += [show(method.within.get(name)), f"{domain['rows']:,}" if domain else "–"]
+        rows.append([*cells, *map(TextCell, (*texts, _target(domain, classes)))])
+    kinds = ["worst" if name == results.worst_domain else "" for name in results.hardest_first]
+    return TextTable(columns, rows, kinds).without_empty_columns()
 
 
-def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
+def _target(domain: dict[str, Any] | None, classes: list[Any] | None) -> str:
     """Quartiles of the target in a domain, or class frequencies."""
     if not domain:
         return "–"
