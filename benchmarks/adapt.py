@@ -59,7 +59,7 @@ def fit_job(job: tuple[str, int, bool, Path, Path]) -> str:
         warnings.simplefilter("ignore")
         model.fit(task.X, task.y, sample_domain=task.domain, learn_from=task.learn)
         kinds = {"plain": None, "context": task.domain_new}
-        new = {
+        new_outputs = {
             f"{kind}_new": model.predict_proba(task.X_new, sample_domain=sample_domain)
             if task.n_classes
             else model.predict(task.X_new, sample_domain=sample_domain)[:, None]
@@ -74,9 +74,9 @@ def fit_job(job: tuple[str, int, bool, Path, Path]) -> str:
     held_out = model.held_out_
     for kind in ("plain", "context"):
         if (outputs := getattr(held_out, kind)) is not None:
-            known = {"y": held_out.y, "domain": held_out.domain, "outputs": outputs}
-            arrays |= {f"{kind}_{key}": value for key, value in known.items()}
-    np.savez_compressed(file, **arrays, **new)
+            held_out_arrays = {"y": held_out.y, "domain": held_out.domain, "outputs": outputs}
+            arrays |= {f"{kind}_{key}": value for key, value in held_out_arrays.items()}
+    np.savez_compressed(file, **arrays, **new_outputs)
     return file.name
 
 
@@ -135,11 +135,11 @@ class Site:
         orders = [np.arange(n)] if order == "first" else [rng.permutation(n) for _ in range(DRAWS)]
         before, after = [], []
         for rows in orders:
-            labelled, scored = rows[:n_labels], rows[n_labels:]
-            labels = SiteLabels.sorted(self.outputs[labelled], self.y[labelled])
-            corrected = prior.apply(self.outputs[scored], labels.correction(prior))
-            before.append(measures(self.outputs[scored], self.y[scored], self.n_classes))
-            after.append(measures(corrected, self.y[scored], self.n_classes))
+            labelled_rows, scored_rows = rows[:n_labels], rows[n_labels:]
+            labels = SiteLabels.sorted(self.outputs[labelled_rows], self.y[labelled_rows])
+            corrected_outputs = prior.apply(self.outputs[scored_rows], labels.correction(prior))
+            before.append(measures(self.outputs[scored_rows], self.y[scored_rows], self.n_classes))
+            after.append(measures(corrected_outputs, self.y[scored_rows], self.n_classes))
         return np.mean(before, axis=0), np.mean(after, axis=0)
 
     def coverage(self, prior: Any, n_labels: int, rng: Any) -> tuple[float, float, float, float]:
@@ -147,19 +147,19 @@ class Site:
         coverage_and_size: list[float] = []
         rows = rng.permutation(len(self.y))
         for k in (0, n_labels):
-            labelled, scored = rows[:k], rows[n_labels:]
-            labels = SiteLabels.sorted(self.outputs[labelled], self.y[labelled])
+            labelled_rows, scored_rows = rows[:k], rows[n_labels:]
+            labels = SiteLabels.sorted(self.outputs[labelled_rows], self.y[labelled_rows])
             quantiles = SiteQuantiles.from_labels(self.held_out, prior, labels)
-            corrected = prior.apply(self.outputs[scored], labels.correction(prior))
+            corrected_outputs = prior.apply(self.outputs[scored_rows], labels.correction(prior))
             if self.n_classes:
-                sets = quantiles.sets(1.0 - corrected, 0.9)
+                sets = quantiles.sets(1.0 - corrected_outputs, 0.9)
                 coverage_and_size += [
-                    sets[np.arange(len(scored)), self.y[scored]].mean(),
+                    sets[np.arange(len(scored_rows)), self.y[scored_rows]].mean(),
                     sets.sum(1).mean(),
                 ]
             else:
-                ends = quantiles.intervals(corrected[:, 0], 0.9)
-                inside = (ends[:, 0] <= self.y[scored]) & (self.y[scored] <= ends[:, 1])
+                ends = quantiles.intervals(corrected_outputs[:, 0], 0.9)
+                inside = (ends[:, 0] <= self.y[scored_rows]) & (self.y[scored_rows] <= ends[:, 1])
                 coverage_and_size += [inside.mean(), np.median(ends[:, 1] - ends[:, 0]) / 2]
         return tuple(coverage_and_size)  # type: ignore[return-value]
 
@@ -211,7 +211,7 @@ def change(pairs: np.ndarray, column: int) -> tuple[float, float, float]:
     return float(before.mean()), float(difference.mean()), float(error)
 
 
-def reweighted(fold: dict[str, Any], labels: Any, rows: Any, strength: float) -> np.ndarray:
+def reweighted_outputs(fold: dict[str, Any], labels: Any, rows: Any, strength: float) -> np.ndarray:
     """Outputs for rows, with members weighted by the likelihood of the labels."""
     members, weights = fold["members_new"][:, labels], fold["weights"]
     probability = np.maximum(members[:, np.arange(len(labels)), fold["y_new"][labels]], 0.01)
@@ -223,15 +223,15 @@ def reweighted(fold: dict[str, Any], labels: Any, rows: Any, strength: float) ->
 def trial(name: str, out: Path) -> dict[str, float]:
     """Gains with ten random labels, of the current method and of alternatives, on one data set."""
     gains: dict[str, float] = {}
-    by_site: dict[str, list[Any]] = defaultdict(list)
+    site_pairs: dict[str, list[Any]] = defaultdict(list)
     for number, fold in enumerate(folds_of(name, "default", out)):
         rng = np.random.default_rng(number)
         codes = np.unique(fold["domain_new"])
-        first = Site(fold, codes[0], "plain", False)
-        prior = learn_prior(first.held_out)
+        first_site = Site(fold, codes[0], "plain", False)
+        prior = learn_prior(first_site.held_out)
         full_weight = Spread(0.0, 1.0)
         variants: dict[str, Any] = {"current method": prior}
-        if first.n_classes:
+        if first_site.n_classes:
             variants |= {f"scale {scale}": replace(prior, scale=scale) for scale in (0.25, 1.0)}
         else:
             variants |= {"level only": replace(prior, slope=0.0)}
@@ -242,25 +242,25 @@ def trial(name: str, out: Path) -> dict[str, float]:
             if len(site_rows) < 10 + MIN_SCORED:
                 continue
             for variant, variant_prior in variants.items():
-                by_site[variant].append(site.scores(variant_prior, 10, "random", rng))
-            if first.n_classes and "members_new" in fold:
+                site_pairs[variant].append(site.scores(variant_prior, 10, "random", rng))
+            if first_site.n_classes and "members_new" in fold:
                 for strength in (0.1, 0.3, 1.0):
                     pairs = []
                     for _ in range(DRAWS):
                         order = rng.permutation(site_rows)
                         rows, y = order[10:], fold["y_new"][order[10:]]
-                        mixed = reweighted(fold, order[:10], rows, strength)
+                        mixed_outputs = reweighted_outputs(fold, order[:10], rows, strength)
                         pairs.append(
                             [
-                                measures(o, y, first.n_classes)
-                                for o in (fold["plain_new"][rows].astype(float), mixed)
+                                measures(o, y, first_site.n_classes)
+                                for o in (fold["plain_new"][rows].astype(float), mixed_outputs)
                             ]
                         )
                     key = f"members reweighted, strength {strength}"
-                    by_site[key].append(np.mean(pairs, axis=0))
-    for variant, pairs in by_site.items():
+                    site_pairs[key].append(np.mean(pairs, axis=0))
+    for variant, pairs in site_pairs.items():
         before, after = np.mean(pairs, axis=0)
-        if first.n_classes:
+        if first_site.n_classes:
             gains[f"classification: {variant}: accuracy"] = 100 * (after[0] - before[0])
             gains[f"classification: {variant}: log loss"] = 100 * (after[2] / before[2] - 1)
         else:
@@ -277,10 +277,10 @@ def trials(names: list[str], studies: dict[Any, dict[str, Any]]) -> list[list[st
     return [[*key.split(": "), f"{np.mean(value):+.2f}"] for key, value in gains.items()]
 
 
-def table(head: list[str], rows: list[list[str]]) -> list[str]:
+def table(header: list[str], rows: list[list[str]]) -> list[str]:
     """A Markdown table."""
     line = lambda cells: f"| {' | '.join(cells)} |"  # noqa: E731
-    return [line(head), line(["---"] * len(head)), *map(line, rows), ""]
+    return [line(header), line(["---"] * len(header)), *map(line, rows), ""]
 
 
 def cell(pairs: np.ndarray, column: int, *, percent: bool) -> str:
@@ -303,7 +303,7 @@ def score_tables(
 ) -> list[str]:
     """All tables for one kind of output."""
     lines: list[str] = []
-    numbers, classes, cover, gain = [], defaultdict(list), [], []
+    numbers, classes, coverage_rows, gain_table = [], defaultdict(list), [], []
     for setting in ("default", "balanced"):
         for stage, names in name_sets.items():
             for name in names:
@@ -315,9 +315,12 @@ def score_tables(
                 if results["classes"]:
                     row = [title]
                     for order in ("random", "first"):
-                        ten = pairs[10, order]
-                        row += [cell(ten, 0, percent=False), cell(ten, 1, percent=False)]
-                        row += [cell(ten, 2, percent=True)]
+                        pairs_of_ten = pairs[10, order]
+                        row += [
+                            cell(pairs_of_ten, 0, percent=False),
+                            cell(pairs_of_ten, 1, percent=False),
+                        ]
+                        row += [cell(pairs_of_ten, 2, percent=True)]
                     classes[setting].append(row)
                 else:
                     row = [title, f"{change(pairs[10, 'random'], 0)[0]:.3f}"]
@@ -329,7 +332,7 @@ def score_tables(
                 if len(results["coverage"]):
                     before, _, after, _ = results["coverage"].mean(axis=0)
                     median = np.median(results["coverage"][:, [1, 3]], axis=0)
-                    cover.append(
+                    coverage_rows.append(
                         [
                             f"{title}, {setting}" if results["classes"] else title,
                             str(results["n_sources"]),
@@ -339,25 +342,25 @@ def score_tables(
                             f"{median[1]:.3g}",
                         ]
                     )
-                gain += gain_rows(title, setting, results)
+                gain_table += gain_rows(title, setting, results)
     lines += ["### Regression: change in RMSE, in percent", ""]
-    head = ["", "RMSE", *(f"{k} labels" for k in LABEL_COUNTS[1:]), "first 10 rows"]
-    lines += table(head, numbers)
+    header = ["", "RMSE", *(f"{k} labels" for k in LABEL_COUNTS[1:]), "first 10 rows"]
+    lines += table(header, numbers)
     for setting, rows in classes.items():
         lines += [f"### Classification with {setting} class weights: change with ten labels", ""]
-        head = ["", "accuracy", "balanced accuracy", "log loss, %"]
-        lines += table([*head, *(f"first 10: {h}" for h in head[1:])], rows)
+        header = ["", "accuracy", "balanced accuracy", "log loss, %"]
+        lines += table([*header, *(f"first 10: {h}" for h in header[1:])], rows)
     lines += [
         "### Prediction sets and intervals with a nominal coverage of 90 %, twenty labels",
         "",
     ]
-    head = ["", "source domains", "coverage without labels", "with labels"]
-    head += ["median size without labels", "with labels"]
-    lines += table(head, cover)
+    header = ["", "source domains", "coverage without labels", "with labels"]
+    header += ["median size without labels", "with labels"]
+    lines += table(header, coverage_rows)
     lines += ["### Predicted (`label_gain_`) and observed scores", ""]
-    head = ["", "labels", "predicted", "interval", "observed", "inside"]
-    inside = [row[-1] == "yes" for row in gain]
-    lines += table(head, gain)
+    header = ["", "labels", "predicted", "interval", "observed", "inside"]
+    inside = [row[-1] == "yes" for row in gain_table]
+    lines += table(header, gain_table)
     lines += [f"Observed scores inside the predicted interval: {sum(inside)} of {len(inside)}.", ""]
     return lines
 
@@ -368,16 +371,23 @@ def gain_rows(title: str, setting: str, results: dict[str, Any]) -> list[list[st
     for j, k in enumerate(LABEL_COUNTS):
         if k not in (5, 10, 20) or (k, "random") not in results["scores"]:
             continue
-        known = [table[j] for table in results["gains"] if np.isfinite(table[j, 2])]
-        if not known:
+        finite_gains = [table[j] for table in results["gains"] if np.isfinite(table[j, 2])]
+        if not finite_gains:
             continue
-        _, score, low, high = np.mean(known, axis=0)
+        _, score, low, high = np.mean(finite_gains, axis=0)
         pairs = results["scores"][k, "random"]
-        observed = pairs[:, 1, 1].mean() if results["classes"] else -pairs[:, 1, 0].mean()
+        observed_score = pairs[:, 1, 1].mean() if results["classes"] else -pairs[:, 1, 0].mean()
         name = f"{title}, {setting}" if results["classes"] else title
-        inside = "yes" if low <= observed <= high else "no"
+        is_inside = "yes" if low <= observed_score <= high else "no"
         rows.append(
-            [name, str(k), f"{score:.3f}", f"{low:.3f} to {high:.3f}", f"{observed:.3f}", inside]
+            [
+                name,
+                str(k),
+                f"{score:.3f}",
+                f"{low:.3f} to {high:.3f}",
+                f"{observed_score:.3f}",
+                is_inside,
+            ]
         )
     return rows
 

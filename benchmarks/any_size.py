@@ -81,11 +81,11 @@ def make_rows(n: int, folder: str) -> Result:
         X = np.memmap(Path(folder) / "rows.dat", dtype=np.float64, mode="w+", shape=(n, FEATURES))
         labels = rng.integers((2, DOMAINS), size=(n, 2))
         for start in range(0, n, 100_000):
-            part = slice(start, min(start + 100_000, n))
-            X[part] = rng.standard_normal((part.stop - start, FEATURES))
-            X[part, 2] += labels[part, 1] / 4
-            score = X[part, 0] + X[part, 1] ** 2 + rng.standard_normal(part.stop - start)
-            labels[part, 0] = score > 1
+            block = slice(start, min(start + 100_000, n))
+            X[block] = rng.standard_normal((block.stop - start, FEATURES))
+            X[block, 2] += labels[block, 1] / 4
+            score = X[block, 0] + X[block, 1] ** 2 + rng.standard_normal(block.stop - start)
+            labels[block, 0] = score > 1
         X.flush()
         np.save(Path(folder) / "labels.npy", labels)
     return meter.result()
@@ -143,12 +143,15 @@ def projection_search(n: int, folder: str, rows: bool = False) -> Result:
     from domainwise import FastDCMCV
 
     X, y, domain = _open(n, folder)
-    head = LinearDiscriminantAnalysis() if rows else None
+    predictor = LinearDiscriminantAnalysis() if rows else None
     model = FastDCMCV(
-        gammas=[GAMMA], landmarks=X[:PROJECTION_LANDMARKS], estimator=head, conditionals=(False,)
+        gammas=[GAMMA],
+        landmarks=X[:PROJECTION_LANDMARKS],
+        estimator=predictor,
+        conditionals=(False,),
     )
-    few = slice(3000)
-    model.fit(X[few], y[few], sample_domain=domain[few])
+    warm_up = slice(3000)
+    model.fit(X[warm_up], y[warm_up], sample_domain=domain[warm_up])
     with measured() as meter:
         model.fit(X, y, sample_domain=domain)
     results = model.cv_results_
@@ -311,7 +314,7 @@ def cpu_part(sizes: Sizes) -> dict[str, Any]:
         points = [
             {"task": task, "n": n, "folder": folder} for task in ("search", "Nystroem.transform")
         ]
-        ours, nystroem = alternate(__file__, points, sizes.rounds)
+        our_search, nystroem = alternate(__file__, points, sizes.rounds)
         growth = [
             run_point(__file__, {"task": "search", "n": k, "folder": folder})
             for k in sizes.growth[:-1]
@@ -319,21 +322,21 @@ def cpu_part(sizes: Sizes) -> dict[str, Any]:
         points = [
             {"task": task, "n": sizes.grid, "folder": folder} for task in ("search", "GridSearchCV")
         ]
-        ours_small, grid = alternate(__file__, points, 1)
+        small_search, grid = alternate(__file__, points, 1)
         points = [
             {"task": "FastDCMCV", "n": sizes.projection, "folder": folder, "rows": rows}
             for rows in (False, True)
         ]
-        moments, rows_too = alternate(__file__, points, sizes.rounds)
+        moments, from_rows = alternate(__file__, points, sizes.rounds)
     return {
         "machine": machine(),
         "load": os.getloadavg()[2],
         "n": n,
-        "search": ours,
+        "search": our_search,
         "pass": nystroem,
-        "growth": {"n": sizes.growth, "seconds": [r["seconds"] for r in [*growth, ours]]},
-        "grid": {"n": sizes.grid, "search": ours_small, "GridSearchCV": grid},
-        "projection": {"n": sizes.projection, "moments": moments, "rows": rows_too},
+        "growth": {"n": sizes.growth, "seconds": [r["seconds"] for r in [*growth, our_search]]},
+        "grid": {"n": sizes.grid, "search": small_search, "GridSearchCV": grid},
+        "projection": {"n": sizes.projection, "moments": moments, "rows": from_rows},
     }
 
 
@@ -347,20 +350,27 @@ def dask_part(sizes: Sizes) -> dict[str, Any]:
         run_point(
             __file__, {"task": "files", "folder": data, "rows": sizes.dask, "group_rows": 100_000}
         )
-        here = run_point(__file__, {"task": "one process", "folder": data, "rows": sizes.dask_here})
-        two = run_point(__file__, {"task": "cluster", "folder": data, "workers": 2})
+        single = run_point(
+            __file__, {"task": "one process", "folder": data, "rows": sizes.dask_here}
+        )
+        two_workers = run_point(__file__, {"task": "cluster", "folder": data, "workers": 2})
         traffic = {}
         for rows in (sizes.dask // 100, sizes.dask // 50):
-            small = str(Path(folder) / f"traffic-{rows}")
+            small_folder = str(Path(folder) / f"traffic-{rows}")
             # Eight partitions each: traffic must not depend on the number of rows in them.
             run_point(
                 __file__,
-                {"task": "files", "folder": small, "rows": rows, "group_rows": -(-rows // 8)},
+                {
+                    "task": "files",
+                    "folder": small_folder,
+                    "rows": rows,
+                    "group_rows": -(-rows // 8),
+                },
             )
-            point = {"task": "cluster", "folder": small, "workers": 2, "each_group": True}
+            point = {"task": "cluster", "folder": small_folder, "workers": 2, "each_group": True}
             traffic[str(rows)] = run_point(__file__, point)["sent"]
     result = {"machine": machine(), "load": os.getloadavg()[2], "n": sizes.dask}
-    return {**result, "here": here, "two": two, "traffic": traffic}
+    return {**result, "here": single, "two": two_workers, "traffic": traffic}
 
 
 # The report.
@@ -409,7 +419,9 @@ def _cpu(report: Report, cpu: dict[str, Any]) -> None:
         least=False,
     )
     grid, search = cpu["grid"]["GridSearchCV"], cpu["grid"]["search"]
-    grid_seconds, search_seconds = (part["seconds"] / part["candidates"] for part in (grid, search))
+    grid_seconds, search_seconds = (
+        result["seconds"] / result["candidates"] for result in (grid, search)
+    )
     report.check(
         f"N={size(cpu['grid']['n'])}: time per candidate of `GridSearchCV(make_pipeline(Nystroem, "
         "Ridge))` relative to ours, same folds",
@@ -482,8 +494,11 @@ def _gpu(report: Report, gpu: dict[str, Any]) -> None:
 
 
 def _dask(report: Report, dask: dict[str, Any]) -> None:
-    here, two = dask["here"], dask["two"]
-    rate, worker_rate = here["rows"] / here["seconds"], dask["n"] / two["seconds"] / 2
+    single, two_workers = dask["here"], dask["two"]
+    rate, worker_rate = (
+        single["rows"] / single["seconds"],
+        dask["n"] / two_workers["seconds"] / 2,
+    )
     report.check(
         f"{size(dask['n'])} rows in Parquet files, two workers with {DASK_MEMORY // 2**30} GiB "
         "each: throughput of a worker relative to one process with rows in memory",
@@ -505,7 +520,7 @@ def _dask(report: Report, dask: dict[str, Any]) -> None:
     )
     report.text(
         f"## On Dask\n\n{dask['machine']}, with a load average of {dask['load']:.0f}. One process "
-        f"with {size(here['rows'])} rows in memory on one core processes {rate:,.0f} rows per "
+        f"with {size(single['rows'])} rows in memory on one core processes {rate:,.0f} rows per "
         f"second, and two workers {2 * worker_rate:,.0f}. With eight partitions, workers send "
         f"{sent_small / 2**20:.0f} MiB to each other."
     )

@@ -66,18 +66,20 @@ def job(name: str, fold: int, sources: str, data: Path, out: Path) -> str:
     if sources == "large":
         model.fit(task.X, task.y, sample_domain=task.domain, learn_from=task.learn)
     else:
-        learn = task.learn
-        model.fit(task.X[learn], task.y[learn], sample_domain=task.domain[learn])
+        training_rows = task.learn
+        model.fit(
+            task.X[training_rows], task.y[training_rows], sample_domain=task.domain[training_rows]
+        )
     entries: list[dict[str, Any]] = []
     seconds = {"fit": time.process_time() - started}
     if model.uses_context:
-        known = (model._trust, model._source_range)
+        fitted_state = (model._trust, model._source_range)
         for domain in np.unique(task.domain_new):
-            everything = np.flatnonzero(task.domain_new == domain)
-            largest = [size for size in SIZES if size >= len(everything)][:1]
-            for size in [size for size in SIZES if size < len(everything)] + largest:
+            domain_rows = np.flatnonzero(task.domain_new == domain)
+            covering_sizes = [size for size in SIZES if size >= len(domain_rows)][:1]
+            for size in [size for size in SIZES if size < len(domain_rows)] + covering_sizes:
                 rng = np.random.default_rng([fold, int(domain), size])
-                rows, batch = batches(everything, size, rng)
+                rows, batch = batches(domain_rows, size, rng)
                 y, X = task.y_new[rows], task.X_new[rows]
                 entry: dict[str, Any] = {"domain": int(domain), "size": min(size, len(rows))}
                 started = time.process_time()
@@ -90,7 +92,7 @@ def job(name: str, fold: int, sources: str, data: Path, out: Path) -> str:
                 entry["alarm"] = len(alarms) / (int(batch[-1]) + 1)
                 model._trust, model._source_range = None, None
                 entry["before"] = score(task, y, model.predict(X, sample_domain=batch))
-                model._trust, model._source_range = known
+                model._trust, model._source_range = fitted_state
                 entries.append(entry)
     content = {
         "set": name,
@@ -143,12 +145,15 @@ def collected(out: Path) -> dict[tuple[str, str], dict[int, np.ndarray]]:
             values = [float(entry[key]) for key in ("plain", "context", "before", "alarm", "cost")]
             by_domain.setdefault(entry["domain"], {})[entry["size"]] = values
         for entries in by_domain.values():
-            known = sorted(entries)
+            measured_sizes = sorted(entries)
             for size in SIZES:
-                nearest = [n for n in known if n <= size][-1]
+                nearest_size = [n for n in measured_sizes if n <= size][-1]
                 by_size = scores.setdefault((file["set"], file["sources"]), {})
-                by_size.setdefault(size, []).append(entries[nearest])
-    return {key: {n: np.array(v) for n, v in by.items()} for key, by in scores.items()}
+                by_size.setdefault(size, []).append(entries[nearest_size])
+    return {
+        key: {n: np.array(v) for n, v in scores_by_size.items()}
+        for key, scores_by_size in scores.items()
+    }
 
 
 def report(arguments: argparse.Namespace) -> None:
@@ -187,16 +192,20 @@ def report(arguments: argparse.Namespace) -> None:
             )
         lines.append("")
     alarms = [f"{values.mean():.1%} at {n}" for n, values in by_sizes(scores, 3).items()]
-    cost = [f"{np.median(values):.1f} at {n}" for n, values in by_sizes(scores, 4).items()]
-    below = [f"{setting} ({value:+.3f})" for value, setting in worst if value < -1e-12]
+    relative_times = [
+        f"{np.median(values):.1f} at {n}" for n, values in by_sizes(scores, 4).items()
+    ]
+    losses = [f"{setting} ({value:+.3f})" for value, setting in worst if value < -1e-12]
     lines += [
-        "Losses of more than one standard error: " + ("; ".join(below) if below else "none") + ".",
+        "Losses of more than one standard error: "
+        + ("; ".join(losses) if losses else "none")
+        + ".",
         "",
         "Share of unusual batches, whose rows are predicted one by one, by batch size: "
         f"{', '.join(alarms)}.",
         "Median time of a prediction with context, relative to predicting rows one by one, by "
         "batch size: "
-        f"{', '.join(cost)}.",
+        f"{', '.join(relative_times)}.",
         "",
     ]
     (HERE / "BATCH_SIZE.md").write_text("\n".join(lines), encoding="utf-8")
@@ -205,7 +214,10 @@ def report(arguments: argparse.Namespace) -> None:
 
 def by_sizes(scores: dict[tuple[str, str], dict[int, np.ndarray]], column: int) -> dict[int, Any]:
     """One column of all data sets together, by batch size."""
-    return {n: np.concatenate([by[n][:, column] for by in scores.values()]) for n in SIZES}
+    return {
+        n: np.concatenate([scores_by_size[n][:, column] for scores_by_size in scores.values()])
+        for n in SIZES
+    }
 
 
 def draw(scores: dict[tuple[str, str], dict[int, np.ndarray]], path: Path) -> None:

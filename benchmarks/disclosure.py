@@ -59,45 +59,49 @@ def accuracy_of(name: str, columns: int | None) -> Result:
     from domainwise.federated import DisclosureError, Plan, fit, merge, moments, statistics
 
     warnings.simplefilter("ignore")
-    file, target, drop = DATA_SETS[name]
+    file, target, dropped_columns = DATA_SETS[name]
     folder = Path(os.environ.get("DOMAINWISE_DATA", HERE.parent.parent / "shared" / "data"))
-    table = pd.read_csv(folder / file).drop(columns=drop)
+    table = pd.read_csv(folder / file).drop(columns=dropped_columns)
     sites = {str(domain): rows for domain, rows in table.groupby("domain")}
     order = np.random.default_rng(0).permutation(sorted(sites))
-    accept = columns is not None
-    options: dict[str, Any] = {"n_features": columns, "second_moments": "classes"} if accept else {}
+    is_accepted = columns is not None
+    options: dict[str, Any] = (
+        {"n_features": columns, "second_moments": "classes"} if is_accepted else {}
+    )
     seeds = SEEDS if columns is None or columns < FEW else 1
-    scores, used, total, shapes = [], 0, 0, []
+    scores, used_rows, total_rows, shapes = [], 0, 0, []
     with measured() as meter:
         for group, seed in product(range(GROUPS), range(seeds)):
             held_out = set(order[group::GROUPS])
             sources = {site: rows for site, rows in sites.items() if site not in held_out}
             rows = pd.concat(sources.values())
             plan = Plan.of_table(rows, target=target, domain="domain", seed=seed, **options)
-            first = [
-                statistics(rows, plan, site=site, accept_disclosure=accept)
+            first_files = [
+                statistics(rows, plan, site=site, accept_disclosure=is_accepted)
                 for site, rows in sources.items()
             ]
-            merged, second = merge(plan, first), []
+            merged_plan, second_files = merge(plan, first_files), []
             for site, rows in sources.items():
-                total += len(rows)
+                total_rows += len(rows)
                 try:
-                    second.append(moments(rows, merged, site=site, accept_disclosure=accept))
-                    used += int(second[-1].arrays["counts"].sum())
+                    second_files.append(
+                        moments(rows, merged_plan, site=site, accept_disclosure=is_accepted)
+                    )
+                    used_rows += int(second_files[-1].arrays["counts"].sum())
                 except DisclosureError:
                     continue
-            model = fit(merged, second)
-            shapes.append((merged.merged["columns"], len(merged.maps)))
-            test = pd.concat([sites[site] for site in sorted(held_out)])
-            predicted = model.predictions(model.schema.prepare(test))["prediction"].to_numpy()
-            truth = test[target].to_numpy()
+            model = fit(merged_plan, second_files)
+            shapes.append((merged_plan.merged["columns"], len(merged_plan.maps)))
+            test_rows = pd.concat([sites[site] for site in sorted(held_out)])
+            predicted = model.predictions(model.schema.prepare(test_rows))["prediction"].to_numpy()
+            truth = test_rows[target].to_numpy()
             if plan.classes is None:
                 scores.append(root_mean_squared_error(truth, predicted.astype(float)))
             else:
                 scores.append(balanced_accuracy_score(truth, predicted))
     return meter.result(
         score=float(np.mean(scores)),
-        used=used / total,
+        used=used_rows / total_rows,
         columns=[min(m for m, _ in shapes), max(m for m, _ in shapes)],
         maps=max(k for _, k in shapes),
         rows=len(table),
@@ -124,6 +128,9 @@ def membership(rows: int, repeats: int, columns: int | None) -> Result:
         frame = pd.DataFrame(X, columns=list("abcde"))
         return frame.assign(site="s", ill=X[:, 0] + rng.normal(size=n) > 0)
 
+    def map_rows(plan: Plan, table: Any) -> Any:
+        return plan.maps[0].features(plan.prepare.transform(plan.schema.prepare(table)))
+
     accept = {"accept_disclosure": columns is not None}
     options: dict[str, Any] = {"n_features": columns, "second_moments": "classes"}
     rng, areas = np.random.default_rng(0), []
@@ -134,36 +141,35 @@ def membership(rows: int, repeats: int, columns: int | None) -> Result:
             plan = Plan.of_table(tables["s0"], target="ill", **plan_options)
             first = [statistics(t, plan, site=site, **accept) for site, t in tables.items()]
             plan = merge(plan, first)
-            file = moments(tables["s0"], plan, site="s0", **accept)
-            inside, outside = tables["s0"], draw(2 * rows)
-            members, non_members = inside[~inside["ill"]], outside[~outside["ill"]]
+            site_file = moments(tables["s0"], plan, site="s0", **accept)
+            members, non_members = (
+                table[~table["ill"]] for table in (tables["s0"], draw(2 * rows))
+            )
             non_members = non_members[: len(members)]
             labels = np.repeat([1, 0], [len(members), len(non_members)])
-            prepared = plan.prepare.transform(
-                plan.schema.prepare(pd.concat([members, non_members]))
-            )
-            mean = file.arrays["sums0"][0].sum(axis=0) / file.arrays["counts"][0].sum()
-            features = plan.maps[0].features(prepared) - mean
-            second = np.zeros((features.shape[1], features.shape[1]))
-            second[np.triu_indices(len(second))] = file.arrays["second0"][0]
-            values, vectors = np.linalg.eigh(second + np.triu(second, 1).T)
+            mean = site_file.arrays["sums0"][0].sum(axis=0) / site_file.arrays["counts"][0].sum()
+            features = map_rows(plan, pd.concat([members, non_members])) - mean
+            second_moment = np.zeros((features.shape[1], features.shape[1]))
+            second_moment[np.triu_indices(len(second_moment))] = site_file.arrays["second0"][0]
+            second_moment += np.triu(second_moment, 1).T
+            values, vectors = np.linalg.eigh(second_moment)
             spanned = values > 1e-9 * values[-1]
-            inner = features @ vectors[:, spanned]
-            beyond = np.linalg.norm(features - inner @ vectors[:, spanned].T, axis=1)
-            leverage = (inner**2 / values[spanned]).sum(axis=1)
-            population, pooled = draw(POPULATION), len(file.arrays["second0"]) == 1
-            known = [population[~population["ill"]], population[population["ill"]]]
-            known = [plan.maps[0].features(plan.prepare.transform(plan.schema.prepare(rows)))
-                     for rows in known[: 1 + pooled]]  # fmt: skip
-            known = np.vstack([rows - rows.mean(axis=0) for rows in known])
-            spread, axes = np.linalg.eigh(known.T @ known / len(known))
-            large = spread > 1e-9 * spread[-1]
-            white = axes[:, large] / np.sqrt(spread[large])
-            n = file.arrays["counts"].sum() if pooled else len(members)
-            change = white.T @ (second + np.triu(second, 1).T) @ white / n - np.eye(white.shape[1])
-            z = features @ white
+            coordinates = features @ vectors[:, spanned]
+            residuals = features - coordinates @ vectors[:, spanned].T
+            distance_to_span = np.linalg.norm(residuals, axis=1)
+            leverage = (coordinates**2 / values[spanned]).sum(axis=1)
+            population, is_pooled = draw(POPULATION), len(site_file.arrays["second0"]) == 1
+            samples = [population[~population["ill"]], population[population["ill"]]]
+            samples = [map_rows(plan, sample) for sample in samples[: 1 + is_pooled]]
+            centred = np.vstack([sample - sample.mean(axis=0) for sample in samples])
+            variances, axes = np.linalg.eigh(centred.T @ centred / len(centred))
+            is_large = variances > 1e-9 * variances[-1]
+            whitening = axes[:, is_large] / np.sqrt(variances[is_large])
+            n = site_file.arrays["counts"].sum() if is_pooled else len(members)
+            change = whitening.T @ second_moment @ whitening / n - np.eye(whitening.shape[1])
+            z = features @ whitening
             reference = ((z @ change) * z).sum(axis=1) / (z**2).sum(axis=1)
-            scores = (-beyond, -leverage, reference)
+            scores = (-distance_to_span, -leverage, reference)
             areas.append([roc_auc_score(labels, score) for score in scores])
     by_test = dict(zip(MEMBERSHIP, np.mean(areas, axis=0).tolist(), strict=True))
     return meter.result(**by_test, columns=int(plan.first_round("columns")))

@@ -69,8 +69,8 @@ def make_data(folder: str, rows: int, files: int, group_rows: int) -> Result:
             columns = {f"x{j}": X[:, j] for j in range(N_FEATURES)}
             table = pa.table({**columns, "y": y, "domain": domain})
             pq.write_table(table, target / f"{i:04d}.parquet", row_group_size=group_rows)
-    stored = sum(file.stat().st_size for file in target.iterdir())
-    return meter.result(stored=stored)
+    n_bytes = sum(file.stat().st_size for file in target.iterdir())
+    return meter.result(stored=n_bytes)
 
 
 def model() -> Any:
@@ -134,15 +134,15 @@ def fit_on_cluster(folder: str, workers: int, each_group: bool = False) -> Resul
     ):
         at_rest = client.run(prepare)
         with measured() as meter:
-            fitted = fit_parquet(model(), folder, target="y", domain="domain", client=client)
-        after = client.run(state)
-        assert set(after) == set(at_rest), "a worker was lost"
+            fitted_model = fit_parquet(model(), folder, target="y", domain="domain", client=client)
+        states = client.run(state)
+        assert set(states) == set(at_rest), "a worker was lost"
     return meter.result(
-        rows=fitted.n_samples_seen_,
-        partitions=fitted.solver_info_["n_partitions"],
-        worker_peaks=[peak for peak, _ in after.values()],
+        rows=fitted_model.n_samples_seen_,
+        partitions=fitted_model.solver_info_["n_partitions"],
+        worker_peaks=[peak for peak, _ in states.values()],
         at_rest=max(at_rest.values()),
-        sent=sum(sent for _, sent in after.values()),
+        sent=sum(sent for _, sent in states.values()),
     )
 
 
@@ -286,11 +286,11 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="domainwise-distributed-"))
     started = time.perf_counter()
     try:
-        two = throughput(report, folder, sizes)
+        two_workers = throughput(report, folder, sizes)
         traffic(report, folder, sizes)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    arithmetic(report, two)
+    arithmetic(report, two_workers)
     print(f"{time.perf_counter() - started:.0f} s in all")
     report.write(None if arguments.quick else Path(__file__).with_name("DISTRIBUTED.md"))
 

@@ -269,10 +269,10 @@ def likelihood(
     if not classes:
         return least_squares(P, y, weights, classes, pull)
     n = len(P)
-    chosen = np.maximum(P[:, np.arange(len(y)), y], 1e-6)
+    true_class = np.maximum(P[:, np.arange(len(y)), y], 1e-6)
     weights, mixture = weights / weights.sum(), np.full(n, 1 / n)
     for _ in range(100):
-        parts = mixture[:, None] * chosen
+        parts = mixture[:, None] * true_class
         mixture = ((parts / parts.sum(axis=0)) @ weights + pull / n) / (1 + pull)
     return mixture
 
@@ -281,14 +281,14 @@ def stacked(fold: Fold, P: np.ndarray, *, fit: Callable, pulls: tuple[float, ...
     """Convex weights; their shrinkage to equal weights is chosen on held-out domains."""
     y, domains = fold.inner
     weights = equal_weights(domains, y if fold.classes else None)
-    total = np.zeros(len(pulls))
-    for held in np.array_split(np.unique(domains), min(10, len(np.unique(domains)))):
-        out = np.isin(domains, held)
+    total_losses = np.zeros(len(pulls))
+    for held_out in np.array_split(np.unique(domains), min(10, len(np.unique(domains)))):
+        test = np.isin(domains, held_out)
         for i, pull in enumerate(pulls if len(pulls) > 1 else ()):
-            fold_weights = fit(P[:, ~out], y[~out], weights[~out], fold.classes, pull)
-            mix = np.tensordot(fold_weights, P[:, out], 1)
-            total[i] += weights[out] @ losses(mix, y[out], fold.classes)
-    return fit(P, y, weights, fold.classes, pulls[int(total.argmin())])
+            fold_weights = fit(P[:, ~test], y[~test], weights[~test], fold.classes, pull)
+            mix = np.tensordot(fold_weights, P[:, test], 1)
+            total_losses[i] += weights[test] @ losses(mix, y[test], fold.classes)
+    return fit(P, y, weights, fold.classes, pulls[int(total_losses.argmin())])
 
 
 def greedy(fold: Fold, P: np.ndarray, *, steps: int, smooth: bool) -> np.ndarray:
@@ -406,10 +406,10 @@ def compared(
 def report(out: Path, path: Path) -> None:
     """Write the tables, each from the folds for which all its members are stored."""
     sets = list(DATA_SETS["development"])
-    present = {file.stem.split("-", 2)[2] for file in out.glob("*.npz")}
-    packages = [name for name in ("lightgbm", "catboost") if name in present]
-    variants = sorted(present - {*AUTO, *packages, "histograms"})
-    weigh = RULES["exp(score / 0.02)"]
+    stored_members = {file.stem.split("-", 2)[2] for file in out.glob("*.npz")}
+    packages = [name for name in ("lightgbm", "catboost") if name in stored_members]
+    variants = sorted(stored_members - {*AUTO, *packages, "histograms"})
+    base_rule = RULES["exp(score / 0.02)"]
 
     def table(members: list[str], ways: dict[str, Callable[[Fold], np.ndarray]]) -> str:
         folds = stored(out, sets, members)
@@ -418,15 +418,17 @@ def report(out: Path, path: Path) -> None:
     def one(names: list[str]) -> dict[str, Callable[[Fold], np.ndarray]]:
         return {name: partial(single, member=name) for name in names}
 
-    lists = {"all five": AUTO}
-    lists |= {f"without {kind}": tuple(k for k in AUTO if k != kind) for kind in AUTO}
-    lists |= {f"and {package}": (*AUTO, package) for package in packages}
-    lists |= {
-        f"{new} instead of boosting": tuple(new if k == "boosting" else k for k in AUTO)
-        for new in ("histograms", *packages)
+    member_lists = {"all five": AUTO}
+    member_lists |= {f"without {kind}": tuple(k for k in AUTO if k != kind) for kind in AUTO}
+    member_lists |= {f"and {package}": (*AUTO, package) for package in packages}
+    member_lists |= {
+        f"{replacement} instead of boosting": tuple(
+            replacement if k == "boosting" else k for k in AUTO
+        )
+        for replacement in ("histograms", *packages)
     }
-    needed = ["histograms", *AUTO, *packages]
-    tried = ["histograms", "boosting", *variants, *packages]
+    needed_members = ["histograms", *AUTO, *packages]
+    compared_members = ["histograms", "boosting", *variants, *packages]
     sections = [
         "# How the ensemble was designed",
         "Written by `python benchmarks/ensemble_design.py run`, then `report`. Members were "
@@ -437,17 +439,21 @@ def report(out: Path, path: Path) -> None:
         "error over data sets. CatBoost was searched with up to ten groups of held-out domains, "
         "the others with five.",
         "## Individual members",
-        table(needed, one(needed)),
+        table(needed_members, one(needed_members)),
         "## Boosting, with one setting changed at a time",
         "*boosting* has at most 120 symmetric trees, 32 bins, a penalty of 3 and a learning rate "
         "of 0.1. *histograms* is `HistGradientBoosting` with 4 or 16 leaves, which an earlier "
         "version of the member used. When this was run (commit 235dd41), *boosting* chose between "
         "depths of 2 and 6, and added noise to the gains of splits, as CatBoost does. The current "
         "version corresponds to *no noise* and *depth 4*.",
-        table(tried, one(tried)),
+        table(compared_members, one(compared_members)),
         "## Combinations of members",
         table(
-            needed, {name: partial(weighted, members=m, rule=weigh) for name, m in lists.items()}
+            needed_members,
+            {
+                name: partial(weighted, members=m, rule=base_rule)
+                for name, m in member_lists.items()
+            },
         ),
         "## Weights",
         "Rows are predicted one by one. *Shrinkage* moves the weights towards equal weights; "

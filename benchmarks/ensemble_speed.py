@@ -125,12 +125,12 @@ def from_leaderboard(store: Path, before: list[dict[str, Any]]) -> list[dict[str
     """Results of the ensemble in a run of the leaderboard, with those of the earlier version."""
     methods = {"ensemble": "alone", "context": "context"}
     results: dict[Any, dict[str, Any]] = {}
-    known = {(r["set"], r["fold"]): r for r in before if r["rows"] == TRAINING_ROWS}
+    earlier_results = {(r["set"], r["fold"]): r for r in before if r["rows"] == TRAINING_ROWS}
     for row in read(store):
         key = (row["set"], row["fold"])
-        if row["method"] in methods and key in known:
+        if row["method"] in methods and key in earlier_results:
             now = results.setdefault(
-                key, known[key] | {"version": "now", "scores": {}, "mib": np.nan}
+                key, earlier_results[key] | {"version": "now", "scores": {}, "mib": np.nan}
             )
             now["seconds"] = row["seconds"]  # including predictions
             now["scores"][methods[row["method"]]] = row["scores"]
@@ -182,7 +182,7 @@ def report(arguments: argparse.Namespace) -> None:
                 text = f"{mean:.4f} ({gain:+.4f} ± {error:.4f})"
                 cells.append(f"**{text}**" if gain < -error else text)
             lines.append("| " + " | ".join(map(str, cells)) + " |")
-    head = (
+    header = (
         "| set | rows | classes | folds | CPU s before | now | ratio | relative to boosting "
         "before | now | MiB before | now | score, rows one by one | score, with context |"
     )
@@ -199,7 +199,7 @@ def report(arguments: argparse.Namespace) -> None:
         "",
         f"Ratio of CPU seconds: median {np.median(ratios):.2f}, largest {max(ratios):.2f}.",
         "",
-        head,
+        header,
         "|" + " --- |" + " ---: |" * 12,
         *lines,
     ]

@@ -62,9 +62,9 @@ def ensemble_rules(task: Task) -> dict[str, Rule]:
 
         return predict
 
-    unlimited = np.outer([-np.inf, np.inf], np.ones(task.X.shape[1]))
+    no_limits = np.outer([-np.inf, np.inf], np.ones(task.X.shape[1]))
     return {
-        "ensemble without clipping": rule(unlimited, False),
+        "ensemble without clipping": rule(no_limits, False),
         "ensemble": rule(reach, False),
         "ensemble with context": rule(reach, True),
     }
@@ -83,7 +83,7 @@ def score(task: Task, predicted: np.ndarray) -> float:
 
 def table_lines(data_set: str, task: Task) -> list[str]:
     """Rows of the table: the score of each method on unchanged rows, and its worst scores."""
-    worst, kind = (min, "") if task.n_classes else (max, " (RMSE)")
+    worst_of, metric_note = (min, "") if task.n_classes else (max, " (RMSE)")
     numeric = [j for j, x in enumerate(task.X.T) if len(np.unique(x[~np.isnan(x)])) > 2]
     features = np.random.default_rng(0).permutation(numeric)[:MOST_FEATURES]
     rules = {name: baseline(name, task) for name in ("linear", "svm", "boosting")}
@@ -91,14 +91,14 @@ def table_lines(data_set: str, task: Task) -> list[str]:
     for method, rule in {**rules, **ensemble_rules(task)}.items():
         scores = [score(task, rule(task.X_new))]
         for change in CHANGES.values():
-            changed = []
+            changed_scores = []
             for j in features:
                 X = task.X_new.copy()
                 X[:, j] = change(X[:, j], task.X[:, j])
-                changed.append(score(task, rule(X)))
-            scores.append(worst(changed))
+                changed_scores.append(score(task, rule(X)))
+            scores.append(worst_of(changed_scores))
         cells = " | ".join(f"{value:.3f}" for value in scores)
-        lines.append(f"| {data_set}{kind} | {method} | {cells} |")
+        lines.append(f"| {data_set}{metric_note} | {method} | {cells} |")
         print(lines[-1], flush=True)
     return lines
 

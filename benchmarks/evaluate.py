@@ -125,16 +125,16 @@ def run(name: str, methods: list[str] | None = None, quick: bool = False) -> Res
     from domainwise.evaluation.problem import outer_splits
 
     X, y, domain = load(name)
-    spent: dict[str, float] = {}
+    method_seconds: dict[str, float] = {}
     seen: dict[str, Any] = {}
     run_job = jobs.MethodJob.run
 
     def timed(self: Any) -> Any:
         seen["problem"] = self.problem
-        begun = time.process_time()
+        job_started = time.process_time()
         rows = run_job(self)
         key = self.method.key if self.part == "outside" else "on seen domains"
-        spent[key] = spent.get(key, 0.0) + time.process_time() - begun
+        method_seconds[key] = method_seconds.get(key, 0.0) + time.process_time() - job_started
         return rows
 
     jobs.MethodJob.run = timed
@@ -144,14 +144,14 @@ def run(name: str, methods: list[str] | None = None, quick: bool = False) -> Res
         with tempfile.TemporaryDirectory() as folder:
             evaluation.report(Path(folder) / "page.html")
     total, wall = time.process_time() - started, time.perf_counter() - wall
-    in_jobs = sum(spent.values())
+    job_seconds = sum(method_seconds.values())
     problem = seen["problem"]
     return {
         "total": total,
         "seconds": wall,
         "above": peak_rss(),
-        "two_cores": total - in_jobs + in_jobs / 2,
-        "methods": spent,
+        "two_cores": total - job_seconds + job_seconds / 2,
+        "methods": method_seconds,
         "boosting": boosting_seconds(problem, outer_splits(problem, None)),
         "shape": [problem.n_total, problem.X.shape[1], len(problem.domains), len(problem.y)],
         "left_out": sorted(evaluation.left_out),

@@ -269,10 +269,10 @@ class Bench:
         }
         results = self.in_turn(*({**point, "n": n} for point in names.values()))
         kernel_pca, compiled, plain = results[:3]
-        for what, result, bound in (("with", compiled, 0.2), ("without", plain, 0.5)):
-            for unit, words in (("seconds", "time"), ("cpu", "CPU time")):
+        for preposition, result, bound in (("with", compiled, 0.2), ("without", plain, 0.5)):
+            for unit, time_name in (("seconds", "time"), ("cpu", "CPU time")):
                 self.report.check(
-                    f"N={size(n)}: {words} of `DCM().fit` {what} `[fast]` relative to "
+                    f"N={size(n)}: {time_name} of `DCM().fit` {preposition} `[fast]` relative to "
                     "`KernelPCA.fit`",
                     result[unit] / kernel_pca[unit],
                     bound,
@@ -427,13 +427,13 @@ def avx2_only() -> dict[str, str]:
     code = (
         "import numpy, json; print(json.dumps(numpy.show_config(mode='dicts')['SIMD Extensions']))"
     )
-    answer = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    extensions = json.loads(answer.stdout).get("found", [])
-    longer = [name for name in extensions if name.startswith(("AVX512", "X86_V4"))]
+    extensions = json.loads(process.stdout).get("found", [])
+    disabled = [name for name in extensions if name.startswith(("AVX512", "X86_V4"))]
     return {
-        "NPY_DISABLE_CPU_FEATURES": " ".join(longer),
+        "NPY_DISABLE_CPU_FEATURES": " ".join(disabled),
         "OPENBLAS_CORETYPE": "Haswell",
         "NUMBA_CPU_NAME": "haswell",
         "NUMBA_CPU_FEATURES": "",
@@ -453,12 +453,12 @@ def main() -> None:
     command = f"python benchmarks/exact_core.py{' --avx2' if arguments.avx2 else ''}"
     report = Report("Time and memory of exact DCM", command)
     bench = Bench(report, sizes, avx2_only() if arguments.avx2 else {})
-    limited = " Vector instructions are limited to AVX2." if arguments.avx2 else ""
+    limit_note = " Vector instructions are limited to AVX2." if arguments.avx2 else ""
     report.text(
         "Rows are standard normal with 16 features, gamma follows the median rule, and there are 2 "
         f"classes and 10 domains. Compared times are medians of {sizes.rounds} alternating rounds. "
         "Memory is the peak RSS minus that of the interpreter, its imports and a small fit. "
-        f"`[fast]` is the extra that compiles code with Numba.{limited}"
+        f"`[fast]` is the extra that compiles code with Numba.{limit_note}"
     )
     algorithm1 = bench.compare_with_algorithm1()
     bench.compare_with_kernel_pca()

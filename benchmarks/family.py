@@ -97,8 +97,8 @@ def dense(method: str, n: int) -> Result:
         if method == "MIDA":
             H = np.eye(n) - 1.0 / n
             K = H @ K @ H
-            same = (d[:, None] == d).astype(float)
-            values = np.linalg.eigh(K @ (np.eye(n) - WEIGHT / n * H @ same @ H) @ K)[0]
+            same_domain = (d[:, None] == d).astype(float)
+            values = np.linalg.eigh(K @ (np.eye(n) - WEIGHT / n * H @ same_domain @ H) @ K)[0]
         else:
             mean = np.full((n, n), 1.0 / n)
             K = K - mean @ K - K @ mean + mean @ K @ mean
@@ -200,19 +200,19 @@ def on_device(method: str, n: int) -> Result:
     import torch
 
     X, y, d = (torch.as_tensor(part).cuda() for part in rows(n, "float32"))
-    few = slice(5000)
-    estimator(method, 5000).fit(X[few], y[few], sample_domain=d[few])
+    warm_up = slice(5000)
+    estimator(method, 5000).fit(X[warm_up], y[warm_up], sample_domain=d[warm_up])
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     with measured() as meter:
         started = time.perf_counter()
         model = estimator(method, n).fit(X, y, sample_domain=d)
         torch.cuda.synchronize()
-        took = time.perf_counter() - started
+        elapsed = time.perf_counter() - started
     return meter.result(
         values=[float(v) for v in model.eigenvalues_[:3]],
         info=plain(model.solver_info_),
-        fit_seconds=took,
+        fit_seconds=elapsed,
         device=torch.cuda.get_device_name(),
         device_peak=torch.cuda.max_memory_allocated(),
     )
@@ -371,9 +371,9 @@ def _large(report: Report, sections: dict[str, Any]) -> None:
     report.table(["", "seconds", "memory (GiB)"], lines)
     measured_names = {line[0] for line in lines}
     names = [f"`{prefix}{method}`" for prefix in ("", "Fast") for method in METHODS]
-    missing = [name for name in names if name not in measured_names]
-    if missing:
-        report.text(f"Not measured in this run: {', '.join(missing)}.")
+    missing_names = [name for name in names if name not in measured_names]
+    if missing_names:
+        report.text(f"Not measured in this run: {', '.join(missing_names)}.")
 
 
 def _gpu(report: Report, gpu: dict[str, Any]) -> None:

@@ -133,16 +133,16 @@ def landmine(repeat: int, rows_per_field: int | None) -> Result:
 
     data = load_landmine()
     fields = np.random.default_rng(repeat).permutation(np.unique(data.sample_domain))
-    keep = np.concatenate(
+    kept_rows = np.concatenate(
         [np.flatnonzero(data.sample_domain == field)[:rows_per_field] for field in fields]
     )
-    source = np.isin(data.sample_domain[keep], fields[:9])
-    seen, unseen = keep[source], keep[~source]
+    source = np.isin(data.sample_domain[kept_rows], fields[:9])
+    seen, unseen = kept_rows[source], kept_rows[~source]
     X, y, domain = data.data[seen], data.target[seen], data.sample_domain[seen]
-    common = {"gamma": 0.5, "epsilon": 1e-6, "domain_weight": 1.0, "random_state": repeat}
+    shared_arguments = {"gamma": 0.5, "epsilon": 1e-6, "domain_weight": 1.0, "random_state": repeat}
     models = {
-        "exact": DCM(**common),
-        "fast": FastDCM(n_landmarks=min(LANDMARKS, len(X)), **common),
+        "exact": DCM(**shared_arguments),
+        "fast": FastDCM(n_landmarks=min(LANDMARKS, len(X)), **shared_arguments),
     }
     results: dict[str, Any] = {"n": len(X)}
     with measured() as meter:
@@ -239,7 +239,7 @@ def compare_with_nystroem(report: Report, n: int, rounds: int, folder: str) -> R
 def growth(report: Report, ns: tuple[int, ...], largest: Result, folder: str) -> None:
     fits = [run_point(__file__, {"task": "FastDCM.fit", "n": n, "folder": folder}) for n in ns[:-1]]
     fits.append(largest)
-    batches = [
+    batch_fits = [
         run_point(__file__, {"task": "FastDCM.partial_fit", "n": n, "folder": folder}) for n in ns
     ]
     slope = exponent(ns, [r["seconds"] for r in fits])
@@ -250,8 +250,8 @@ def growth(report: Report, ns: tuple[int, ...], largest: Result, folder: str) ->
         form="{:.2f}",
         least=False,
     )
-    mapped = [8 * FEATURES * n for n in ns]
-    own_memory = [r["above"] - file for r, file in zip(fits, mapped, strict=True)]
+    file_sizes = [8 * FEATURES * n for n in ns]
+    own_memory = [r["above"] - file for r, file in zip(fits, file_sizes, strict=True)]
     per_row = (own_memory[-1] - own_memory[0]) / (ns[-1] - ns[0])
     report.check(
         "memory of `fit` beyond the mapped file: growth (bytes per row)",
@@ -262,7 +262,7 @@ def growth(report: Report, ns: tuple[int, ...], largest: Result, folder: str) ->
     )
     report.check(
         f"memory of `partial_fit` at N={size(ns[-1])} minus that at {size(ns[0])} (MiB)",
-        (batches[-1]["above"] - batches[0]["above"]) / 2**20,
+        (batch_fits[-1]["above"] - batch_fits[0]["above"]) / 2**20,
         32,
         form="{:.0f}",
         least=False,
@@ -284,7 +284,7 @@ def growth(report: Report, ns: tuple[int, ...], largest: Result, folder: str) ->
                 f"{b['seconds']:.2f}",
                 mib(b["above"]),
             ]
-            for n, a, file, b in zip(ns, fits, mapped, batches, strict=True)
+            for n, a, file, b in zip(ns, fits, file_sizes, batch_fits, strict=True)
         ],
     )
 

@@ -112,20 +112,22 @@ def rates() -> dict[str, float]:
 
     source = torch.empty(2**29, device=DEVICE)
     target = torch.empty_like(source)
-    copy = 2 * source.numel() * 4 / seconds(lambda: target.copy_(source), 5)
+    copy_rate = 2 * source.numel() * 4 / seconds(lambda: target.copy_(source), 5)
     x = torch.rand(1024 * 132 * 64, device=DEVICE)
     steps = 1024
-    exp = x.numel() * steps / seconds(lambda: exponentials[(len(x) // 1024,)](x, steps), 5)
+    exponential_rate = (
+        x.numel() * steps / seconds(lambda: exponentials[(len(x) // 1024,)](x, steps), 5)
+    )
     A, B = (torch.randn((8192, 8192), device=DEVICE).half() for _ in range(2))
-    matmul = 2 * 8192**3 / seconds(lambda: A @ B, 5)
+    matmul_rate = 2 * 8192**3 / seconds(lambda: A @ B, 5)
     C, D = (torch.randn((4096, 4096), device=DEVICE).double() for _ in range(2))
-    double = 2 * 4096**3 / seconds(lambda: C @ D, 5)
+    double_rate = 2 * 4096**3 / seconds(lambda: C @ D, 5)
     header("ceiling", "measured")
-    row("device-to-device copy", f"{copy / 1e12:.2f} TB/s")
-    row("exponentials", f"{exp / 1e12:.2f} T/s")
-    row("float16 matrix product", f"{matmul / 1e12:.0f} TFLOP/s")
-    row("float64 matrix product", f"{double / 1e12:.0f} TFLOP/s")
-    return {"copy": copy, "exp": exp, "matmul": matmul}
+    row("device-to-device copy", f"{copy_rate / 1e12:.2f} TB/s")
+    row("exponentials", f"{exponential_rate / 1e12:.2f} T/s")
+    row("float16 matrix product", f"{matmul_rate / 1e12:.0f} TFLOP/s")
+    row("float64 matrix product", f"{double_rate / 1e12:.0f} TFLOP/s")
+    return {"copy": copy_rate, "exp": exponential_rate, "matmul": matmul_rate}
 
 
 def products(ceiling: dict[str, float], n: int) -> None:
@@ -141,14 +143,14 @@ def products(ceiling: dict[str, float], n: int) -> None:
             if name == "ieee" and columns > 1 and n > 300_000:
                 continue
             fused = FusedKernel(kernel, X, precision=name)
-            took = seconds(lambda f=fused, V=V: f.product(V), 3 if n < 500_000 else 2)
+            elapsed = seconds(lambda f=fused, V=V: f.product(V), 3 if n < 500_000 else 2)
             error = relative(fused.product(V), expected)
-            roof = n * n / ceiling["exp"]
+            roofline = n * n / ceiling["exp"]
             if pieces:
                 flops = 2.0 * n * n * pieces * (16 + (columns if columns > 1 else 0))
-                roof = max(roof, flops / ceiling["matmul"])
-            row(name, columns, f"{n:,}", f"{took:.3f} s", f"{error:.1e}", f"{roof:.3f} s",
-                f"{roof / took:.0%}" if pieces else "-")  # fmt: skip
+                roofline = max(roofline, flops / ceiling["matmul"])
+            row(name, columns, f"{n:,}", f"{elapsed:.3f} s", f"{error:.1e}", f"{roofline:.3f} s",
+                f"{roofline / elapsed:.0%}" if pieces else "-")  # fmt: skip
     codes = torch.randint(60, (n,), device=DEVICE)
     table = np.random.default_rng(0).standard_normal((60, r - 1))
     counts = codes.bincount().double().cpu().numpy()
@@ -156,11 +158,11 @@ def products(ceiling: dict[str, float], n: int) -> None:
     expected = reference(kernel, X, torch.from_numpy(table).to(DEVICE)[codes])
     for name, pieces in (("tf32x3", 3), ("tf32", 1)):
         grouped = GroupedProduct(kernel, X, codes, counts, precision=name)
-        took = seconds(lambda g=grouped: g.product(table), 2)
-        roof = max(n * n / ceiling["exp"], 2.0 * n * n * pieces * 16 / ceiling["matmul"])
+        elapsed = seconds(lambda g=grouped: g.product(table), 2)
+        roofline = max(n * n / ceiling["exp"], 2.0 * n * n * pieces * 16 / ceiling["matmul"])
         error = relative(grouped.product(table), expected)
-        row(f"{name}, labels of 60 groups", r - 1, f"{n:,}", f"{took:.3f} s", f"{error:.1e}",
-            f"{roof:.3f} s", f"{roof / took:.0%}")  # fmt: skip
+        row(f"{name}, labels of 60 groups", r - 1, f"{n:,}", f"{elapsed:.3f} s", f"{error:.1e}",
+            f"{roofline:.3f} s", f"{roofline / elapsed:.0%}")  # fmt: skip
     small = 262_144
     X, V, codes = problem(small)[0], thin(small, r), torch.randint(60, (small,), device=DEVICE)
     kernel = rbf(X)
@@ -178,9 +180,9 @@ def products(ceiling: dict[str, float], n: int) -> None:
         ),
     }
     header(f"{small:,} rows, {r} columns", "time", "fused is faster by", "with labels, by")
-    for name, took in times.items():
-        ratios = [took / times[other] for other in list(times)[:2]]
-        row(name, f"{took:.4f} s", *(f"{ratio:.1f}" for ratio in ratios))
+    for name, elapsed in times.items():
+        ratios = [elapsed / times[other] for other in list(times)[:2]]
+        row(name, f"{elapsed:.4f} s", *(f"{ratio:.1f}" for ratio in ratios))
 
 
 def other_kernels() -> None:
@@ -196,12 +198,18 @@ def other_kernels() -> None:
         V = thin(n, r)
         base = rbf(X) if name == "rbf" else Kernel(name)
         kernel = Kernel(name, **{"gamma": base.gamma, "origin": base.origin, **arguments})
-        wanted = reference(kernel, X, V)
-        for level in ("tf32x3", "ieee"):
-            fused = FusedKernel(kernel, X, precision=level)
-            took = seconds(lambda f=fused, V=V: f.product(V))
+        expected = reference(kernel, X, V)
+        for precision_level in ("tf32x3", "ieee"):
+            fused = FusedKernel(kernel, X, precision=precision_level)
+            elapsed = seconds(lambda f=fused, V=V: f.product(V))
             label = f"{name} {arguments}" if arguments else name
-            row(label, p, level, f"{took:.4f} s", f"{relative(fused.product(V), wanted):.1e}")
+            row(
+                label,
+                p,
+                precision_level,
+                f"{elapsed:.4f} s",
+                f"{relative(fused.product(V), expected):.1e}",
+            )
 
 
 def outside_label_space(model: DCM, X, y, domain, ridge: float) -> float:
@@ -227,14 +235,14 @@ def fit(n: int, repeats: int, **params) -> tuple[float, float, DCM, tuple]:
     model = DCM(**params)
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    base = torch.cuda.memory_allocated()
-    took = (
+    memory_before = torch.cuda.memory_allocated()
+    elapsed = (
         seconds(lambda: model.fit(X, y, sample_domain=domain), repeats)
         if repeats
         else once(lambda: model.fit(X, y, sample_domain=domain))
     )
-    peak = (torch.cuda.max_memory_allocated() - base) / 2**30
-    return took, peak, model, data
+    peak = (torch.cuda.max_memory_allocated() - memory_before) / 2**30
+    return elapsed, peak, model, data
 
 
 def once(work) -> float:
@@ -303,17 +311,17 @@ def agreement(n: int) -> None:
         start = time.perf_counter()
         reference = DCM(ridge=ridge).fit(host[0], host[1], sample_domain=host[2])
         took = time.perf_counter() - start
-        for level in ("tf32x3", "tf32"):
-            with precision(level):
+        for precision_level in ("tf32x3", "tf32"):
+            with precision(precision_level):
                 model = DCM(ridge=ridge).fit(X, y, sample_domain=domain)
-                new = model.transform(X[:20_000]).double().cpu().numpy()
-            old = reference.transform(host[0][:20_000])
+                device_projection = model.transform(X[:20_000]).double().cpu().numpy()
+            host_projection = reference.transform(host[0][:20_000])
             angles = [
                 angle(model.embedding_.double().cpu().numpy(), reference.embedding_),
-                angle(new, old),
+                angle(device_projection, host_projection),
             ]
             row(
-                f"ridge={ridge:g}, {level}",
+                f"ridge={ridge:g}, {precision_level}",
                 f"{n:,}",
                 f"{angles[0]:.1e}",
                 f"{angles[1]:.1e}",

@@ -41,11 +41,11 @@ def make_rows(n: int, classes: int) -> tuple[Any, Any, Any]:
     level = rng.normal(size=(DOMAINS, COLUMNS))
     slope = rng.normal(size=COLUMNS) + 0.3 * rng.normal(size=(DOMAINS, COLUMNS))
     Z = rng.normal(size=(n, COLUMNS))
-    value = (Z * slope[domain]).sum(axis=1) / 4 + np.sin(2 * Z[:, 0]) * Z[:, 1]
-    value += 0.5 * rng.normal(size=n)
-    y = value
+    signal = (Z * slope[domain]).sum(axis=1) / 4 + np.sin(2 * Z[:, 0]) * Z[:, 1]
+    signal += 0.5 * rng.normal(size=n)
+    y = signal
     if classes:
-        y = np.digitize(value, np.quantile(value, np.arange(1, classes) / classes))
+        y = np.digitize(signal, np.quantile(signal, np.arange(1, classes) / classes))
     return Z + 0.5 * level[domain], y, domain
 
 
@@ -63,7 +63,7 @@ def fit(point: Point) -> Result:
     options: dict[str, Any] = {"n_jobs": 1 if n <= ONE_PROCESS else WORKERS}
     ensemble: Any = (DomainEnsembleClassifier if classes else DomainEnsembleRegressor)(**options)
     boosting: Any = HistGradientBoostingClassifier() if classes else HistGradientBoostingRegressor()
-    before, started = os.times(), time.perf_counter()
+    times_before, started = os.times(), time.perf_counter()
     file_size = 0
     if point["task"] == "boosting":
         boosting.fit(X, y)
@@ -74,8 +74,8 @@ def fit(point: Point) -> Result:
         from joblib.externals.loky import get_reusable_executor
 
         get_reusable_executor().shutdown(wait=True)  # so that the time of the workers is counted
-    after = os.times()
-    cpu = sum(after[:4]) - sum(before[:4])
+    times_after = os.times()
+    cpu = sum(times_after[:4]) - sum(times_before[:4])
     if point["task"] == "ensemble" and find_spec("skops"):
         from domainwise.model_files.persistence import save
 
@@ -153,17 +153,17 @@ def main() -> None:
         boosting, ensemble = (measure({**point, "task": t}) for t in ("boosting", "ensemble"))
         target, times = TARGETS[classes], ensemble["cpu"] / boosting["cpu"]
         if n >= 2000 and classes in MOST_TIMES:
-            what = f"{size(n)} rows, {target}: CPU time relative to boosting"
-            report.check(what, times, MOST_TIMES[classes], form="{:.0f}", least=False)
+            check_name = f"{size(n)} rows, {target}: CPU time relative to boosting"
+            report.check(check_name, times, MOST_TIMES[classes], form="{:.0f}", least=False)
         cells = [f"{boosting['cpu']:.1f}", f"{ensemble['cpu']:.0f}", f"{times:.0f}"]
         cells += [f"{ensemble['seconds']:.0f}", mib(ensemble["peak"])]
         file_size = f"{ensemble['file'] / 1e6:.1f}" if ensemble["file"] else "no skops"
         lines.append([size(n), target, *cells, file_size])
         if n == 10**5 and classes != 6:
             minutes, gib = ensemble["seconds"] / 60, ensemble["peak"] / 2**30
-            what = f"{size(n)} rows, {target}"
-            report.check(f"{what}: minutes", minutes, 3.0, form="{:.1f}", least=False)
-            report.check(f"{what}: memory (GiB)", gib, 4.0, form="{:.1f}", least=False)
+            check_name = f"{size(n)} rows, {target}"
+            report.check(f"{check_name}: minutes", minutes, 3.0, form="{:.1f}", least=False)
+            report.check(f"{check_name}: memory (GiB)", gib, 4.0, form="{:.1f}", least=False)
         heading = ["rows", "target", "boosting, CPU s", "ensemble, CPU s", "ratio"]
         report.parts.clear()
         report.table([*heading, "ensemble, s", "ensemble, MiB", "file, MB"], lines)

@@ -109,8 +109,8 @@ def draw(data_set: DataSet) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         domain_rows = np.flatnonzero(bunch.sample_domain == name)
         count = min(len(domain_rows), data_set.rows_per_domain)
         rows.append(np.sort(rng.choice(domain_rows, count, replace=False)))
-    chosen = np.concatenate(rows)
-    return bunch.data[chosen], bunch.target[chosen], bunch.sample_domain[chosen]
+    chosen_rows = np.concatenate(rows)
+    return bunch.data[chosen_rows], bunch.target[chosen_rows], bunch.sample_domain[chosen_rows]
 
 
 def deal(domain: np.ndarray, n_folds: int) -> list[list[Any]]:
@@ -128,7 +128,7 @@ def score_held(
     test = np.isin(domain, held)
     scale = make_pipeline(SimpleImputer(), StandardScaler()).fit(X[~test])
     X_train, X_test = scale.transform(X[~test]), scale.transform(X[test])
-    y_train, y_test, of_test = y[~test], y[test], domain[test]
+    y_train, y_test, test_domain = y[~test], y[test], domain[test]
     median = resolve_gamma("median", "rbf", X_train)
     scores: dict[str, list[float]] = {str(name): [] for name in held}
     grid = candidates(regression)
@@ -140,22 +140,22 @@ def score_held(
             arguments = dict(gamma=gamma * median, domain_weight=weight, conditional=conditional)
             for candidate in group:
                 if regression:
-                    machine: Any = InvariantSVR(candidate.C, **arguments)
+                    svm: Any = InvariantSVR(candidate.C, **arguments)
                 else:
-                    machine = InvariantSVC(candidate.C, class_weight="balanced", **arguments)
+                    svm = InvariantSVC(candidate.C, class_weight="balanced", **arguments)
                 if path is None:
-                    path = KernelPath.evaluate(machine, X_train, X_test)
-                fitted, cross = path.fitted(machine, y_train, domain[~test])
-                predicted = fitted.predict(cross)
+                    path = KernelPath.evaluate(svm, X_train, X_test)
+                fitted_svm, test_kernel = path.fitted(svm, y_train, domain[~test])
+                predicted = fitted_svm.predict(test_kernel)
                 for name in held:
-                    in_domain = of_test == name
+                    in_domain = test_domain == name
                     scores[str(name)].append(
                         score(y_test[in_domain], predicted[in_domain], regression)
                     )
     if regression:  # the best constant, for comparison
         for name in held:
-            constant = np.full((of_test == name).sum(), y_train.mean())
-            scores[str(name)].append(score(y_test[of_test == name], constant, True))
+            constant = np.full((test_domain == name).sum(), y_train.mean())
+            scores[str(name)].append(score(y_test[test_domain == name], constant, True))
     return scores
 
 
@@ -179,13 +179,13 @@ def run(stage: str, out: Path, jobs: int) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name, data_set in DATA_SETS[stage].items():
         store = out / f"{name}.jsonl"
-        stored = read(store)
-        finished = {tuple(r["held"]) for r in stored}
-        if stored and len(finished) == len(list(tasks(stored[0]["folds"]))):
+        stored_records = read(store)
+        finished_folds = {tuple(r["held"]) for r in stored_records}
+        if stored_records and len(finished_folds) == len(list(tasks(stored_records[0]["folds"]))):
             continue
         X, y, domain = draw(data_set)
         folds = deal(domain, data_set.n_folds)
-        todo = [task for task in tasks(folds) if task not in finished]
+        todo = [task for task in tasks(folds) if task not in finished_folds]
         start = time.perf_counter()
 
         def work(task: tuple[int, ...]) -> tuple[tuple[int, ...], dict[str, list[float]]]:
