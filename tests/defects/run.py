@@ -180,8 +180,8 @@ DEFECTS = [
     ),
     Defect(
         "one class does not check one of its arguments",
-        'for name in ("cv", "calibration")',
-        'for name in ("cv",)',
+        'calibration: str = "cv" _parameter_constraints: ClassVar[dict[str, Any]] = {',
+        'calibration: str = "cv"; _parameter_constraints = {"calibration": "no_validation",',
         ("test_common.py",),
     ),
     Defect(
