@@ -93,14 +93,14 @@ def cholesky(A: Any) -> Callable[[Any], Any] | None:
     """
     if is_tensor(A):
         torch = namespace(A)
-        factor, failed = torch.linalg.cholesky_ex(A)
-        return None if int(failed) else lambda V: torch.cholesky_solve(V, factor)
+        factor, error_code = torch.linalg.cholesky_ex(A)
+        return None if int(error_code) else lambda V: torch.cholesky_solve(V, factor)
     try:
         # The transpose of the symmetric A is in Fortran order, so that LAPACK does not copy it.
-        factored = cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
+        factorization = cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
         return None
-    return lambda V: cho_solve(factored, V, check_finite=False)
+    return lambda V: cho_solve(factorization, V, check_finite=False)
 
 
 def concatenate_columns(arrays: Sequence[Any]) -> Any:

@@ -42,7 +42,7 @@ class Backend:
     # Checks of arguments
 
     def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-        """Return X, y and sample_domain; with Dask, labels may be names of columns of X."""
+        """Return X, y and sample_domain; with Dask, y or sample_domain can name columns of X."""
         return X, y, sample_domain
 
     def check_rows(

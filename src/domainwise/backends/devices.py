@@ -93,17 +93,17 @@ def to_portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> 
 def from_portable(state: dict[str, Any]) -> dict[str, Any]:
     """Undo :func:`to_portable`; if a device is not available, warn and use the CPU."""
     state = dict(state)
-    for name, packed in state.items():
-        if not isinstance(packed, dict) or _DEVICE_KEY not in packed:
+    for name, entry in state.items():
+        if not isinstance(entry, dict) or _DEVICE_KEY not in entry:
             continue
         import torch
 
-        device = torch.device(packed[_DEVICE_KEY])
+        device = torch.device(entry[_DEVICE_KEY])
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             warn_caller(
                 f"the model was saved on {device}, which is not available. Its tensors are now on "
                 "the CPU."
             )
             device = torch.device("cpu")
-        state[name] = torch.from_numpy(np.array(packed["array"])).to(device)
+        state[name] = torch.from_numpy(np.array(entry["array"])).to(device)
     return state

@@ -292,9 +292,9 @@ def sum_partitions(estimator: Any, partitions: Partitions) -> NystromSums:
     estimator.begin_pass(X, y, sample_domain, n_rows)
     shared = constant((estimator, partitions.layout), "estimator")
     sums = calls(partial_sums, [(shared, *partitions.arguments(i)) for i in range(len(partitions))])
-    (merged,) = run([tree(sums, merge_sums)])
+    (merged_sums,) = run([tree(sums, merge_sums)])
     # Copy arrays that arrived unaligned over a network, so that BLAS can use them.
-    total = merged.mapped(unwrap)
+    total = merged_sums.mapped(unwrap)
     classes = total.classes()
     if len(classes) == 1 and None not in classes:  # None is the class of a continuous target
         raise ValueError(

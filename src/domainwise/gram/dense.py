@@ -123,14 +123,14 @@ class DenseGram(RowsGram):
         n, k = self.n_samples, min(k, self.n_samples - 1)
         if deflate is not None or self.xp is not np:
             return super().leading(k, deflate)
-        arpack = self._arpack and n > ARPACK_ROWS and 8 * k < n
-        if not arpack and not self.lapack:
+        use_arpack = self._arpack and n > ARPACK_ROWS and 8 * k < n
+        if not use_arpack and not self.lapack:
             return super().leading(k)
         pairs = self._leading
         if pairs is not None and k <= len(pairs.values):
             return RitzPairs(pairs.values[:k], pairs.X[:, :k], pairs.KX[:, :k], pairs.info)
         try:
-            if arpack:
+            if use_arpack:
                 start = self.random(1)[:, 0]
                 values, X = eigsh(self.K, k, which="LA", v0=start - start.mean())
             else:
@@ -139,7 +139,7 @@ class DenseGram(RowsGram):
             return super().leading(k)
         order = np.argsort(values)[::-1]
         values, X = values[order], X[:, order] - X[:, order].mean(axis=0)
-        info = {"eigen_solver": "arpack" if arpack else "lapack", "converged": True}
+        info = {"eigen_solver": "arpack" if use_arpack else "lapack", "converged": True}
         self._leading = RitzPairs(values, X, self.K @ X, info)
         return self._leading
 
@@ -174,8 +174,8 @@ def available_memory(X: Any = None) -> int | None:
     """Return the free memory in bytes, of the GPU for a tensor X on a GPU; None if not known."""
     if is_tensor(X) and X.device.type == "cuda":
         cuda = namespace(X).cuda
-        unused = cuda.memory_reserved(X.device) - cuda.memory_allocated(X.device)
-        return int(cuda.mem_get_info(X.device)[0] + unused)
+        unused_bytes = cuda.memory_reserved(X.device) - cuda.memory_allocated(X.device)
+        return int(cuda.mem_get_info(X.device)[0] + unused_bytes)
     with suppress(OSError), open("/proc/meminfo") as lines:
         for line in lines:
             if line.startswith("MemAvailable:"):
@@ -236,13 +236,13 @@ class RefinedCholesky:
         if inverse is None:
             return None
 
-        def scaled(V: Any) -> Any:
+        def apply_inverse(V: Any) -> Any:
             scale = column_norms(V)
             scale = scale + (scale == 0)
             X = inverse(cast(V / scale, self.K32.dtype)) * scale
             return X - X.mean(0)
 
-        return scaled
+        return apply_inverse
 
     def _chebyshev(self, shift: float, V: Any) -> Any:
         """Solve by Chebyshev iteration on the interval from ``shift`` to ``shift + norm(K)``."""
@@ -288,8 +288,8 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
             "the training rows. Choose another kernel, or a larger ridge."
         )
     keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
-    shifted = xp.where(keep, d, 0.0) + shift
-    inverse = xp.where(shifted > 0, 1.0 / xp.where(shifted > 0, shifted, 1.0), 0.0)
+    shifted_d = xp.where(keep, d, 0.0) + shift
+    inverse = xp.where(shifted_d > 0, 1.0 / xp.where(shifted_d > 0, shifted_d, 1.0), 0.0)
     X = U @ (inverse[:, None] * (U.T @ V))
     return X - X.mean(0), int(keep.sum())
 
@@ -297,5 +297,5 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
 def largest_residual(R: Any, V: Any) -> float:
     """Return the largest ratio between the norms of a column of R and of the same column of V."""
     scale = column_norms(V)
-    relative = column_norms(R) / (scale + (scale == 0))
-    return float(relative.max()) if len(relative) else 0.0
+    relative_norms = column_norms(R) / (scale + (scale == 0))
+    return float(relative_norms.max()) if len(relative_norms) else 0.0

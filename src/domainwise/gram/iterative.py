@@ -68,10 +68,10 @@ def conjugate_gradients(
     while True:
         Z = precondition(R)
         P, rz = Z, (R * Z).sum(0)
-        best = largest_residual(R, V)
+        best_residual = largest_residual(R, V)
         # An imprecise product reduces the residual only by a limited factor between restarts.
-        goal = max(0.5 * tol, FLOAT32_REDUCTION * best) if is_imprecise else 0.5 * tol
-        while n_products < max_iter and best > goal:
+        goal = max(0.5 * tol, FLOAT32_REDUCTION * best_residual) if is_imprecise else 0.5 * tol
+        while n_products < max_iter and best_residual > goal:
             KP = product(P) + shift * P
             n_products += 1
             curvature = (P * KP).sum(0)
@@ -81,9 +81,9 @@ def conjugate_gradients(
             residual = largest_residual(R, V)
             if monitor is not None:
                 monitor(n_products, residual)
-            if residual >= best and residual <= max(tol, goal):
+            if residual >= best_residual and residual <= max(tol, goal):
                 break
-            best = min(best, residual)
+            best_residual = min(best_residual, residual)
             Z = precondition(R)
             # Polak-Ribiere converges also if the preconditioner is rounded to float32.
             rz_new = (R * Z).sum(0)
@@ -248,11 +248,11 @@ class IterativeGram(RowsGram):
         dense = None if converged else self._dense()
         if dense is not None:
             self.report("conjugate gradients did not converge; solving by Cholesky")
-            direct = [dense.solve(V, shift) for shift in shifts]
-            if max(solution.info["residual"] for solution in direct) < residual:
-                for solution in direct:
+            direct_solutions = [dense.solve(V, shift) for shift in shifts]
+            if max(solution.info["residual"] for solution in direct_solutions) < residual:
+                for solution in direct_solutions:
                     solution.info["pcg_iterations"] = n_iterations
-                return direct
+                return direct_solutions
         if not converged:
             warn_stopped(residual, n_iterations, self.tol)
         rank = len(self._preconditioner.values)

@@ -82,7 +82,7 @@ class NystromMap:
         scale = float(np.diagonal(W).max(initial=0.0))
         factor, order, rank, _ = dpstrf(W, tol=tolerance, lower=1)
         L, order = np.tril(factor[:rank, :rank]), order - 1
-        pivots, others = order[:rank], order[rank:]
+        pivots, non_pivots = order[:rank], order[rank:]
         if scale <= 0 or not np.isfinite(L).all():
             raise ValueError(
                 "the kernel matrix must have a positive and finite diagonal. If it contains "
@@ -90,7 +90,7 @@ class NystromMap:
             )
         # A function that is known to be indefinite (not ``sound``) is used nevertheless: its matrix
         # is positive definite on the pivots.
-        residual = W[others, others] - np.square(factor[rank:, :rank]).sum(axis=1)
+        residual = W[non_pivots, non_pivots] - np.square(factor[rank:, :rank]).sum(axis=1)
         if kernel.sound and residual.min(initial=0.0) < -1e-6 * scale:
             raise ValueError("the kernel is not positive semi-definite. Choose another kernel.")
         squared_diagonal = np.diagonal(L) ** 2
@@ -189,7 +189,7 @@ class LabelMap:
 
     kernel: Kernel | None  #: None for the linear kernel, whose features are the labels themselves
     points: Array  #: landmarks among the labels, of shape (q, k)
-    triangle: Array  #: lower Cholesky factor of their kernel matrix
+    triangle: Array  #: lower Cholesky factor of the landmarks' kernel matrix
 
     @classmethod
     def choose(
@@ -210,18 +210,19 @@ class LabelMap:
         """
         if kernel == "linear":
             return cls(None, values[:0], np.zeros((0, 0)))
-        constant = not np.ptp(values, axis=0).any()
-        resolved = label_kernel(values, kernel, 1.0 if constant and gamma == "median" else gamma)
+        if gamma == "median" and not np.ptp(values, axis=0).any():
+            gamma = 1.0  # constant labels have no median distance
+        resolved_kernel = label_kernel(values, kernel, gamma)
         if points is not None:
-            candidates = _target_landmarks(points, values, resolved)
+            candidates = _target_landmarks(points, values, resolved_kernel)
         else:
             candidates = values[evenly_spaced(len(values), MAX_CANDIDATES)]
-        column, diagonal = kernel_columns(resolved, candidates)
+        column, diagonal = kernel_columns(resolved_kernel, candidates)
         rounding = len(candidates) * np.finfo(float).eps * float(diagonal.max())
         factor, pivots = pivoted_cholesky(
             column, diagonal, max(tolerance * len(candidates), rounding), name, rounding=rounding
         )
-        return cls(resolved, candidates[pivots], np.tril(factor[pivots]))
+        return cls(resolved_kernel, candidates[pivots], np.tril(factor[pivots]))
 
     @property
     def n_features(self) -> int:

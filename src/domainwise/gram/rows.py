@@ -26,8 +26,8 @@ class RowsGram(Gram):
     """Centred Gram matrix of N rows; thin matrices are float64 arrays or tensors of shape (N, r).
 
     Only small matrices and scalars are copied from the device of a tensor. ``dtype``, the precision
-    of the rows, determines the size of rounding errors. ``tol`` is the relative residual of linear
-    solves; that of eigenvectors is a hundredth of ``tol`` (``tol`` itself at depth 2).
+    of the rows, determines the size of rounding errors. Linear solves stop at a relative residual
+    of ``tol``, eigensolvers at a hundredth of it (at depth 2, at ``tol`` itself).
     """
 
     def __init__(

@@ -93,10 +93,10 @@ class NystromSums:
         rounding = rows.mean(0, dtype=xp.float64)
         mean = cast(cast(mean, dtype), xp.float64)
         second = xp.zeros((len(mean), len(mean)), dtype=xp.float64, device=rows.device)
-        first = 0 if moments else m
-        second[first:] = cast(rows[:, first:].T @ rows, xp.float64)
-        second[first:] -= n * xp.outer(rounding[first:], rounding)
-        second[:first, first:] = second[first:, :first].T
+        first_column = 0 if moments else m
+        second[first_column:] = cast(rows[:, first_column:].T @ rows, xp.float64)
+        second[first_column:] -= n * xp.outer(rounding[first_column:], rounding)
+        second[:first_column, first_column:] = second[first_column:, :first_column].T
         counts = to_host(xp.bincount(codes, minlength=len(keys)))
         nonempty = np.flatnonzero(counts)
         if len(nonempty) == 1:
@@ -248,7 +248,7 @@ class CellRows:
         return 0 if self.dense is None else int(self.dense.shape[1])
 
     def batches(self, batch_rows: int) -> Iterator[tuple[Hashable, Any]]:
-        """Yield pairs of the key of a cell and the indices of a batch of its rows."""
+        """Yield the key of a cell and the indices of a batch of its rows, for all batches."""
         xp = namespace(self.cells)
         order = xp.argsort(self.cells, stable=True)
         ends = np.cumsum(to_host(xp.bincount(self.cells, minlength=len(self.cell_keys))))
@@ -309,7 +309,7 @@ def merged_cells(a: Cells, b: Cells) -> Cells:
 
 
 def joined_cells(cells: Mapping[Any, NystromSums]) -> NystromSums:
-    """Merge all cells into one, in their order."""
+    """Merge all cells into one, in the order of the mapping."""
     return reduce(NystromSums.merge, cells.values())
 
 
@@ -337,13 +337,13 @@ def cells_by_split(
         return
     # Each part is held out once: the training cells are all cells before and after the test cells.
     tests = [union(test) for _, test in splits]
-    after: list[Cells] = [{}]
+    cells_after: list[Cells] = [{}]
     for held_out in tests[:0:-1]:
-        after.append(merged_cells(held_out, after[-1]))
-    before: Cells = {}
+        cells_after.append(merged_cells(held_out, cells_after[-1]))
+    cells_before: Cells = {}
     for held_out in tests:
-        yield merged_cells(before, after.pop()), held_out
-        before = merged_cells(before, held_out)
+        yield merged_cells(cells_before, cells_after.pop()), held_out
+        cells_before = merged_cells(cells_before, held_out)
 
 
 def sum_cells(
@@ -351,7 +351,7 @@ def sum_cells(
 ) -> CellSums:
     """Sum over the rows of each cell of X, in threads whose results are merged in order.
 
-    The landmarks of all maps are subsets of the same rows, so that maps share the distances.
+    The landmarks of all maps are chosen from the same rows, so that distances can be shared.
     """
     xp, batches = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
     landmarks = common_landmarks(maps)
@@ -368,8 +368,8 @@ def sum_cells(
             batch = X[index[0] : index[-1] + 1] if contiguous else X[index]
             distances = None if landmarks is None else cross_distances(batch, landmarks, l1=True)
             dense = None if rows.dense is None else rows.dense[index]
-            for cells, nystrom, fast in zip(total, maps, compiled, strict=True):
-                values = nystrom.summands(batch, memory, distances, compiled=fast)
+            for cells, nystrom, is_compiled in zip(total, maps, compiled, strict=True):
+                values = nystrom.summands(batch, memory, distances, compiled=is_compiled)
                 values = cast(values, xp.float64)
                 sums = NystromSums.partial(values, rows.groups[index], rows.group_keys, dense)
                 cells[key] = cells[key].merge(sums) if key in cells else sums
@@ -443,11 +443,11 @@ def finalize(
     domain_codes = _codes([key[1] for key in keys], domains) if len(domains) > 1 else None
     groups = category_space(counts, class_codes, domain_codes, conditional=conditional)
     # Orthonormal group directions 1_g / sqrt(n_g) times the centred features.
-    centred = (totals - counts[:, None] * sums.mean) / np.sqrt(counts)[:, None]
+    centred_sums = (totals - counts[:, None] * sums.mean) / np.sqrt(counts)[:, None]
     if target is None and domain is None:
-        space, cross = groups, centred[: groups.size, :m]
+        space, cross = groups, centred_sums[: groups.size, :m]
     else:
-        space, cross = _joint_space(sums, groups, centred, np.sqrt(counts), m, target, domain)
+        space, cross = _joint_space(sums, groups, centred_sums, np.sqrt(counts), m, target, domain)
     # Without landmarks, the weights of the features determine the signs of components.
     landmark_features = np.eye(m) if nystrom.triangle is None else nystrom.triangle - sums.mean[:m]
     gram = NystromGram(
@@ -459,7 +459,7 @@ def finalize(
 def _joint_space(
     sums: NystromSums,
     groups: LabelSpace,
-    centred: Array,
+    centred_sums: Array,
     root_counts: Array,
     m: int,
     target: LabelMap | None,
@@ -469,10 +469,10 @@ def _joint_space(
 
     ``root_counts`` are the square roots of the group sizes.
     """
-    n_groups, label_moments = len(centred), sums.second[m:, m:]
+    n_groups, label_moments = len(centred_sums), sums.second[m:, m:]
     # Group directions are orthonormal, except that centring removes the constant.
     group_gram = np.eye(n_groups) - np.outer(root_counts, root_counts) / sums.n_samples
-    gram = np.block([[group_gram, centred[:, m:]], [centred[:, m:].T, label_moments]])
+    gram = np.block([[group_gram, centred_sums[:, m:]], [centred_sums[:, m:].T, label_moments]])
     # Scale features to unit variance; the constant group direction must stay zero.
     variance = np.diagonal(label_moments)
     floor = np.finfo(float).eps * float(variance.max(initial=np.finfo(float).tiny))
@@ -482,7 +482,7 @@ def _joint_space(
     d, U = d[keep], U[:, keep]
     coordinates = (np.sqrt(d)[:, None] * U.T) * scale  # one column per group direction and feature
     basis = U / np.sqrt(d) / scale[:, None]
-    products = np.vstack([centred[:, :m], sums.second[m:, :m]])
+    products = np.vstack([centred_sums[:, :m], sums.second[m:, :m]])
     cross = basis.T @ products
     n_target = 0 if target is None else target.n_features
     # Group directions are followed by the features of a target, the target itself, and the domain.

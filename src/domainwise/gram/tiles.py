@@ -189,8 +189,8 @@ class FusedTiles:
         total = np.sum(in_threads(len(pairs), work), axis=0)
         return np.asarray(self.functions.unpack_thin(total, len(V)))
 
-    def cross(self, prepared: Callable[[slice], Array], n_left: int, V: Array) -> Array:
-        """Return ``k(X, rows) V`` for X of ``n_left`` rows, prepared panel by panel."""
+    def cross(self, prepare_panel: Callable[[slice], Array], n_left: int, V: Array) -> Array:
+        """Return ``k(X, rows) V`` for the ``n_left`` rows of X, prepared panel by panel."""
         n, dtype = len(self.right), self.right.dtype
         Z, block = self.functions.pack_thin(V, n, dtype), self.functions.BLOCK
         thread_rows = -(-n_left // (n_threads() * block)) * block
@@ -198,7 +198,7 @@ class FusedTiles:
 
         def work(thread: int, threads: int) -> None:
             for panel in row_panels[thread::threads]:
-                left = self.pack(prepared(panel))
+                left = self.pack(prepare_panel(panel))
                 out = np.zeros((len(left), *Z.shape[1:]))
                 pairs = np.argwhere(np.ones((len(left), n), dtype=bool))
                 self.add_products(left, pairs, Z[:0], Z, out)
@@ -235,8 +235,8 @@ def product_path(kernel: Basis, rows: Prepared, *, float32: bool = False) -> str
     if kernel.is_product:
         return "feature products"
     n, dtype = len(rows.left), np.float32 if float32 else rows.left.dtype
-    fused = FusedTiles.plan(kernel, Prepared(rows.left[:1], rows.right[:1]), n * n, dtype)
-    return f"{'numpy tiles' if fused is None else 'numba'}, {np.dtype(dtype).name}"
+    fused_tiles = FusedTiles.plan(kernel, Prepared(rows.left[:1], rows.right[:1]), n * n, dtype)
+    return f"{'numpy tiles' if fused_tiles is None else 'numba'}, {np.dtype(dtype).name}"
 
 
 def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, float32: bool = False) -> Any:
@@ -249,9 +249,9 @@ def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, float32: bool = 
     xp, n = namespace(V), len(rows.left)
     dtype = np.dtype(np.float32) if float32 else rows.left.dtype
     scale = column_scale(V) if dtype == xp.float32 else 1.0
-    fused = FusedTiles.plan(kernel, rows, n, dtype)
-    if fused is not None:
-        return fused.symmetric(V / scale) * scale
+    fused_tiles = FusedTiles.plan(kernel, rows, n, dtype)
+    if fused_tiles is not None:
+        return fused_tiles.symmetric(V / scale) * scale
     V, left, right = cast(V / scale, dtype), cast(rows.left, dtype), cast(rows.right, dtype)
     side = _device_tile_side(V, dtype)
     tiles = upper_tiles(n, side)
@@ -277,13 +277,13 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
     xp = namespace(V)
     dtype = xp.promote_types(X.dtype, rows.right.dtype)
 
-    def prepared(panel: slice) -> Any:
+    def prepare_panel(panel: slice) -> Any:
         return kernel.prepare(cast(X[panel], dtype)).left
 
     scale = column_scale(V) if dtype == xp.float32 else 1.0
-    fused = FusedTiles.plan(kernel, rows, len(X), dtype)
-    if fused is not None:
-        return fused.cross(prepared, len(X), V / scale) * scale
+    fused_tiles = FusedTiles.plan(kernel, rows, len(X), dtype)
+    if fused_tiles is not None:
+        return fused_tiles.cross(prepare_panel, len(X), V / scale) * scale
     V, side = cast(V / scale, dtype), _device_tile_side(V, dtype)
     row_panels = panels(len(X), side)
     total = xp.zeros((len(X), V.shape[1]), dtype=xp.float64, device=V.device)
@@ -291,7 +291,7 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
     def work(thread: int, threads: int) -> None:
         buffer = xp.empty(side * side, dtype=dtype, device=V.device)
         for a in row_panels[thread::threads]:
-            left = prepared(a)
+            left = prepare_panel(a)
             for b in panels(len(rows.right), side):
                 total[a] += tile_values(kernel, left, rows.right[b], buffer) @ V[b]
 
@@ -370,14 +370,14 @@ def centred_inner_products(
                 products[i, j] += (1 + mirrored) * np.vdot(value, values[j])
     products += np.tril(products, -1).T
     totals = row_sums.sum(axis=1)
-    centred: NDArray[np.float64] = (
+    centred_products: NDArray[np.float64] = (
         products - 2.0 / n_samples * row_sums @ row_sums.T + np.outer(totals, totals) / n_samples**2
     )
     # A constant kernel is zero after centring, up to rounding errors: return exact zeros.
-    constant = np.diag(centred) <= 1e-13 * np.diag(products)
-    centred[constant, :] = 0.0
-    centred[:, constant] = 0.0
-    return centred
+    constant = np.diag(centred_products) <= 1e-13 * np.diag(products)
+    centred_products[constant, :] = 0.0
+    centred_products[:, constant] = 0.0
+    return centred_products
 
 
 def alignment(inner: NDArray[np.float64], i: int, j: int) -> float:
@@ -402,15 +402,14 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
     if kernel == "linear":
         return (lambda rows, columns: X[rows] @ X[columns].T), len(X)
     try:
-        resolved = resolve_gamma(gamma, "rbf", X)
+        rbf = Kernel("rbf", gamma=resolve_gamma(gamma, "rbf", X)).centred_on(X)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
-    rbf = Kernel("rbf", gamma=resolved).centred_on(X)
-    prepared = rbf.prepare(X)
+    prepared_rows = rbf.prepare(X)
 
     def tile(rows: slice, columns: slice) -> NDArray[np.float64]:
         # These are values of k - 1: centring removes the constant, and tiny gammas lose no digits.
-        values = rbf.block(prepared.left[rows], prepared.right[columns])
+        values = rbf.block(prepared_rows.left[rows], prepared_rows.right[columns])
         if rows == columns:
             np.fill_diagonal(values, 0.0)
         return values

@@ -266,7 +266,7 @@ def pack_rows(X: Array, norms: bool) -> Array:
     padded = np.zeros((blocks.shape[0] * BLOCK, X.shape[1]), dtype=X.dtype)
     padded[: len(X)] = X
     blocks[:, : X.shape[1]] = padded.reshape(-1, BLOCK, X.shape[1]).transpose(0, 2, 1)
-    if norms:  # of the rounded rows, so that distances are consistent
+    if norms:  # computed from the rounded rows, so that distances are consistent
         squares = np.einsum("ij,ij->i", padded, padded, dtype=np.float64)
         blocks[:, width] = (-0.5 * squares).reshape(-1, BLOCK)
     return blocks

@@ -47,7 +47,7 @@ MAX_LINEAR = {"float32": 1e38, "float64": 1e154}
 #: Exponentials of MIN_CHUNKED or more values are computed in chunks of CHUNK values, which fit the
 #: cache.
 CHUNK, MIN_CHUNKED = 2**15, 2**12
-#: Entries per unit of the table of exponentials, and the absolute value of its last argument.
+#: Number of entries per unit in the table of exponentials, and the end of the table at e^-40.
 TABLE_STEPS, TABLE_END = 2048, 40
 
 
@@ -338,15 +338,15 @@ def make_kernel(
             "gamma, degree and coef0 instead."
         )
     gamma = resolve_gamma(gamma, kernel, X)
-    resolved = Kernel(kernel, gamma=gamma, degree=degree, coef0=float(coef0)).centred_on(X)
+    resolved_kernel = Kernel(kernel, gamma=gamma, degree=degree, coef0=float(coef0)).centred_on(X)
     if kernel not in ("poly", "linear"):
-        return resolved
+        return resolved_kernel
     # Sums and squares of kernel values must not overflow.
     is_poly = kernel == "poly"
     limit = (MAX_POLYNOMIAL if is_poly else MAX_LINEAR)[precision_name(X)]
     with np.errstate(over="ignore"):
         max_product = np.square(np.float64(abs(X).max())) * X.shape[1]
-        base = gamma * max_product + abs(resolved.coef0) if is_poly else max_product
+        base = gamma * max_product + abs(resolved_kernel.coef0) if is_poly else max_product
         exponent = (degree if is_poly else 1) * np.log10(base + 1.0)
     if exponent > np.log10(limit):
         raise ValueError(
@@ -354,7 +354,7 @@ def make_kernel(
             f"its values reach 1e{exponent:.0f}, and the limit is {limit:.0e}. Scale X"
             f"{', or choose a smaller gamma or degree' * is_poly}."
         )
-    return resolved
+    return resolved_kernel
 
 
 def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:

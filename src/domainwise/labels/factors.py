@@ -185,9 +185,9 @@ def _dense_labels(
             blocks["domain"] = np.hstack(centre_by_class(blocks["domain"], to_host(target.codes)))
     if values is not None:
         blocks["sign"] = values[:, :1]
-    stacked = np.hstack(list(blocks.values()))
-    stacked = stacked - stacked.mean(axis=0)
-    basis, triangle = np.linalg.qr(stacked)
+    features = np.hstack(list(blocks.values()))
+    features = features - features.mean(axis=0)
+    basis, triangle = np.linalg.qr(features)
     edges = np.cumsum([block.shape[1] for block in blocks.values()])[:-1]
     coordinates = dict(zip(blocks, np.split(triangle, edges, axis=1), strict=True))
     sign = coordinates.get("sign", coordinates.get("target"))
@@ -228,10 +228,10 @@ def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:
 
 def joint_basis(*factors: Array) -> Array:
     """Return an orthonormal basis of the columns of all factors, each with orthogonal columns."""
-    stacked = np.hstack([F / np.linalg.norm(F, axis=0) for F in factors])
-    if not stacked.shape[1]:
-        return stacked
-    U, s, _ = svd(stacked, full_matrices=False)
+    directions = np.hstack([F / np.linalg.norm(F, axis=0) for F in factors])
+    if not directions.shape[1]:
+        return directions
+    U, s, _ = svd(directions, full_matrices=False)
     return np.asarray(U[:, s > RANK_TOLERANCE * s[0]])
 
 

@@ -155,8 +155,8 @@ def _refined_pairs(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) 
     X = pairs.X + update(pairs.X, pairs.KX)
     KX = gram.product(X)
     lengths = norms(gram, X)
-    relative = norms(gram, update(X, KX)) / np.where(lengths > 0, lengths, 1.0)
-    residual = float(relative.max(initial=0.0))
+    relative_residuals = norms(gram, update(X, KX)) / np.where(lengths > 0, lengths, 1.0)
+    residual = float(relative_residuals.max(initial=0.0))
     info = {**pairs.info, "residual": residual}
     info["converged"] = pairs.info["converged"] or residual <= 10 * gram.tolerance
     return RitzPairs(mu, X, KX, info)

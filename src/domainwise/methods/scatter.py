@@ -123,12 +123,12 @@ def _problem(
 
     The left side is ``K Q J J' Q' K``, the right side is ``A + K Q M Q' K``.
     """
-    within = [scatters.within_added, scatters.within_removed]
-    used = [scatters.between]
-    used += [scatters.domain] if domain_weight else []
-    used += [np.hstack(within)] if within_weight else []
-    basis = joint_basis(*(label_factor(factor, 1, 0.0) for factor in used))
-    factors = (scatters.between, scatters.domain, *within)
+    within_factors = [scatters.within_added, scatters.within_removed]
+    used_factors = [scatters.between]
+    used_factors += [scatters.domain] if domain_weight else []
+    used_factors += [np.hstack(within_factors)] if within_weight else []
+    basis = joint_basis(*(label_factor(factor, 1, 0.0) for factor in used_factors))
+    factors = (scatters.between, scatters.domain, *within_factors)
     left, domain, added, removed = (basis.T @ factor for factor in factors)
     right = domain_weight * domain @ domain.T
     right = right + within_weight * (added @ added.T - removed @ removed.T)

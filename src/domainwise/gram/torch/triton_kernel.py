@@ -196,7 +196,7 @@ def fused_group_product(
     DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, R: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Write ``k(left, right) Z``, where each row of Z is the row of ``table`` of its group.
+    """Write ``k(left, right) Z``, where each row of Z is the row of ``table`` for its group.
 
     The right rows are sorted by group. ``segments`` lists (first row, last row, group) of segments
     within one group; a program processes those from ``bounds[split]`` to ``bounds[split + 1]``.
