@@ -62,8 +62,8 @@ class DataSetResult:
         """Scores on each domain of the candidate that a rule chooses for its fold."""
         scores = []
         for fold, domains in enumerate(self.folds):
-            chosen = rule(self.inner(fold), self.grid)
-            scores += [self.held[(fold,)][domain][chosen] for domain in domains]
+            candidate = rule(self.inner(fold), self.grid)
+            scores += [self.held[(fold,)][domain][candidate] for domain in domains]
         return np.array(scores)
 
     def choices(self, rule: Rule) -> list[Candidate]:
@@ -110,9 +110,9 @@ def one_standard_error(towards: str) -> Rule:
 
     def rule(scores: Array, grid: list[Candidate]) -> int:
         best = int(scores.mean(axis=1).argmax())
-        lost = scores[best] - scores
-        error = lost.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
-        eligible = np.flatnonzero(lost.mean(axis=1) <= error)
+        losses = scores[best] - scores
+        error = losses.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
+        eligible = np.flatnonzero(losses.mean(axis=1) <= error)
         weights = np.array([grid[i].weight for i in eligible])
         chosen_weight = weights.max() if towards == "larger" else weights.min()
         eligible = eligible[weights == chosen_weight]
@@ -250,10 +250,24 @@ def write_report(
             "commit.",
         ),
     ]
-    for title, found, note in stages:
-        if found:
-            lines += [f"## {title}", "", note, "", *_main_table(found), "", *_rule_table(found), ""]
-            lines += ["Chosen weights (how often, over held-out folds):", "", *_choices(found), ""]
+    for title, results, note in stages:
+        if results:
+            lines += [
+                f"## {title}",
+                "",
+                note,
+                "",
+                *_main_table(results),
+                "",
+                *_rule_table(results),
+                "",
+            ]
+            lines += [
+                "Chosen weights (how often, over held-out folds):",
+                "",
+                *_choices(results),
+                "",
+            ]
     if confirmation:
         lines += ["## Conclusions", "", *READING, ""]
     lines += ["## Alternatives that were tried", "", *TRIED]
@@ -294,9 +308,9 @@ def _main_table(results: dict[str, DataSetResult]) -> list[str]:
             mean, error, p, scores = gain(result, RULES[rule])
             cells.append(f"{_mean_worst(scores, sign)} | {mean:+.3f} ± {error:.3f} | {p:.2f}")
         svm = result.outer(SVM)
-        extra = f"; constant {-result.constant().mean():.3f}" if result.regression else ""
+        constant_note = f"; constant {-result.constant().mean():.3f}" if result.regression else ""
         lines.append(
-            f"| {name} | {result.n_rows:,} | {len(svm)} | {_mean_worst(svm, sign)}{extra} "
+            f"| {name} | {result.n_rows:,} | {len(svm)} | {_mean_worst(svm, sign)}{constant_note} "
             f"| {' | '.join(cells)} |"
         )
     return lines
@@ -314,15 +328,15 @@ def _rule_table(results: dict[str, DataSetResult]) -> list[str]:
         f"|---|{'---|' * (len(results) + 1)}",
     ]
     for name, rule in RULES.items():
-        cells, units = [], []
+        cells, gains_in_errors = [], []
         for result in results.values():
             if not usable(name, result):
                 cells.append("")
                 continue
             mean, error, _, _ = gain(result, rule)
             cells.append(f"{mean:+.3f} ± {error:.3f}")
-            units.append(mean / error if error > 0 else 0.0)
-        lines.append(f"| {name} | {' | '.join(cells)} | {np.mean(units):+.2f} |")
+            gains_in_errors.append(mean / error if error > 0 else 0.0)
+        lines.append(f"| {name} | {' | '.join(cells)} | {np.mean(gains_in_errors):+.2f} |")
     return lines
 
 
@@ -333,6 +347,6 @@ def _choices(results: dict[str, DataSetResult]) -> list[str]:
             f"{c.weight:g}{' conditional' if c.conditional else ''}"
             for c in result.choices(RULES[CHOSEN])
         )
-        counted = ", ".join(f"{kind} ({count})" for kind, count in sorted(counts.items()))
-        lines.append(f"- {name}: {counted}")
+        choices = ", ".join(f"{kind} ({count})" for kind, count in sorted(counts.items()))
+        lines.append(f"- {name}: {choices}")
     return lines

@@ -111,14 +111,14 @@ def time_rules(X: Any, labels: dict[str, Any]) -> dict[str, float]:
 
 def remember_leverage() -> None:
     """Compute leverage scores once per set of rows, for all draws of landmarks."""
-    compute, known = landmarks._leverage, {}
+    compute, leverage_by_key = landmarks._leverage, {}
 
     def leverage(rows: Any, kernel: Any) -> Any:
         key = (rows.tobytes(), kernel.gamma)
-        if key not in known:
-            known.clear()
-            known[key] = compute(rows, kernel)
-        return known[key]
+        if key not in leverage_by_key:
+            leverage_by_key.clear()
+            leverage_by_key[key] = compute(rows, kernel)
+        return leverage_by_key[key]
 
     landmarks._leverage = leverage
 
@@ -176,21 +176,23 @@ def draw_plot(findings: list[Findings], path: Path) -> None:
     plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
     figure, axes = plt.subplots(2, len(STUDIES), figsize=(9.6, 5.6), sharex=True)
     for column, (study, result) in enumerate(zip(STUDIES, findings, strict=True)):
-        above, below = axes[0, column], axes[1, column]
+        angle_axes, score_axes = axes[0, column], axes[1, column]
         for rule in LANDMARK_RULES:
             style = {"color": COLOURS[rule], "marker": MARKERS[rule], "markersize": 4, "lw": 1.4}
             angles = np.array([result.angles[rule, count] for count in COUNTS])
             low, median, high = np.quantile(angles, (0.25, 0.5, 0.75), axis=1)
-            above.plot(COUNTS, median, label=rule, **style)
-            above.fill_between(COUNTS, low, high, color=COLOURS[rule], alpha=0.12, lw=0)
+            angle_axes.plot(COUNTS, median, label=rule, **style)
+            angle_axes.fill_between(COUNTS, low, high, color=COLOURS[rule], alpha=0.12, lw=0)
             scores = [np.mean(result.scores[rule, count]) for count in COUNTS]
-            below.plot(COUNTS, scores, **style)
-        below.axhline(np.mean(result.exact_scores), color="#444444", ls="--", lw=1, label="exact")
-        above.set(xscale="log", yscale="log", title=study.title)
-        below.set(xlabel="landmarks M", ylabel=study.measure)
-        below.set_xticks(COUNTS, [str(count) for count in COUNTS])
-        below.minorticks_off()
-        for ax in (above, below):
+            score_axes.plot(COUNTS, scores, **style)
+        score_axes.axhline(
+            np.mean(result.exact_scores), color="#444444", ls="--", lw=1, label="exact"
+        )
+        angle_axes.set(xscale="log", yscale="log", title=study.title)
+        score_axes.set(xlabel="landmarks M", ylabel=study.measure)
+        score_axes.set_xticks(COUNTS, [str(count) for count in COUNTS])
+        score_axes.minorticks_off()
+        for ax in (angle_axes, score_axes):
             ax.grid(color="#dddddd", lw=0.6)
             ax.set_axisbelow(True)
     axes[0, 0].set_ylabel("largest angle to exact DCM (°)")
@@ -218,7 +220,7 @@ def write_page(report: Report, findings: list[Findings], splits: int, draws: int
             ]
         )
     )
-    cost = {
+    relative_times = {
         rule: np.median([f.seconds[rule] / f.seconds["uniform"] for f in findings])
         for rule in LANDMARK_RULES
     }
@@ -258,7 +260,7 @@ def write_page(report: Report, findings: list[Findings], splits: int, draws: int
         [
             "CPU time of a fit relative to uniform landmarks",
             str(TIMED_COUNT),
-            *[f"{c:.1f}×" for c in cost.values()],
+            *[f"{c:.1f}×" for c in relative_times.values()],
             "",
         ]
     )

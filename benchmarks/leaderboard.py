@@ -101,9 +101,9 @@ def predictions(name: str, task: Task) -> dict[str, np.ndarray]:
         if task.n_classes:
             model = DomainEnsembleClassifier(class_weight="balanced", random_state=0)
         model.fit(task.X, task.y, sample_domain=task.domain, learn_from=task.learn)
-        together = model.predict(task.X_new, sample_domain=task.domain_new)
-        single = model.predict(task.X_new[task.scored])
-        return {"ensemble": single, "context": together[task.scored]}
+        context_predictions = model.predict(task.X_new, sample_domain=task.domain_new)
+        row_predictions = model.predict(task.X_new[task.scored])
+        return {"ensemble": row_predictions, "context": context_predictions[task.scored]}
     if name == "autogluon":
         return {name: autogluon(task)}
     return {name: fitted(name, task)(task.X_new[task.scored])}
@@ -189,21 +189,21 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the jobs that have no results yet, until the time limit."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.out / "leaderboard.jsonl"
-    finished = {(row["set"], row["fold"], row["method"]) for row in read(store)}
-    todo = [
+    finished_jobs = {(row["set"], row["fold"], row["method"]) for row in read(store)}
+    waiting_jobs = [
         (name, number, method)
         for name in arguments.sets
         for number in range(len(tasks(name, arguments.data)))
         for method in arguments.methods
-        if (name, number, method) not in finished
+        if (name, number, method) not in finished_jobs
     ]
     # Fold by fold, so that an interrupted run has results of all methods for some folds.
-    position = {name: i for i, name in enumerate(arguments.methods)}
-    todo.sort(key=lambda job: (job[1], position[job[2]]))
+    method_order = {name: i for i, name in enumerate(arguments.methods)}
+    waiting_jobs.sort(key=lambda job: (job[1], method_order[job[2]]))
     deadline = time.time() + 60 * arguments.minutes
     spawn = get_context("spawn")
     queue, results = spawn.Queue(), spawn.Queue()
-    for item in todo:
+    for item in waiting_jobs:
         queue.put(item)
     for _ in range(arguments.workers):
         queue.put(None)
@@ -213,7 +213,7 @@ def run(arguments: argparse.Namespace) -> None:
     ]
     for process in processes:
         process.start()
-    n_left = len(todo)
+    n_left = len(waiting_jobs)
     with store.open("a") as lines:
         while n_left and time.time() < deadline:
             try:

@@ -50,18 +50,22 @@ def prepare(names: list[str], folder: Path) -> None:
         bunch = DATA_SETS[STAGE[name]][name]()
         labels, codes = np.unique(bunch.sample_domain, return_inverse=True)
         rng = np.random.default_rng(0)
-        selected = []
+        selected_rows = []
         for code in range(len(labels)):
             rows = np.flatnonzero(codes == code)
-            selected.append(np.sort(rng.choice(rows, min(len(rows), STORED_ROWS), replace=False)))
-        rows = np.concatenate(selected)
+            selected_rows.append(
+                np.sort(rng.choice(rows, min(len(rows), STORED_ROWS), replace=False))
+            )
+        rows = np.concatenate(selected_rows)
         X, y = np.asarray(bunch.data)[rows].astype(np.float64), np.asarray(bunch.target)[rows]
         classes, y = np.unique(y, return_inverse=True) if y.dtype.kind in "iubUO" else ([], y)
         np.savez_compressed(
             folder / f"{name}.npz", X=X, y=y, domain=codes[rows], n_classes=len(classes)
         )
-        kind = f"{len(classes)} classes" if len(classes) else "a continuous target"
-        print(f"{name}: {X.shape[0]} rows, {X.shape[1]} columns, {len(labels)} domains, {kind}")
+        target_text = f"{len(classes)} classes" if len(classes) else "a continuous target"
+        print(
+            f"{name}: {X.shape[0]} rows, {X.shape[1]} columns, {len(labels)} domains, {target_text}"
+        )
 
 
 @dataclass(frozen=True)
@@ -98,21 +102,21 @@ def tasks(name: str, folder: Path, rows: int = TRAINING_ROWS) -> list[Task]:
     splitter = LeaveDomainsOut(max_splits=OUTER_FOLDS, random_state=0)
     for number, (train, test) in enumerate(splitter.split(X, y, domain)):
         _, codes = np.unique(domain[train], return_inverse=True)
-        learn = draw_rows(codes, rows, number)
-        shuffled = np.random.default_rng(number).permutation(len(test))
-        scored = np.concatenate(
-            [shuffled[domain[test][shuffled] == d][:SCORED_ROWS] for d in np.unique(domain[test])]
+        training_rows = draw_rows(codes, rows, number)
+        order = np.random.default_rng(number).permutation(len(test))
+        scored_rows = np.concatenate(
+            [order[domain[test][order] == d][:SCORED_ROWS] for d in np.unique(domain[test])]
         )
         folds.append(
             Task(
                 X[train],
                 y[train],
                 domain[train],
-                learn,
+                training_rows,
                 X[test],
                 y[test],
                 domain[test],
-                np.sort(scored),
+                np.sort(scored_rows),
                 int(n_classes),
             )
         )

@@ -55,20 +55,20 @@ class SetScores:
         by_fold: dict[int, dict[str, dict[str, Any]]] = {}
         for row in own_rows:
             by_fold.setdefault(row["fold"], {})[row["method"]] = row
-        complete = sorted(
+        complete_folds = sorted(
             fold for fold, by_method in by_fold.items() if len(by_method) == len(methods)
         )
         sign = 1 if own_rows and own_rows[0]["classes"] else -1
         scores, seconds = {}, {}
         for method in methods:
-            cells = [by_fold[fold][method] for fold in complete]
+            cells = [by_fold[fold][method] for fold in complete_folds]
             values = [
                 cell["scores"][key] for cell in cells for key in sorted(cell["scores"], key=int)
             ]
             scores[method] = sign * np.array(values)
             seconds[method] = float(np.mean([cell["seconds"] for cell in cells])) if cells else 0.0
         n_classes = own_rows[0]["classes"] if own_rows else 0
-        return cls(name, n_classes, scores, seconds, len(complete))
+        return cls(name, n_classes, scores, seconds, len(complete_folds))
 
     def mean(self, method: str) -> float:
         """Mean over domains."""
@@ -122,25 +122,30 @@ def means_table(sets: list[SetScores], methods: Sequence[str], statistic: str) -
 def rank_table(sets: list[SetScores], methods: Sequence[str]) -> str:
     """Average ranks by mean and by worst domain, gains over the SVM, and time."""
     without_context = [m for m in methods if m != "context"]
-    together = [m for m in methods if m != "ensemble"]
+    with_context = [m for m in methods if m != "ensemble"]
     ranks: dict[str, list[float]] = {}
-    for ranked, added in ((without_context, without_context), (together, ["context"])):
-        if "context" not in methods and added == ["context"]:
+    for ranked_methods, new_methods in (
+        (without_context, without_context),
+        (with_context, ["context"]),
+    ):
+        if "context" not in methods and new_methods == ["context"]:
             continue
         for value in (SetScores.mean, SetScores.worst):
-            scores = np.array([[value(data_set, m) for m in ranked] for data_set in sets])
-            average_ranks = rank_methods(scores, ranked).average_ranks
-            for method in added:
-                ranks.setdefault(method, []).append(float(average_ranks[ranked.index(method)]))
+            scores = np.array([[value(data_set, m) for m in ranked_methods] for data_set in sets])
+            average_ranks = rank_methods(scores, ranked_methods).average_ranks
+            for method in new_methods:
+                ranks.setdefault(method, []).append(
+                    float(average_ranks[ranked_methods.index(method)])
+                )
     body = []
     for method in sorted(ranks, key=lambda m: ranks[m][0]):
         gains = np.array([data_set.margin(method, "svm")[0] for data_set in sets])
         mean, low, high = interval(gains)
         gain = "" if method == "svm" else f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
         seconds = float(np.mean([data_set.seconds[method] for data_set in sets]))
-        better = "" if method == "svm" else f"{int(np.sum(gains > 0))} of {len(sets)}"
-        first, second = ranks[method]
-        cells = [f"{first:.1f}", f"{second:.1f}", gain, better, f"{seconds:.1f}"]
+        n_better = "" if method == "svm" else f"{int(np.sum(gains > 0))} of {len(sets)}"
+        mean_rank, worst_rank = ranks[method]
+        cells = [f"{mean_rank:.1f}", f"{worst_rank:.1f}", gain, n_better, f"{seconds:.1f}"]
         body.append([LABELS[method], *cells])
     critical = rank_methods(
         np.array([[data_set.mean(m) for m in without_context] for data_set in sets]),
@@ -168,17 +173,17 @@ def margins_table(sets: list[SetScores], method: str, times: float = 1.0) -> tup
 
     Also returns the data sets on which it is worse by more than ``times`` standard errors.
     """
-    body, below = [], []
+    body, lost_sets = [], []
     for data_set in sets:
         best = max((m for m in REFERENCES if m in data_set.scores), key=data_set.mean)
         mean, error = data_set.margin(method, best)
-        short = mean < -times * error
-        below += [data_set.name] if short else []
-        verdict = "**below**" if short else ("above" if mean > error else "even")
+        is_below = mean < -times * error
+        lost_sets += [data_set.name] if is_below else []
+        verdict = "**below**" if is_below else ("above" if mean > error else "even")
         body.append([data_set.name, LABELS[best], f"{mean:+.1f}", f"{error:.1f}", verdict])
     return table(
         ["set", "best of SVM, linear and boosting methods", "gain", "standard error", ""], body
-    ), below
+    ), lost_sets
 
 
 def aims(sets: list[SetScores], methods: Sequence[str]) -> str:
@@ -191,11 +196,19 @@ def aims(sets: list[SetScores], methods: Sequence[str]) -> str:
     ):
         scores = np.array([[value(data_set, m) for m in without_context] for data_set in sets])
         ranks = rank_methods(scores, without_context).average_ranks
-        first = without_context[int(np.argmin(ranks))]
+        first_method = without_context[int(np.argmin(ranks))]
         own_rank = ranks[without_context.index("ensemble")]
-        comparison = f"{LABELS[first]}: {ranks.min():.1f}" if first != "ensemble" else "the best"
+        comparison = (
+            f"{LABELS[first_method]}: {ranks.min():.1f}"
+            if first_method != "ensemble"
+            else "the best"
+        )
         rows.append(
-            [f"best {criterion}", f"{own_rank:.1f} ({comparison})", _yes(first == "ensemble")]
+            [
+                f"best {criterion}",
+                f"{own_rank:.1f} ({comparison})",
+                _yes(first_method == "ensemble"),
+            ]
         )
     for method, bound in (("ensemble", 1.5), ("context", 2.5)):
         gain = float(np.mean([data_set.margin(method, "svm")[0] for data_set in sets]))
@@ -203,22 +216,22 @@ def aims(sets: list[SetScores], methods: Sequence[str]) -> str:
             [f"{LABELS[method]}: gain over the SVM ≥ {bound}", f"{gain:+.1f}", _yes(gain >= bound)]
         )
     for method, times in product(("ensemble", "context"), (1, 2)):
-        below = margins_table(sets, method, times)[1]
+        lost_sets = margins_table(sets, method, times)[1]
         rows.append(
             [
                 f"{LABELS[method]}: on no set worse than the best of SVM, linear and boosting "
                 f"methods by more than {('one standard error', 'two standard errors')[times - 1]}",
-                ", ".join(below) or "none",
-                _yes(not below),
+                ", ".join(lost_sets) or "none",
+                _yes(not lost_sets),
             ]
         )
     if "autogluon" in methods:
-        ahead = sum(data_set.margin("ensemble", "autogluon")[0] > 0 for data_set in sets)
+        n_ahead = sum(data_set.margin("ensemble", "autogluon")[0] > 0 for data_set in sets)
         rows.append(
             [
                 "ahead of AutoGluon on more than half of the sets",
-                f"{ahead} of {len(sets)}",
-                _yes(2 * ahead > len(sets)),
+                f"{n_ahead} of {len(sets)}",
+                _yes(2 * n_ahead > len(sets)),
             ]
         )
     else:
@@ -232,13 +245,13 @@ def _yes(reached: bool) -> str:
 
 def write_report(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write the file."""
-    stages, compared = {}, {}
+    stages, compared_methods = {}, {}
     for stage, names in DATA_SETS.items():
-        present = {row["method"] for row in rows if row["set"] in names}
-        compared[stage] = [name for name in LABELS if name in present]
-        scores = [SetScores.of_rows(name, rows, compared[stage]) for name in names]
+        stored_methods = {row["method"] for row in rows if row["set"] in names}
+        compared_methods[stage] = [name for name in LABELS if name in stored_methods]
+        scores = [SetScores.of_rows(name, rows, compared_methods[stage]) for name in names]
         stages[stage] = [data_set for data_set in scores if data_set.n_folds]
-    parts = [
+    sections = [
         "# Leaderboard",
         "Written by `python benchmarks/leaderboard.py run`, then `report`. Every domain is held "
         f"out, in at most {OUTER_FOLDS} groups. Methods are trained on {TRAINING_ROWS} rows from "
@@ -273,15 +286,15 @@ def write_report(path: Path, rows: list[dict[str, Any]]) -> None:
         + ".",
     ]
     for stage in ("confirmation", "development"):
-        sets, methods = stages[stage], compared[stage]
+        sets, methods = stages[stage], compared_methods[stage]
         if not sets:
             continue
-        parts += [f"## {stage.capitalize()} sets", rank_table(sets, methods)]
+        sections += [f"## {stage.capitalize()} sets", rank_table(sets, methods)]
         if stage == "confirmation":
-            parts += ["### Targets set before the run", aims(sets, methods)]
-        parts += ["### Means over domains", means_table(sets, methods, "mean")]
-        parts += ["### Worst domains", means_table(sets, methods, "worst")]
+            sections += ["### Targets set before the run", aims(sets, methods)]
+        sections += ["### Means over domains", means_table(sets, methods, "mean")]
+        sections += ["### Worst domains", means_table(sets, methods, "worst")]
         for method in ("ensemble", "context"):
-            parts += [f"### {LABELS[method]}, by data set", margins_table(sets, method)[0]]
-    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+            sections += [f"### {LABELS[method]}, by data set", margins_table(sets, method)[0]]
+    path.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
     print(path)

@@ -54,10 +54,10 @@ class Meter:
 def measured(baseline: int | None = None) -> Iterator[Meter]:
     """Measure a block; memory is relative to ``baseline``, by default the peak before the block."""
     meter = Meter(baseline=peak_rss() if baseline is None else baseline)
-    started, worked = time.perf_counter(), time.process_time()
+    started, cpu_started = time.perf_counter(), time.process_time()
     yield meter
     meter.seconds = time.perf_counter() - started
-    meter.cpu = time.process_time() - worked
+    meter.cpu = time.process_time() - cpu_started
     meter.peak = peak_rss()
 
 
@@ -85,7 +85,7 @@ def alternate(
 ) -> list[Result]:
     """Measure points in turn, ``rounds`` times; return medians of times and maxima of memory."""
     runs = [[run_point(script, point, variables) for point in points] for _ in range(rounds)]
-    merged = []
+    summaries = []
     for results in zip(*runs, strict=True):
         result = dict(results[0])
         for times in ("seconds", "cpu"):
@@ -93,8 +93,8 @@ def alternate(
                 result[times] = statistics.median(r[times] for r in results)
         result["peak"] = max(r["peak"] for r in results)
         result["above"] = max(r["above"] for r in results)
-        merged.append(result)
-    return merged
+        summaries.append(result)
+    return summaries
 
 
 def serve_point(text: str, tasks: dict[str, Callable[..., Result]]) -> None:
@@ -119,11 +119,15 @@ class Report:
     parts: list[str] = field(default_factory=list)
     checks: list[tuple[str, str, str, bool]] = field(default_factory=list)
 
-    def check(self, what: str, measured: float, bound: float, *, form: str, least: bool) -> None:
+    def check(
+        self, description: str, measured: float, bound: float, *, form: str, least: bool
+    ) -> None:
         """Add a check: its description, the measured value, and whether it is within the bound."""
-        good = measured >= bound if least else measured <= bound
+        is_met = measured >= bound if least else measured <= bound
         sign = "≥" if least else "≤"
-        self.checks.append((what, form.format(measured), f"{sign} {form.format(bound)}", good))
+        self.checks.append(
+            (description, form.format(measured), f"{sign} {form.format(bound)}", is_met)
+        )
 
     def text(self, text: str) -> None:
         """Add a paragraph or heading."""
@@ -136,7 +140,7 @@ class Report:
 
     def render(self) -> str:
         """Return the text of the report."""
-        head = [
+        opening = [
             f"# {self.title}",
             f"`{self.command}`, {date.today().isoformat()}. {machine()}. {versions()}. {self.note}",
         ]
@@ -145,8 +149,8 @@ class Report:
             lines += [
                 f"| {a} | {b} | {c} | {'yes' if d else '**no**'} |" for a, b, c, d in self.checks
             ]
-            head.append("\n".join(lines))
-        return "\n\n".join([*head, *self.parts]) + "\n"
+            opening.append("\n".join(lines))
+        return "\n\n".join([*opening, *self.parts]) + "\n"
 
     def write(self, path: Path | None) -> None:
         """Print the report, and write it if a path is given."""

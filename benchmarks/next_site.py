@@ -87,25 +87,27 @@ def fold(
     train = train[draw_rows(domain[train], rows, number)]
     lines = []
     for key, model in make(classes).items():
-        prepared = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler())
-        Z, known = prepared.fit_transform(X[train]), domain[train]
-        fitted = model if key == "ensemble" else SiteAdapter(model)
-        fitted.fit(Z, y[train], sample_domain=known)
-        sources = dict(zip(np.unique(known).tolist(), fitted.domain_scores_.tolist(), strict=True))
+        preparation = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler())
+        Z, train_domain = preparation.fit_transform(X[train]), domain[train]
+        adapter = model if key == "ensemble" else SiteAdapter(model)
+        adapter.fit(Z, y[train], sample_domain=train_domain)
+        sources = dict(
+            zip(np.unique(train_domain).tolist(), adapter.domain_scores_.tolist(), strict=True)
+        )
         for code in np.unique(domain[test]):
-            new = test[domain[test] == code]
-            new = new[draw_rows(np.zeros(len(new), int), SCORED_ROWS, number)]
-            predicted = fitted.predict(prepared.transform(X[new]))
-            if classes and len(np.unique(y[new])) < 2:
+            new_rows = test[domain[test] == code]
+            new_rows = new_rows[draw_rows(np.zeros(len(new_rows), int), SCORED_ROWS, number)]
+            predicted = adapter.predict(preparation.transform(X[new_rows]))
+            if classes and len(np.unique(y[new_rows])) < 2:
                 continue  # with one class, any constant would be correct
             score = (
-                balanced_accuracy_score(y[new], predicted)
+                balanced_accuracy_score(y[new_rows], predicted)
                 if classes
-                else -float(np.sqrt(np.mean((y[new] - predicted) ** 2)))
+                else -float(np.sqrt(np.mean((y[new_rows] - predicted) ** 2)))
             )
             lines.append(
                 {"set": name, "fold": number, "model": key, "classes": classes, "new": int(code),
-                 "score": float(score), "rows": len(new), "range": fitted.expected_range_,
+                 "score": float(score), "rows": len(new_rows), "range": adapter.expected_range_,
                  "sources": sources}
             )  # fmt: skip
     return lines
@@ -113,19 +115,19 @@ def fold(
 
 def run(out: Path, n_jobs: int, ensemble: bool, limit: int = FOLDS) -> None:
     """Run the first folds, up to a limit, that are not in the file."""
-    finished = {(line["set"], line["fold"], line["model"]) for line in read([out])}
-    make, rows = (ensembles, ENSEMBLE_ROWS) if ensemble else (models, TRAINING_ROWS)
-    max_folds, last = (ENSEMBLE_FOLDS, "ensemble") if ensemble else (FOLDS, "boosting")
+    finished_folds = {(line["set"], line["fold"], line["model"]) for line in read([out])}
+    make_models, rows = (ensembles, ENSEMBLE_ROWS) if ensemble else (models, TRAINING_ROWS)
+    max_folds, last_model = (ENSEMBLE_FOLDS, "ensemble") if ensemble else (FOLDS, "boosting")
     points, folder = [], out.parent / "arrays"
     prepare([name for name in STAGE if not (folder / f"{name}.npz").exists()], folder)
     for name in STAGE:
         n_folds = min(max_folds, len(np.unique(loaded(name, folder)[2])))
         folds = range(min(n_folds, limit))
-        points += [(name, k) for k in folds if (name, k, last) not in finished]
+        points += [(name, k) for k in folds if (name, k, last_model) not in finished_folds]
     # One fold of every set first, so that an interrupted run has results for all sets.
     points.sort(key=lambda point: point[1])
-    work = (delayed(fold)(name, k, folder, make, rows, max_folds) for name, k in points)
-    for lines in Parallel(n_jobs, return_as="generator_unordered", batch_size=1)(work):
+    jobs = (delayed(fold)(name, k, folder, make_models, rows, max_folds) for name, k in points)
+    for lines in Parallel(n_jobs, return_as="generator_unordered", batch_size=1)(jobs):
         with out.open("a", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(line)}\n" for line in lines)
 
@@ -141,44 +143,46 @@ def chosen(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     points: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
     for line in lines:
         points.setdefault((line["set"], line["new"]), {})[line["model"]] = line
-    picked = []
+    chosen_lines = []
     for by_model in points.values():
-        first = next(iter(by_model.values()))
-        y = np.array([0, 1]) if first["classes"] else np.array([0.0, 0.5])
-        scoring = "balanced_accuracy" if first["classes"] else "rmse"
+        first_line = next(iter(by_model.values()))
+        y = np.array([0, 1]) if first_line["classes"] else np.array([0.0, 0.5])
+        scoring = "balanced_accuracy" if first_line["classes"] else "rmse"
         results = [
             MethodResult(key, key, "own", "", line["sources"], {}) for key, line in by_model.items()
         ]
         results.sort(key=lambda result: -result.mean)
-        measure = choose_measure(scoring, y, first["classes"])
-        answer = Evaluation(results, list(first["sources"]), measure, {}, {})
-        ends = answer.next_site and sorted(measure.sign * end for end in answer.next_site)
-        picked.append({**by_model[answer.recommended_], "model": "recommended", "range": ends})
-    return picked
+        measure = choose_measure(scoring, y, first_line["classes"])
+        evaluation = Evaluation(results, list(first_line["sources"]), measure, {}, {})
+        ends = evaluation.next_site and sorted(measure.sign * end for end in evaluation.next_site)
+        chosen_lines.append(
+            {**by_model[evaluation.recommended_], "model": "recommended", "range": ends}
+        )
+    return chosen_lines
 
 
 def covered(lines: list[dict[str, Any]]) -> np.ndarray:
     """Whether the score on each new domain lies in its range."""
-    ends = [(line["score"], *line["range"]) for line in lines if line["range"]]
-    return np.array([low - 1e-9 <= score <= high + 1e-9 for score, low, high in ends])
+    scores_and_ranges = [(line["score"], *line["range"]) for line in lines if line["range"]]
+    return np.array([low - 1e-9 <= score <= high + 1e-9 for score, low, high in scores_and_ranges])
 
 
 def report(paths: list[Path]) -> str:
     """Write the report of all results."""
     lines = read(paths)
-    cheap = [line for line in lines if line["model"] != "ensemble"]
-    lines += chosen(cheap)
+    fast_lines = [line for line in lines if line["model"] != "ensemble"]
+    lines += chosen(fast_lines)
     names = [name for name in ("linear", "trees", "boosting", "recommended", "ensemble")
              if any(line["model"] == name for line in lines)]  # fmt: skip
     order = sorted({line["set"] for line in lines}, key=lambda s: (STAGE[s] != "development", s))
     table = [f"| set | domains | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
-    unexpected: list[str] = []
+    unexpected_counts: list[str] = []
     for name in order:
         cells = []
         for model in names:
             inside = covered([x for x in lines if (x["set"], x["model"]) == (name, model)])
             low, high = binom.interval(0.95, max(len(inside), 1), 0.9)
-            unexpected += [f"{model} on {name}"] * (
+            unexpected_counts += [f"{model} on {name}"] * (
                 len(inside) > 0 and not low <= inside.sum() <= high
             )
             cells.append(f"{inside.sum()} of {len(inside)}" if len(inside) else "no range")
@@ -194,9 +198,9 @@ def report(paths: list[Path]) -> str:
             inside = covered(selected)
             row.append(f"{inside.mean():.3f} ({len(inside)})" if len(inside) else "–")
         totals.append(f"| **{stage}** | | {' | '.join(row)} |")
-    missed = [x for x in lines if x["model"] != "recommended" and x["range"]]
-    below = sum(x["score"] < x["range"][0] for x in missed)
-    above = sum(x["score"] > x["range"][1] for x in missed)
+    scored_lines = [x for x in lines if x["model"] != "recommended" and x["range"]]
+    n_below = sum(x["score"] < x["range"][0] for x in scored_lines)
+    n_above = sum(x["score"] > x["range"][1] for x in scored_lines)
     without_range = ", ".join(sorted({x["set"] for x in lines if not x["range"]}))
     no_range = f"No range (fewer than four source domains): {without_range}." * bool(without_range)
     n_folds = 1 + max(x["fold"] for x in lines)
@@ -216,10 +220,10 @@ Number of new domains whose score lies inside the range:
 
 {chr(10).join(table + totals)}
 
-Of {len(missed)} scores of individual models, {below} were worse than the range and {above} were
-better.
+Of {len(scored_lines)} scores of individual models, {n_below} were worse than the range and
+{n_above} were better.
 These counts differ significantly from 90 % (below the 2.5 % or above the 97.5 % quantile of the
-binomial distribution): {", ".join(unexpected) or "none"}. The data sets with the most scores
+binomial distribution): {", ".join(unexpected_counts) or "none"}. The data sets with the most scores
 outside the range have domains of very different size (communities: 20 to 200 rows) or scores close
 to 1 (gvhd), for which Student's t distribution is a poorer approximation.
 {no_range}

@@ -28,22 +28,22 @@ def hospitals(rows, seed=0, effect=1.0):
     rng = np.random.default_rng(seed)
     name = np.repeat(list(rows), list(rows.values()))
     n, codes = len(name), np.repeat(np.arange(len(rows)), list(rows.values()))
-    moved = rng.normal(0, 0.25, size=(len(rows), 4))[codes]
-    sick = rng.normal(size=n)
+    shifts = rng.normal(0, 0.25, size=(len(rows), 4))[codes]
+    severity = rng.normal(size=n)
     frame = pandas.DataFrame(
         {
             "hospital": name,
-            "age": np.round(62 + 14 * (0.4 * sick + rng.normal(size=n) + moved[:, 0])),
-            "temperature": np.round(37 + 0.5 * (0.7 * sick + 0.6 * rng.normal(size=n)), 1),
+            "age": np.round(62 + 14 * (0.4 * severity + rng.normal(size=n) + shifts[:, 0])),
+            "temperature": np.round(37 + 0.5 * (0.7 * severity + 0.6 * rng.normal(size=n)), 1),
             "lactate": np.round(
-                np.exp(0.4 + 0.45 * (sick + moved[:, 1]) + 0.3 * rng.normal(size=n)), 2
+                np.exp(0.4 + 0.45 * (severity + shifts[:, 1]) + 0.3 * rng.normal(size=n)), 2
             ),
-            "base excess": np.round(-2 - 3 * (0.7 * sick + 0.5 * rng.normal(size=n)), 1),
-            "bmi": np.round(27 + 4 * (rng.normal(size=n) + moved[:, 2]), 1),
+            "base excess": np.round(-2 - 3 * (0.7 * severity + 0.5 * rng.normal(size=n)), 1),
+            "bmi": np.round(27 + 4 * (rng.normal(size=n) + shifts[:, 2]), 1),
             "ward": rng.choice(["surgery", "medicine", "other"], size=n, p=[0.5, 0.35, 0.15]),
         }
     )
-    odds = effect * (sick + 0.3 * rng.normal(size=n)) - 0.4 + 0.5 * moved[:, 3]
+    odds = effect * (severity + 0.3 * rng.normal(size=n)) - 0.4 + 0.5 * shifts[:, 3]
     frame["died"] = np.where(rng.random(n) < 1 / (1 + np.exp(-2 * odds)), "yes", "no")
     return frame
 
@@ -51,10 +51,12 @@ def hospitals(rows, seed=0, effect=1.0):
 def unit_error():
     """°F at one hospital, a swapped sign at another, and a missing column at a third."""
     frame = hospitals(dict.fromkeys((f"hospital {mark}" for mark in "ABCDEF"), 333))
-    at = {mark: frame["hospital"] == f"hospital {mark}" for mark in "CDE"}
-    frame.loc[at["C"], "temperature"] = (frame.loc[at["C"], "temperature"] * 1.8 + 32).round(1)
-    frame.loc[at["D"], "bmi"] = np.nan
-    frame.loc[at["E"], "base excess"] *= -1
+    rows_of = {mark: frame["hospital"] == f"hospital {mark}" for mark in "CDE"}
+    frame.loc[rows_of["C"], "temperature"] = (
+        frame.loc[rows_of["C"], "temperature"] * 1.8 + 32
+    ).round(1)
+    frame.loc[rows_of["D"], "bmi"] = np.nan
+    frame.loc[rows_of["E"], "base excess"] *= -1
     return frame
 
 

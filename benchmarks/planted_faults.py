@@ -127,14 +127,16 @@ def drawn(name: str, seed: int) -> Table:
     if name == "simulated":
         return simulated(seed)
     if name not in LOADED:
-        load, left_out = (TUNED_SETS | TEST_SETS | CLEAN_SETS)[name]
+        load, dropped_columns = (TUNED_SETS | TEST_SETS | CLEAN_SETS)[name]
         bunch = load(as_frame=True)
         frame = bunch.data
         if "frame" in bunch and frame.shape[1] > bunch.frame.shape[1]:
-            inside = [c for c in bunch.frame.columns if any(str(f).startswith(c) for f in frame)]
-            frame = bunch.frame[inside]  # text columns as text
+            text_sources = [
+                c for c in bunch.frame.columns if any(str(f).startswith(c) for f in frame)
+            ]
+            frame = bunch.frame[text_sources]  # text columns as text
         if hasattr(frame, "drop"):
-            frame = frame.drop(columns=list(left_out))
+            frame = frame.drop(columns=list(dropped_columns))
         y = np.asarray(bunch.target)
         y = y[:, 0] if y.ndim == 2 else y
         classification = y.dtype.kind not in "f" or len(np.unique(y)) <= 10
@@ -142,8 +144,8 @@ def drawn(name: str, seed: int) -> Table:
         LOADED[name] = columns_of(frame), y, classification, codes
     columns, y, classification, codes = LOADED[name]
     rng = np.random.default_rng(seed)
-    chosen = rng.permutation(codes.max() + 1)[:DOMAINS]
-    rows = np.flatnonzero(np.isin(codes, chosen))
+    chosen_domains = rng.permutation(codes.max() + 1)[:DOMAINS]
+    rows = np.flatnonzero(np.isin(codes, chosen_domains))
     rows = rows[draw_rows(np.unique(codes[rows], return_inverse=True)[1], ROWS, seed)]
     codes = np.unique(codes[rows], return_inverse=True)[1]
     return Table({n: x[rows].copy() for n, x in columns}, y[rows], classification, codes)
@@ -155,8 +157,8 @@ def drawn(name: str, seed: int) -> Table:
 def a_domain(table: Table, rng: np.random.Generator) -> int:
     """A domain with at least 30 rows, or else the largest domain."""
     sizes = np.bincount(table.codes)
-    large = np.flatnonzero(sizes >= 30)
-    return int(rng.choice(large)) if len(large) else int(np.argmax(sizes))
+    large_domains = np.flatnonzero(sizes >= 30)
+    return int(rng.choice(large_domains)) if len(large_domains) else int(np.argmax(sizes))
 
 
 def noisy_target(table: Table, strength: int, rng: np.random.Generator) -> Array:
@@ -165,8 +167,8 @@ def noisy_target(table: Table, strength: int, rng: np.random.Generator) -> Array
     if not table.classification:
         return np.asarray(table.y + 2 * share * np.std(table.y) * rng.normal(size=len(table.y)))
     codes = np.unique(table.y, return_inverse=True)[1].astype(float)
-    wrong = rng.random(len(codes)) < share
-    return np.where(wrong, rng.permutation(codes), codes)
+    is_wrong = rng.random(len(codes)) < share
+    return np.where(is_wrong, rng.permutation(codes), codes)
 
 
 def leak(table: Table, strength: int, rng: np.random.Generator) -> Table:
@@ -178,24 +180,24 @@ def leak(table: Table, strength: int, rng: np.random.Generator) -> Table:
 def leak_in_some(table: Table, strength: int, rng: np.random.Generator) -> Table:
     """The target in one domain, a third or two thirds of the domains; shuffled in the others."""
     count = max(1, round((0.0, 0.34, 0.67)[strength] * table.n_domains))
-    first = a_domain(table, rng)
-    other_domains = rng.permutation([d for d in range(table.n_domains) if d != first])
-    domains = tuple(sorted([first, *other_domains[: count - 1].tolist()]))
-    exact = noisy_target(table, 2, rng)
-    values = np.where(np.isin(table.codes, domains), exact, rng.permutation(exact))
+    first_domain = a_domain(table, rng)
+    other_domains = rng.permutation([d for d in range(table.n_domains) if d != first_domain])
+    domains = tuple(sorted([first_domain, *other_domains[: count - 1].tolist()]))
+    exact_target = noisy_target(table, 2, rng)
+    values = np.where(np.isin(table.codes, domains), exact_target, rng.permutation(exact_target))
     return table.with_column("outcome_code", values + 0.05 * rng.normal(size=len(values)), domains)
 
 
 def leaking_gaps(table: Table, strength: int, rng: np.random.Generator) -> Table:
     """Missing for one class (or the upper half of the targets) in 90, 97 or 100 % of the rows."""
     share = (0.9, 0.97, 1.0)[strength]
-    ill = table.y == np.unique(table.y)[-1]
+    is_positive = table.y == np.unique(table.y)[-1]
     if not table.classification or len(np.unique(table.y)) > 2:
         codes = np.unique(table.y, return_inverse=True)[1]
-        ill = codes > np.median(codes)
-        table = replace(table, y=ill.astype(int), classification=True)
-    missing = np.where(rng.random(len(ill)) < share, ~ill, ill)
-    return table.with_column("result", np.where(missing, np.nan, rng.normal(size=len(ill))))
+        is_positive = codes > np.median(codes)
+        table = replace(table, y=is_positive.astype(int), classification=True)
+    missing = np.where(rng.random(len(is_positive)) < share, ~is_positive, is_positive)
+    return table.with_column("result", np.where(missing, np.nan, rng.normal(size=len(is_positive))))
 
 
 def leaking_category(table: Table, strength: int, rng: np.random.Generator) -> Table:
@@ -229,9 +231,9 @@ def sign(table: Table, strength: int, rng: np.random.Generator) -> Table:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         X = np.column_stack([np.nan_to_num(table.columns[n]) for n in names])
-        inside = [np.corrcoef(X[table.codes == e].T) for e in range(table.n_domains)]
-    usual = np.abs(np.nanmedian(np.array(inside), axis=0)) - np.eye(len(names))
-    order = np.argsort(np.nan_to_num(usual).max(axis=0))
+        domain_correlations = [np.corrcoef(X[table.codes == e].T) for e in range(table.n_domains)]
+    correlations = np.abs(np.nanmedian(np.array(domain_correlations), axis=0)) - np.eye(len(names))
+    order = np.argsort(np.nan_to_num(correlations).max(axis=0))
     name = names[order[(0, len(order) // 2, -1)[strength]]]
     values = table.columns[name].copy()
     values[rows] *= -1
@@ -242,9 +244,9 @@ def filler(table: Table, strength: int, rng: np.random.Generator) -> Table:
     """0, -999 or 99999 in 25, 50 or 100 % of the rows of one domain."""
     name, d = str(rng.choice(table.quantities())), a_domain(table, rng)
     rows = np.flatnonzero(table.codes == d)
-    filled = rng.permutation(rows)[: int(len(rows) * (0.25, 0.5, 1.0)[strength])]
+    filled_rows = rng.permutation(rows)[: int(len(rows) * (0.25, 0.5, 1.0)[strength])]
     values = table.columns[name].copy()
-    values[filled] = rng.choice([0.0, -999.0, 99999.0])
+    values[filled_rows] = rng.choice([0.0, -999.0, 99999.0])
     return table.with_column(name, values, (d,))
 
 
@@ -252,9 +254,9 @@ def missing(table: Table, strength: int, rng: np.random.Generator) -> Table:
     """Missing in 60, 80 or 100 % of the rows of one domain."""
     name, d = str(rng.choice(table.quantities())), a_domain(table, rng)
     rows = np.flatnonzero(table.codes == d)
-    empty = rng.permutation(rows)[: int(len(rows) * (0.6, 0.8, 1.0)[strength])]
+    empty_rows = rng.permutation(rows)[: int(len(rows) * (0.6, 0.8, 1.0)[strength])]
     values = table.columns[name].copy()
-    values[empty] = np.nan
+    values[empty_rows] = np.nan
     return table.with_column(name, values, (d,))
 
 
@@ -286,16 +288,16 @@ def column_copy(table: Table, strength: int, rng: np.random.Generator) -> Table:
 def row_copies(table: Table, strength: int, rng: np.random.Generator) -> Table:
     """8, 20 or 50 % of the rows of one domain copied into another."""
     sizes = np.bincount(table.codes)
-    large = np.argsort(-sizes)[: max(4, len(sizes) // 2)]
-    first, second = rng.permutation(large)[:2].tolist()
-    count = int((0.08, 0.2, 0.5)[strength] * min(sizes[first], sizes[second]))
-    source = rng.permutation(np.flatnonzero(table.codes == first))[:count]
-    target = rng.permutation(np.flatnonzero(table.codes == second))[:count]
+    large_domains = np.argsort(-sizes)[: max(4, len(sizes) // 2)]
+    source_domain, target_domain = rng.permutation(large_domains)[:2].tolist()
+    count = int((0.08, 0.2, 0.5)[strength] * min(sizes[source_domain], sizes[target_domain]))
+    source = rng.permutation(np.flatnonzero(table.codes == source_domain))[:count]
+    target = rng.permutation(np.flatnonzero(table.codes == target_domain))[:count]
     columns = {name: x.copy() for name, x in table.columns.items()}
     y = table.y.copy()
     for values in (*columns.values(), y):
         values[target] = values[source]
-    return replace(table, columns=columns, y=y, domains=(first, second))
+    return replace(table, columns=columns, y=y, domains=(source_domain, target_domain))
 
 
 Plant = Callable[[Table, int, np.random.Generator], Table]
@@ -361,19 +363,19 @@ def run_job(name: str, kind: str, strength: int, seed: int) -> dict[str, Any]:
         remarks = [fault for fault in faults if fault.severity == 1]
         texts = [f"{fault.kind}: {fault.message}" for fault in faults]
         return result | {"alarms": len(alarms), "remarks": len(remarks), "texts": texts}
-    plant, accepted = (TUNED_KINDS | TEST_KINDS)[kind]
+    plant, accepted_kinds = (TUNED_KINDS | TEST_KINDS)[kind]
     table = plant(table, strength, np.random.default_rng(seed))
     faults = table.faults()
     sites = {f"site {d}" for d in table.domains}
     hits = [
         fault
         for fault in faults
-        if fault.kind in accepted
+        if fault.kind in accepted_kinds
         and (not table.column or table.column in fault.columns)
         and (not sites or not fault.domains or sites & {*fault.domains})
     ]
-    extra = [fault for fault in faults if fault.severity > 1 and fault not in hits]
-    result |= {"hit": bool(hits), "extra": [f"{f.kind}: {f.message}" for f in extra]}
+    false_alarms = [fault for fault in faults if fault.severity > 1 and fault not in hits]
+    result |= {"hit": bool(hits), "extra": [f"{f.kind}: {f.message}" for f in false_alarms]}
     if kind not in LEAKS:
         return result
     key = name, seed, table.domains, kind == "leaking missing cells"
@@ -384,8 +386,8 @@ def run_job(name: str, kind: str, strength: int, seed: int) -> dict[str, Any]:
 
 def report(results: list[dict[str, Any]], path: Path, note: str = "") -> None:
     """Write the tables."""
-    planted = [r for r in results if r["kind"] != "clean"]
-    kinds = [k for k in (*TUNED_KINDS, *TEST_KINDS) if any(r["kind"] == k for r in planted)]
+    planted_results = [r for r in results if r["kind"] != "clean"]
+    kinds = [k for k in (*TUNED_KINDS, *TEST_KINDS) if any(r["kind"] == k for r in planted_results)]
 
     def share(rows: list[dict[str, Any]]) -> str:
         return f"{100 * np.mean([r['hit'] for r in rows]):.0f} % ({len(rows)})" if rows else "–"
@@ -414,37 +416,39 @@ def report(results: list[dict[str, Any]], path: Path, note: str = "") -> None:
     ]
     for kind in kinds:
         for half, sets in (("tuned", TUNED_SETS), ("test", TEST_SETS)):
-            rows = counted([r for r in planted if r["kind"] == kind and r["set"] in sets])
+            rows = counted([r for r in planted_results if r["kind"] == kind and r["set"] in sets])
             if rows:
                 cells = [share([r for r in rows if r["strength"] == s]) for s in range(3)]
                 lines.append(f"| {kind} | {half} sets | {' | '.join(cells)} |")
     lines += ["", *(f"- {k}: {(TUNED_KINDS | TEST_KINDS)[k][0].__doc__}" for k in kinds)]
-    strong = [r for r in counted(planted) if r["strength"] == 2]
+    strong_results = [r for r in counted(planted_results) if r["strength"] == 2]
     for faults, rows in (
-        ("strong leaks", [r for r in strong if r["kind"] in LEAKS]),
-        ("other strong faults", [r for r in strong if r["kind"] not in LEAKS]),
+        ("strong leaks", [r for r in strong_results if r["kind"] in LEAKS]),
+        ("other strong faults", [r for r in strong_results if r["kind"] not in LEAKS]),
     ):
         test_rows = [r for r in rows if r["kind"] in TEST_KINDS and r["set"] in TEST_SETS]
         lines += ["", f"**Detected, all {faults}: {share(rows)}.** Test half: {share(test_rows)}."]
-    extra = np.mean([len(r["extra"]) for r in planted])
-    lines += ["", f"False alarms per table with a planted fault: {extra:.2f}."]
+    n_extra = np.mean([len(r["extra"]) for r in planted_results])
+    lines += ["", f"False alarms per table with a planted fault: {n_extra:.2f}."]
     lines += ["", "## Clean tables", ""]
     lines += [
         "| set | half | tables | alarms per table | remarks per table |",
         "|---|---|---|---|---|",
     ]
-    clean = [r for r in results if r["kind"] == "clean"]
+    clean_results = [r for r in results if r["kind"] == "clean"]
     halves = {"tuned": TUNED_SETS, "test": TEST_SETS, "confirmation": CLEAN_SETS}
     for half, names in {**halves, "simulated": ["simulated"]}.items():
         for name in names:
-            rows = [r for r in clean if r["set"] == name]
+            rows = [r for r in clean_results if r["set"] == name]
             if rows:
                 alarms, remarks = (np.mean([r[w] for r in rows]) for w in ("alarms", "remarks"))
                 lines.append(f"| {name} | {half} | {len(rows)} | {alarms:.2f} | {remarks:.2f} |")
-    real = np.mean([r["alarms"] for r in clean if r["set"] != "simulated"])
-    lines += ["", f"**Alarms per clean table of real data: {real:.2f}.**", ""]
-    reported = {text.split(": ")[0] + f" ({r['set']})" for r in clean for text in r["texts"]}
-    lines.append(f"Alarms and remarks on clean tables: {', '.join(sorted(reported))}.")
+    real_alarms = np.mean([r["alarms"] for r in clean_results if r["set"] != "simulated"])
+    lines += ["", f"**Alarms per clean table of real data: {real_alarms:.2f}.**", ""]
+    reported_kinds = {
+        text.split(": ")[0] + f" ({r['set']})" for r in clean_results for text in r["texts"]
+    }
+    lines.append(f"Alarms and remarks on clean tables: {', '.join(sorted(reported_kinds))}.")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
 

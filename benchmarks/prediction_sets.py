@@ -34,11 +34,11 @@ def made(rng: np.random.Generator, n_domains: int, kind: str) -> tuple[Array, Ar
     """Domains of unequal size: similar, shifted, or shifted with unequal noise."""
     sizes = rng.integers(5, 60, size=n_domains)
     domain = np.repeat(np.arange(n_domains), sizes)
-    shifted, spread = kind != "similar", kind == "shifted, unequal noise"
-    X = rng.normal(size=(len(domain), 3)) + shifted * rng.normal(size=(n_domains, 3))[domain]
-    noise = np.exp(spread * rng.normal(size=n_domains))[domain]
-    noise = noise * (0.5 + np.abs(X[:, 1]) if spread else 1.0)
-    y = X[:, 0] + shifted * rng.normal(size=n_domains)[domain]
+    is_shifted, has_unequal_noise = kind != "similar", kind == "shifted, unequal noise"
+    X = rng.normal(size=(len(domain), 3)) + is_shifted * rng.normal(size=(n_domains, 3))[domain]
+    noise = np.exp(has_unequal_noise * rng.normal(size=n_domains))[domain]
+    noise = noise * (0.5 + np.abs(X[:, 1]) if has_unequal_noise else 1.0)
+    y = X[:, 0] + is_shifted * rng.normal(size=n_domains)[domain]
     return X, y + noise * rng.normal(size=len(domain)), domain
 
 
@@ -53,16 +53,16 @@ def simulated(n_runs: int) -> list[str]:
         for n, coverage in ((9, 0.9), (9, 0.8), (24, 0.9)):
             for calibration in ("split", "cv"):
                 rng = np.random.default_rng(0)
-                total = 2 * n if calibration == "split" else n
-                covered = []
+                n_domains = 2 * n if calibration == "split" else n
+                coverages = []
                 for _ in range(n_runs if calibration == "split" else n_runs // 4):
-                    X, y, domain = made(rng, total + 1, kind)
-                    new = domain == total
+                    X, y, domain = made(rng, n_domains + 1, kind)
+                    new = domain == n_domains
                     model = DomainConformal(LinearRegression(), calibration=calibration)
                     model.fit(X[~new], y[~new], sample_domain=domain[~new])
                     ends = model.predict_interval(X[new], coverage=coverage)
-                    covered.append(np.mean((ends[:, 0] <= y[new]) & (y[new] <= ends[:, 1])))
-                mean, error = np.mean(covered), np.std(covered) / np.sqrt(len(covered))
+                    coverages.append(np.mean((ends[:, 0] <= y[new]) & (y[new] <= ends[:, 1])))
+                mean, error = np.mean(coverages), np.std(coverages) / np.sqrt(len(coverages))
                 low, high = coverage - 2 * error, coverage + 1 / (n + 1) + 2 * error
                 inside = "inside" if low <= mean <= high else "OUTSIDE"
                 bounds = f"{low:.3f} to {high:.3f}"
@@ -80,8 +80,8 @@ def loaded(name: str) -> tuple[Array, Array, Array, bool]:
     y = np.asarray(bunch.target)
     classes = y.dtype.kind in "iubUO"
     domain = np.unique(bunch.sample_domain, return_inverse=True)[1]
-    chosen = np.random.default_rng(0).permutation(domain.max() + 1)[:MAX_DOMAINS]
-    rows = np.flatnonzero(np.isin(domain, chosen))
+    chosen_domains = np.random.default_rng(0).permutation(domain.max() + 1)[:MAX_DOMAINS]
+    rows = np.flatnonzero(np.isin(domain, chosen_domains))
     rows = rows[draw_rows(domain[rows], ROWS, 0)]
     y = np.unique(y[rows], return_inverse=True)[1] if classes else y[rows].astype(float)
     X = np.asarray(bunch.data)[rows].astype(float)
@@ -127,32 +127,34 @@ def observed(names: list[str]) -> tuple[list[str], list[str]]:
     ]
     for name in names:
         X, y, domain, classes = loaded(name)
-        largest = reported_coverage(domain.max()) or 0.5
-        nominal = sorted({0.5, largest} if largest < 0.9 else {0.8, largest})
+        largest_coverage = reported_coverage(domain.max()) or 0.5
+        nominal = sorted(
+            {0.5, largest_coverage} if largest_coverage < 0.9 else {0.8, largest_coverage}
+        )
         for label, model in models(classes).items():
-            covered: dict[float, list[float]] = {c: [] for c in nominal}
+            coverages: dict[float, list[float]] = {c: [] for c in nominal}
             sizes: dict[float, list[float]] = {c: [] for c in nominal}
             losses = []
             for code in np.unique(domain):
                 new = domain == code
-                wrapped = DomainConformal(clone(model))
-                wrapped.fit(X[~new], y[~new], sample_domain=domain[~new])
+                conformal = DomainConformal(clone(model))
+                conformal.fit(X[~new], y[~new], sample_domain=domain[~new])
                 shape = (int(new.sum()), int(y.max()) + 1 if classes else 0)
                 for c in nominal:
                     if classes:
                         in_set = np.zeros(shape, dtype=bool)
-                        in_set[:, wrapped.classes_] = wrapped.predict_set(X[new], coverage=c)
-                        covered[c].append(in_set[np.arange(len(in_set)), y[new]].mean())
+                        in_set[:, conformal.classes_] = conformal.predict_set(X[new], coverage=c)
+                        coverages[c].append(in_set[np.arange(len(in_set)), y[new]].mean())
                         sizes[c].append(in_set.sum(axis=1).mean())
                     else:
-                        ends = wrapped.predict_interval(X[new], coverage=c)
+                        ends = conformal.predict_interval(X[new], coverage=c)
                         inside = (ends[:, 0] <= y[new]) & (y[new] <= ends[:, 1])
-                        covered[c].append(inside.mean())
+                        coverages[c].append(inside.mean())
                         sizes[c].append(np.ptp(ends, axis=1).mean() / y.std())
                 if not classes:
                     continue
                 p = np.full(shape, 1e-6)
-                p[:, wrapped.classes_] = np.maximum(wrapped.predict_proba(X[new]), 1e-6)
+                p[:, conformal.classes_] = np.maximum(conformal.predict_proba(X[new]), 1e-6)
                 shares = np.maximum(np.bincount(y[~new], minlength=p.shape[1]), 0.5)
                 row = []
                 for q in (p, adapt_class_shares(p, shares)):
@@ -161,9 +163,9 @@ def observed(names: list[str]) -> tuple[list[str], list[str]]:
                     row.append((loss, calibration_error(q, y[new]), accuracy))
                 losses.append(row)
             for c in nominal:
-                by_domain = " ".join(f"{value:.2f}" for value in sorted(covered[c]))
+                by_domain = " ".join(f"{value:.2f}" for value in sorted(coverages[c]))
                 sets.append(
-                    f"| {name} | {label} | {c} | {np.mean(covered[c]):.3f} | {by_domain} | "
+                    f"| {name} | {label} | {c} | {np.mean(coverages[c]):.3f} | {by_domain} | "
                     f"{np.mean(sizes[c]):.2f} |"
                 )
             if losses:
@@ -196,10 +198,10 @@ def main() -> None:
     quick = parser.parse_args().quick
     started = time.process_time()
     warnings.simplefilter("ignore")
-    made_up = simulated(8 if quick else 400)
+    simulated_lines = simulated(8 if quick else 400)
     names = ["synthetic"] if quick else list(DATA_SETS["development"])
     sets, probabilities = observed(names)
-    scores = intervals(20 if quick else 500)
+    interval_lines = intervals(20 if quick else 500)
     seconds = time.process_time() - started
     text = f"""# Coverage on new domains
 
@@ -212,7 +214,7 @@ The model is linear, and each run has one new domain from the same distribution.
 than two standard errors, and not above it by more than 1/(K + 1) plus two standard errors. The
 coverage of "cv" is *approximate*: it has no bounds, and a quarter as many runs.
 
-{chr(10).join(made_up)}
+{chr(10).join(simulated_lines)}
 
 ## Held-out domains of the development sets
 
@@ -239,7 +241,7 @@ Intervals are computed by drawing domains with replacement, and widened accordin
 distribution; they are *approximate*. In this simulation, the scores of domains are drawn from a
 beta distribution.
 
-{chr(10).join(scores)}
+{chr(10).join(interval_lines)}
 """
     if quick:
         print(text)

@@ -90,12 +90,12 @@ def pose(load: Callable[[], Bunch]) -> tuple[Problem, list[tuple[Any, Any]]]:
     """Rows of a data set, and splits with a limited number of training rows."""
     bunch = load()
     rng = np.random.default_rng(0)
-    selected = []
+    selected_rows = []
     for name in np.unique(bunch.sample_domain):
         rows = np.flatnonzero(bunch.sample_domain == name)
         count = min(len(rows), ROWS_PER_DOMAIN)
-        selected.append(np.sort(rng.choice(rows, count, replace=False)))
-    rows = np.concatenate(selected)
+        selected_rows.append(np.sort(rng.choice(rows, count, replace=False)))
+    rows = np.concatenate(selected_rows)
     problem = make_problem(
         bunch.data[rows],
         bunch.target[rows],
@@ -105,9 +105,9 @@ def pose(load: Callable[[], Bunch]) -> tuple[Problem, list[tuple[Any, Any]]]:
         max_rows=None,
         random_state=0,
     )
-    drawn = draw_rows(problem.codes, TRAINING_ROWS, 0)
+    sample = draw_rows(problem.codes, TRAINING_ROWS, 0)
     splits = outer_splits(problem, None)
-    return problem, [(np.intersect1d(train, drawn), test) for train, test in splits]
+    return problem, [(np.intersect1d(train, sample), test) for train, test in splits]
 
 
 def run(stage: str, out: Path, jobs: int, methods: list[Method]) -> None:
@@ -115,17 +115,19 @@ def run(stage: str, out: Path, jobs: int, methods: list[Method]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name, load in DATA_SETS[stage].items():
         store = out / f"{name}.jsonl"
-        finished = {(row["method"], row["split"]) for row in read(store) if "scores" in row}
+        finished_searches = {
+            (row["method"], row["split"]) for row in read(store) if "scores" in row
+        }
         problem, splits = pose(load)
-        todo = [
+        waiting_searches = [
             MethodJob(problem, method, split, number)
             for method in methods
             for number, split in enumerate(splits)
-            if (method.key, number) not in finished
+            if (method.key, number) not in finished_searches
         ]
         start = time.perf_counter()
         rows = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(
-            delayed(job.run)() for job in sorted(todo, key=lambda job: -job.cost)
+            delayed(job.run)() for job in sorted(waiting_searches, key=lambda job: -job.cost)
         )
         with store.open("a") as lines:
             for (row,) in rows:
@@ -133,8 +135,11 @@ def run(stage: str, out: Path, jobs: int, methods: list[Method]) -> None:
                 row |= {"measure": problem.measure.name, "rows": len(problem.y)}
                 lines.write(json.dumps(row) + "\n")
                 lines.flush()
-        spent = time.perf_counter() - start
-        print(f"{name}: {len(problem.y)} rows, {len(todo)} searches, {spent:.0f} s", flush=True)
+        elapsed = time.perf_counter() - start
+        print(
+            f"{name}: {len(problem.y)} rows, {len(waiting_searches)} searches, {elapsed:.0f} s",
+            flush=True,
+        )
 
 
 def measure_path(out: Path, rounds: int = 3) -> None:
@@ -198,13 +203,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--methods", help="names of methods, separated by commas")
     arguments = parser.parse_args()
-    chosen = COMPARED + WEIGHTS
+    selected_methods = COMPARED + WEIGHTS
     if arguments.methods:
-        chosen = [method for method in chosen if method.key in arguments.methods.split(",")]
+        selected_methods = [
+            method for method in selected_methods if method.key in arguments.methods.split(",")
+        ]
     if arguments.what == "run":
         if arguments.stage is None:
             parser.error("run needs a stage: development or confirmation.")
-        run(arguments.stage, arguments.out, arguments.jobs, chosen)
+        run(arguments.stage, arguments.out, arguments.jobs, selected_methods)
     elif arguments.what == "path":
         with threadpool_limits(1):
             measure_path(arguments.out)

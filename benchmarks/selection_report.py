@@ -85,8 +85,8 @@ class DataSetScores:
         """Collect the rows of a results file."""
         scores: dict[str, dict[int, float]] = {}
         for row in rows:
-            known = {int(k): v for k, v in row["scores"].items() if np.isfinite(v)}
-            scores.setdefault(row["method"], {}).update(known)
+            finite_scores = {int(k): v for k, v in row["scores"].items() if np.isfinite(v)}
+            scores.setdefault(row["method"], {}).update(finite_scores)
         seconds = sum(row["seconds"] for row in rows)
         return cls(name, rows[0]["measure"], rows[0]["rows"], scores, seconds)
 
@@ -133,13 +133,13 @@ def write_report(
         "rows, and 300 scored rows per domain.",
         "",
     ]
-    for stage, found in stages.items():
-        if found:
-            lines += _stage(stage, found, methods)
-    everything = [one for found in stages.values() for one in found]
-    if len(everything) > 1:
-        lines += ["## All sets", "", *_ranks(everything, methods)]
-    lines += _weights(everything, weights)
+    for stage, data_sets in stages.items():
+        if data_sets:
+            lines += _stage(stage, data_sets, methods)
+    all_sets = [data_set for data_sets in stages.values() for data_set in data_sets]
+    if len(all_sets) > 1:
+        lines += ["## All sets", "", *_ranks(all_sets, methods)]
+    lines += _weights(all_sets, weights)
     lines += ["## Conclusions", "", READING, "## Alternatives that were tried", "", TRIED]
     if times:
         lines += [
@@ -204,18 +204,18 @@ def _stage(stage: str, data_sets: Sequence[DataSetScores], methods: Sequence[Met
 
 def _ranks(data_sets: Sequence[DataSetScores], methods: Sequence[Method]) -> list[str]:
     """Average ranks over data sets, and losses to the SVM of more than one standard error."""
-    shared = [m for m in methods if all(m.key in data_set.scores for data_set in data_sets)]
-    table = np.array([[data_set.mean(m.key) for m in shared] for data_set in data_sets])
-    ranking = rank_methods(table, [m.labels[0] for m in shared])
-    worst = rank_methods(
-        np.array([[data_set.worst(m.key) for m in shared] for data_set in data_sets]),
+    shared_methods = [m for m in methods if all(m.key in data_set.scores for data_set in data_sets)]
+    table = np.array([[data_set.mean(m.key) for m in shared_methods] for data_set in data_sets])
+    ranking = rank_methods(table, [m.labels[0] for m in shared_methods])
+    worst_ranking = rank_methods(
+        np.array([[data_set.worst(m.key) for m in shared_methods] for data_set in data_sets]),
         ranking.methods,
     )
     order = np.argsort(ranking.average_ranks, kind="stable")
     rows = []
     for position in order:
-        method = shared[position]
-        lost = [
+        method = shared_methods[position]
+        losses = [
             f"{NAMES[data_set.name]} ({-gap / error:.1f})"
             for data_set in data_sets
             if method.key != BASELINE
@@ -226,8 +226,8 @@ def _ranks(data_sets: Sequence[DataSetScores], methods: Sequence[Method]) -> lis
             [
                 method.labels[0],
                 f"{ranking.average_ranks[position]:.2f}",
-                f"{worst.average_ranks[position]:.2f}",
-                ", ".join(lost) or ("" if method.key == BASELINE else "none"),
+                f"{worst_ranking.average_ranks[position]:.2f}",
+                ", ".join(losses) or ("" if method.key == BASELINE else "none"),
             ]
         )
     p = "" if ranking.p_value is None else f" Friedman's test has p = {ranking.p_value:.2g};"

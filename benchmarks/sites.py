@@ -86,25 +86,25 @@ def maps_of(name: str, rows: int = ROWS, columns: tuple[int, ...] = COLUMNS) -> 
     loader, arguments = DATA_SETS[name]
     data = getattr(datasets, loader)(**arguments)
     names, codes = np.unique(data.sample_domain, return_inverse=True)
-    drawn = draw_rows(codes, min(rows, len(codes)), 0)
-    X, y, codes = data.data[drawn], data.target[drawn], codes[drawn]
+    sample = draw_rows(codes, min(rows, len(codes)), 0)
+    X, y, codes = data.data[sample], data.target[sample], codes[sample]
     # Domains are assigned to groups of equal size at random.
     group = np.random.default_rng(0).permutation(len(names)) % GROUPS
     points = [(method, kind, m) for method in METHODS for m in columns for kind in MAPS]
     scores: dict[tuple[str, str, int], list[float]] = {point: [] for point in points}
     errors: dict[tuple[str, int], list[float]] = {}
     with measured() as meter:
-        for left_out in range(GROUPS):
-            test = group[codes] == left_out
+        for held_out in range(GROUPS):
+            test = group[codes] == held_out
             scaler = StandardScaler().fit(X[~test])
             sources = scaler.transform(X[~test]), y[~test], codes[~test]
             new = scaler.transform(X[test]), y[test]
             for method, kind, m in points:
-                options = dict(n_landmarks=m, feature_map=kind, random_state=left_out)
+                options = dict(n_landmarks=m, feature_map=kind, random_state=held_out)
                 scores[method, kind, m].append(_score(method, options, sources, new))
             for kind in MAPS:
                 for m in columns:
-                    error = _kernel_error(kind, m, left_out, sources[0], new[0])
+                    error = _kernel_error(kind, m, held_out, sources[0], new[0])
                     errors.setdefault((kind, m), []).append(error)
     return meter.result(
         rows=len(X),
@@ -186,10 +186,10 @@ def second_round(rows: int, features: int) -> Result:
     options = {"kernels": ("rbf",), "gammas": (0.02,), "n_features": features}
     plan = federated.Plan.of_table(frame[:1000], target="y", domain="ward", **options)
     plan = federated.merge(plan, [federated.statistics(frame[:20_000], plan, site="first")])
-    before = time.process_time()
+    cpu_started = time.process_time()
     with measured(baseline=0) as meter:
         file = federated.moments(frame, plan, site="second")
-    cpu = time.process_time() - before
+    cpu = time.process_time() - cpu_started
     size = sum(array.nbytes for array in file.arrays.values())
     return meter.result(cpu=cpu, bytes=size, load=os.getloadavg()[0])
 
@@ -202,12 +202,12 @@ def sampler_pass(rows: int, features: int) -> Result:
     frame = _site_table(rows)
     X = frame[[f"x{i}" for i in range(SITE_COLUMNS)]].to_numpy()
     sampler = RBFSampler(gamma=0.02, n_components=features, random_state=0).fit(X[:10])
-    second, before = np.zeros((features, features)), time.process_time()
+    second_moment, cpu_started = np.zeros((features, features)), time.process_time()
     with measured(baseline=0) as meter:
         for start in range(0, rows, BLOCK):
             Phi = sampler.transform(X[start : start + BLOCK])
-            second += Phi.T @ Phi
-    return meter.result(cpu=time.process_time() - before, load=os.getloadavg()[0])
+            second_moment += Phi.T @ Phi
+    return meter.result(cpu=time.process_time() - cpu_started, load=os.getloadavg()[0])
 
 
 TASKS = {"maps": maps_of, "moments": second_round, "sampler": sampler_pass}
@@ -219,9 +219,11 @@ TASKS = {"maps": maps_of, "moments": second_round, "sampler": sampler_pass}
 def maps_part(quick: bool) -> Result:
     """Both maps on every development set, or on two small ones."""
     names = ["synthetic", "communities"] if quick else list(DATA_SETS)
-    less: dict[str, Any] = {"rows": 300, "columns": [20, 40]} if quick else {}
+    quick_options: dict[str, Any] = {"rows": 300, "columns": [20, 40]} if quick else {}
     script = str(Path(__file__))
-    return {name: run_point(script, {"task": "maps", "name": name, **less}) for name in names}
+    return {
+        name: run_point(script, {"task": "maps", "name": name, **quick_options}) for name in names
+    }
 
 
 def report_maps(report: Report, results: Result) -> None:
@@ -292,10 +294,12 @@ def report_round(report: Report, results: Result) -> None:
     """Compare the two in time and memory."""
     ours, theirs = results["moments"], results["sampler"]
     title = f"second round of {size(SITE_ROWS)} rows at M = {size(SITE_FEATURES)}"
-    less: dict[str, Any] = {"form": "{:.2f}", "least": False}
+    check_options: dict[str, Any] = {"form": "{:.2f}", "least": False}
     ratio = ours["cpu"] / theirs["cpu"]
-    report.check(f"{title}: CPU time relative to `RBFSampler`", ratio, 1.5, **less)
-    report.check(f"{title}: memory including the table (GiB)", ours["peak"] / 2**30, 1.0, **less)
+    report.check(f"{title}: CPU time relative to `RBFSampler`", ratio, 1.5, **check_options)
+    report.check(
+        f"{title}: memory including the table (GiB)", ours["peak"] / 2**30, 1.0, **check_options
+    )
     report.text("## The second round of one site")
     report.text(
         f"The table has {SITE_COLUMNS} numeric columns, two classes and four domains. The second "
@@ -331,10 +335,10 @@ def write_report(folder: Path, path: Path | None) -> None:
         "python benchmarks/sites.py",
         "Every measurement ran in a separate process.",
     )
-    for name, (_, tell) in PARTS.items():
+    for name, (_, add_part) in PARTS.items():
         file = folder / f"{name}.json"
         if file.exists():
-            tell(report, json.loads(file.read_text(encoding="utf-8")))
+            add_part(report, json.loads(file.read_text(encoding="utf-8")))
     report.write(path)
 
 
@@ -350,8 +354,8 @@ def main() -> None:
         sys.path.insert(0, str(HERE.parent / "src"))
         serve_point(arguments.point, TASKS)
         return
-    if unknown := set(arguments.parts) - set(PARTS):
-        parser.error(f"no part {', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
+    if unknown_parts := set(arguments.parts) - set(PARTS):
+        parser.error(f"no part {', '.join(sorted(unknown_parts))}: choose from {', '.join(PARTS)}")
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary) if arguments.quick else arguments.out
         out.mkdir(parents=True, exist_ok=True)
