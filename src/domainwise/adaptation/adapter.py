@@ -177,8 +177,8 @@ class Adaptable(ABC):
         if "context" in priors and X_site is None:
             warn_caller(
                 "X_site is missing, so the adapted model predicts rows one by one, even if "
-                "sample_domain is passed. To adapt predictions with context, pass unlabelled rows "
-                "from the site with X_site=.",
+                "sample_domain is passed. To adapt predictions with context, pass X_site, the "
+                "site's unlabelled rows.",
                 ContextWarning,
             )
         elif "context" in priors:

@@ -123,7 +123,7 @@ class LeaveDomainsOut(BaseCrossValidator):
     def _codes(self, groups: Any) -> tuple[Array, int]:
         if groups is None:
             raise ValueError(
-                "LeaveDomainsOut needs the domain of each row. Pass the domains with groups=."
+                "LeaveDomainsOut needs the domain of each row. Pass groups=sample_domain."
             )
         domains = check_sample_domain(groups, count_rows(groups), "delta")
         return domains.codes, domains.n_categories
