@@ -27,7 +27,7 @@ DOCS = Path(__file__).resolve().parents[1]
 FIGURES = DOCS / "guide" / "figures"
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$\n", flags=re.MULTILINE | re.DOTALL)
 #: Lines of terminal output that differ between runs: progress bars and times.
-PROGRESS = re.compile(r"^.*(━|\d+ of \d+ jobs).*\n", flags=re.MULTILINE)
+PROGRESS = re.compile(r"^.*(━|\d+ of \d+ (?:fits|jobs)).*\n", flags=re.MULTILINE)
 
 
 class GuidePage:
