@@ -167,6 +167,9 @@ def test_folders_without_predictions_have_intervals_of_means_alone(folders, tmp_
     assert np.isfinite([compared.pairs[0].mean[end] for end in ("low", "high")]).all()
     assert np.isnan(compared.pairs[0].per_domain[0]["low"])
     assert compared.to_dict()["pairs"][0]["per_domain"][0]["low"] is None
+    note = "A folder contains no predictions, so rows and folds were not compared."
+    one = compare_evaluations(base / "whole", tmp_path / "whole", "linear")
+    assert (compared.notes[0], one.notes) == (note, [note])
 
 
 def test_the_command_prints_tables_json_and_a_page(folders, tmp_path):

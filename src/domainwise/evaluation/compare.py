@@ -34,16 +34,16 @@ from domainwise.tables.schema import Table
 
 @dataclass(frozen=True)
 class Difference:
-    """Score in the second evaluation minus score in the first; negative is better for errors.
+    """Score in the second evaluation minus score in the first; for errors, negative is better.
 
-    ``mean`` and the entries of ``per_domain`` have ``first``, ``second``, ``difference``, and
-    ``low`` and ``high``: a 95 % bootstrap interval over domains, or over the rows of the domain.
+    ``mean`` and the entries of ``per_domain`` contain ``first``, ``second``, ``difference``, and
+    ``low`` and ``high``: a 95 % bootstrap interval over domains, or over the rows of a domain.
     """
 
     method: str
     mean: dict[str, float]
     p_value: float | None  #: Wilcoxon's signed-rank test over domains
-    words: str  #: such as "better, but not significantly"
+    words: str  #: the result, such as "better, but not significantly"
     per_domain: list[dict[str, Any]]  #: the largest deterioration first
 
 
@@ -53,9 +53,9 @@ class Comparison:
 
     names: tuple[str, str]
     measure: Measure
-    margin: float  #: smallest difference with a practical meaning
+    margin: float  #: smallest difference that matters in practice
     notes: list[str]
-    pairs: list[Difference]  #: the best methods, then the methods that are in both evaluations
+    pairs: list[Difference]  #: the two best methods, then each method that is in both evaluations
 
     def show(self, value: float, signed: bool = False) -> str:
         """A score, or a difference with its sign, as text."""
@@ -63,23 +63,23 @@ class Comparison:
         return f"+{text}" if signed and value >= 0 else text
 
     def verdict(self) -> str:
-        """Describe the difference of the first pair of methods in sentences."""
+        """Describe the difference between the first pair of methods in sentences."""
         pair = self.pairs[0]
         first, second, difference, ends = self._cells(pair.mean)
         return (
-            f"{self.names[1]} compared with {self.names[0]}, {pair.method}: {pair.words}. The mean "
-            f"{self.measure.label} over {len(pair.per_domain)} domains changes from {first} to "
-            f"{second}, by {difference} (95 % interval: {ends})."
+            f"{self.names[1]} compared with {self.names[0]} ({pair.method}): {pair.words}. The "
+            f"mean {self.measure.label} over {len(pair.per_domain)} domains changes from {first} "
+            f"to {second}, by {difference} (95 % interval: {ends})."
         )
 
     def legend(self) -> str:
         """Explain the columns of the tables."""
         return (
-            f"Scores: {self.measure.label} ({self.measure.direction}) on the domains that are in "
-            f"both evaluations. Difference: {self.names[1]} minus {self.names[0]}. 95 %: bootstrap "
-            "interval of the difference, from resampled domains, or from resampled rows for a "
-            f"single domain. A difference below {self.show(self.margin)} has no practical meaning. "
-            "p: approximate p-value of the Wilcoxon signed-rank test over domains."
+            f"Scores are {self.measure.label} ({self.measure.direction}) on the domains in both "
+            f"evaluations. The difference is {self.names[1]} minus {self.names[0]}. The column "
+            "95 % contains a bootstrap interval for it, from resampled domains or, for a single "
+            f"domain, from resampled rows. Differences below {self.show(self.margin)} do not "
+            "matter in practice. p is an approximate p-value of Wilcoxon's signed-rank test over domains."
         )
 
     def tables(self) -> tuple[list[list[str]], list[list[str]]]:
@@ -99,7 +99,7 @@ class Comparison:
         return [self.show(row["first"]), self.show(row["second"]), difference, f"{low} to {high}"]
 
     def page(self) -> str:
-        """A complete HTML document, in the style of the other pages."""
+        """The comparison as an HTML document, in the style of the other reports."""
         from domainwise.plots import DomainScoresDisplay
         from domainwise.report.page import Picture, drawing, render_page, to_svg
 
@@ -120,7 +120,7 @@ class Comparison:
         return render_page("domainwise.evaluation", "compare.html.j2", styles=styles, **content)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as numbers, lists and strings; None for undefined values."""
+        """Return everything as numbers, lists and strings, with None for undefined values."""
         content = {"folders": self.names, "measure": self.measure.name, "margin": self.margin}
         content |= {"greater_is_better": self.measure.sign > 0, "verdict": self.verdict()}
         pairs = [asdict(pair) for pair in self.pairs]
@@ -130,9 +130,9 @@ class Comparison:
 def compare_evaluations(first: Path, second: Path, method: str | None = None) -> Comparison:
     """Compare the evaluations in two folders: the best methods, and all methods that are in both.
 
-    If ``method`` is passed, it must be in both, and only this method is compared. An error is
-    raised if targets or domain columns differ, or if there is no common measure; other differences
-    are described in the notes.
+    If ``method`` is passed, it must be in both, and no other method is compared. An error is raised
+    if targets or domain columns differ, or if there is no common measure; other differences are
+    described in the notes.
     """
     (a, stored_a), (b, stored_b) = (read_evaluation(p, all_methods=True) for p in (first, second))
     tables = [stored.get("table", {}) for stored in (stored_a, stored_b)]
@@ -184,11 +184,12 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
 def _difference(
     a: Results, b: Results, shared: Sequence[Any], first: MethodResult, second: MethodResult
 ) -> Difference:
-    """Compare a method of one evaluation with a method of the other."""
+    """Compare a method in one evaluation with a method in the other."""
     common = [d for d in shared if d in first.known and d in second.known]
     if not common:
         raise ValueError(
-            f"{first.key} and {second.key} have no scored domain in common. Choose other methods"
+            f"no domain has a score for {first.key} in the first evaluation and for {second.key} "
+            "in the second. Compare another method"
         )
     classes, sign, positive = a.classes, a.measure.sign, a.facts["positive"]
     y = np.zeros(2) if classes is None else classes
@@ -199,13 +200,11 @@ def _difference(
         ends: Sequence[float] = (np.nan, np.nan)
         if all(domain in by_domain for by_domain in records):
             before, after = (by_domain[domain] for by_domain in records)
-            row_indices = [
-                [r["row"].tolist() for r in domain_records] for domain_records in (before, after)
-            ]
+            rows_before, rows_after = ([r["row"].tolist() for r in rs] for rs in (before, after))
             # Draws are paired if the rows are the same, and independent otherwise.
-            seeds = (i, i if row_indices[0] == row_indices[1] else i + 10**6)
-            draws = resampled(measure, classes, after, seeds[1])
-            draws = draws - resampled(measure, classes, before, seeds[0])
+            seed = i if rows_before == rows_after else i + 10**6
+            draws = resampled(measure, classes, after, seed)
+            draws -= resampled(measure, classes, before, i)
             ends = sorted(sign * np.nanquantile(draws, (TAIL, 1 - TAIL)))
         scores = (sign * first.known[domain], sign * second.known[domain])
         rows.append({"domain": plain(domain), **_row(*scores, ends)})
@@ -216,7 +215,7 @@ def _difference(
     ends = widened_interval(float(differences.mean()), draws, len(rows), np.inf)
     mean = _row(scores_a.mean(), scores_b.mean(), ends)
     p_value = compare(dict(enumerate(scores_b)), dict(enumerate(scores_a))).p_value
-    words = _words(mean["difference"], sign, a.margin, ends)
+    words = _describe(mean["difference"], sign, a.margin, ends)
     rows.sort(key=lambda row: sign * row["difference"])
     label = " → ".join(dict.fromkeys((first.label, second.label)))
     return Difference(label, mean, p_value, words, rows)
@@ -229,8 +228,8 @@ def _row(first: float, second: float, ends: Sequence[float]) -> dict[str, float]
     return {name: float(value) for name, value in zip(names, values, strict=True)}
 
 
-def _words(difference: float, sign: int, margin: float, ends: Sequence[float]) -> str:
-    """Describe a difference of means."""
+def _describe(difference: float, sign: int, margin: float, ends: Sequence[float]) -> str:
+    """Describe a difference between means."""
     better = "better" if sign * difference > 0 else "worse"
     if abs(difference) < margin:
         is_narrow = np.isfinite(ends).all() and max(map(abs, ends)) < margin
@@ -252,25 +251,26 @@ def _notes(
     notes = []
     if files_differ:
         notes.append("The tables are different files (by SHA-256), so rows may differ.")
-    elif rows != other_rows:
-        notes.append("Different rows were evaluated, so scores of a domain are not paired by row.")
-    if folds != other_folds:
+    elif rows and other_rows and rows != other_rows:
+        notes.append("Different rows were evaluated, so scores on a domain are not paired by row.")
+    if not (rows and other_rows):
+        notes.append("A folder contains no predictions, so rows and folds were not compared.")
+    elif folds != other_folds:
         notes.append("Domains were held out in different groups, so the training domains differ.")
-    if not notes:
-        same = "The table, rows and folds are the same."
-        notes.append(same if rows else "The folders contain no predictions.")
+    notes = notes or ["The table, rows and folds are the same."]
     for name in ("features", "drop"):
         values = [", ".join(setting.get(name) or ()) or "not set" for setting in settings]
         if values[0] != values[1]:
-            notes.append(f"{name}: {values[0]} in {names[0]}, {values[1]} in {names[1]}.")
+            values = [f"{value} in {folder}" for value, folder in zip(values, names, strict=True)]
+            notes.append(f"The argument {name} differs: {'; '.join(values)}.")
     for name, evaluation in zip(names, evaluations, strict=True):
         if unshared := [str(domain) for domain in evaluation.domains if domain not in shared]:
-            notes.append(f"Domains only in {name}, not compared: {', '.join(unshared)}.")
+            notes.append(f"Domains only in {name} are not compared: {', '.join(unshared)}.")
     return notes
 
 
 def _layout(evaluation: Results, shared: Sequence[Any]) -> tuple[dict[Any, Any], set[Any]]:
-    """Rows and their targets by domain, and the groups of domains that were held out together."""
+    """Rows and targets by domain, and the groups of domains that were held out together."""
     rows: dict[Any, Any] = {}
     folds: dict[int, set[Any]] = {}
     for record in next(iter(evaluation.records.values()), ()):
@@ -291,17 +291,17 @@ class Check:
     worst_domain: Any
     n_domains: int
     better: bool  #: whether the mean gain over the constant is significant (one-sided, 10 %)
-    low: float | None = None  #: end of a 95 % interval of ``model`` (bootstrap over domains)
-    high: float | None = None
+    low: float | None = None  #: lower end of a 95 % bootstrap interval for ``model``, over domains
+    high: float | None = None  #: upper end
     calibration: dict[str, Any] | None = None  #: for prediction sets
     #: 90 % prediction interval for the score on one new domain.
     range: tuple[float, float] | None = None
 
 
 def check_table(table: Table, method: str | Method = "auto", **options: Any) -> Check:
-    """Score a method and a constant on the same held-out domains and rows as ``evaluate``.
+    """Score a method and a constant prediction on held-out domains, as ``evaluate`` does.
 
-    For options see :func:`~domainwise.models.table_model.table_setting`.
+    ``options`` go to :func:`~domainwise.models.table_model.table_setting`.
     """
     setting = table_setting(table, **options)
     problem = make_problem(
@@ -316,11 +316,11 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
         random_state=setting.seed,
         pos_label=setting.pos_label,
     )
-    score = partial(compare_methods, details=False, n_jobs=setting.n_jobs, progress=False)
+    run = partial(compare_methods, details=False, n_jobs=setting.n_jobs, progress=False)
     overrides = {"class_weight": setting.class_weight, "predictor": setting.predictor}
-    row_by_row = replace(find_method(method, len(table.y)), context=False)
-    constant = score(problem, [METHODS[TRIVIAL]])
-    model = score(replace(problem, overrides=overrides), [row_by_row])
+    without_context = replace(find_method(method, len(table.y)), context=False)
+    constant = run(problem, [METHODS[TRIVIAL]])
+    model = run(replace(problem, overrides=overrides), [without_context])
     calibration = calibrate_sets(model.records[model.best_], problem.classes)
     scores = model.best.known, constant.best.known
     return compare_with_constant(problem.measure.name, *scores, calibration)
@@ -332,9 +332,9 @@ def compare_with_constant(
     constant: Mapping[Any, float],
     calibration: dict[str, Any] | None = None,
 ) -> Check:
-    """Summarize the scores of a model and of a constant by domain; larger is better."""
+    """Compare scores of a model and of a constant prediction by domain; larger is better."""
     gain = np.array([score - constant[name] for name, score in model.items()])
-    # One-sided t-test at 10 %: of models that are only as good as the constant, one in ten passes.
+    # One-sided t-test at 10 %: one in ten models that are only as good as the constant passes.
     min_gain = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
     worst = min(model, key=lambda name: model[name])
     better = bool(gain.mean() > max(min_gain, 1e-12))
