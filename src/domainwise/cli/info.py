@@ -29,11 +29,11 @@ def info(model: options.Model) -> None:
             print_model(console, header["info"])
         else:
             print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
-        rows, targets = header.get("training_rows"), header.get("training_targets")
+        rows, targets = header.get("training_rows"), header.get("training_targets") or None
         if_absent = "unknown: the file was written by an older version" if rows is None else "none"
         facts = [
             ("training rows", f"stored in {', '.join(rows)}" if rows else if_absent),
-            ("training targets", f"stored in {', '.join(targets)}" if targets else None),
+            ("training targets", targets and f"stored without features in {', '.join(targets)}"),
             ("versions", ", ".join(f"{name} {v}" for name, v in header["versions"].items())),
         ]
         print_facts(console, facts)
