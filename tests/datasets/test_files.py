@@ -13,13 +13,13 @@ from domainwise import datasets
 from domainwise.datasets import loaders
 
 NAMES = list(loaders.data_files())
-#: Those that are not part of the package.
+#: Data sets whose files are not part of the package.
 OUTSIDE = [name for name in NAMES if name != "heart"]
 
 
 @pytest.fixture
 def no_data(tmp_path, monkeypatch):
-    """Neither place has a file."""
+    """Neither folder contains a data file."""
     monkeypatch.delenv("DOMAINWISE_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
@@ -27,7 +27,7 @@ def no_data(tmp_path, monkeypatch):
 
 @pytest.fixture
 def data(data_dir, monkeypatch):
-    """The real files, through the environment variable."""
+    """Find the real files through the environment variable."""
     absent = [
         name for name in OUTSIDE if not (data_dir / loaders.data_files()[name]["file"]).is_file()
     ]

@@ -32,7 +32,7 @@ def tiny_case() -> Case:
 
 @pytest.fixture
 def tiny_table(tiny_case: Case) -> Iterator[Table]:
-    """The only table of the package, for the length of a test; then all are there in order."""
+    """Replace all tables of the package with a tiny one for the duration of a test."""
     table = Table("synthetic", "Tiny", (tiny_case,), "A tiny table.")
     before = dict(TABLES)
     TABLES.clear()

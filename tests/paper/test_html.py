@@ -71,7 +71,7 @@ def test_every_link_inside_the_page_leads_somewhere(page):
     assert targets <= set(page.ids)
 
 
-def test_every_case_has_a_table_and_every_picture_words(page, text):
+def test_every_case_has_a_table_and_every_picture_a_description(page, text):
     assert page.tags["table"] == 14
     assert page.tags["figure"] == 14 + 7 + 7 + 3 + 1 + 2
     assert len(re.findall(r'<svg [^>]*role="img" aria-label="[^"]{20,}', text)) == page.tags["svg"]

@@ -26,7 +26,7 @@ def test_a_case_runs_on_its_data(case, data_dir, monkeypatch):
     ("key", "methods"), [("oil/facies", ("sca", "mda", "mida")), ("parkinsons/motor", ("mida",))]
 )
 @pytest.mark.parametrize("setting", ["paper", "tuned"])
-def test_methods_beside_the_papers_run_too(key, methods, setting, data_dir, monkeypatch):
+def test_methods_that_are_not_in_the_paper_run_too(key, methods, setting, data_dir, monkeypatch):
     monkeypatch.setenv("DOMAINWISE_DATA", str(data_dir))
     case = next(case for case in CASES if case.key == key)
     case = replace(case, tuning_rows=10, tuning_folds=2)

@@ -26,23 +26,20 @@ def numbers(store):
 
 
 def test_numbers_do_not_depend_on_the_number_of_workers(tiny_case, tmp_path):
-    found = []
+    results = []
     for n_jobs in (1, 2):
         store = opened(tmp_path / str(n_jobs))
         run_jobs(plan_trials([tiny_case], [], root_seed=0), store, n_jobs=n_jobs)
-        found.append(numbers(store))
-    assert found[0] == found[1]
-    assert len(found[0]) == 3 * 6 + 1 + 2
+        results.append(numbers(store))
+    assert results[0] == results[1]
+    assert len(results[0]) == 3 * 6 + 1 + 2
 
 
 def test_an_interrupted_run_resumes_with_the_same_numbers(tiny_case, tmp_path):
-    whole = opened(tmp_path / "whole")
-    run_jobs(plan_trials([tiny_case], [], root_seed=0), whole)
+    complete = opened(tmp_path / "whole")
+    run_jobs(plan_trials([tiny_case], [], root_seed=0), complete)
 
-    class Stop(Exception):
-        pass
-
-    part = opened(tmp_path / "part")
+    interrupted = opened(tmp_path / "part")
     done = []
 
     def interrupt(cost, rows):
@@ -51,25 +48,25 @@ def test_an_interrupted_run_resumes_with_the_same_numbers(tiny_case, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_jobs(plan_trials([tiny_case], [], root_seed=0), part, progress=interrupt)
-    again = opened(tmp_path / "part")
-    assert len(again.rows("result")) == sum(map(len, done))
-    left = plan_trials([tiny_case], again.rows("result"), root_seed=0)
-    assert len(left) == 2
-    run_jobs(left, again)
-    assert numbers(again) == numbers(whole)
-    assert plan_trials([tiny_case], again.rows("result"), root_seed=0) == []
+        run_jobs(plan_trials([tiny_case], [], root_seed=0), interrupted, progress=interrupt)
+    resumed = opened(tmp_path / "part")
+    assert len(resumed.rows("result")) == sum(map(len, done))
+    remaining = plan_trials([tiny_case], resumed.rows("result"), root_seed=0)
+    assert len(remaining) == 2
+    run_jobs(remaining, resumed)
+    assert numbers(resumed) == numbers(complete)
+    assert plan_trials([tiny_case], resumed.rows("result"), root_seed=0) == []
 
 
-def test_more_repeats_and_more_methods_reuse_what_is_there(tiny_case, tmp_path):
+def test_more_repeats_and_methods_reuse_existing_results(tiny_case, tmp_path):
     from dataclasses import replace
 
     store = opened(tmp_path)
     small = replace(tiny_case, methods=("svm",), tuned_methods=(), repeats=1)
     run_jobs(plan_trials([small], [], root_seed=0), store)
     larger = replace(small, methods=("svm", "coir"), repeats=2)
-    left = plan_trials([larger], store.rows("result"), root_seed=0)
-    assert [(trial.repeat, trial.methods) for trial in left] == [
+    remaining = plan_trials([larger], store.rows("result"), root_seed=0)
+    assert [(trial.repeat, trial.methods) for trial in remaining] == [
         (0, ("coir",)),
         (1, ("svm", "coir")),
     ]
@@ -106,13 +103,13 @@ def test_results_of_another_protocol_are_refused(tiny_table, tmp_path, kind):
         make_plan([tiny_table], store, quick=False, root_seed=0)
 
 
-def test_asked_for_repeats_override_the_papers(tiny_case):
+def test_requested_repeats_override_the_papers(tiny_case):
     trials = plan_trials([tiny_case], [], root_seed=0, repeats=5, settings=("paper",))
     assert len(trials) == 5
     assert sum("algorithm1" in trial.methods for trial in trials) == 1
 
 
-def test_the_header_names_the_command_of_the_file(tmp_path):
+def test_the_header_contains_versions_machine_and_seed(tmp_path):
     store = opened(tmp_path)
     header = json.loads(store.path.read_text().splitlines()[0])
     assert header["kind"] == "header"
@@ -121,7 +118,7 @@ def test_the_header_names_the_command_of_the_file(tmp_path):
     assert "numpy" in header["versions"]
 
 
-def test_a_second_run_in_the_same_folder_is_kept_out(tmp_path):
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
     store = opened(tmp_path)
     with (
         store.locked(),

@@ -31,7 +31,7 @@ def run(folder):
     return summarise_run(store)
 
 
-def test_a_cell_holds_mean_and_deviation_over_repeats(folder, run):
+def test_a_cell_contains_mean_and_deviation_over_repeats(folder, run):
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     values = [
         row["metrics"]["rmse"]
@@ -46,7 +46,7 @@ def test_a_cell_holds_mean_and_deviation_over_repeats(folder, run):
     assert cell.ours.deviation == pytest.approx(np.std(values, ddof=1))
 
 
-def test_only_the_papers_own_data_are_compared_with_it(run):
+def test_only_scores_on_the_papers_data_are_compared_with_the_paper(run):
     for case in run.cases("paper"):
         cells = [cell for method in case.methods for cell in method.cells.values()]
         assert any(cell.paper for cell in cells) == (case.case.key != "oil/facies")
@@ -68,28 +68,28 @@ def test_the_best_is_a_competing_method_in_the_right_direction(run):
     for case in run.cases():
         best = case.best()
         means = {m.key: m.cells[case.primary.key].ours.mean for m in case.methods}
-        rivals = [
+        competing_means = [
             mean
             for key, mean in means.items()
             if not key.endswith(("_small", "_inf", "_count", "_fifth"))
             and "algorithm" not in key
             and key not in NOT_IN_THE_PAPER
         ]
-        wanted = max(rivals) if case.primary.greater_is_better else min(rivals)
-        assert means[best.key] == wanted
+        best_mean = max(competing_means) if case.primary.greater_is_better else min(competing_means)
+        assert means[best.key] == best_mean
 
 
-def test_methods_beside_the_papers_are_shown_and_do_not_compete(run):
+def test_methods_that_are_not_in_the_paper_are_shown_but_do_not_compete(run):
     for case in run.cases():
-        beside = [method for method in case.methods if method.key in NOT_IN_THE_PAPER]
-        assert len(beside) == (1 if case.case.task == "regression" else 3)
-        assert all(method.label.endswith("(not in the paper)") for method in beside)
+        others = [method for method in case.methods if method.key in NOT_IN_THE_PAPER]
+        assert len(others) == (1 if case.case.task == "regression" else 3)
+        assert all(method.label.endswith("(not in the paper)") for method in others)
         assert not NOT_IN_THE_PAPER & {method.key for method in case.best_methods()}
     for ranking in run.rankings.values():
         assert not any("not in the paper" in name for name in ranking.methods)
 
 
-def test_all_that_share_the_best_mean_are_named(made_up_results):
+def test_all_methods_with_the_best_mean_are_named(made_up_results):
     folder = made_up_results(tables=("synthetic",))
     file = folder / "results.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
@@ -99,10 +99,10 @@ def test_all_that_share_the_best_mean_are_named(made_up_results):
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     store = ResultStore(folder)
     store.read()
-    found = summarise_run(store)
-    assert [method.key for method in found.cases()[0].best_methods()] == ["svm", "coir"]
+    run = summarise_run(store)
+    assert [method.key for method in run.cases()[0].best_methods()] == ["svm", "coir"]
     expected = "SVM (in 5 of 5 cases) and COIR (in 5 of 5 cases), with ties counted for each method"
-    assert expected in " ".join(best_methods(found))
+    assert expected in " ".join(best_methods(run))
 
 
 def test_cases_of_one_data_set_count_once_in_the_ranking(run):
@@ -125,7 +125,7 @@ def test_a_failure_is_dropped_after_a_successful_repeat(made_up_results):
     assert not summarise_run(store).failures
 
 
-def test_a_table_shows_ours_beside_the_papers(run):
+def test_a_table_shows_our_scores_next_to_the_papers(run):
     case = next(c for c in run.cases("paper") if c.case.key == "landmine/n200")
     table = case_table(case)
     assert table.columns[:5] == ["method", "AUC (labels)", "paper", "G-mean", "paper"]
@@ -162,7 +162,7 @@ def test_a_quick_run_claims_nothing(made_up_results):
     quick = summarise_run(store)
     assert agreement(quick) == []
     assert any("quick run" in sentence for sentence in describe_run(quick))
-    assert "What reproduces" not in to_markdown(quick)
+    assert "## Differences from the paper" not in to_markdown(quick)
 
 
 def test_an_empty_results_file_has_no_report(tmp_path):
@@ -173,7 +173,7 @@ def test_an_empty_results_file_has_no_report(tmp_path):
         publish(tmp_path / "elsewhere")
 
 
-def test_words():
+def test_lists_and_numbers_are_written_in_words():
     assert join(["a", "b", "c"]) == "a, b and c"
     assert join(["a"]) == "a"
     assert count(1, "table") == "one table"

@@ -12,7 +12,7 @@ from domainwise.paper.reproduce import (
 )
 
 
-def test_a_point_is_measured_in_a_process_of_its_own():
+def test_a_fit_is_measured_in_a_separate_process():
     case = find_case("synthetic/eta0.1-gamma0.1").quick()
     job = next(j for j in timing_jobs([case], quick=True, root_seed=0) if j.method == "svm")
     (row,) = job.run()

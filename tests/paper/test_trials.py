@@ -36,7 +36,7 @@ def test_the_dcm_row_is_what_a_user_would_get(tiny_case):
 
 
 def test_tuning_never_sees_unseen_domains(tiny_case):
-    """Changing every unseen row leaves the choice as it is."""
+    """Changing every unseen row does not change the choice."""
     split = make_split(tiny_case, 0, 0)
     method = METHODS["dcm"]
     first = tune(tiny_case, method, split, np.random.default_rng(3), 0)
@@ -53,7 +53,7 @@ def test_a_tuned_row_records_the_rule_and_the_choice(tiny_case):
     assert set(row["selection"]["parameters"]) == {"gamma", "C", "class_weight"}
 
 
-def test_the_invariant_machine_without_weight_is_the_svm_and_searches_the_weight_last(tiny_case):
+def test_the_invariant_svm_without_weight_is_the_svm_and_searches_the_weight_last(tiny_case):
     split = make_split(tiny_case, 0, 0)
     svm, ours = METHODS["svm"], METHODS["invariant"]
     chosen, record = tune(tiny_case, svm, split, np.random.default_rng(3), 0)
@@ -70,7 +70,7 @@ def test_the_invariant_machine_without_weight_is_the_svm_and_searches_the_weight
     np.testing.assert_array_equal(*predictions)
 
 
-def test_the_invariant_machine_is_weighted_in_the_paper_setting(tiny_case):
+def test_the_invariant_svm_is_weighted_in_the_paper_setting(tiny_case):
     (row,) = Trial(tiny_case, "paper", 0, ("invariant",), 0).run()
     assert row["status"] == "ok"
     assert row["selection"]["parameters"]["domain_weight"] == 1.0
@@ -87,7 +87,7 @@ def test_held_out_domains_are_whole_and_cover_everything_once():
         assert not set(domain[held]) & set(domain[~held])
 
 
-def test_tuning_rows_are_at_most_as_many_as_asked_per_domain(tiny_case):
+def test_tuning_rows_per_domain_are_limited(tiny_case):
     split = make_split(tiny_case, 0, 0)
     rows = tuning_rows(split, tiny_case, np.random.default_rng(0))
     _, counts = np.unique(split.sample_domain[rows], return_counts=True)
@@ -130,8 +130,12 @@ def test_reference_models_project_like_the_reference_functions(tiny_case):
     model = build_pipeline(tiny_case, METHODS["algorithm2"], parameters)
     fit_with_domains(model, split.X, split.y, split.sample_domain)
     rng = np.random.default_rng(5)
-    picked = np.sort(rng.choice(len(split.X), parameters.n_landmarks, replace=False))
-    X_l, y_l, d_l = split.X[picked], split.y[picked], split.sample_domain[picked]
+    landmark_rows = np.sort(rng.choice(len(split.X), parameters.n_landmarks, replace=False))
+    X_l, y_l, d_l = (
+        split.X[landmark_rows],
+        split.y[landmark_rows],
+        split.sample_domain[landmark_rows],
+    )
     direct = algorithm2_stable(
         rbf_kernel(split.X, X_l, gamma=0.2),
         rbf_kernel(X_l, gamma=0.2),
@@ -155,12 +159,12 @@ def test_landmark_readings_of_m():
     assert METHODS["dcm"].n_landmarks(4600, 2) is None
 
 
-def test_parameters_shown_are_those_the_method_uses_and_fit_json():
+def test_a_row_contains_the_parameters_that_the_method_uses_as_json():
     import json
 
-    shown = Parameters(ridge=float("inf")).used_by(METHODS["coir"])
-    assert "domain_weight" not in shown
-    assert json.loads(json.dumps(shown, allow_nan=False))["ridge"] == "inf"
+    parameters = Parameters(ridge=float("inf")).used_by(METHODS["coir"])
+    assert "domain_weight" not in parameters
+    assert json.loads(json.dumps(parameters, allow_nan=False))["ridge"] == "inf"
 
 
 def test_label_auc_is_the_auc_of_hard_labels():
@@ -168,11 +172,11 @@ def test_label_auc_is_the_auc_of_hard_labels():
 
     rng = np.random.default_rng(0)
     y, predicted = rng.integers(0, 2, 50), rng.integers(0, 2, 50)
-    found = score_predictions(["label_auc"], y, predicted)["label_auc"]
-    assert found == pytest.approx(roc_auc_score(y, predicted))
+    label_auc = score_predictions(["label_auc"], y, predicted)["label_auc"]
+    assert label_auc == pytest.approx(roc_auc_score(y, predicted))
 
 
-def test_an_auc_that_does_not_exist_is_left_out():
+def test_an_undefined_auc_is_omitted():
     y = np.ones(4, dtype=int)
     assert score_predictions(["label_auc", "score_auc"], y, y) == {}
 
@@ -185,6 +189,6 @@ def test_metrics_print_as_the_paper_does():
 
 def test_a_pipeline_fills_and_scales_as_the_case_asks(tiny_case):
     scaled = replace(tiny_case, scaling="standard")
-    made = build_pipeline(scaled, METHODS["dcm"], Parameters(), impute=True)
-    assert list(made.named_steps) == ["impute", "scale", "project", "predict"]
+    pipeline = build_pipeline(scaled, METHODS["dcm"], Parameters(), impute=True)
+    assert list(pipeline.named_steps) == ["impute", "scale", "project", "predict"]
     assert list(build_pipeline(tiny_case, METHODS["svm"], Parameters()).named_steps) == ["predict"]
