@@ -198,7 +198,7 @@ def test_kernel_means_in_the_model_give_back_a_ward_whose_disclosure_was_accepte
     frames = {"s0": frame, "s1": make_rows(60, 3)}
     plan, files = both_rounds(frames, True, smallest_cell=5, **OLD)
     watch, parts = watch_of(fit(plan, files), "rare")
-    truth = watch._standardised(few[NAMES].to_numpy())
+    truth = watch._standardized(few[NAMES].to_numpy())
     rows, cost = reconstructed(*kernel_sums(watch, parts), truth.shape, tries=30)
     assert cost < 1e-9
     assert recovered(rows, truth) == 1.0
@@ -212,12 +212,12 @@ def test_the_model_of_default_files_gives_back_no_rows():
     model = fit(plan, files)
     assert "rare" not in str(model.info)
     watch, parts = watch_of(model, "s0")
-    truth = watch._standardised(frames["s0"][NAMES].to_numpy())
+    truth = watch._standardized(frames["s0"][NAMES].to_numpy())
     assert 2 * sum(part.size for part in parts.values()) <= truth.size
     rows, cost = reconstructed(*kernel_sums(watch, parts), truth.shape)
     assert cost < 1e-12
     others = [make_rows(len(truth), 70 + k)[NAMES].to_numpy() for k in range(5)]
-    chance = np.mean([recovered(rows, watch._standardised(other)) for other in others])
+    chance = np.mean([recovered(rows, watch._standardized(other)) for other in others])
     assert recovered(rows, truth) < chance + 0.03
 
 
@@ -254,7 +254,7 @@ def test_rows_below_the_smallest_cell_have_no_part_in_either_round():
         made.append([*first, *(moments(f, merged, site=s) for s, f in frames.items())])
     for one, other in zip(*made, strict=True):
         assert one.digest() == other.digest()
-    assert made[0][0].notes == ("left out: 3 rows of classes with fewer than 10 rows",)
+    assert made[0][0].notes == ("left out: 3 rows from classes with fewer than 10 rows",)
     assert "rare" not in str(made[0][0].content)
 
 

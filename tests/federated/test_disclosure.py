@@ -153,7 +153,7 @@ def test_a_class_that_is_too_small_is_left_out_and_not_counted():
     plan, first, files = both_rounds(frames)
     assert first["s0"].content["classes"][1] == 12
     assert files["s0"].arrays["counts"][1].sum() == 0
-    assert any("left out: 12 rows of classes" in note for note in files["s0"].notes)
+    assert any("left out: 12 rows from classes" in note for note in files["s0"].notes)
     again = frames["s0"].drop(frame[frame["ill"]].index[:4])
     assert statistics(again, make_plan(frame), site="s0").content["classes"][1] == 0
     assert fit(plan, files.values()).info["n_rows"] == 1800 - len(rare) - 12

@@ -216,7 +216,12 @@ def times(factor):
         (1, "lengths", at(0, 0), "'blocks' must have shape"),
         (1, "lengths", at(0, -3), "'lengths' must contain integers from 0 to 100"),
         (2, "counts", at((0, 0), -7), "'counts' must contain integers from 0 to 10000000000"),
-        (2, "counts", at((0, 0), 2), "every count in 'counts' must be 0 or at least 5"),
+        (
+            2,
+            "counts",
+            at((0, 0), 2),
+            "'counts' must be 0 or at least 5, and no domain may be empty",
+        ),
         (2, "counts", at((0, 0), 10**12), "'counts' must contain integers from 0 to 10000000000"),
         (2, "counts", at((0, 0), 10**9), "all sites together had 120 in the first round"),
         (2, "counts", at(0, 0), r"\('watch'\) and 'counts' have different numbers of rows"),

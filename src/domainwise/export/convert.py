@@ -286,9 +286,8 @@ def _kernel_sum(model: Any, X: Tensor, dual: Array) -> Tensor:
 def _transformed(model: TransformedTargetRegressor, X: Tensor) -> Tensor:
     scaler = model.transformer_
     refuse(model, f"with {type(scaler).__name__}", type(scaler) is not StandardScaler)
-    values = convert_inner(model.regressor_, X) * np.ravel(
-        1.0 if scaler.scale_ is None else scaler.scale_
-    )
+    scale = np.ravel(1.0 if scaler.scale_ is None else scaler.scale_)
+    values = convert_inner(model.regressor_, X) * scale
     return values + scaler.mean_ if scaler.with_mean else values
 
 

@@ -138,21 +138,17 @@ def choose_sizes(
 
     def max_columns(n_maps: int, share: float, limit: int) -> int:
         needed = share * sum(int(class_rows.sum()) for class_rows in counts)
-        return bisect_left(
-            range(1, limit + 1), True, key=lambda m: n_included(request(m, n_maps)) < needed
-        )
+        columns = range(1, limit + 1)
+        return bisect_left(columns, True, key=lambda m: n_included(request(m, n_maps)) < needed)
 
     by_class = plan.second_moments == "classes"
     if plan.n_features == "auto":
         # The first map has the smoothest kernel, which needs the fewest columns.
         fewer_maps = [3, 1] if isinstance(plan.gammas, str) else []
-        columns_by_maps = {
-            k: max(
-                max_columns(k, MIN_SHARE, MAX_AUTO_COLUMNS),
-                max_columns(k, MIN_SHARE_FEW_COLUMNS, FEW_COLUMNS),
-            )
-            for k in [n_maps, *(k for k in fewer_maps if k < n_maps)]
-        }
+        columns_by_maps = {}
+        for k in [n_maps, *(k for k in fewer_maps if k < n_maps)]:
+            few_columns = max_columns(k, MIN_SHARE_FEW_COLUMNS, FEW_COLUMNS)
+            columns_by_maps[k] = max(max_columns(k, MIN_SHARE, MAX_AUTO_COLUMNS), few_columns)
         min_columns = max(MIN_COLUMNS, min(ENOUGH_COLUMNS, max(columns_by_maps.values())))
         possible = [k for k, columns in columns_by_maps.items() if columns >= min_columns]
         if not possible:
@@ -161,8 +157,8 @@ def choose_sizes(
                 "the sites have too few rows for a second round: individual rows could be inferred "
                 f"from the numbers that they would send. A map with {MIN_COLUMNS} columns needs "
                 f"{minimum.class_rows()} rows of each class and {minimum.site_rows(max(n_sent))} "
-                "rows at each site. Use sites with more rows, or set n_features; sites then have "
-                "to pass accept_disclosure=True"
+                "rows at each site. Use larger sites, or set n_features and let the sites pass "
+                "accept_disclosure=True"
             )
         columns, n_maps = columns_by_maps[possible[0]], possible[0]
     else:
@@ -207,7 +203,7 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept: bool) -> 
         groups = _group_domains(counts[is_large], request, n_sent)
     names = [rows.domain_names[group[0]] for group in groups]
     if left_out := int((~selected).sum()):
-        notes.append(f"left out: {left_out} rows of {excluded}")
+        notes.append(f"left out: {left_out} rows from {excluded}")
     if len(groups[-1]) > 1:
         names[-1] = rows.site if len(groups) == 1 else f"{rows.site} (other domains)"
         merged = describe_names([rows.domain_names[d] for d in groups[-1]])
@@ -314,10 +310,8 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
             "number that the plan allows sites to report. Use a table with more rows"
         )
     notes, unlabelled = [], len(frame) - len(labelled)
-    if not selected.all():
-        notes.append(
-            f"left out: {(~selected).sum()} rows of classes with fewer than {min_rows} rows"
-        )
+    if n_small := int((~selected).sum()):
+        notes.append(f"left out: {n_small} rows from classes with fewer than {min_rows} rows")
     X = schema.prepare(frame.iloc[labelled[selected]])
     for name in (*schema.numbers, *schema.categorical):
         if 0 < X[name].notna().sum() < min_rows:
@@ -325,6 +319,6 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
             notes.append(f"treated as missing: {name!r}, which has fewer than {min_rows} values")
     if 0 < unlabelled < min_rows:
         notes.append(f"left out: {unlabelled} rows without a target or domain")
-    left_out = unlabelled if unlabelled >= min_rows else 0
+        unlabelled = 0
     rows = (y[selected], classes[selected], domains[selected])
-    return SiteRows(site, min_rows, X, *rows, names.tolist(), left_out, notes)
+    return SiteRows(site, min_rows, X, *rows, names.tolist(), unlabelled, notes)

@@ -142,15 +142,9 @@ def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
         if sent and n_others < min_rows:  # add them to the most frequent category
             sent[max(sent, key=lambda text: (sent[text], text))] += n_others
         categories.append(sent)
-    sizes = {
-        "n": n,
-        "n_numbers": len(names),
-        "n_blocks": max(map(len, blocks), default=0),
-        "block_rows": BLOCK_CELLS * min_rows,
-        "n_texts": len(categories),
-        "min_rows": min_rows,
-        "n_quantiles": len(QUANTILE_LEVELS),
-    }
+    sizes = {"n": n, "n_numbers": len(names), "n_texts": len(categories), "min_rows": min_rows}
+    sizes |= {"n_blocks": max(map(len, blocks), default=0), "block_rows": BLOCK_CELLS * min_rows}
+    sizes["n_quantiles"] = len(QUANTILE_LEVELS)
     content = {
         "rows": n,
         "classes": np.bincount(rows.classes, minlength=plan.n_classes).tolist(),
@@ -240,9 +234,9 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
         tolerance = np.ptp(values) * len(values) / counts[j] + 1e-6 * size
         if abs(means[j] - values.mean()) > tolerance:
             raise ValueError("a mean in 'numbers' is not the mean of the column's 'blocks'")
-        between = float((weights * (values - values.mean()) ** 2).sum())
+        block_squares = float((weights * (values - values.mean()) ** 2).sum())
         slack = 2 * tolerance * np.ptp(values) * counts[j] + 1e-6 * counts[j] * size**2
-        if not max(between - slack, 0.0) <= squares[j] <= MAX_VALUE**2:
+        if not max(block_squares - slack, 0.0) <= squares[j] <= MAX_VALUE**2:
             raise ValueError(
                 "squared deviations in 'numbers' are too small for 'blocks', or too large"
             )
@@ -276,7 +270,7 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     """Merge the statistics from all sites into the second-round plan.
 
     Unless the plan sets the numbers of columns and maps, they are as large as possible while sums
-    over most rows of the sites may be sent (see :mod:`domainwise.federated.disclosure`).
+    may still include most rows (see :mod:`domainwise.federated.disclosure`).
 
     Parameters
     ----------
@@ -299,11 +293,11 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
         raise PlanError("this is the second-round plan. Pass the first-round plan")
     sites = load_files(plan, files, "statistics", check_statistics)
     check_units(plan, sites)
-    by_site = [sketches(file) for file in sites]
+    site_sketches = [sketches(file) for file in sites]
     total = Statistics(
         0,
         reduce(Moments.merged, (Moments(*file.arrays["numbers"][:, None]) for file in sites)),
-        [joined_sketch(column) for column in zip(*by_site, strict=True)],
+        [joined_sketch(column) for column in zip(*site_sketches, strict=True)],
         [
             sum((Counter(f.content["categories"][j]) for f in sites), Counter())
             for j in range(len(plan.schema.categorical))
@@ -328,7 +322,7 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
         "target_range": target_range,
         "columns": columns,
         "by_class": by_class,
-        "watch": _shift_settings(plan, by_site, total, preprocessing, columns),
+        "watch": _shift_settings(plan, site_sketches, total, preprocessing, columns),
     }
     if plan.feature_map != "fourier":
         centres = replace(plan, merged=to_json(merged)).prepared_centres
@@ -358,9 +352,9 @@ def _kernels(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
 
 
 def _target_landmarks(sketch: Sketch) -> dict[str, Any]:
-    """Return landmarks for a continuous target, and gamma of its kernel."""
-    shares = (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES
-    points = np.array([quantile(sketch, share) for share in shares])[:, None]
+    """Return landmarks for a continuous target, and the gamma of its kernel."""
+    levels = (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES
+    points = np.array([quantile(sketch, level) for level in levels])[:, None]
     if not np.ptp(points):
         raise PlanError("the target has the same value in all rows. Choose another target")
     gamma, tolerance = resolve_gamma("median", "rbf", points), residual_trace(1e-3)
@@ -373,7 +367,7 @@ def _target_landmarks(sketch: Sketch) -> dict[str, Any]:
 
 
 def _shift_settings(
-    plan: Plan, by_site: list[list[Sketch]], total: Statistics, params: Preprocessing, columns: int
+    plan: Plan, sites: list[list[Sketch]], total: Statistics, params: Preprocessing, columns: int
 ) -> dict[str, Any]:
     """Return column ranges over all sites, and landmarks drawn from the block means."""
     p, n_points = len(params.mean), min(disclosure.WATCH_POINTS, columns)
@@ -383,7 +377,7 @@ def _shift_settings(
     for j, (values, weights) in enumerate(total.sketches[:p]):
         if not len(values):
             continue
-        blocks = [site[j][0] for site in by_site if len(site[j][0])]
+        blocks = [site[j][0] for site in sites if len(site[j][0])]
         ranges[0, j] = min(b[0] - TAIL * (float(np.median(b)) - b[0]) for b in blocks)
         ranges[1, j] = max(b[-1] + TAIL * (b[-1] - float(np.median(b))) for b in blocks)
         levels = (np.cumsum(weights) - weights / 2) / weights.sum()

@@ -213,8 +213,6 @@ class Plan:
         labels: Any = table.classes if classes is None else sorted(np.asarray(classes).tolist())
         return cls(table.schema, None if table.classes is None else tuple(labels), **options)
 
-    # Reading and writing.
-
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as a dict for JSON.
 
@@ -324,8 +322,6 @@ class Plan:
     def n_classes(self) -> int:
         """Number of classes; 1 for a continuous target."""
         return 1 if self.classes is None else len(self.classes)
-
-    # Merged first-round results.
 
     def first_round(self, name: str) -> Any:
         """Return one of the merged first-round results."""

@@ -211,17 +211,13 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
     counts, n_first = arrays["counts"], int(plan.preprocessing.n_rows)
     n = int(counts.sum())
     if (counts[counts > 0] < min_rows).any() or not counts.any(axis=0).all():
-        raise ValueError(
-            f"every count in 'counts' must be 0 or at least {min_rows}, and every domain must have "
-            "rows"
-        )
+        raise ValueError(f"'counts' must be 0 or at least {min_rows}, and no domain may be empty")
     if n > n_first * (1 if file.site in plan.first_round("sites") else MAX_LATE_RATIO):
         raise ValueError(
             f"'counts' adds up to {n} rows, but all sites together had {n_first} in the first round"
         )
-    _check_watch(
-        plan.watch.split_totals(arrays["watch"]), counts.sum(axis=0)[:, None], arrays["freedom"]
-    )
+    totals = plan.watch.split_totals(arrays["watch"])
+    _check_watch(totals, counts.sum(axis=0)[:, None], arrays["freedom"])
     for i, nystrom in enumerate(plan.maps):
         high = np.ones(plan.width(nystrom))  # the largest value that a row can have in each column
         if nystrom.triangle is None:
@@ -269,13 +265,13 @@ def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
     n = counts.sum(axis=1)
     means = sums.sum(axis=1) / np.maximum(n, 1)
     largest = n * (high - means) * (means - low) + ROUNDING * n * (high - low) ** 2
-    for c, second in enumerate(_symmetric(packed, len(low))):
+    for c, moment in enumerate(_symmetric(packed, len(low))):
         limit = largest[c] if len(packed) > 1 else largest.sum(axis=0)
-        if (np.diagonal(second) > limit).any():
+        if (np.diagonal(moment) > limit).any():
             raise ValueError(f"'second{i}' is larger than rows with these means allow")
-        offset = ROUNDING * abs(np.trace(second)) + np.finfo(float).tiny
-        scale = np.sqrt(np.maximum(np.diagonal(second), 0.0) + offset)
+        offset = ROUNDING * abs(np.trace(moment)) + np.finfo(float).tiny
+        scale = np.sqrt(np.maximum(np.diagonal(moment), 0.0) + offset)
         try:
-            np.linalg.cholesky(second / np.outer(scale, scale) + 1e-7 * np.eye(len(second)))
+            np.linalg.cholesky(moment / np.outer(scale, scale) + 1e-7 * np.eye(len(moment)))
         except np.linalg.LinAlgError:
             raise ValueError(f"'second{i}' must be positive semi-definite") from None
