@@ -15,7 +15,7 @@ from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_s
 from domainwise.arrays import Array
 from domainwise.calibration.quantiles import DomainQuantiles, record_scores, reported_coverage
 from domainwise.evaluation.results import Record, Results, grouped, joined, percent
-from domainwise.evaluation.verdict import named
+from domainwise.evaluation.verdict import names_of
 from domainwise.plots import CalibrationByDomainDisplay
 from domainwise.plots.style import ACCENT, GREY, short
 from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
@@ -46,8 +46,8 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
     predictions = by_domain(evaluation.records[method.key], evaluation.hardest_first)
     classes = None if names is None else np.asarray(names)
     makers = (residuals, coverage) if names is None else (confusion, ranking, calibration, coverage)
-    made = (make_section(method.label, predictions, classes) for make_section in makers)
-    sections = [section for section in made if section is not None]
+    all_sections = (make_section(method.label, predictions, classes) for make_section in makers)
+    sections = [section for section in all_sections if section is not None]
     columns = {"rows": {domain: f"{len(rows['target']):,}" for domain, rows in predictions.items()}}
     for section in sections:
         columns |= section.columns
@@ -85,7 +85,7 @@ def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Secti
         shares = {d: tables[d][a, b] / n for d, n in counts.items() if n >= MIN_CLASS_ROWS}
         if shares:
             worst = max(shares, key=lambda d: shares[d])
-            sentence += f". This share is largest on {named(worst)}: {percent(shares[worst])}"
+            sentence += f". This share is largest on {names_of(worst)}: {percent(shares[worst])}"
         sentence += "."
     errors = dict.fromkeys(tables, "none")
     for d, table in tables.items():
@@ -162,14 +162,14 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
     sentences = [
         f"The area under the ROC curve (AUC; 0.5 is chance, 1 is perfect) of {label} is "
         f"{_mean(areas):.2f} on average over held-out domains; the lowest is {areas[lowest]:.2f}, "
-        f"on {named(lowest)}. The average precision in the table is the area under the "
+        f"on {names_of(lowest)}. The average precision in the table is the area under the "
         f"precision-recall curve for {about}."
     ]
     if without := [str(domain) for domain in predictions if domain not in areas]:
         sentences.append(f"Domains with only one class have no AUC: {', '.join(without)}.")
     columns = {"AUC": areas, "average precision": precisions}
-    shown = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
-    return Section("Discrimination between classes", sentences, [], shown)
+    texts = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
+    return Section("Discrimination between classes", sentences, [], texts)
 
 
 def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Section:
@@ -200,9 +200,9 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
     sentence = (
         f"The calibration error of {label}, which is the mean absolute difference between "
         f"predicted probabilities and observed frequencies, is {_mean(errors):.2f} on average over "
-        f"held-out domains. It is largest on {named(worst)}: {errors[worst]:.2f}. There, the mean "
-        f"predicted probability of {about} is {percent(rows @ predicted / rows.sum())}, "
-        f"and its observed frequency is {percent(rows @ observed / rows.sum())}."
+        f"held-out domains. It is largest on {names_of(worst)}: {errors[worst]:.2f}. There, the "
+        f"mean predicted probability of {about} is {percent(rows @ predicted / rows.sum())}, and "
+        f"its observed frequency is {percent(rows @ observed / rows.sum())}."
     )
     columns = {"calibration error": {d: f"{e:.2f}" for d, e in errors.items()}}
     return Section("Calibration", [sentence], [picture], columns)
@@ -212,35 +212,35 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
     """Residuals, and the bias on each domain."""
     errors = {d: r["prediction"] - np.asarray(r["target"], float) for d, r in predictions.items()}
     bias = {domain: float(error.mean()) for domain, error in errors.items()}
-    square = {domain: float(np.mean(error**2)) for domain, error in errors.items()}
-    share = {d: bias[d] ** 2 / square[d] if square[d] else 0.0 for d in errors}
+    squared_error = {domain: float(np.mean(error**2)) for domain, error in errors.items()}
+    bias_share = {d: bias[d] ** 2 / squared_error[d] if squared_error[d] else 0.0 for d in errors}
     worst = max(bias, key=lambda d: abs(bias[d]))
     sentence = (
-        f"The bias of {label} is largest on {named(worst)}: its predictions are "
+        f"The bias of {label} is largest on {names_of(worst)}: its predictions are "
         f"{abs(bias[worst]):.3g} too {'high' if bias[worst] > 0 else 'low'} on average, which "
-        f"accounts for {percent(share[worst])} of the squared error there. On average over "
-        f"held-out domains, bias accounts for {percent(_mean(share))} of the squared error."
+        f"accounts for {percent(bias_share[worst])} of the squared error there. On average over "
+        f"held-out domains, bias accounts for {percent(_mean(bias_share))} of the squared error."
     )
-    order = sorted(errors, key=lambda d: -square[d])
-    shown = order[:MAX_DOMAINS]
-    with drawing(4.3, 1.2 + 0.26 * len(shown)) as figure:
+    order = sorted(errors, key=lambda d: -squared_error[d])
+    worst_domains = order[:MAX_DOMAINS]
+    with drawing(4.3, 1.2 + 0.26 * len(worst_domains)) as figure:
         axes = figure.subplots()
-        for i, domain in enumerate(shown):
+        for i, domain in enumerate(worst_domains):
             quantiles = np.quantile(errors[domain], [0.05, 0.25, 0.5, 0.75, 0.95])
             colour = ACCENT if i == 0 else GREY
             axes.hlines(-i, quantiles[0], quantiles[4], color=colour)
             axes.hlines(-i, quantiles[1], quantiles[3], color=colour, linewidth=5, alpha=0.6)
             axes.plot(quantiles[2], -i, "o", color=INK, markersize=3.5)
         axes.axvline(0.0, color=INK, linewidth=0.8, linestyle=":")
-        axes.set_yticks(-np.arange(len(shown)), [short(domain) for domain in shown])
+        axes.set_yticks(-np.arange(len(worst_domains)), [short(domain) for domain in worst_domains])
         axes.set_xlabel("predicted − observed")
-        medians = "; ".join(f"{domain} {np.median(errors[domain]):.3g}" for domain in shown)
+        medians = "; ".join(f"{domain} {np.median(errors[domain]):.3g}" for domain in worst_domains)
         alt = f"Residuals of {label} on held-out domains, with these medians: {medians}"
         caption = f"Residuals of {label}: median (dot), middle half (bar) and middle 90 % (line)"
-        caption += f", for the {len(shown)} worst domains" * (len(shown) < len(order))
+        caption += f", for the {MAX_DOMAINS} worst domains" * (len(order) > MAX_DOMAINS)
         picture = Picture(to_svg(figure, "residuals", alt), alt, caption)
-    shares = {d: percent(s) for d, s in share.items()}
-    columns = {"bias": _aligned(bias, "+"), "squared error due to bias": shares}
+    bias_shares = {d: percent(s) for d, s in bias_share.items()}
+    columns = {"bias": _aligned(bias, "+"), "squared error due to bias": bias_shares}
     return Section("Residuals", [sentence], [picture], columns)
 
 
@@ -263,11 +263,11 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
         f"with a given probability; with {len(shares) - 1} domains for calibration, this report "
         f"uses {percent(nominal)}. The {kind} of {label} {extent}, and contain the true {value} in "
         f"{percent(_mean(shares))} of the rows, on average over held-out domains; this share is "
-        f"lowest on {named(lowest)}: {percent(shares[lowest])}. These numbers are approximate, "
+        f"lowest on {names_of(lowest)}: {percent(shares[lowest])}. These numbers are approximate, "
         "because the domains for calibration were predicted by models trained on the held-out one."
     )
-    shown = {d: percent(s) for d, s in shares.items()}
-    columns = {f"coverage (nominal {percent(nominal)})": shown, size: _aligned(sizes)}
+    coverage_texts = {d: percent(s) for d, s in shares.items()}
+    columns = {f"coverage (nominal {percent(nominal)})": coverage_texts, size: _aligned(sizes)}
     return Section(f"Coverage of prediction {kind}", [sentence], [], columns)
 
 

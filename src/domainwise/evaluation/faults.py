@@ -19,7 +19,7 @@ from domainwise.evaluation.leaks import MIN_CLASS_ROWS, MIN_ROWS, Target, find_l
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results, listed
 from domainwise.evaluation.units import correlations, find_anomalies
-from domainwise.evaluation.verdict import named
+from domainwise.evaluation.verdict import names_of
 from domainwise.scoring.statistics import in_words
 from domainwise.tables.errors import import_pandas
 from domainwise.tables.schema import identifier_reason
@@ -113,9 +113,9 @@ class _Table:
         """Number of rows in each domain that have a value in a column."""
         return np.bincount(self.codes[column.index >= 0], minlength=len(self.names))
 
-    def named(self, domains: Any) -> str:
+    def names_of(self, domains: Any) -> str:
         """Names of domains, for a sentence."""
-        return named(*(self.names[d] for d in domains))
+        return names_of(*(self.names[d] for d in domains))
 
     @cached_property
     def copies(self) -> list[tuple[int, int]]:
@@ -196,16 +196,16 @@ def find_faults(
     if classification:
         classes, y = np.unique(y, return_inverse=True)
         n_classes = len(classes)
-    indexed = []
+    indexed_columns = []
     for name, values in columns:
         is_number = values.dtype.kind == "f"
         if is_number:
             index, present = np.full(len(values), -1), np.isfinite(values)
-            distinct, index[present] = np.unique(values[present], return_inverse=True)
+            distinct_values, index[present] = np.unique(values[present], return_inverse=True)
         else:
-            index, distinct = import_pandas().factorize(values)
-        indexed.append(_Column(name, is_number, index, distinct))
-    table = _Table(indexed, Target(y, n_classes), np.asarray(codes), list(domains))
+            index, distinct_values = import_pandas().factorize(values)
+        indexed_columns.append(_Column(name, is_number, index, distinct_values))
+    table = _Table(indexed_columns, Target(y, n_classes), np.asarray(codes), list(domains))
     faults = [*_missing(table), *_fillers(table)]
     faults += _anomalies(table, faults)
     for check in (_leaks, _identifiers, _copied_columns, _copied_rows, _small_domains):
@@ -229,23 +229,23 @@ def _leaks(table: _Table) -> Iterator[Fault]:
     X = np.column_stack([column.numbers for column in table.columns])
     categorical = {j for j, column in enumerate(table.columns) if not column.is_number}
     metric = "AUC" if table.target.n_classes else "rank correlation"
-    matched: dict[str, float] = {}  # scores of columns that a model of all others matches
+    matched_scores: dict[str, float] = {}  # scores of columns that a model of all others matches
     for leak in find_leaks(X, categorical, table.target, table.rows, table.copies):
         name = table.columns[leak.column].name
         if leak.matched:
-            matched[name] = max(leak.scores.values())
+            matched_scores[name] = max(leak.scores.values())
             continue
         domains = [] if leak.everywhere else list(leak.scores)
         message = (
             f"{f'Whether {name} is missing' if leak.by_missing else name} predicts the target "
-            f"almost perfectly{f' in {table.named(domains)}' if domains else ''} ({metric} "
+            f"almost perfectly{f' in {table.names_of(domains)}' if domains else ''} ({metric} "
             f"{min(leak.scores.values()):.2f} alone, {leak.others_score:.2f} for all other columns "
             "together). This column may contain the answer."
         )
         action = f"If it is unknown when a prediction is made, evaluate again with {_drop([name])}."
         yield table.fault("leak", 3, [name], domains, message, action, leak=True)
-    if matched:
-        names, score = list(matched), max(matched.values())
+    if matched_scores:
+        names, score = list(matched_scores), max(matched_scores.values())
         verb, they = ("predicts", "it is") if len(names) == 1 else ("each predict", "they are")
         message = (
             f"{listed(names)} {verb} the target as well as all other columns together ({metric} "
@@ -257,26 +257,26 @@ def _leaks(table: _Table) -> Iterator[Fault]:
 
 def _missing(table: _Table) -> Iterator[Fault]:
     """Find columns that are missing in only some domains, one fault for each set of domains."""
-    large = table.sizes >= MIN_ROWS
+    is_large = table.sizes >= MIN_ROWS
     groups: dict[tuple[int, ...], dict[str, Array]] = {}
     for column in table.columns:
         shares = 1 - table.counts(column) / table.sizes
-        is_missing = large & (shares >= MISSING_SHARE)
-        if is_missing.any() and (large & (shares <= PRESENT_SHARE)).any():
+        is_missing = is_large & (shares >= MISSING_SHARE)
+        if is_missing.any() and (is_large & (shares <= PRESENT_SHARE)).any():
             groups.setdefault(tuple(np.flatnonzero(is_missing)), {})[column.name] = shares
     for domains, shares_by_column in groups.items():
         names, missing = list(shares_by_column), np.array(list(shares_by_column.values()))
         low, high = np.quantile(missing[:, domains], (0, 1))
         range_text = " to ".join(dict.fromkeys(f"{100 * end:.0f}" for end in (low, high)))
         share = f"{range_text} % of the rows" if low < 1 else "all rows"
-        largest = np.where(large, missing, np.inf).max(axis=0)
-        best = int(np.argmin(largest))  # the domain with the fewest missing values
-        contrast = f"in only {100 * largest[best]:.0f} % of the rows"
-        if largest[best] < 0.01:
-            contrast = "in less than 1 % of the rows" if largest[best] > 0 else "in no row"
+        max_shares = np.where(is_large, missing, np.inf).max(axis=0)
+        best = int(np.argmin(max_shares))  # the domain with the fewest missing values
+        contrast = f"in only {100 * max_shares[best]:.0f} % of the rows"
+        if max_shares[best] < 0.01:
+            contrast = "in less than 1 % of the rows" if max_shares[best] > 0 else "in no row"
         message = (
             f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing in {share} from "
-            f"{table.named(domains)}, but {contrast} from {table.named([best])}."
+            f"{table.names_of(domains)}, but {contrast} from {table.names_of([best])}."
         )
         action = f"Add these values if they exist; if not, evaluate again with {_drop(names)}."
         yield table.fault("missing", 2, names, domains, message, action)
@@ -287,37 +287,38 @@ def _fillers(table: _Table) -> Iterator[Fault]:
     for column in table.columns:
         name, size, has_value = column.name, len(column.values), column.index >= 0
         present = table.counts(column)
-        large = present >= MIN_ROWS
+        is_large = present >= MIN_ROWS
         cells = table.codes[has_value].astype(np.int64) * size + column.index[has_value]
         cells, counts = np.unique(cells, return_counts=True)
         domain, value = np.divmod(cells, max(size, 1))
         min_counts = np.maximum(OUTLIER_SHARES[0] * present[domain], MIN_CLASS_ROWS)
-        frequent = large[domain] & (counts >= min_counts)
+        frequent = is_large[domain] & (counts >= min_counts)
         constant = np.unique(domain[frequent & (counts >= FILLER_SHARES[0] * present[domain])])
-        if 2 * len(constant) > large.sum():  # the column is a property of domains
+        if 2 * len(constant) > is_large.sum():  # the column is a property of domains
             continue
         for i in np.unique(value[frequent]).tolist():
-            same = value == i
-            rows = np.bincount(domain[same], counts[same], len(table.names))
-            outlier = column.is_outlier(i, np.bincount(value, counts, size))
+            is_value = value == i
+            rows = np.bincount(domain[is_value], counts[is_value], len(table.names))
+            is_outlier = column.is_outlier(i, np.bincount(value, counts, size))
             # The lowest and the highest value may be the limits of a scale.
-            limit = column.is_quantity and i in (0, size - 1) and not outlier
+            is_limit = column.is_quantity and i in (0, size - 1) and not is_outlier
             share, share_elsewhere = FILLER_SHARES
-            rules = [(share, OUTLIER_SHARES[1] if limit else share_elsewhere)]
-            filled = np.zeros(len(rows), dtype=bool)
-            for min_share, max_elsewhere in [*rules, *[OUTLIER_SHARES] * outlier]:
-                common = large & (rows >= np.maximum(min_share * present, MIN_CLASS_ROWS))
-                is_exception = outlier or 3 * common.sum() <= large.sum()
-                if is_exception and 0 < common.sum() < len(rows):
-                    rare = rows[~common].sum() <= max_elsewhere * present[~common].sum()
-                    filled = common if rare else filled
-            domains = np.flatnonzero(filled)
+            rules = [(share, OUTLIER_SHARES[1] if is_limit else share_elsewhere)]
+            is_filled = np.zeros(len(rows), dtype=bool)
+            for min_share, max_elsewhere in [*rules, *[OUTLIER_SHARES] * is_outlier]:
+                is_common = is_large & (rows >= np.maximum(min_share * present, MIN_CLASS_ROWS))
+                is_exception = is_outlier or 3 * is_common.sum() <= is_large.sum()
+                if is_exception and 0 < is_common.sum() < len(rows):
+                    is_rare = rows[~is_common].sum() <= max_elsewhere * present[~is_common].sum()
+                    is_filled = is_common if is_rare else is_filled
+            domains = np.flatnonzero(is_filled)
             if not len(domains):
                 continue
             text = f"{column.values[i]:g}" if column.is_number else repr(str(column.values[i]))
             affected = [
-                f"{'all' if rows[d] == present[d] else f'{rows[d]:,.0f} of'} {present[d]:,.0f} "
-                f"{'non-missing ' * bool(present[d] < table.sizes[d])}rows from {table.named([d])}"
+                f"{'all' if rows[d] == present[d] else f'{rows[d]:,.0f} of'} {present[d]:,.0f}"
+                f"{' non-missing' * bool(present[d] < table.sizes[d])} rows from "
+                f"{table.names_of([d])}"
                 for d in domains
             ]
             message = (
@@ -339,11 +340,11 @@ def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
     codes = {name: d for d, name in enumerate(table.names)}
     excluded = {(names.index(c), codes[d]) for f in faults for c in f.columns for d in f.domains}
     target = table.target.y if table.target.n_classes <= 2 else None
-    distant: dict[tuple[int, ...], list[str]] = {}
+    distant_columns: dict[tuple[int, ...], list[str]] = {}
     for anomaly in find_anomalies(names, quantities, target, table.codes, excluded):
         name, domains = names[anomaly.column], anomaly.domains
         if anomaly.kind == "level":
-            distant.setdefault(tuple(domains), []).append(name)
+            distant_columns.setdefault(tuple(domains), []).append(name)
             continue
         here, elsewhere = (
             " to ".join(dict.fromkeys(map(_rounded, (values.min(), values.max()))))
@@ -357,14 +358,14 @@ def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
         if anomaly.kind == "unit":
             reason = f"the unit may be different ({anomaly.units} would fit)"
         message = (
-            f"The {statistic} is {here} in {table.named(domains)} "
+            f"The {statistic} is {here} in {table.names_of(domains)} "
             f"({table.sizes[domains].sum():,} rows) and {elsewhere} in the other domains: {reason}."
         )
         action = f"Correct these values, or evaluate again with {_drop([name])}."
         yield table.fault(anomaly.kind, 2, [name], domains, message, action)
-    for group, columns in distant.items():
+    for group, columns in distant_columns.items():
         message = (
-            f"The values of {listed(columns)} in {table.named(group)} are very different from "
+            f"The values of {listed(columns)} in {table.names_of(group)} are very different from "
         )
         message += "those in all other domains."
         action = "Check that these values are recorded in the same way in all domains."
@@ -421,18 +422,16 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
             shared[np.ix_(domains, domains)] += 1
     np.fill_diagonal(shared, 0)
     share = shared / np.maximum(np.minimum.outer(sizes, sizes), 1)
-    usual = np.median(share[~np.eye(n, dtype=bool)]) if n > 2 else 0.0
-    within = 1 - len(np.unique(np.stack([group, table.codes]), axis=1).T) / len(table.codes)
-    min_share = max(COPIED_ROWS, 5 * usual, 2 * within)
+    usual_share = np.median(share[~np.eye(n, dtype=bool)]) if n > 2 else 0.0
+    n_distinct = np.unique(np.stack([group, table.codes]), axis=1).shape[1]
+    min_share = max(COPIED_ROWS, 5 * usual_share, 2 * (1 - n_distinct / len(table.codes)))
     pairs = np.argwhere(np.triu((share >= min_share) & (shared >= MIN_CLASS_ROWS)))
     if not len(pairs):
         return
     rows = shared[tuple(pairs.T)]
-    first, second = pairs[np.argmax(rows)]
-    message = (
-        f"{rows.max():,.0f} rows occur both in {table.named([first])} ({sizes[first]:,} rows) and "
-        f"in {table.named([second])} ({sizes[second]:,} rows): these domains are not independent."
-    )
+    most = [f"{table.names_of([d])} ({sizes[d]:,} rows)" for d in pairs[np.argmax(rows)]]
+    message = f"{rows.max():,.0f} rows occur both in {most[0]} and in {most[1]}: these domains are "
+    message += "not independent."
     if more := len(pairs) - 1:
         message += f" {more} more pair{'s' * (more > 1)} of domains also have rows in common."
     action = "Remove the duplicates, or give these domains the same name."
@@ -440,18 +439,18 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
 
 
 def _small_domains(table: _Table) -> Iterator[Fault]:
-    tiny, single = table.sizes < TINY_ROWS, np.zeros(len(table.names), dtype=bool)
+    tiny, one_class = table.sizes < TINY_ROWS, np.zeros(len(table.names), dtype=bool)
     if table.target.n_classes:
-        single = np.array([len(np.unique(table.target.y[rows])) == 1 for rows in table.rows])
+        one_class = np.array([len(np.unique(table.target.y[rows])) == 1 for rows in table.rows])
     few_rows = f"fewer than {TINY_ROWS} rows"
     for kind, affected, description, consequence in (
         ("tiny domain", tiny, few_rows, "Scores on so few rows are uncertain."),
-        ("one class", single & ~tiny, "only one class", "These rows are used for training only."),
+        ("one class", one_class & ~tiny, "only one class", "They are used for training only."),
     ):
         if affected.any():
             domains, rows = np.flatnonzero(affected), table.sizes[affected].sum()
             verb = "has" if len(domains) == 1 else "each have"
-            message = f"{table.named(domains)} {verb} {description} ({rows:,} rows in total)."
+            message = f"{table.names_of(domains)} {verb} {description} ({rows:,} rows in total)."
             yield table.fault(kind, 1, [], domains, message, consequence)
 
 
@@ -477,25 +476,25 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
     A method scores poorly on a domain if its gain over a constant prediction is less than half of
     its median gain on the domains without the fault.
     """
-    constant = next((result.known for result in results.results if result.trivial), {})
+    constant_scores = next((result.known for result in results.results if result.trivial), {})
     methods = [result for result in results.results if not result.trivial]
     gains = [
-        {str(d): s - constant[d] for d, s in result.known.items() if d in constant}
+        {str(d): s - constant_scores[d] for d, s in result.known.items() if d in constant_scores}
         for result in methods
     ]
-    with_effect, reported = [], set()
+    changed_faults, reported_domains = [], set()
     for fault in faults:
         domain, effect = _effect(fault, gains)
-        with_effect.append({**fault, "effect": "" if domain in reported else effect})
-        reported.add(domain)
+        changed_faults.append({**fault, "effect": "" if domain in reported_domains else effect})
+        reported_domains.add(domain)
     if not methods or leaking_columns(faults):
-        return with_effect
+        return changed_faults
     best = methods[0]
     if results.measure.sign > 0:
-        perfect = best.worst >= 0.99 and best.mean >= 0.995
+        is_perfect = best.worst >= 0.99 and best.mean >= 0.995
     else:
-        perfect = all(s >= 0.02 * constant.get(d, 0.0) for d, s in best.known.items())
-    if perfect:
+        is_perfect = all(s >= 0.02 * constant_scores.get(d, 0.0) for d, s in best.known.items())
+    if is_perfect:
         columns = sorted(best.importance, key=lambda name: -best.importance[name])[:3]
         columns = [name for name in columns if best.importance[name] > 0]
         message = (
@@ -506,23 +505,23 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
         if columns:
             action = f"Check the most important columns: {listed(columns)}."
         rows = int(results.facts["rows"])
-        with_effect.insert(0, asdict(Fault("score", columns, [], rows, 3, message, action)))
-    return with_effect
+        changed_faults.insert(0, asdict(Fault("score", columns, [], rows, 3, message, action)))
+    return changed_faults
 
 
 def _effect(fault: Mapping[str, Any], gains: Sequence[Mapping[str, float]]) -> tuple[str, str]:
     """The affected domain on which most methods score poorly, with a sentence; empty if none."""
     n_poor: dict[str, int] = {}  # number of methods that score poorly, by domain
     for by_domain in gains:
-        others = [gain for d, gain in by_domain.items() if d not in fault["domains"]]
-        usual = float(np.median(others)) if others else 0.0
-        for d in fault["domains"] if usual > 0 else ():
-            n_poor[d] = n_poor.get(d, 0) + (by_domain.get(d, np.inf) < usual / 2)
+        other_gains = [gain for d, gain in by_domain.items() if d not in fault["domains"]]
+        usual_gain = float(np.median(other_gains)) if other_gains else 0.0
+        for d in fault["domains"] if usual_gain > 0 else ():
+            n_poor[d] = n_poor.get(d, 0) + (by_domain.get(d, np.inf) < usual_gain / 2)
     worst = max(n_poor, key=lambda d: n_poor[d], default="")
     if fault["severity"] != 2 or not worst or 2 * n_poor[worst] <= len(gains):
         return "", ""
     n, total = in_words(n_poor[worst]), in_words(len(gains))
     return worst, (
         f"For {'all' if n == total else f'{n} of {total}'} methods, the gain over a constant "
-        f"prediction on {named(worst)} is less than half of the gain on other domains."
+        f"prediction on {names_of(worst)} is less than half of the gain on other domains."
     )

@@ -118,8 +118,8 @@ def find_leaks(
     ``rows`` are the row indices of each domain, and ``copies`` are pairs of equal columns: a column
     is compared with models that do not use its copies.
     """
-    large = {d: spaced(r, MAX_ROWS) for d, r in enumerate(rows) if len(r) >= MIN_ROWS}
-    groups = {d: sample for d, sample in large.items() if target.outcomes(sample)}
+    samples = {d: spaced(r, MAX_ROWS) for d, r in enumerate(rows) if len(r) >= MIN_ROWS}
+    groups = {d: sample for d, sample in samples.items() if target.outcomes(sample)}
     if 2 * sum(len(rows[d]) for d in groups) < len(X):  # most domains are too small: pool all rows
         sample = spaced(np.arange(len(X)), MAX_ROWS)
         groups = {-1: sample} if len(sample) >= MIN_ROWS and target.outcomes(sample) else {}
@@ -129,11 +129,11 @@ def find_leaks(
     candidates: dict[tuple[int, bool], dict[int, float]] = {}
     for by_missing, column in np.argwhere((column_scores >= ALMOST_PERFECT).any(axis=0)).tolist():
         scores = dict(zip(groups, column_scores[:, by_missing, column].tolist(), strict=True))
-        lower = [score for score in scores.values() if score < ALMOST_PERFECT]
+        low_scores = [score for score in scores.values() if score < ALMOST_PERFECT]
         # A column that is good everywhere is almost perfect in some small domains by chance.
-        if 3 * len(lower) <= len(scores) or np.median(lower) <= MAX_SCORE_ELSEWHERE:
-            high = {d: score for d, score in scores.items() if score >= ALMOST_PERFECT}
-            candidates[column, bool(by_missing)] = high
+        if 3 * len(low_scores) <= len(scores) or np.median(low_scores) <= MAX_SCORE_ELSEWHERE:
+            high_scores = {d: score for d, score in scores.items() if score >= ALMOST_PERFECT}
+            candidates[column, bool(by_missing)] = high_scores
     leaks, models_left = [], MAX_MODELS
     order = sorted(candidates.items(), key=lambda item: -max(item[1].values()))
     for (column, by_missing), scores in order:
@@ -142,7 +142,8 @@ def find_leaks(
         if rival > max(scores.values()) + 0.01 * (2 * by_missing - 1):
             continue
         excluded = {column} | {c for pair in copies if column in pair for c in pair}
-        exceeded, n_matched = [], 0  # lower scores of the others; domains where they are as good
+        # Lower scores of the other columns, and the number of domains where they are equally good.
+        lower_scores, n_matched = [], 0
         domains = sorted(scores, key=lambda d: -len(groups[d]))
         for d in domains[: min(MAX_MODEL_DOMAINS, models_left)]:
             models_left -= 1
@@ -152,11 +153,11 @@ def find_leaks(
                 *(target.standard_error(sample, s) for s in (others_score, scores[d]))
             )
             if scores[d] - others_score >= max(MIN_LEAD, LEAD_ERRORS[len(scores) == 1] * error):
-                exceeded.append(others_score)
+                lower_scores.append(others_score)
             n_matched += others_score >= PERFECT
-        if exceeded or n_matched:
-            others_score, everywhere = max(exceeded, default=PERFECT), len(scores) == len(groups)
-            matched = len(exceeded) <= n_matched
+        if lower_scores or n_matched:
+            others_score = max(lower_scores, default=PERFECT)
+            everywhere, matched = len(scores) == len(groups), len(lower_scores) <= n_matched
             leaks.append(Leak(column, by_missing, scores, others_score, everywhere, matched))
     return leaks
 

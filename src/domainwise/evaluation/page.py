@@ -45,7 +45,7 @@ EXPLANATIONS = {
 def render(evaluation: Results, *, title: str | None = None) -> str:
     """Return the report of an evaluation, a complete HTML document."""
     differences, method = evaluation.differences, evaluation.recommended
-    answer = verdict.make_answer(evaluation)
+    answer, show = verdict.make_answer(evaluation), evaluation.show
     faults = map(verdict.fault_in_words, differences.get("faults", ()))
     columns = sorted(
         differences.get("columns", ()),
@@ -62,14 +62,14 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         no_fault=verdict.NO_FAULT,
         expect_picture=expect_picture(evaluation),
         other_faults=[fault for fault in faults if fault not in answer.faults],
-        show=evaluation.show,
+        show=show,
         interval=partial(verdict.interval, evaluation),
         methods_table=methods_table(evaluation),
         methods_picture=methods_picture(evaluation),
         n_shown=len(shown_methods(evaluation)),
         domains_picture=domains_picture(evaluation),
         domains_table=verdict.domains_table(evaluation, shown_methods(evaluation)),
-        worst=verdict.named(evaluation.worst_domain),
+        worst=verdict.names_of(evaluation.worst_domain),
         recommended=method.label,
         failures=failure_sections(evaluation),
         difference_sentence=verdict.difference_sentence(evaluation) if columns else "",
@@ -77,20 +77,12 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         differences={**differences, "columns": columns},
         shift=shift_picture(evaluation) if columns else None,
         names=[domain["name"] for domain in differences.get("domains", ())],
-        importance=partial(_importance, evaluation),
+        importance={c: show(evaluation.measure.sign * x) for c, x in method.importance.items()},
         selected=_selected_parameters,
         warnings=[
             (result.label, text) for result in evaluation.results for text in result.warnings
         ],
     )
-
-
-def _importance(evaluation: Results, name: str) -> str:
-    """Importance of a column as text, without meaningless digits."""
-    method, sign = evaluation.recommended, evaluation.measure.sign
-    unit = min(10.0 ** (np.floor(np.log10(abs(method.mean) or 1.0)) - 2), 0.001)
-    loss = method.importance.get(name, np.nan)
-    return evaluation.show(sign * unit * np.round(loss / unit))
 
 
 def shown_methods(evaluation: Results) -> list[MethodResult]:
@@ -116,8 +108,7 @@ def methods_table(evaluation: Results) -> TextTable:
         bold = {1: r is evaluation.best, 3: r.worst == best_worst}
         cells = [TextCell(text, bold.get(i, False)) for i, text in enumerate(texts)]
         rows.append([*cells, TextCell(f"{r.seconds:.1f}")])
-    kinds = [result.kind for result in evaluation.results]
-    return TextTable(columns, rows, kinds).without_empty_columns()
+    return TextTable(columns, rows, [r.kind for r in evaluation.results]).without_empty_columns()
 
 
 def expect_picture(evaluation: Results) -> Picture:

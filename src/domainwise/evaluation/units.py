@@ -162,14 +162,14 @@ def find_anomalies(
     ``excluded`` pairs of a column and a domain that already have a fault.
     """
     n_domains = int(codes.max()) + 1
-    compared = [
+    statistics = [
         values
         for column, x in quantities.items()
         for values in _domain_values(column, x, codes, n_domains, excluded)
     ]
-    n_tests = 2 * sum(len(values.domains) for values in compared)
+    n_tests = 2 * sum(len(values.domains) for values in statistics)
     anomalies = []
-    for values in compared:
+    for values in statistics:
         p_values, distances = values.test()
         distant = (p_values <= FALSE_ALARM_RATE / n_tests) & (distances >= MIN_DISTANCE)
         by_spread = values.scale == "spread"
@@ -180,13 +180,13 @@ def find_anomalies(
             kind, units = values.explain(names[values.column], i, distant)
             if kind != "level" or (distances[i] >= MIN_UNEXPLAINED_DISTANCE and not by_spread):
                 reasons.setdefault((kind, units), []).append(i)
-        reported = values.spreads if by_spread else values.medians
+        statistic = values.spreads if by_spread else values.medians
         for (kind, units), group in reasons.items():
-            domains, data = values.domains[group].tolist(), (reported[group], reported[~distant])
+            domains, data = values.domains[group].tolist(), (statistic[group], statistic[~distant])
             anomalies.append(Anomaly(kind, values.column, domains, *data, units, by_spread))
             excluded = excluded | {(values.column, d) for d in domains}
     if n_tests:
-        columns = list(dict.fromkeys(values.column for values in compared))[:MAX_COLUMNS]
+        columns = list(dict.fromkeys(values.column for values in statistics))[:MAX_COLUMNS]
         quantities = {column: quantities[column] for column in columns}
         rows = [np.flatnonzero(codes == d) for d in range(n_domains)]
         signs = _opposite_signs(quantities, target, rows, FALSE_ALARM_RATE / n_tests)
@@ -243,30 +243,30 @@ def _opposite_signs(
     before the next column is tested, because correct columns that are correlated with it would
     otherwise seem reversed, too.
     """
-    large = [d for d, domain_rows in enumerate(rows) if len(domain_rows) >= MIN_VALUES]
-    if len(large) <= MIN_DOMAINS or len(quantities) < 2:
+    large_domains = [d for d, domain_rows in enumerate(rows) if len(domain_rows) >= MIN_VALUES]
+    if len(large_domains) <= MIN_DOMAINS or len(quantities) < 2:
         return
     columns = [-1, *quantities]
     y = np.zeros(sum(map(len, rows))) if target is None else target
     X = np.column_stack([y, *quantities.values()])
-    correlations = np.array([_rank_correlations(X[rows[d]]) for d in large])
-    usual = np.median(correlations, axis=0)
-    strength = np.maximum((usual**2).sum(axis=1), 1e-12)
+    correlations = np.array([_rank_correlations(X[rows[d]]) for d in large_domains])
+    usual_correlations = np.median(correlations, axis=0)
+    strength = np.maximum((usual_correlations**2).sum(axis=1), 1e-12)
     # Agreement with the usual correlations: about 1, or -1 if the sign is opposite.
-    agreement = (correlations * usual).sum(axis=2) / strength
-    for i, d in enumerate(large):
+    agreement = (correlations * usual_correlations).sum(axis=2) / strength
+    for i, d in enumerate(large_domains):
         here, others = correlations[i], np.delete(agreement, i, axis=0)
         variance = others.var(axis=0, ddof=1) * (1 + 1 / len(others))
         error = np.sqrt(variance + 1 / ((len(rows[d]) - 3) * strength))
         for _ in quantities:
-            domain_agreement = (here * usual).sum(axis=1) / strength
+            domain_agreement = (here * usual_correlations).sum(axis=1) / strength
             domain_agreement[0] = 1.0  # the sign of the target is correct
             worst = int(np.argmin(domain_agreement))
             z = (others[:, worst].mean() - domain_agreement[worst]) / error[worst]
             if domain_agreement[worst] > -0.5 or 2 * t.sf(z, len(others) - 1) > level:
                 break
-            j = int(np.argmax(np.abs(usual[worst])))
-            data = here[worst, [j]], usual[worst, [j]]
+            j = int(np.argmax(np.abs(usual_correlations[worst])))
+            data = here[worst, [j]], usual_correlations[worst, [j]]
             yield Anomaly("sign", columns[worst], [d], *data, partner=columns[j])
             here[worst] *= -1
             here[:, worst] *= -1

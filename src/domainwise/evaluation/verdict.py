@@ -73,9 +73,8 @@ class Answer:
         hidden = len(self.faults) - len(faults) + self.more_faults
         faults = faults or [NO_FAULT]
         extra_lines = n_lines - len(faults) - (hidden > 0)
-        lines: list[str] = []
-        for i, text in enumerate(faults):
-            lines += wrap(text, max_lines=1 + (i < extra_lines))
+        wrapped = (wrap(text, max_lines=1 + (i < extra_lines)) for i, text in enumerate(faults))
+        lines = [line for texts in wrapped for line in texts]
         if hidden:
             lines.append(f"{hidden} more {'problem' if hidden == 1 else 'problems'} in the report")
         sections["Check first"] = lines
@@ -91,26 +90,26 @@ def make_answer(results: Results) -> Answer:
     """Describe the results in sentences."""
     method = results.recommended
     faults = results.differences.get("faults", ())
-    severe = [fault for fault in faults if fault["severity"] > 1]
-    messages = [fault_in_words(fault) for fault in severe]
+    severe_faults = [fault for fault in faults if fault["severity"] > 1]
+    messages = [fault_in_words(fault) for fault in severe_faults]
     _, _, arguments = results.next_step.partition(": domainwise ")
     command = "" if method.trivial else "model = evaluation.fit()"
     watch = "check_shift(model, X)"
     if arguments:
         command, watch = f"domainwise {arguments}", "domainwise predict"
-    failed = [key for key, reason in results.left_out.items() if reason.startswith("failed")]
-    if failed:
-        text = f"These methods failed and have no score: {', '.join(failed)}."
+    failures = [key for key, reason in results.left_out.items() if reason.startswith("failed")]
+    if failures:
+        text = f"These methods failed and have no score: {', '.join(failures)}."
         messages.append({"problem": text, "action": "The notes contain the error messages."})
-    shown = messages[:MAX_FAULTS]
+    first_messages = messages[:MAX_FAULTS]
     return Answer(
         "" if method.trivial else method.label,
         _reason(results),
         _context(results),
         _expect(results),
         *_certainty(results),
-        shown,
-        len(messages) + len(faults) - len(severe) - len(shown),
+        first_messages,
+        len(messages) + len(faults) - len(severe_faults) - len(first_messages),
         label_sentence(results),
         command,
         "" if method.trivial else f"{watch} reports new rows that differ from all source domains.",
@@ -173,14 +172,16 @@ def _reason(results: Results) -> str:
 def _context(results: Results) -> str:
     """The gain from predicting all rows of a new domain together; empty if there is no gain."""
     method, show = results.recommended, results.show
-    better = [r for r in results.results if r.context and r.mean - method.mean > results.margin]
-    if method.context or not better:
+    better_methods = [
+        r for r in results.results if r.context and r.mean - method.mean > results.margin
+    ]
+    if method.context or not better_methods:
         return ""
-    best = max(better, key=results.weighted_mean)
-    same = best.key.removesuffix(CONTEXT) == method.key
+    best = max(better_methods, key=results.weighted_mean)
+    same_method = best.key.removesuffix(CONTEXT) == method.key
     text = (
         "If you can predict all rows from the next site together, use "
-        f"{f'{method.label} with context' if same else best.label}: its mean "
+        f"{f'{method.label} with context' if same_method else best.label}: its mean "
         f"{results.measure.label} is {show(best.mean)} instead of {show(method.mean)}."
     )
     batches = {kind: scores for kind, scores in best.batches.items() if kind != "whole"}
@@ -243,24 +244,23 @@ def _certainty(results: Results) -> tuple[str, str]:
     worse, better = (sign * end for end in ends[::sign])
     if constant is None or method.trivial:
         if (better - worse) / (1.0 if sign > 0 else abs(method.mean)) > MAX_RANGE_WIDTH:
-            worst = f"{show(method.worst)}, on {named(method.worst_domain)}"
+            worst = f"{show(method.worst)}, on {names_of(method.worst_domain)}"
             return "medium", f"Domains differ: the worst score is {worst}."
         return "high", f"The scores on {in_words(n)} domains are similar."
     prediction = f"a constant prediction ({show(constant.mean)})"
+    half = f"more than half of the gain over {prediction}"
+    if worse >= (method.mean + constant.mean) / 2:
+        return "high", f"Even at the worse end of the 90 % range, {half} remains."
+    loss = f"{half} may be lost"
     if worse <= constant.mean:
-        text = f"at the next site, {method.label} may be no better than {prediction}"
-        return "medium", f"Domains differ: {text}."
-    if worse < (method.mean + constant.mean) / 2:
-        text = f"at the next site, more than half of the gain over {prediction} may be lost"
-        return "medium", f"Domains differ: {text}."
-    text = f"more than half of the gain over {prediction} remains"
-    return "high", f"Even at the worse end of the 90 % range, {text}."
+        loss = f"{method.label} may be no better than {prediction}"
+    return "medium", f"Domains differ: at the next site, {loss}."
 
 
-def named(*domains: object) -> str:
+def names_of(*domains: object) -> str:
     """Names of domains for a sentence, after the word "domain" if a name starts with a digit.
 
-    >>> named("bath"), named(3), named(3, 4)
+    >>> names_of("bath"), names_of(3), names_of(3, 4)
     ('bath', 'domain 3', 'domains 3 and 4')
     """
     names = [str(domain) for domain in domains]
@@ -292,16 +292,15 @@ def domains_table(results: Results, shown: Sequence[MethodResult]) -> TextTable:
             is_best, mark = r.scores[name] == best, "outside" * (name == r.worst_domain)
             cells.append(TextCell(show(r.scores[name]), is_best, mark))
         texts = [interval(results, results.ends(method, name)), show(method.seen.get(name))]
-        texts += [show(method.within.get(name)), f"{domain['rows']:,}" if domain else "–"]
-        rows.append([*cells, *map(TextCell, (*texts, _target(domain, classes)))])
+        texts += [show(method.within.get(name))]
+        texts += [f"{domain['rows']:,}", _target(domain, classes)] if domain else ["–", "–"]
+        rows.append([*cells, *map(TextCell, texts)])
     kinds = ["worst" if name == results.worst_domain else "" for name in results.hardest_first]
     return TextTable(columns, rows, kinds).without_empty_columns()
 
 
-def _target(domain: dict[str, Any] | None, classes: list[Any] | None) -> str:
+def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
     """Quartiles of the target in a domain, or class frequencies."""
-    if not domain:
-        return "–"
     if classes is None:
         integers = all(value == round(value) for value in domain["target"])
         return " / ".join(f"{v:.4g}" if integers else f"{v:#.4g}" for v in domain["target"])
@@ -338,15 +337,15 @@ def difference_sentence(results: Results) -> str:
     differences = results.differences
     columns = differences["columns"]
     names = [domain["name"] for domain in differences["domains"]]
-    described = [
-        f"{c['name']} ({named(names[c['tells_at']])}, AUC {c['tells']:.2f})" for c in columns
+    descriptions = [
+        f"{c['name']} ({names_of(names[c['tells_at']])}, AUC {c['tells']:.2f})" for c in columns
     ]
-    n = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
+    n_columns = sum(column["tells"] >= IDENTIFYING_AUC for column in columns)
     distinguish = "distinguish one domain from all others, by values or by missing values"
-    if not n:
-        return f"No single column can {distinguish}; the best is {described[0]}."
+    if not n_columns:
+        return f"No single column can {distinguish}; the best is {descriptions[0]}."
     total = len(columns) + differences["others"]
-    return f"{n} of {total} columns can {distinguish}: {listed(described[:n])}."
+    return f"{n_columns} of {total} columns can {distinguish}: {listed(descriptions[:n_columns])}."
 
 
 def importance_sentences(results: Results) -> list[str]:
@@ -354,27 +353,29 @@ def importance_sentences(results: Results) -> list[str]:
     method, importance = results.recommended, results.recommended.importance
     if not importance:
         return []
-    first = max(importance, key=lambda name: importance[name])
+    top_column = max(importance, key=lambda name: importance[name])
     change = "decreases" if results.measure.sign > 0 else "increases"
-    loss = results.show(results.measure.sign * importance[first])
+    loss = results.show(results.measure.sign * importance[top_column])
     max_unused = results.margin / 2
-    matters = "The most important column on held-out domains is"
-    if importance[first] < max_unused:
-        matters = "No single column is important on held-out domains; the most important one is"
+    beginning = "The most important column on held-out domains is"
+    if importance[top_column] < max_unused:
+        beginning = "No single column is important on held-out domains; the most important one is"
     sentences = [
-        f"{matters} {first}: if its values are shuffled, the {results.measure.label} of "
+        f"{beginning} {top_column}: if its values are shuffled, the {results.measure.label} of "
         f"{method.label} {change} by {loss}."
     ]
-    faulty = {name for f in results.differences.get("faults", ()) for name in f.get("columns", ())}
-    unused = [
+    faulty_columns = {
+        name for f in results.differences.get("faults", ()) for name in f.get("columns", ())
+    }
+    unused_columns = [
         column["name"]
         for column in results.differences["columns"]
         if column["tells"] >= IDENTIFYING_AUC
-        and column["name"] not in faulty
+        and column["name"] not in faulty_columns
         and importance.get(column["name"], np.inf) < max_unused
     ]
-    if unused:
-        them = "it" if len(unused) == 1 else "them"
-        advice = f"Consider dropping {listed(unused)}: {method.label} hardly uses {them}, but could"
-        sentences.append(f"{advice} use {them} to distinguish domains.")
+    if unused_columns:
+        them = "it" if len(unused_columns) == 1 else "them"
+        advice = f"Consider dropping {listed(unused_columns)}: {method.label} hardly uses {them}"
+        sentences.append(f"{advice}, but could use {them} to distinguish domains.")
     return sentences
