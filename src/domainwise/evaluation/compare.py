@@ -79,7 +79,7 @@ class Comparison:
             f"evaluations. The difference is {self.names[1]} minus {self.names[0]}. The column "
             "95 % contains a bootstrap interval for it, from resampled domains or, for a single "
             f"domain, from resampled rows. Differences below {self.show(self.margin)} do not "
-            "matter in practice. p is an approximate p-value of Wilcoxon's signed-rank test over domains."
+            "matter in practice. p is approximate (Wilcoxon's signed-rank test over domains)."
         )
 
     def tables(self) -> tuple[list[list[str]], list[list[str]]]:

@@ -67,7 +67,7 @@ class MethodJob:
     problem: Problem
     method: Method
     split: Split
-    number: int
+    number: int  #: index of the split
     inner_cv: Any = None
     columns: Sequence[str] = ()
     quick: bool = False
@@ -103,7 +103,7 @@ class MethodJob:
             ),
             warnings.catch_warnings(record=True) as caught,
         ):
-            warnings.resetwarnings()  # forests copy all filters for every tree
+            warnings.resetwarnings()  # forests set all filters again for every tree
             warnings.simplefilter("always")
             try:
                 with quiet_about_domains():  # the notes of the evaluation report these cases
@@ -181,17 +181,13 @@ class MethodJob:
         y_train: Array,
         fold: int = HELD_OUT,
     ) -> Record:
-        """Describe the outputs of a model for rows of one domain."""
-        score, y = float("nan"), problem.y[rows]
+        """Create the record of a model's outputs for rows of one domain."""
+        score, y, measure = float("nan"), problem.y[rows], problem.measure
         # Only a custom scorer needs the model; all other scorers can score the record later.
-        if problem.measure.is_custom and problem.measure.defined(
-            y_train, y, problem.classification
-        ):
-            X = problem.rows(rows, self.method.prepare)
-            score = float(problem.measure.scorer(model, X, y))
-        domain = int(problem.codes[rows[0]])
-        described = {"row": problem.index[rows], "domain": domain, "fold": fold, "target": y}
-        return {**described, **outputs, "score": score}
+        if measure.is_custom and measure.defined(y_train, y, problem.classification):
+            score = float(measure.scorer(model, problem.rows(rows, self.method.prepare), y))
+        record = {"row": problem.index[rows], "domain": int(problem.codes[rows[0]]), "fold": fold}
+        return {**record, "target": y, **outputs, "score": score}
 
 
 @dataclass(frozen=True)
@@ -222,6 +218,7 @@ class SeenJob(MethodJob):
         if self.in_context and "context" in chosen.get_params(deep=False):
             chosen = clone(chosen).set_params(context="auto")
         train, test = self.seen_split
+        y_train = problem.y[train]
         with suppress(*FAILURES, TypeError):
             model = self._refit(chosen, train, domains=True)
             for row, context in zip(rows, contexts, strict=True):
@@ -232,13 +229,13 @@ class SeenJob(MethodJob):
                 for code in np.unique(problem.codes[test]):
                     mask = problem.codes[test] == code
                     selected = {k: None if v is None else v[mask] for k, v in outputs.items()}
-                    data = (selected, problem, test[mask], problem.y[train])
-                    row["predictions"].append(self._record(model, *data, SEEN))
+                    record = self._record(model, selected, problem, test[mask], y_train, SEEN)
+                    row["predictions"].append(record)
 
     def _within(self, chosen: Any) -> list[Record]:
         """Predictions for folds within the held-out domains.
 
-        If the method cannot be fitted in a fold, for example with too few rows, it is skipped.
+        A fold is skipped if the method cannot be fitted, for example with too few rows.
         """
         problem, (_, held_out) = self.problem, self.split
         records = []
@@ -247,10 +244,9 @@ class SeenJob(MethodJob):
             for fold, (train, test) in enumerate(within_splits(problem, rows)):
                 with suppress(*FAILURES, TypeError):
                     model = self._refit(chosen, rows[train], domains=False)
-                    test_rows, y_train = rows[test], problem.y[rows[train]]
-                    predictions = self._predictions(model, problem, test_rows, context=False)
-                    data = (predictions.outputs(), problem, test_rows, y_train)
-                    records.append(self._record(model, *data, fold))
+                    outputs = self._predictions(model, problem, rows[test], False).outputs()
+                    y_train = problem.y[rows[train]]
+                    records.append(self._record(model, outputs, problem, rows[test], y_train, fold))
         return records
 
     def _refit(self, chosen: Any, train: Array, domains: bool) -> Pipeline:
@@ -268,7 +264,7 @@ class SeenJob(MethodJob):
 
 def reported_warnings(caught: Sequence[warnings.WarningMessage]) -> list[str]:
     """Sorted texts of the warnings that users should see."""
-    # The notes of the evaluation report that rows were held out instead of domains.
+    # The notes of the evaluation report these cases.
     in_notes = (RowFoldsWarning, ClassShareWarning)
     texts = {str(w.message)[:300] for w in caught if not issubclass(w.category, in_notes)}
     return sorted(text for text in texts if not text.startswith(_IGNORED_WARNINGS))
@@ -281,6 +277,7 @@ def can_score(method: Method, problem: Problem) -> bool:
         return True
     n = len(problem.classes)
     predictions = Predictions(model, None, problem.classes)
+    # The scorer is tried on constant outputs for two rows of each class.
     predictions.labels = np.repeat(problem.classes, 2)
     predictions.probabilities = np.full((2 * n, n), 1 / n)
     predictions.decisions = np.zeros(2 * n if n == 2 else (2 * n, n))
@@ -346,7 +343,7 @@ class Scorer:
         return self.problem.measure.score_record(self.problem.classes, record)
 
     def _find_scored_folds(self, number: int, code: int) -> list[int]:
-        """Folds within a domain on which the measure is defined."""
+        """Numbers of the folds within a domain on which the measure is defined."""
         problem, test = self.problem, self.splits[number][1]
         rows = test[problem.codes[test] == code]
         y, classification = problem.y[rows], problem.classification
@@ -384,12 +381,13 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
         return {}
     rng = np.random.default_rng(problem.seed)
     repeats = int(np.clip(max_rows // (2 * n), 1, 5))
-    # The first copy is unchanged; each of the others has one column shuffled.
-    copies: list[str | None] = [None, *(name for name in job.columns for _ in range(repeats))]
+    # The column that is shuffled in each copy of the rows; None for the copy without changes.
+    shuffled_columns: list[str | None] = [None]
+    shuffled_columns += [name for name in job.columns for _ in range(repeats)]
     scores: dict[str | None, list[list[float]]] = {}
     step = max(1, BATCH_ROWS // n)
-    for start in range(0, len(copies), step):
-        batch = copies[start : start + step]
+    for start in range(0, len(shuffled_columns), step):
+        batch = shuffled_columns[start : start + step]
         X = problem.rows(np.tile(rows, len(batch)), prepare).copy()
         for i, name in enumerate(batch):
             if name is not None:
@@ -423,8 +421,8 @@ def partial_records(
 ) -> Iterator[Record]:
     """Predict parts of a held-out domain with context, as if each part were a domain of its own.
 
-    X contains all rows of the domain in table order. ``record`` contains predictions for the whole
-    domain, for the rows of X with the indices ``drawn``.
+    X contains all rows of the domain in table order. ``record`` contains predictions for the rows
+    with the indices ``drawn`` (None: all), with the whole domain as context.
     """
     n = X.shape[0]
     halves = (np.arange(n) >= n // 2).astype(np.intp)

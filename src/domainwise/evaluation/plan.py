@@ -32,7 +32,7 @@ MIN_PARALLEL_SECONDS = 6.0
 MAX_SECONDS_QUICK_ROWS, MAX_SECONDS = 10.0, 16.0
 #: Cost in a quick evaluation, which has fewer inner splits, as a share of the usual cost.
 QUICK_COST = 0.45
-#: Number of training rows in a quick evaluation, and the number if this would take too long.
+#: Number of training rows in a quick evaluation, and a smaller one if this would take too long.
 QUICK_ROWS, FEWER_ROWS = 600, 300
 #: Number of groups of held-out domains, and maximum number of scored rows, in a quick evaluation.
 QUICK_GROUPS, QUICK_SCORED = 3, 5000
@@ -72,7 +72,7 @@ def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
 
 
 @dataclass(frozen=True)
-class Quick:
+class QuickPlan:
     """Plan of a quick evaluation, which takes about half a minute."""
 
     problem: Problem
@@ -108,7 +108,7 @@ def plan_quick(
     inner_cv: Any,
     max_rows: int | str | None,
     n_jobs: int | None,
-) -> Quick:
+) -> QuickPlan:
     """Time boosting to decide how many rows and which methods a quick evaluation uses.
 
     Only methods in the default list are skipped, the slowest first; if the user has chosen the
@@ -139,7 +139,7 @@ def plan_quick(
         methods.remove(slowest)
         duration = format_duration(unit * slowest.cost)
         left_out[slowest.key] = f"not run, because it would take about {duration}"
-    return Quick(problem, methods, cv, inner_cv, left_out)
+    return QuickPlan(problem, methods, cv, inner_cv, left_out)
 
 
 #: The initial time estimate has the same weight as finished jobs with this total cost.
@@ -164,7 +164,7 @@ class JobProgress:
         self._workers, self._unit, self._started = workers, unit, time.monotonic()
         self._unfinished: dict[Any, MethodJob] = {}
         # Total seconds and cost of finished jobs, by method and part.
-        self._spent: dict[tuple[str, str], tuple[float, float]] = {}
+        self._totals: dict[tuple[str, str], tuple[float, float]] = {}
         self._n_splits, self._n_finished = len(splits), 0
         variants = [row for job in jobs for row in job.method.rows(problem.classification)]
         self._labels = {key: label for key, label, _ in variants}
@@ -178,9 +178,10 @@ class JobProgress:
         self._unfinished |= {job.row_keys[0]: job for job in jobs}
         if jobs and jobs[0].part == ON_HELD_OUT:
             n_methods = len({job.method.key for job in jobs})
+            methods = f"{n_methods} methods" if n_methods > 1 else "One method"
             workers = f"{self._workers} workers" if self._workers > 1 else "one worker"
             left = format_duration(self._seconds_left())
-            self._print(f"{n_methods} methods, {len(jobs)} fits: about {left} on {workers}.")
+            self._print(f"{methods}, {len(jobs)} fits: about {left} on {workers}.")
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
         """Show the rows of a finished job."""
@@ -191,8 +192,8 @@ class JobProgress:
         if job is not None:
             if cost:
                 key, seconds = (job.method.key, job.part), max(row["seconds"] for row in rows)
-                total_seconds, total_cost = self._spent.get(key, (0.0, 0.0))
-                self._spent[key] = (total_seconds + seconds, total_cost + cost)
+                total_seconds, total_cost = self._totals.get(key, (0.0, 0.0))
+                self._totals[key] = (total_seconds + seconds, total_cost + cost)
             self._show(job, rows)
 
     def _add(self, row: Row) -> None:
@@ -210,10 +211,10 @@ class JobProgress:
     def _seconds_left(self) -> float:
         """Estimated time until all jobs are finished."""
         prior = (PRIOR_COST * self._unit, PRIOR_COST)
-        overall = np.sum([*self._spent.values(), prior], axis=0)
+        overall = np.sum([*self._totals.values(), prior], axis=0)
         total = 0.0
         for job in self._unfinished.values():
-            seconds, cost = self._spent.get((job.method.key, job.part), overall)
+            seconds, cost = self._totals.get((job.method.key, job.part), overall)
             total += job.cost * seconds / cost
         return total / self._workers
 
@@ -270,7 +271,7 @@ class LiveProgress(JobProgress):
             mean = self._measure.format(self._mean(key))
             table.add_row(printable(self._labels[key]), mean, finished)
         elapsed = format_duration(time.monotonic() - self._started)
-        status = Text(f"{self._status()}, {elapsed} elapsed (Ctrl-C stops)", style="dim")
+        status = Text(f"{self._status()}, {elapsed} elapsed (Ctrl-C to stop)", style="dim")
         return Group(table, status)
 
 

@@ -98,7 +98,7 @@ class Problem:
 
     @cached_property
     def scored(self) -> Array:
-        """Rows that are scored: all, or at most ``max_scored``, drawn evenly from the domains."""
+        """Indices of the scored rows: at most ``max_scored``, drawn evenly from the domains."""
         return draw_rows(self.codes, max(self.max_scored, 2 * len(self.domains)), self.seed)
 
     def setting(self, n_rows: int, cv: Any = None) -> Setting:
