@@ -1,4 +1,4 @@
-"""SiteAdapter around any estimator: what it gains, keeps and refuses."""
+"""SiteAdapter with several estimators: scores, unchanged models and errors."""
 
 import pickle
 
@@ -52,7 +52,7 @@ def test_ten_labels_correct_most_of_a_wrong_level():
         site = model.adapt(X_site[:10], y_site[:10])
         X_test, y_test = X_site[10:], y_site[10:]
         errors.append([np.sqrt(np.mean((m.predict(X_test) - y_test) ** 2)) for m in (model, site)])
-        assert (model.predict(X) == model.estimator_.predict(X)).all()  # it is unchanged
+        assert (model.predict(X) == model.estimator_.predict(X)).all()  # the model is unchanged
         assert site.n_site_labels_ == 10
     before, after = np.mean(errors, axis=0)
     assert after < 0.2 * before
@@ -104,7 +104,7 @@ def test_intervals_cover_and_get_narrower_with_labels():
         inside.append(np.mean((ends[:, 0] <= y_site[20:]) & (y_site[20:] <= ends[:, 1])))
         wide = np.ptp(model.predict_interval(X_site[20:21], coverage=0.9))
         widths.append(np.ptp(ends[0]) / wide)
-    assert 0.85 <= np.mean(inside) <= 0.99  # eleven domains: cautious, as theory 16 says
+    assert 0.85 <= np.mean(inside) <= 0.99  # too wide with eleven domains (theory 16)
     assert np.mean(widths) < 0.3
 
 
@@ -135,7 +135,7 @@ def test_label_gain_estimates_the_actual_gain():
 
 
 def test_label_gain_is_computed_for_the_first_rows_too():
-    """Where a domain's first rows are unlike the others, labels of these promise less."""
+    """If the first rows of a domain differ from its other rows, their labels help less."""
     X, y, domain = sites(n_sites=10, n=120)
     ordered = y + np.tile(np.r_[np.full(20, 5.0), np.zeros(100)], 10)
     random = np.random.default_rng(0).permutation(len(y))
@@ -182,14 +182,14 @@ def test_it_can_be_cloned_pickled_and_adapted_again():
         (lambda X, y: (X, np.column_stack([y, y])), "y must be 1-D, got shape .10, 2."),
     ],
 )
-def test_labels_that_cannot_be_used_are_refused(change, message):
+def test_invalid_labels_are_errors(change, message):
     rows, (X, y) = held_out_site(*class_sites())
     model = fit_adapter(LogisticRegression(), rows)
     with pytest.raises(ValueError, match=message):
         model.adapt(*change(X[:10], np.where(np.arange(10) == 0, "a", y[:10])))
 
 
-def test_missing_targets_are_refused():
+def test_missing_targets_are_errors():
     rows, (X, _) = held_out_site(*sites())
     model = fit_adapter(LinearRegression(), rows)
     with pytest.raises(ValueError, match="1 missing or infinite"):

@@ -1,4 +1,4 @@
-"""The corrections against independent computations, and what they do at the limits."""
+"""Corrections equal independent computations, also in limiting cases."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from domainwise.adaptation.corrections import (
     smooth_logs,
 )
 
-NO_SPREAD = Spread(0.0, 1.0)  # every label counts in full
+NO_SPREAD = Spread(0.0, 1.0)  # all labels have full weight
 
 
 def outputs_with_levels(levels, slopes, n=200, noise=0.5, seed=0):
@@ -28,7 +28,7 @@ def outputs_with_levels(levels, slopes, n=200, noise=0.5, seed=0):
 
 
 def class_outputs(n_domains=6, n=80, n_classes=3, bias=1.0, seed=0):
-    """Probabilities whose domains have a bias per class."""
+    """Probabilities with a bias for each class and domain."""
     rng = np.random.default_rng(seed)
     domain = np.repeat(np.arange(n_domains), n)
     logs = rng.normal(size=(len(domain), n_classes))
@@ -119,7 +119,7 @@ def test_labels_of_one_class_give_bounded_biases():
     assert 0.8 < p < 0.999
 
 
-def test_many_labels_give_the_correction_of_all_rows_of_the_site():
+def test_many_labels_give_the_correction_for_all_rows_of_the_site():
     prior = LinePrior(0.0, level=0.1, slope=0.1, noise=1.0, spread=NO_SPREAD)
     rng = np.random.default_rng(0)
     outputs = rng.normal(size=(10_000, 1))
@@ -141,7 +141,7 @@ def test_labels_of_similar_rows_have_less_weight():
     assert moved[1] < 0.8 * moved[0]
 
 
-def test_the_order_of_labels_does_not_change_a_bit():
+def test_the_order_of_labels_does_not_change_the_result():
     rng = np.random.default_rng(0)
     outputs, y = rng.dirichlet(np.ones(3), size=30), rng.integers(3, size=30)
     prior = ClassPrior(0.5, np.full(3, 1 / 3), False, NO_SPREAD)

@@ -1,4 +1,4 @@
-"""adapt of the ensembles and the invariant ridge machines."""
+"""The ``adapt`` method of ensembles and of InvariantRidge."""
 
 import pickle
 
@@ -28,7 +28,7 @@ MODELS = {
 
 
 def rows_of(name, n_domains=8):
-    """Rows of sites that differ in level, or in their class shares."""
+    """Rows from sites that differ in level or in class shares."""
     data = make_synthetic(n_domains=n_domains, n_per_domain=40, random_state=0)
     rng, domain = np.random.default_rng(0), data.sample_domain
     X, level = data.data[:, 1:], 2.0 * rng.normal(size=n_domains)[domain]
@@ -40,7 +40,7 @@ def rows_of(name, n_domains=8):
 
 @pytest.fixture(scope="module", params=MODELS)
 def fitted(request):
-    """A model without a site, and the rows of that site."""
+    """A model that was fitted without one site, and the rows of that site."""
     X, y, domain = rows_of(request.param)
     new = domain == 7
     model = MODELS[request.param]().fit(X[~new], y[~new], sample_domain=domain[~new])
@@ -140,7 +140,7 @@ def test_intervals_of_the_adapted_ensemble_are_narrower():
     assert widths[1] < 0.6 * widths[0]
 
 
-def test_models_fitted_from_sums_refuse_to_adapt():
+def test_models_fitted_from_sums_cannot_be_adapted():
     X, y, domain = rows_of("numbers")
     model = InvariantRidgeCV(kernels=["rbf"], gammas=[0.1]).partial_fit(X, y, domain)
     model.predict(X[:2])
@@ -160,7 +160,7 @@ def test_adapted_models_can_be_saved_and_loaded(fitted, tmp_path):
     assert (again.adapt(X[5:9], y[5:9]).predict(X) == site.adapt(X[5:9], y[5:9]).predict(X)).all()
 
 
-def test_models_with_several_targets_refuse_to_adapt():
+def test_models_with_several_targets_cannot_be_adapted():
     X, y, domain = rows_of("numbers")
     model = InvariantRidgeCV(kernels=["rbf"], gammas=[0.1])
     model.fit(X, np.column_stack([y, -y]), sample_domain=domain)

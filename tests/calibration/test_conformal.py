@@ -1,4 +1,4 @@
-"""Prediction sets and intervals on domains that nobody has seen."""
+"""Prediction sets and intervals on new domains."""
 
 import warnings
 from itertools import pairwise
@@ -29,7 +29,7 @@ X, Y, D = DATA.data, DATA.target, DATA.sample_domain
 
 
 def brute_threshold(scores, domains, coverage):
-    """The smallest score up to which enough weight lies, by counting, in whole numbers."""
+    """The smallest score whose cumulative weight is large enough, computed with integers."""
     names = sorted(set(domains))
     for candidate in sorted(set(scores)):
         shares = [
@@ -45,7 +45,7 @@ def brute_threshold(scores, domains, coverage):
 
 
 def test_thresholds_computed_by_hand():
-    # Weights: a has 1/3 in halves, b has 1/3 in one piece, 1/3 is infinite.
+    # Both rows of a have weight 1/6, the row of b has weight 1/3, and infinity has weight 1/3.
     quantiles = DomainQuantiles.from_scores(np.array([3.0, 1.0, 2.0]), np.array(["a", "a", "b"]))
     np.testing.assert_allclose(quantiles.levels, [1 / 6, 1 / 2, 2 / 3])
     assert quantiles.threshold(1 / 6) == 1.0
@@ -59,12 +59,12 @@ def test_thresholds_computed_by_hand():
 def test_ties_share_one_threshold():
     scores, domains = np.array([1.0, 1.0, 1.0, 0.0, 5.0, 5.0]), np.array([0, 0, 1, 1, 2, 2])
     quantiles = DomainQuantiles.from_scores(scores, domains)
-    # 1/8 at 0; 1/8 + 1/4 more at 1; 1/4 more at 5; 1/4 beyond.
+    # Weights: 1/8 at score 0, 1/8 + 1/4 at score 1, 1/4 at score 5, and 1/4 at infinity.
     thresholds = [quantiles.threshold(c) for c in (0.125, 0.126, 0.5, 0.501, 0.75, 0.76)]
     assert thresholds == [0.0, 1.0, 1.0, 5.0, 5.0, np.inf]
 
 
-def test_scores_that_are_infinite_or_unknown_are_beyond_every_other():
+def test_infinite_and_missing_scores_are_larger_than_all_others():
     quantiles = DomainQuantiles.from_scores(
         np.array([np.nan, 1.0, np.inf, 2.0]), np.array([0, 0, 1, 1])
     )
@@ -73,7 +73,7 @@ def test_scores_that_are_infinite_or_unknown_are_beyond_every_other():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_thresholds_equal_those_found_by_counting(seed):
+def test_thresholds_equal_those_computed_by_counting(seed):
     rng = np.random.default_rng(seed)
     domains = rng.integers(4, size=40)
     scores = rng.integers(8, size=40) / 4.0
@@ -99,12 +99,12 @@ def test_nine_domains_are_enough_for_ninety_per_cent_and_eight_are_not():
 
 
 @pytest.mark.parametrize("coverage", [0, 1, 1.5, -0.1, np.nan, True])
-def test_a_coverage_that_is_none_is_refused_by_name(coverage):
+def test_an_invalid_coverage_is_an_error(coverage):
     with pytest.raises(ValueError, match="coverage must be between 0 and 1"):
         needed_domains(coverage)
 
 
-def test_decision_values_are_judged_by_their_distance_from_the_best():
+def test_decision_values_are_scored_by_their_distance_from_the_largest():
     outputs, scores = scores_by_class({"decisions": np.array([[1.0, 3.0, 2.0]])}, np.arange(3))
     assert outputs == "decisions"
     np.testing.assert_array_equal(scores, [[2.0, 0.0, 1.0]])
@@ -116,7 +116,7 @@ def test_decision_values_are_judged_by_their_distance_from_the_best():
 
 
 @pytest.mark.parametrize("calibration", ["cv", "split"])
-def test_intervals_reach_as_far_as_domains_that_were_not_learnt_from(calibration):
+def test_intervals_are_as_wide_as_errors_on_held_out_domains(calibration):
     y = X[:, 0] + 0.3 * D
     model = DomainConformal(Ridge(), calibration=calibration).fit(X, y, sample_domain=D)
     if calibration == "cv":
@@ -136,7 +136,7 @@ def test_intervals_reach_as_far_as_domains_that_were_not_learnt_from(calibration
 
 
 @pytest.mark.parametrize("estimator", [LogisticRegression(), SVC(), "labels"])
-def test_sets_are_nested_in_coverage_whatever_an_estimator_can_tell(estimator):
+def test_sets_grow_with_coverage_for_all_kinds_of_outputs(estimator):
     estimator = OnlyLabels() if estimator == "labels" else estimator
     model = DomainConformal(estimator).fit(X, Y, sample_domain=D)
     sets = [model.predict_set(X, coverage=c) for c in (0.3, 0.5, 0.7, 0.8, 0.9)]
@@ -161,7 +161,7 @@ class OnlyLabels(ClassifierMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize("calibration", ["cv", "split"])
-def test_with_too_few_domains_everything_is_returned_and_it_says_so(calibration):
+def test_with_too_few_domains_sets_contain_all_classes_with_a_warning(calibration):
     rows = np.isin(D, [0, 1, 2])
     model = DomainConformal(LogisticRegression(), calibration=calibration)
     model.fit(X[rows], Y[rows], sample_domain=D[rows])
@@ -178,17 +178,17 @@ def test_with_too_few_domains_everything_is_returned_and_it_says_so(calibration)
         assert np.isfinite(numbers.predict_interval(X[:5], coverage=0.5)).all()
 
 
-def test_a_class_that_is_missing_without_its_domain_is_never_left_out_by_mistake():
+def test_a_class_that_occurs_in_one_domain_only_is_not_omitted_from_sets():
     y = Y.astype(object)
     y[D == 4] = "rare"
     y = np.array([str(label) for label in y])
     model = DomainConformal(LogisticRegression()).fit(X, y, sample_domain=D)
     assert model.classes_.tolist() == ["-1", "1", "rare"]
-    # Rows of the rare class were scored 1, the worst there is: a tenth of all domains.
+    # Rows of the rare class, in a tenth of all domains, have the worst possible score, 1.
     assert model.predict_set(X, coverage=0.9).all()
 
 
-def test_a_frozen_estimator_is_calibrated_on_all_domains_given():
+def test_a_frozen_estimator_is_calibrated_on_all_domains():
     train = D < 5
     known = LinearRegression().fit(X[train], X[train, 0] ** 2)
     model = DomainConformal(FrozenEstimator(known), calibration="split")
@@ -227,7 +227,7 @@ def test_pipelines_take_domains_by_routing():
         ),
     ],
 )
-def test_what_cannot_be_calibrated_is_refused(model, arguments, message):
+def test_invalid_estimators_and_labels_are_errors(model, arguments, message):
     with pytest.raises(ValueError, match=message):
         model.fit(arguments[0], arguments[1], sample_domain=arguments[2])
 
@@ -242,7 +242,7 @@ def test_a_regressor_after_a_classifier_has_no_classes(wrapper):
     assert ((low <= X[:, 0]) & (X[:, 0] <= high)).mean() >= 0.7
 
 
-def test_a_given_split_decides_which_domains_calibrate():
+def test_cv_determines_the_calibration_domains():
     cv = LeaveDomainsOut(3, random_state=1)
     model = DomainConformal(Ridge(), cv=cv, calibration="split").fit(X, X[:, 0], sample_domain=D)
     _, held = next(cv.split(X, groups=D))
@@ -253,7 +253,7 @@ def test_a_given_split_decides_which_domains_calibrate():
 
 
 def made_domains(rng, n_domains):
-    """Domains of unequal size, shifted and of unequal spread."""
+    """Domains that differ in size, mean and variance."""
     sizes = rng.integers(3, 40, size=n_domains)
     domains = np.repeat(np.arange(n_domains), sizes)
     x = rng.normal(size=(len(domains), 1)) + rng.normal(size=n_domains)[domains, None]
@@ -263,7 +263,7 @@ def made_domains(rng, n_domains):
 
 
 @pytest.mark.parametrize(("n_domains", "coverage"), [(18, 0.9), (18, 0.8), (8, 0.8), (30, 0.5)])
-def test_coverage_on_new_domains_is_what_was_promised(n_domains, coverage):
+def test_coverage_on_new_domains_is_as_promised(n_domains, coverage):
     rng = np.random.default_rng(17)
     covered = []
     for _ in range(250):

@@ -17,7 +17,7 @@ def example(n_classes, n=120, seed=0):
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])
-def test_a_curve_is_the_penalised_likelihoods_maximum(n_classes):
+def test_a_curve_maximizes_the_penalized_likelihood(n_classes):
     values, codes, weights = example(n_classes)
     curve, loss = fit_curve(values, codes, weights)
     w = weights / weights.sum()
@@ -47,7 +47,7 @@ def test_permuting_classes_permutes_probabilities():
 
 
 @pytest.mark.parametrize("sign", [0.0, -1.0])
-def test_values_that_say_nothing_or_the_opposite_give_the_base_rate(sign):
+def test_uninformative_or_reversed_values_give_the_class_shares(sign):
     values, codes, _ = example(3)
     curve, loss = fit_curve(sign * values, codes, np.ones(len(codes)))
     shares = np.bincount(codes) / len(codes)
@@ -80,7 +80,7 @@ def test_a_curve_without_biases_keeps_the_order_of_values():
     assert abs(slopes[np.argmin(losses)] / curve.slope - 1) < 0.02
     assert loss == pytest.approx(min(losses), abs=1e-4)
     np.testing.assert_array_equal(curve.bias, 0.0)
-    # Values that tell less than how frequent classes are.
+    # Values that predict worse than class shares.
     noise = rng.standard_normal((400, 3))
     rare = (rng.random(400) < 0.1).astype(int)
     curve, _ = fit_curve(noise, rare, np.ones(400), fit_bias=False)

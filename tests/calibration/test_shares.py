@@ -1,4 +1,4 @@
-"""Class shares of new domains, found without labels."""
+"""Class shares in new domains, estimated without labels."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from domainwise.selection import adapt_class_shares
 
 
 def two_gaussians(share, n=4000, seed=0):
-    """Rows of two classes, and the probabilities that equal shares would give."""
+    """Rows from two classes, and their probabilities for equal class shares."""
     rng = np.random.default_rng(seed)
     y = (rng.random(n) < share).astype(int)
     x = rng.standard_normal(n) + 2 * y
@@ -15,7 +15,7 @@ def two_gaussians(share, n=4000, seed=0):
     return np.column_stack([1 - p, p]), x, y
 
 
-def test_shares_are_found_where_only_they_differ():
+def test_shares_are_estimated_if_only_shares_differ():
     p, x, _ = two_gaussians(0.1)
     adapted = adapt_class_shares(p, [0.5, 0.5], prior_rows=0)
     assert abs(adapted[:, 1].mean() - 0.1) < 0.02
@@ -40,12 +40,12 @@ def test_permuting_classes_permutes_columns():
 
 
 @pytest.mark.parametrize(("shares", "rows"), [([0.5], 1), ([1.0, 0.0], 1), ([0.5, 0.5], -1)])
-def test_shares_that_do_not_fit_are_refused(shares, rows):
+def test_invalid_shares_are_errors(shares, rows):
     with pytest.raises(ValueError, match=r"shares must|prior_rows must be at least 0; got -1"):
         adapt_class_shares([[0.5, 0.5]], shares, prior_rows=rows)
 
 
 @pytest.mark.parametrize("row", [[-0.5, 1.5], [0.0, 0.0], [np.nan, 0.5]])
-def test_rows_that_are_not_probabilities_are_refused(row):
+def test_rows_that_are_not_probabilities_are_errors(row):
     with pytest.raises(ValueError, match="probabilities must have shape"):
         adapt_class_shares([[0.5, 0.5], row], [0.5, 0.5])

@@ -1,7 +1,7 @@
-"""What arguments may be: the shared rule for each, and functions that use it.
+"""Shared constraints on arguments, and functions that use them.
 
-That estimators use it is in ``tests/test_common.py``. To add a case, add a value to a kind, or an
-argument to the kind it is of.
+``tests/test_common.py`` tests that estimators use them, too. To add a case, add a value or an
+argument to one of the kinds below.
 """
 
 import numpy as np
@@ -21,10 +21,10 @@ from domainwise.checks.arguments import (
 
 NAN, INF = float("nan"), float("inf")
 
-#: What is refused in arguments of a kind, and why.
+#: Values that arguments of each kind must reject.
 REFUSED = {
-    "truth": ["False", 1, 0.0, None],  # a string is true whatever it says
-    "count": [True, NAN, 2.5, "3", 0, -1, [2]],  # True is one, and NaN smaller than nothing
+    "truth": ["False", 1, 0.0, None],  # non-empty strings are true in Python
+    "count": [True, NAN, 2.5, "3", 0, -1, [2]],  # True equals 1, and comparisons with NaN are False
     "number": [True, NAN, "0.5", -1.0, 1j, np.array([0.5])],
     "seed": [True, -1, "0", 0.5, NAN],
     "workers": [True, 0, 1.5, "2", NAN],
@@ -51,7 +51,7 @@ KINDS = {
     "choice": ["solver", "rule", "calibration", "feature_map"],
     "rows": ["landmarks", "target_landmarks"],
 }  # fmt: skip
-#: What such arguments take as well, as NumPy's scalars.
+#: Values that arguments of each kind must accept, such as NumPy scalars.
 TAKEN = {
     "truth": [np.True_, np.False_],
     "count": [np.int64(2), np.uint8(2)],
@@ -63,7 +63,7 @@ TAKEN = {
     "weights": [{0: np.float64(2.0), 1: np.int64(1)}, "balanced", None],
     "rows": [np.zeros((2, 2)), [[0.0]]],
 }
-#: What else is refused, and taken, by name: ends of ranges, and arguments that are of no kind.
+#: Further values to reject and to accept, by argument: ends of ranges, and other kinds.
 OF_A_NAME = {
     "lam": ([0, 0.0, INF], [1e-300]),
     "gamma": ([0, "mean", INF], ["median", "scale"]),
@@ -119,7 +119,7 @@ Y, D = np.arange(12) // 3 % 2, np.arange(12) % 3
 
 
 @pytest.mark.parametrize("name", CONSTRAINTS)
-def test_a_constraint_names_refused_arguments_and_accepts_the_documented_values(name):
+def test_a_constraint_rejects_invalid_values_by_name_and_accepts_documented_ones(name):
     kind = OF_A_KIND.get(name, "")
     refused, accepted = OF_A_NAME.get(name, ([], []))
     for value in [*REFUSED.get(kind, []), *refused]:
@@ -156,7 +156,7 @@ def worst(**options):
     return metrics.worst_domain_score(Y, Y, D, **{"metric": accuracy_score, **options})
 
 
-#: Function with arguments that it takes, one of its arguments, and what is refused there.
+#: Function, one of its arguments, and values that it must reject.
 FUNCTIONS = [
     (lambda **o: dw.evaluate(X, Y, D, **o), "n_jobs", REFUSED["workers"]),
     (lambda **o: dw.evaluate(X, Y, D, **o), "random_state", [*REFUSED["seed"], None]),

@@ -1,4 +1,4 @@
-"""The rule that partial_fit follows: the same arguments for all batches, and domains or none."""
+"""All batches passed to partial_fit need the same arguments, and all or none need domains."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ X = np.random.default_rng(0).normal(size=(60, 3))
 Y = np.arange(60) % 2
 DOMAIN = np.arange(60) // 20
 
-#: Every public class that takes batches, with an argument and another value of it.
+#: Every public class with partial_fit, with one of its arguments and a new value for it.
 IN_BATCHES = {
     dw.FastDCM: ("epsilon", 0.5),
     dw.FastCOIR: ("gamma", 0.5),
@@ -41,7 +41,7 @@ def test_every_class_with_partial_fit_is_listed_here():
 
 
 @pytest.mark.parametrize("kind", IN_BATCHES, ids=lambda kind: kind.__name__)
-def test_an_argument_that_changed_between_batches_is_refused(kind):
+def test_changing_an_argument_between_batches_is_an_error(kind):
     name, value = IN_BATCHES[kind]
     model = model_of(kind).partial_fit(X, Y, sample_domain=DOMAIN)
     before = getattr(model, name)
@@ -55,7 +55,7 @@ def test_an_argument_that_changed_between_batches_is_refused(kind):
 
 @pytest.mark.parametrize("kind", IN_BATCHES, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("first", [DOMAIN, None], ids=["missing", "given"])
-def test_domains_in_some_batches_only_are_refused(kind, first):
+def test_passing_domains_with_only_some_batches_is_an_error(kind, first):
     second = DOMAIN if first is None else None
     word = "missing" if second is None else "given"
     model = model_of(kind).partial_fit(X, Y, sample_domain=first)
@@ -74,13 +74,13 @@ def test_batches_after_fit_follow_the_same_rule():
         model.set_params(gamma=0.5).partial_fit(X, Y, sample_domain=DOMAIN)
 
 
-def test_fit_accepts_other_arguments_than_earlier_batches():
+def test_arguments_can_be_changed_before_fit():
     model = dw.FastDCM(n_landmarks=10).partial_fit(X, Y, sample_domain=DOMAIN)
     model.set_params(gamma=0.5).fit(X, Y).partial_fit(X, Y)
     assert model.gamma_ == 0.5
 
 
-def test_gammas_that_change_after_the_last_batch_are_refused_before_the_search():
+def test_changing_gammas_after_the_last_batch_is_an_error():
     model = dw.InvariantRidgeCV(gammas=[0.1], n_landmarks=10)
     model.partial_fit(X, X[:, 0], sample_domain=DOMAIN).set_params(gammas=[0.2])
     with pytest.raises(ValueError, match=r"gammas=\[0.2\], but .* with gammas=\[0.1\]"):

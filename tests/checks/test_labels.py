@@ -1,7 +1,7 @@
-"""Labels in every container: missing ones are refused, large ones stay themselves.
+"""Labels in many containers: missing labels are errors, and large integers are not rounded.
 
-The shared checks are tested here, and functions that use them; that estimators use them is in
-``tests/test_common.py``. To add a container, add a line to ``WAYS``.
+This file tests the shared checks and functions that use them; ``tests/test_common.py`` tests that
+estimators use them. To add a container, add a line to ``WAYS``.
 """
 
 import numpy as np
@@ -55,7 +55,7 @@ CHECKS = {
     "measures": lambda labels: inputs.checked_labels(labels, "y_true"),
 }
 each_check = pytest.mark.parametrize("check", CHECKS)
-#: Of Python objects; Arrow's types know None only, and so does polars.
+#: Missing values in containers of Python objects; Arrow and polars have only None.
 MISSING = {"None": None, "NaN": float("nan"), "NA": pandas.NA}
 
 
@@ -77,13 +77,13 @@ def test_missing_labels_are_neither_a_class_nor_a_domain(way, word, names):
 
 
 @each_check
-def test_labels_that_conversion_would_change_are_refused(check, hostile_labels):
+def test_labels_that_conversion_would_change_are_errors(check, hostile_labels):
     for labels, words in hostile_labels.values():
         with pytest.raises(ValueError, match=words):
             CHECKS[check](labels)
 
 
-#: What takes labels beside estimators.
+#: Functions with an argument for labels.
 FUNCTIONS = {
     "splitter": lambda labels: list(LeaveDomainsOut().split(X, groups=labels)),
     "g_mean_score": lambda labels: metrics.g_mean_score(labels, OTHER),
@@ -146,7 +146,7 @@ def test_large_integers_are_not_rounded(check, way):
 
 @pytest.mark.parametrize("values", [[2**64, 1], [2**63, -1], [2**53 + 1, 0.5]])
 @pytest.mark.parametrize("container", [list, objects])
-def test_numbers_that_fit_no_type_are_refused(values, container):
+def test_numbers_that_fit_no_type_are_errors(values, container):
     for use in (
         lambda labels: dw.DCM(domain_kernel="delta").fit(X, OTHER, sample_domain=labels),
         lambda labels: dw.FastDCM(domain_kernel="delta").fit(X, OTHER, sample_domain=labels),
@@ -157,7 +157,7 @@ def test_numbers_that_fit_no_type_are_refused(values, container):
             use(container(values * 12))
 
 
-#: What is compared, and what the refusal says.
+#: Calls with arguments that do not match, and parts of the error messages.
 COMPARED = [
     (lambda: metrics.g_mean_score(["0", "1"], [0, 1]), "y_pred contains labels of type number"),
     (lambda: metrics.g_mean_score([0, 1], ["0", "1"]), "y_pred contains labels of type string"),
@@ -192,10 +192,10 @@ COMPARED = [
 ]
 
 
-@pytest.mark.parametrize("case, says", COMPARED)
-def test_lengths_and_types_are_compared(case, says):
-    with pytest.raises((ValueError, TypeError), match=says):
-        case()
+@pytest.mark.parametrize("call, message", COMPARED)
+def test_different_lengths_and_types_are_errors(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
 
 
 @pytest.mark.torch
@@ -214,7 +214,7 @@ def test_labels_in_tensors_are_accepted(cls):
         cls().fit(rows, torch.tensor(OTHER), sample_domain=["a", None, "b"] * 8)
 
 
-def test_rows_of_zero_probabilities_are_refused():
+def test_rows_of_zero_probabilities_are_errors():
     with pytest.raises(ValueError, match="without negative values or rows of zeros"):
         adapt_class_shares(np.zeros((3, 2)), [0.5, 0.5])
 
@@ -226,7 +226,7 @@ def test_a_kernel_function_must_return_numbers(cls, kind):
         cls(kernel=lambda a, b: (a @ b.T).astype(kind)).fit(X, OTHER, sample_domain=ROWS % 3)
 
 
-def test_masked_arrays_are_refused_in_every_argument():
+def test_masked_arrays_are_errors_in_every_argument():
     rows = np.ma.masked_array(X, mask=X > 1)
     fitted = DomainConformal(LogisticRegression()).fit(X, OTHER, sample_domain=ROWS % 3)
     for use in (

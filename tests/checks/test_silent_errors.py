@@ -1,4 +1,4 @@
-"""Data and arguments that were accepted without a word, and are refused in every estimator."""
+"""Invalid data and arguments that were once accepted silently raise errors in all estimators."""
 
 import runpy
 from pathlib import Path
@@ -29,10 +29,10 @@ each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: 
 
 
 @each_estimator
-def test_labels_that_skada_has_masked_are_refused(estimator):
+def test_labels_that_skada_has_masked_are_errors(estimator):
     model = clone(estimator)
     if isinstance(model, IGNORE_Y) or not getattr(model, "_uses_target", True):
-        model.fit(X, MASKED, sample_domain=DOMAIN)  # rows without labels are as good as others
+        model.fit(X, MASKED, sample_domain=DOMAIN)  # y is not used
         return
     with pytest.raises(ValueError, match=r"y is -1 exactly .* in 20 of 60 rows.* Drop these rows"):
         model.fit(X, MASKED, sample_domain=DOMAIN)
@@ -48,7 +48,7 @@ def test_labels_that_skada_has_masked_are_refused(estimator):
         (MASKED, DOMAIN.astype(str)),
         (MASKED, None),
         (None, DOMAIN),
-        (MASKED[:-1], DOMAIN),  # about which other checks speak
+        (MASKED[:-1], DOMAIN),  # other checks reject different lengths
         (["a", 1], [1, None]),
     ],
 )
@@ -56,13 +56,13 @@ def test_negative_domains_and_targets_that_are_not_masks_are_accepted(y, domain)
     refuse_masked_targets(y, domain)
 
 
-def test_masked_labels_in_lists_and_floats_are_refused():
+def test_masked_labels_in_lists_and_floats_are_errors():
     for y, domain in ((MASKED.tolist(), DOMAIN.tolist()), (MASKED.astype(float), DOMAIN * 1.0)):
         with pytest.raises(ValueError, match="skada masks labels"):
             refuse_masked_targets(y, domain)
 
 
-def test_a_batch_with_masked_labels_is_refused():
+def test_a_batch_with_masked_labels_is_an_error():
     source = DOMAIN > 0
     model = dw.FastDCM(n_landmarks=10).partial_fit(X[source], Y[source], DOMAIN[source])
     with pytest.raises(ValueError, match="skada masks labels"):
@@ -107,13 +107,13 @@ def test_the_error_of_a_transformer_about_missing_values_names_only_the_imputer(
     [model for model in ESTIMATORS if "class_weight" in model.get_params(deep=False)],
     ids=lambda e: type(e).__name__,
 )
-def test_weights_of_classes_that_do_not_exist_are_refused(estimator):
+def test_weights_for_classes_that_do_not_exist_are_errors(estimator):
     model = clone(estimator).set_params(class_weight={0: 1.0, 1: 2.0, 5: 3.0})
     with pytest.raises(ValueError, match="class_weight contains 5, which is not a class of y"):
         model.fit(X, Y, sample_domain=DOMAIN)
 
 
-def test_weights_of_classes_that_are_in_no_batch_are_refused_before_the_search():
+def test_weights_for_classes_that_are_in_no_batch_are_errors():
     model = dw.InvariantRidgeClassifierCV(class_weight={0: 1.0, 5: 2.0}, n_landmarks=10)
     model.partial_fit(X, Y, sample_domain=DOMAIN)
     with pytest.raises(ValueError, match="class_weight contains 5, which is not a class of y"):
@@ -134,12 +134,12 @@ def test_weights_of_classes_that_are_in_no_batch_are_refused_before_the_search()
     ids=["ensemble", "ridge", "search", "method", "cross_validate"],
 )
 @pytest.mark.parametrize("names", [np.array([0, 1]), np.array(["no", "yes"])], ids=["0/1", "text"])
-def test_regression_scorers_are_refused_for_classes(fit, names):
+def test_regression_scorers_are_errors_for_classes(fit, names):
     with pytest.raises(ValueError, match="scoring='r2' is for a continuous target.*Choose"):
         fit(X, names[Y], sample_domain=DOMAIN)
 
 
-def test_a_scorer_that_fails_on_all_domains_is_refused_by_the_ensemble():
+def test_a_scorer_that_fails_on_all_domains_is_an_error_in_the_ensemble():
     model = dw.DomainEnsembleClassifier(["linear"], scoring=get_scorer("r2"))
     with pytest.raises(ValueError, match="not defined on any held-out domain.*another scoring"):
         model.fit(X, np.array(["no", "yes"])[Y], sample_domain=DOMAIN)

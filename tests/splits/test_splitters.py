@@ -1,4 +1,4 @@
-"""Whole domains on one side of a split, and scores of each that was left out."""
+"""Splits that hold out whole domains, and scores on each held-out domain."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_repeats_draw_different_domains_and_repeat_with_the_seed():
         (LeaveDomainsOut(), None, "needs the domain of each row"),
     ],
 )
-def test_splits_that_make_no_sense(splitter, groups, message):
+def test_invalid_splits_are_errors(splitter, groups, message):
     with pytest.raises(ValueError, match=message):
         list(splitter.split(X, groups=groups))
 
@@ -81,7 +81,7 @@ def test_sample_domain_is_routed_to_the_splitter_and_the_model_at_once():
     assert scores.shape == (4,)
 
 
-def test_scores_by_domain_are_those_of_a_loop():
+def test_scores_by_domain_equal_those_of_an_explicit_loop():
     data = make_synthetic(n_domains=5, n_per_domain=30, random_state=0)
     names = np.array(list("vwxyz"))[data.sample_domain]
     result = domain_cross_validate(
@@ -101,7 +101,7 @@ def test_scores_by_domain_are_those_of_a_loop():
     assert f"worst={result.worst:.3f}" in repr(result)
 
 
-def test_several_domains_in_a_test_set_are_scored_apart():
+def test_several_domains_in_a_test_set_are_scored_separately():
     domain = np.repeat([0, 1, 2, 3], 10)
     y = np.tile([0, 1], 20)
     y[domain == 1] = 1  # the constant prediction is worst where its class is absent
@@ -117,7 +117,7 @@ def test_several_domains_in_a_test_set_are_scored_apart():
 
 
 @pytest.mark.parametrize("n_domains, most, splits", [(3, 10, 3), (13, 10, 10), (40, 10, 10)])
-def test_at_most_max_splits_leave_every_domain_out_once(n_domains, most, splits):
+def test_at_most_max_splits_hold_out_every_domain_once(n_domains, most, splits):
     domains = np.repeat(np.arange(n_domains), 2)
     cv = LeaveDomainsOut(max_splits=most, random_state=0)
     tests = [domains[test] for _, test in cv.split(np.zeros((len(domains), 1)), groups=domains)]
@@ -127,7 +127,7 @@ def test_at_most_max_splits_leave_every_domain_out_once(n_domains, most, splits)
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_one_split_of_all_domains_is_refused():
+def test_one_split_with_all_domains_is_an_error():
     with pytest.raises(ValueError, match="max_splits must be at least 2.*got 1"):
         LeaveDomainsOut(max_splits=1).get_n_splits(groups=[0, 1, 2])
 
@@ -143,13 +143,13 @@ def test_folds_are_the_same_for_every_call_without_a_seed():
 
 
 @pytest.mark.parametrize("rows", [[0, 99], [0.5, 1.0], np.ones(3, dtype=bool)])
-def test_splits_with_rows_that_do_not_exist_are_refused(rows):
+def test_splits_with_rows_that_do_not_exist_are_errors(rows):
     splits = [(np.arange(8), np.arange(8, 16)), (np.arange(8), rows)]
     with pytest.raises(ValueError, match="cv: the test set of split 1 has row indices from"):
         domain_folds(np.arange(16) % 2, None, classification=True, cv=splits)
 
 
-def test_a_mask_of_rows_is_the_rows():
+def test_a_boolean_mask_selects_rows():
     mask = np.arange(16) < 8
     ((train, test),), _ = domain_folds(
         np.arange(16) % 2, None, classification=True, cv=[(mask, ~mask)]
@@ -166,7 +166,7 @@ def test_a_mask_of_rows_is_the_rows():
         InvariantRidgeClassifierCV(scoring="r2"),
     ],
 )
-def test_a_score_of_numbers_is_refused_for_classes(search):
+def test_a_regression_score_is_an_error_for_classes(search):
     data = make_synthetic(n_domains=3, random_state=0)
     with pytest.raises(ValueError, match="is for a continuous target, but the target has classes"):
         search.fit(data.data, data.target, sample_domain=data.sample_domain)
