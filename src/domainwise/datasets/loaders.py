@@ -96,9 +96,9 @@ def list_datasets() -> list[DatasetInfo]:
     """
     infos = []
     for name, entry in data_files().items():
-        values: Any = {"classes": None, **entry, "name": name, "path": find_file(entry["file"])}
+        entry = {"classes": None, **entry, "name": name, "path": find_file(entry["file"])}
         infos.append(
-            DatasetInfo(**{field.name: values[field.name] for field in fields(DatasetInfo)})
+            DatasetInfo(**{field.name: entry[field.name] for field in fields(DatasetInfo)})
         )
     return infos
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,8 @@ COLOURS = {**EVALUATION_COLOURS, "dcm": EVALUATION_COLOURS["dcmcv"]}
 LABEL: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "color": INK}
 
 
-def ranking_plots(run: RunSummary) -> list[Picture]:
+def ranking_plots(run: RunSummary) -> Iterator[Picture]:
     """Draw average ranks and the critical difference, in settings with at least two data sets."""
-    pictures = []
     for setting, ranking in run.rankings.items():
         if ranking.n_datasets < 2:
             continue
@@ -50,14 +49,11 @@ def ranking_plots(run: RunSummary) -> list[Picture]:
                 f"{scope}. Methods inside the band are not significantly different from the best"
                 " one (Nemenyi test, 5 %)"
             )
-            svg = to_svg(figure, f"rank-{setting}", alt)
-            pictures.append(Picture(svg, alt, caption, wide=True))
-    return pictures
+            yield Picture(to_svg(figure, f"rank-{setting}", alt), alt, caption, wide=True)
 
 
-def projection_plots(run: RunSummary) -> list[Picture]:
+def projection_plots(run: RunSummary) -> Iterator[Picture]:
     """Draw the paper's figure: for each method, the source domains and three unseen domains."""
-    pictures = []
     panels_of = {row["method"]: row["panels"] for row in run.projections}
     for key, panels in ((key, panels_of[key]) for key in METHODS if key in panels_of):
         label = METHODS[key].label
@@ -75,15 +71,11 @@ def projection_plots(run: RunSummary) -> list[Picture]:
                 f"Projection onto two components of {label}: source domains and three unseen"
                 " domains, with points coloured by class"
             )
-            pictures.append(
-                Picture(to_svg(figure, f"projection-{key}", alt), alt, label, wide=True)
-            )
-    return pictures
+            yield Picture(to_svg(figure, f"projection-{key}", alt), alt, label, wide=True)
 
 
-def time_plots(table: TableView) -> list[Picture]:
+def time_plots(table: TableView) -> Iterator[Picture]:
     """Draw the score against the time; hollow markers show the paper's results."""
-    pictures = []
     for case in table.in_setting("paper"):
         timed_methods = [(view, view.seconds) for view in case.methods if view.seconds is not None]
         if len(timed_methods) < 2:
@@ -113,13 +105,11 @@ def time_plots(table: TableView) -> list[Picture]:
             alt = f"{case.primary.label} against time, {case.case.title}: {times}"
             marker_note = "" if case.stand_in else ". Hollow markers show the paper's results"
             caption = f"{case.case.title}. Up and to the left is better{marker_note}"
-            pictures.append(Picture(to_svg(figure, _id("time", case), alt), alt, caption))
-    return pictures
+            yield Picture(to_svg(figure, _id("time", case), alt), alt, caption)
 
 
-def invariance_plots(table: TableView) -> list[Picture]:
+def invariance_plots(table: TableView) -> Iterator[Picture]:
     """Draw how much features depend on domain and target, before and after a projection."""
-    pictures = []
     for case in table.in_setting("paper"):
         results = [
             (view, view.invariance["domain_dependence"], view.invariance["target_dependence"])
@@ -151,8 +141,7 @@ def invariance_plots(table: TableView) -> list[Picture]:
             values = (f"{view.label} domain {x:.3f}, target {y:.3f}" for view, x, y in results)
             alt = f"Invariance on unseen domains, {case.case.title}: {'; '.join(values)}"
             caption = f"{case.case.title}. Up and to the left is better"
-            pictures.append(Picture(to_svg(figure, _id("inv", case), alt), alt, caption))
-    return pictures
+            yield Picture(to_svg(figure, _id("inv", case), alt), alt, caption)
 
 
 def box_plot(case: CaseView) -> Picture | None:

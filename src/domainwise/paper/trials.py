@@ -114,9 +114,8 @@ def sample_rows(
 
 
 @lru_cache(maxsize=4)
-def _load(name: str, params: tuple[tuple[str, Any], ...]) -> Bunch:
-    bunch: Bunch = getattr(datasets, f"load_{name}")(**dict(params))
-    return bunch
+def _load(name: str, params: tuple[tuple[str, Any], ...]) -> Any:
+    return getattr(datasets, f"load_{name}")(**dict(params))
 
 
 # Tuned parameters ---------------------------------------------------------------------------------
