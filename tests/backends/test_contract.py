@@ -1,4 +1,4 @@
-"""The contract of backends: found once in a call, complete, and for what X is."""
+"""Backends are looked up once per call, fit the type of X, and replace all NumPy functions."""
 
 import numpy as np
 import pytest
@@ -15,45 +15,46 @@ def data():
 
 @pytest.fixture
 def lookups(monkeypatch):
-    """Backends that were looked up."""
-    seen = []
+    """Types of X for which backends were looked up."""
+    types = []
 
-    def counted(X):
-        seen.append(type(X))
+    def recorded(X):
+        types.append(type(X))
         return backend_of(X)
 
     for module in ("projection", "fast_base"):
-        monkeypatch.setattr(f"domainwise.estimators.{module}.backend_of", counted)
-    return seen
+        monkeypatch.setattr(f"domainwise.estimators.{module}.backend_of", recorded)
+    return types
 
 
 @pytest.mark.parametrize("model", [DCM(), FastDCM(n_landmarks=20)], ids=["exact", "fast"])
-def test_a_call_looks_its_backend_up_once(model, data, lookups):
+def test_a_call_looks_up_its_backend_once(model, data, lookups):
     model.fit(data.data, data.target, sample_domain=data.sample_domain)
     assert len(lookups) == 1
     model.transform(data.data)
     assert len(lookups) == 2
 
 
-def test_a_batch_looks_its_backend_up_once(data, lookups):
+def test_a_batch_looks_up_its_backend_once(data, lookups):
     FastDCM(n_landmarks=20).partial_fit(data.data, data.target, sample_domain=data.sample_domain)
     assert len(lookups) == 1
 
 
-def test_lists_and_data_frames_are_numpys():
+def test_lists_and_data_frames_use_the_numpy_backend():
     pandas = pytest.importorskip("pandas")
     for X in ([[1.0]], np.ones((1, 1)), pandas.DataFrame({"a": [1.0]})):
         assert type(backend_of(X)) is Backend
 
 
-#: What arrays and tensors have in common.
+#: Functions that work for both arrays and tensors, or that are not called for tensors.
 SHARED = {
-    "check_precomputed", "partitions", "predict", "resolve_kernel", "split_labels", "transform"
+    "check_precomputed", "dense_gram", "kernel_matrix", "labels_in_memory", "partitions", "predict",
+    "resolve_kernel", "split_labels", "transform",
 }  # fmt: skip
 
 
 @pytest.mark.torch
-def test_tensors_reach_no_function_that_is_for_arrays():
+def test_tensors_are_not_passed_to_functions_for_arrays():
     pytest.importorskip("torch")
     from domainwise.backends.torch import TorchBackend
 
@@ -62,11 +63,11 @@ def test_tensors_reach_no_function_that_is_for_arrays():
     assert not SHARED & vars(TorchBackend).keys()
 
 
-def test_an_estimator_that_leaves_its_method_out_cannot_be_made():
+def test_an_estimator_without_a_method_cannot_be_created():
     from domainwise.estimators.exact_base import KernelProjection
 
-    class Nothing(KernelProjection):
+    class Incomplete(KernelProjection):
         pass
 
     with pytest.raises(TypeError, match="_method"):
-        Nothing()
+        Incomplete()

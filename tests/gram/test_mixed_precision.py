@@ -1,4 +1,4 @@
-"""Products in two precisions, by NumPy and by compiled functions: the same answers from all."""
+"""Products in two precisions, by NumPy and by compiled functions, have the same results."""
 
 import sys
 
@@ -28,7 +28,7 @@ BOTH = ["numpy", pytest.param("numba", marks=pytest.mark.fast)]
 
 @pytest.fixture(params=BOTH)
 def path(request, monkeypatch):
-    """What evaluates tiles, for matrices of any size."""
+    """The implementation that evaluates tiles, for matrices of any size."""
     if request.param == "numba":
         pytest.importorskip("numba", reason="the fast extra is not installed")
         monkeypatch.setattr(tiles, "COMPILED_ENTRIES", 0)
@@ -43,14 +43,14 @@ def rows(n=333, p=7, seed=0):
 
 
 def dense(kernel, X, Y):
-    """Kernel values by their formula, from differences, in extended precision."""
+    """Kernel values from their formula, with differences of rows, in extended precision."""
     X, Y = X.astype(np.longdouble), Y.astype(np.longdouble)
     if kernel.name == "poly":
         c = np.longdouble(kernel.coef0)
         d = int(kernel.degree)
         return (kernel.gamma * (X @ Y.T) + c) ** d - c**d
-    apart = X[:, None] - Y[None]
-    distance = np.abs(apart).sum(2) if kernel.name == "laplacian" else (apart**2).sum(2)
+    difference = X[:, None] - Y[None]
+    distance = np.abs(difference).sum(2) if kernel.name == "laplacian" else (difference**2).sum(2)
     return np.expm1(-kernel.gamma * distance)
 
 
@@ -76,31 +76,32 @@ def exponents(dtype):
 
 
 @pytest.mark.parametrize("dtype", EPS)
-def test_exponentials_without_vector_code_of_numpy_have_all_digits(dtype, monkeypatch):
+def test_exponentials_are_precise_if_numpy_has_no_vector_code(dtype, monkeypatch):
     monkeypatch.setattr(functions, "_is_vectorized", lambda kind: False)
     x = exponents(dtype)
     expected = np.expm1(x.astype(np.longdouble))
     np.testing.assert_allclose(expm1(x.copy()), expected, rtol=5 * EPS[dtype], atol=0)
-    turned = np.asfortranarray(x.reshape(2, -1))
-    np.testing.assert_array_equal(expm1(turned), expm1(x.reshape(2, -1)))
-    ends = np.full(5000, -np.inf, dtype=dtype)
-    ends[:2000], ends[2000:2500] = np.nan, 0.0
-    expm1(ends)
+    in_fortran_order = np.asfortranarray(x.reshape(2, -1))
+    np.testing.assert_array_equal(expm1(in_fortran_order), expm1(x.reshape(2, -1)))
+    extremes = np.full(5000, -np.inf, dtype=dtype)
+    extremes[:2000], extremes[2000:2500] = np.nan, 0.0
+    expm1(extremes)
     expected = np.repeat(np.array([np.nan, 0.0, -1.0], dtype), [2000, 500, 2500])
-    np.testing.assert_array_equal(ends, expected)
+    np.testing.assert_array_equal(extremes, expected)
 
 
 @pytest.mark.fast
 @pytest.mark.parametrize("dtype", EPS)
-def test_compiled_exponentials_have_all_digits(dtype):
+def test_compiled_exponentials_are_precise(dtype):
     compiled = pytest.importorskip("domainwise.kernels.compiled", reason="no fast extra")
     x = exponents(dtype)
     expected = np.expm1(x.astype(np.longdouble))
     compiled.expm1(x)
     np.testing.assert_allclose(x, expected, rtol=3 * EPS[dtype], atol=0)
-    ends = np.array([0.0, 1e-9, -np.inf, -1e300 if dtype == np.float64 else -1e38, np.nan], dtype)
-    compiled.expm1(ends)
-    np.testing.assert_array_equal(ends, np.array([0.0, 0.0, -1.0, -1.0, np.nan], dtype))
+    lowest = -1e300 if dtype == np.float64 else -1e38
+    extremes = np.array([0.0, 1e-9, -np.inf, lowest, np.nan], dtype)
+    compiled.expm1(extremes)
+    np.testing.assert_array_equal(extremes, np.array([0.0, 0.0, -1.0, -1.0, np.nan], dtype))
 
 
 # Products -----------------------------------------------------------------------------------------
@@ -108,20 +109,20 @@ def test_compiled_exponentials_have_all_digits(dtype):
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("columns", [1, 5])
-def test_products_equal_those_of_the_formula(name, columns, path):
+def test_products_equal_those_with_the_formula(name, columns, path):
     X, Y = rows(), rows(150, seed=1)
     kernel = KERNELS[name](X)
     V = np.random.default_rng(2).normal(size=(len(X), columns))
     prepared = kernel.prepare(X)
     K, C = dense(kernel, X, X), dense(kernel, Y, X)
-    for got, wanted in (
+    for actual, expected in (
         (symmetric_product(kernel, prepared, V), K @ V),
         (cross_product(kernel, Y, prepared, V), C @ V),
         (kernel_matrix(kernel, X), K),
     ):
-        # Exponents from products are known to the size of the rows, not to that of differences.
+        # Errors of exponents from inner products are relative to norms, not to differences.
         tolerance = 1e-9 if name == "rbf, tiny gamma" else 1e-13
-        assert float(np.abs(got - wanted).max() / np.abs(wanted).max()) < tolerance
+        assert float(np.abs(actual - expected).max() / np.abs(expected).max()) < tolerance
 
 
 @pytest.mark.parametrize("name", ["rbf", "rbf by differences", "laplacian", "cubic"])
@@ -132,19 +133,20 @@ def test_float32_products_of_float64_and_float32_rows_have_single_precision(name
     prepared = kernel.prepare(X)
     assert tiles.can_use_float32(kernel, prepared) == (path == "numba" or name == "rbf")
     single = kernel.prepare(X.astype(np.float32))
-    got = [symmetric_product(kernel, single, V)]
+    products = [symmetric_product(kernel, single, V)]
     if tiles.can_use_float32(kernel, prepared):
-        got.append(symmetric_product(kernel, prepared, V, float32=True))
-        # Columns of any size, which float32 could not hold.
+        products.append(symmetric_product(kernel, prepared, V, float32=True))
+        # Columns with values that float32 cannot represent.
         tiny = symmetric_product(kernel, prepared, 1e-60 * V, float32=True)
-        np.testing.assert_allclose(tiny, 1e-60 * got[1], rtol=1e-12)
-        assert np.abs(got[1] - K @ V).max() > 1e-10 * np.abs(K @ V).max()  # it is float32 indeed
-    for product in got:
+        np.testing.assert_allclose(tiny, 1e-60 * products[1], rtol=1e-12)
+        error = np.abs(products[1] - K @ V).max()
+        assert error > 1e-10 * np.abs(K @ V).max()  # the product was computed in float32
+    for product in products:
         assert product.dtype == np.float64
         assert float(np.abs(product - K @ V).max() / np.abs(K @ V).max()) < 5e-6
 
 
-def test_float32_products_are_not_used_where_float32_cannot_hold_the_values(path):
+def test_float32_products_are_not_used_if_float32_cannot_represent_the_values(path):
     def float32(kernel, X):
         return tiles.can_use_float32(kernel, kernel.prepare(X))
 
@@ -153,16 +155,16 @@ def test_float32_products_are_not_used_where_float32_cannot_hold_the_values(path
     assert not float32(make_kernel("linear", X), X)
     assert not float32(make_kernel("cosine", X), X)
     assert not float32(make_kernel("rbf", X, gamma=0.1), X.astype(np.float32))
-    # Rows far apart have exponents that float32 would be off by.
-    spread = np.vstack([1e3 * X[:5], X])
-    kernel = make_kernel("rbf", spread, gamma=0.1)
+    # The exponents of rows that are far apart are imprecise in float32.
+    with_outliers = np.vstack([1e3 * X[:5], X])
+    kernel = make_kernel("rbf", with_outliers, gamma=0.1)
     assert not kernel.by_differences
-    assert not float32(kernel, spread)
+    assert not float32(kernel, with_outliers)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("float32", [False, True])
-def test_bits_depend_on_the_number_of_threads_alone(threads, float32, path, monkeypatch):
+def test_bits_depend_only_on_the_number_of_threads(threads, float32, path, monkeypatch):
     X = rows(1000)
     kernel, V = make_kernel("rbf", X, gamma=0.1), rows(1000, 2, seed=3)
     monkeypatch.setattr(tiles, "n_threads", lambda: threads)
@@ -173,7 +175,7 @@ def test_bits_depend_on_the_number_of_threads_alone(threads, float32, path, monk
     assert np.abs(first - expected).max() < (1e-5 if float32 else 1e-13) * np.abs(expected).max()
 
 
-def test_without_numba_products_are_numpys(monkeypatch):
+def test_without_numba_products_are_computed_by_numpy(monkeypatch):
     monkeypatch.setitem(sys.modules, "domainwise.kernels.compiled", None)
     monkeypatch.delattr("domainwise.kernels.compiled", raising=False)
     monkeypatch.setattr(tiles, "COMPILED_ENTRIES", 0)
@@ -187,7 +189,7 @@ def test_without_numba_products_are_numpys(monkeypatch):
         functions.compiled_functions.cache_clear()
 
 
-def test_a_numba_that_cannot_be_imported_is_named_and_not_used(monkeypatch):
+def test_a_numba_that_cannot_be_imported_is_reported_and_not_used(monkeypatch):
     class Broken(dict):
         def __getattr__(self, name):
             raise RuntimeError(f"no {name}")
@@ -206,22 +208,22 @@ def test_a_numba_that_cannot_be_imported_is_named_and_not_used(monkeypatch):
 # Linear systems and estimators --------------------------------------------------------------------
 
 
-def test_an_iteration_goes_on_with_accurate_products_where_float32_ones_stall():
+def test_an_iteration_continues_with_accurate_products_if_float32_products_stall():
     rng = np.random.default_rng(0)
     K = np.cov(rng.normal(size=(60, 100)))
-    wrong = K + 0.5 * np.ones_like(K)  # by much more than the shift
+    inaccurate = K + 0.5 * np.ones_like(K)  # the error is much larger than the shift
     V, calls = rng.normal(size=(60, 2)), []
 
-    def counted(name, A):
+    def recorded(name, A):
         return lambda P: (calls.append(name), A @ P)[1]
 
     result = conjugate_gradients(
-        counted("float32", wrong), V, 0.01, lambda R: R, tol=1e-10, max_iter=500,
-        accurate_product=counted("accurate", K),
+        recorded("float32", inaccurate), V, 0.01, lambda R: R, tol=1e-10, max_iter=500,
+        accurate_product=recorded("accurate", K),
     )  # fmt: skip
     assert result.info["residual"] <= 1e-10
     np.testing.assert_allclose(result.X, np.linalg.solve(K + 0.01 * np.eye(60), V), rtol=1e-6)
-    # Accurate products for residuals at first, and then for everything.
+    # At first, accurate products are used only for residuals, then for everything.
     first = calls.index("accurate")
     assert "float32" in calls[:first]
     assert calls[-20:] == ["accurate"] * 20
@@ -253,7 +255,7 @@ def problem(n=500, *, twins=None, offset=0.0, far=None):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("method", [DCM, DICA])
-def test_float32_iterations_give_the_answer_of_accurate_ones(case, method, path, monkeypatch):
+def test_float32_iterations_give_the_results_of_accurate_ones(case, method, path, monkeypatch):
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
     change, arguments = CASES[case]
     if method is DICA and (lam := arguments.pop("ridge", None)) is not None:
@@ -275,7 +277,7 @@ def test_float32_iterations_give_the_answer_of_accurate_ones(case, method, path,
         np.testing.assert_allclose(mixed.embedding_, plain.embedding_, rtol=0, atol=1e-6)
 
 
-def test_float32_rows_are_solved_as_before(path, monkeypatch):
+def test_float32_rows_use_float32_products(path, monkeypatch):
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
     X, y, domain = problem()
     single = DCM().fit(X.astype(np.float32), y, sample_domain=domain)
@@ -297,20 +299,20 @@ def test_row_means_are_accurate_even_if_a_linear_system_comes_first(path):
     np.testing.assert_allclose(gram.row_means, expected, rtol=1e-13)
 
 
-def test_projections_and_kernels_of_new_rows_are_those_of_the_dense_form(path, monkeypatch):
+def test_streamed_and_dense_fits_transform_new_rows_in_the_same_way(path, monkeypatch):
     X, y, domain = problem()
-    new = rows(70, 5, seed=9)
-    small = [KPCA(3), InvariantKernel(), DCM(ridge=np.inf)]
-    expected = [m.fit(X, y, sample_domain=domain).transform(new) for m in small]
+    new_rows = rows(70, 5, seed=9)
+    models = [KPCA(3), InvariantKernel(), DCM(ridge=np.inf)]
+    dense_results = [m.fit(X, y, sample_domain=domain).transform(new_rows) for m in models]
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
     monkeypatch.setattr("domainwise.invariant.kernel.DENSE_ROWS", 0, raising=False)
-    for model, wanted in zip(small, expected, strict=True):
-        got = model.fit(X, y, sample_domain=domain).transform(new)
-        np.testing.assert_allclose(got, wanted, atol=1e-6 * np.abs(wanted).max())
+    for model, expected in zip(models, dense_results, strict=True):
+        actual = model.fit(X, y, sample_domain=domain).transform(new_rows)
+        np.testing.assert_allclose(actual, expected, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
-def test_sums_over_landmarks_are_those_of_numpy(kernel, path, monkeypatch):
+def test_fits_with_landmarks_equal_those_with_numpy(kernel, path, monkeypatch):
     X, y, domain = problem()
     models = [
         FastDCM(kernel=kernel, n_landmarks=60),
@@ -323,8 +325,8 @@ def test_sums_over_landmarks_are_those_of_numpy(kernel, path, monkeypatch):
             model.fit(X, y, sample_domain=domain)
             yield getattr(model, "transform", getattr(model, "predict_proba", None))(X)
 
-    got = list(results())
+    actual_results = list(results())
     for module in (tiles, functions):
         monkeypatch.setattr(module, "compiled_functions", lambda: None)
-    for values, wanted in zip(got, results(), strict=True):
-        np.testing.assert_allclose(values, wanted, atol=1e-8 * np.abs(wanted).max())
+    for actual, expected in zip(actual_results, results(), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-8 * np.abs(expected).max())

@@ -1,4 +1,4 @@
-"""Every Gram operator against dense matrices, for every verb."""
+"""Every operation of every Gram operator, compared with dense matrices."""
 
 import tracemalloc
 import warnings
@@ -46,7 +46,7 @@ class Problem:
     def streamed(self, **options):
         return StreamedGram(self.X, self.kernel, self.labels, **options)
 
-    def both(self, **options):
+    def operators(self, **options):
         return self.dense(**options), self.streamed(**options)
 
 
@@ -54,8 +54,8 @@ def close(actual, expected, relative):
     assert np.abs(actual - expected).max() <= relative * np.abs(expected).max()
 
 
-def signless(A, B):
-    """Columns of A with the signs of those of B."""
+def with_signs_of(B, A):
+    """Return A, with the signs of the columns of B."""
     return A * np.sign((A * B).sum(axis=0))
 
 
@@ -65,30 +65,30 @@ def signless(A, B):
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_products_equal_the_dense_centred_product(kernel):
     p = Problem(kernel=kernel)
-    for gram in p.both():
+    for gram in p.operators():
         close(gram.product(p.V), p.K @ p.V, 1e-12)
-        # The second product knows the row means already.
+        # The second product uses the stored row means.
         close(gram.product(p.V), p.K @ p.V, 1e-12)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_float32_products_are_close_to_float64(kernel):
     p = Problem(kernel=kernel, dtype=np.float32)
-    for gram in p.both():
+    for gram in p.operators():
         product = gram.product(p.V)
         assert product.dtype == np.float64
         close(product, p.K @ p.V, 5e-6)
 
 
-def test_a_product_removes_the_mean_of_what_it_multiplies():
+def test_a_product_removes_column_means():
     p = Problem()
-    for gram in p.both():
+    for gram in p.operators():
         close(gram.product(p.V + 3.0), p.K @ p.V, 1e-12)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 149, 150, 151])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_any_tile_gives_the_same_product(kernel, rows, monkeypatch):
+def test_the_tile_size_does_not_change_a_product(kernel, rows, monkeypatch):
     p = Problem(kernel=kernel)
     expected = symmetric_product(p.kernel, p.streamed().prepared, p.V)
     monkeypatch.setattr(tiles_module, "MAX_TILE_BYTES", rows * rows * 8)
@@ -128,7 +128,7 @@ def test_the_kernel_matrix_is_exactly_symmetric(monkeypatch):
         np.testing.assert_array_equal(K, K.T)
 
 
-def test_a_streamed_product_never_holds_the_matrix():
+def test_a_streamed_product_never_stores_the_matrix():
     p = Problem(n=2500)
     gram = p.streamed()
     matrix_bytes = 8 * p.n**2
@@ -141,12 +141,12 @@ def test_a_streamed_product_never_holds_the_matrix():
     assert peak < 0.1 * matrix_bytes
 
 
-def test_a_streamed_fit_and_transform_never_hold_the_matrix(monkeypatch):
+def test_a_streamed_fit_and_transform_never_store_the_matrix(monkeypatch):
     monkeypatch.setattr(base, "DENSE_ROWS", 100)
     p = Problem(n=2500, dtype=np.float32)
     model = DCM(gamma=0.1, ridge=np.inf)
     with config_context(working_memory=1):
-        model.fit(p.X[:200], p.y[:200], sample_domain=p.d[:200])  # imports and caches
+        model.fit(p.X[:200], p.y[:200], sample_domain=p.d[:200])  # fills caches, imports modules
         tracemalloc.start()
         model.fit(p.X, p.y, sample_domain=p.d).transform(p.X)
         peak = tracemalloc.get_traced_memory()[1]
@@ -163,13 +163,13 @@ def test_a_streamed_fit_and_transform_never_hold_the_matrix(monkeypatch):
 def test_solutions_equal_the_dense_ones(kernel, shift):
     p = Problem(kernel=kernel)
     expected = np.linalg.solve(p.K + shift * np.eye(p.n), p.V)
-    for gram in p.both(tol=1e-11):
+    for gram in p.operators(tol=1e-11):
         solution = gram.solve(p.V, shift)
         close(solution.X, expected, 1e-7)
         assert solution.info["residual"] < 1e-10
 
 
-def test_conjugate_gradients_report_their_true_residual_and_keep_to_the_tolerance():
+def test_conjugate_gradients_reach_the_tolerance_and_report_the_true_residual():
     p = Problem()
     solution = p.streamed(tol=1e-6).solve(p.V, 0.05)
     residual = p.V - p.K @ solution.X - 0.05 * solution.X
@@ -200,16 +200,16 @@ def test_a_nystrom_preconditioner_saves_most_iterations():
     assert runs[1].info["n_iterations"] * 3 < runs[0].info["n_iterations"]
 
 
-def test_a_null_right_hand_side_has_a_null_solution():
+def test_a_zero_right_hand_side_has_a_zero_solution():
     p = Problem()
     V = np.c_[p.V[:, :1], np.zeros(p.n)]
-    for gram in p.both():
+    for gram in p.operators():
         X = gram.solve(V, 0.1).X
         np.testing.assert_array_equal(X[:, 1], 0)
         close(X[:, 0], np.linalg.solve(p.K + 0.1 * np.eye(p.n), V[:, 0]), 1e-5)
 
 
-def test_a_stalled_iteration_is_finished_by_cholesky_where_memory_allows():
+def test_a_stalled_iteration_is_replaced_by_cholesky_if_memory_allows():
     p = Problem()
     solution = p.streamed(tol=1e-10, max_iter=2).solve(p.V, 1e-6)
     assert solution.info["linear_solver"] == "cholesky"
@@ -217,7 +217,7 @@ def test_a_stalled_iteration_is_finished_by_cholesky_where_memory_allows():
     assert solution.info["residual"] < 1e-10
 
 
-def test_a_stalled_iteration_warns_where_memory_does_not_allow_cholesky(monkeypatch):
+def test_a_stalled_iteration_warns_if_memory_does_not_allow_cholesky(monkeypatch):
     monkeypatch.setattr(streamed_module, "available_memory", lambda *_: 1000)
     monkeypatch.setattr("domainwise.gram.iterative.PRECONDITIONER_RANK", 5)
     p = Problem()
@@ -225,7 +225,7 @@ def test_a_stalled_iteration_warns_where_memory_does_not_allow_cholesky(monkeypa
         p.streamed(tol=1e-10, max_iter=2).solve(p.V, 1e-3)
 
 
-def test_a_solve_without_a_shift_is_the_pseudo_inverse_and_says_the_rank():
+def test_a_solve_without_a_shift_uses_the_pseudo_inverse_and_reports_the_rank():
     p = Problem(kernel="linear")
     with pytest.warns(UserWarning, match="numerical rank 5 of at most 149"):
         solution = p.dense().solve(p.V, 0.0)
@@ -235,45 +235,45 @@ def test_a_solve_without_a_shift_is_the_pseudo_inverse_and_says_the_rank():
         p.streamed().solve(p.V, 0.0)
 
 
-def test_several_shifts_are_solved_side_by_side_with_the_products_of_one(monkeypatch):
+def test_several_shifts_share_the_products_of_one_solve(monkeypatch):
     p = Problem()
     shifts = [0.15, 1.5, 150.0]
-    alone = p.streamed(tol=1e-10).solve(p.V, shifts[0])
+    single = p.streamed(tol=1e-10).solve(p.V, shifts[0])
     gram = p.streamed(tol=1e-10)
     assert len(gram.row_means) == p.n
-    counted = []
+    widths = []
 
     def multiply(kernel, rows, V, **options):
-        counted.append(V.shape[1])
+        widths.append(V.shape[1])
         return symmetric_product(kernel, rows, V, **options)
 
     monkeypatch.setattr(tiles_module, "symmetric_product", multiply)
-    together = gram.solve_shifts(p.V, shifts)
-    assert len(counted) <= alone.info["n_iterations"] + 3
-    assert set(counted) == {len(shifts) * p.V.shape[1]}
-    for shift, found in zip(shifts, together, strict=True):
-        close(found.X, np.linalg.solve(p.K + shift * np.eye(p.n), p.V), 1e-8)
-        close(found.image, p.K @ found.X, 1e-8)
-    for shift, found in zip(shifts, p.dense().solve_shifts(p.V, shifts), strict=True):
-        close(found.X, np.linalg.solve(p.K + shift * np.eye(p.n), p.V), 1e-8)
+    solutions = gram.solve_shifts(p.V, shifts)
+    assert len(widths) <= single.info["n_iterations"] + 3
+    assert set(widths) == {len(shifts) * p.V.shape[1]}
+    for shift, solution in zip(shifts, solutions, strict=True):
+        close(solution.X, np.linalg.solve(p.K + shift * np.eye(p.n), p.V), 1e-8)
+        close(solution.image, p.K @ solution.X, 1e-8)
+    for shift, solution in zip(shifts, p.dense().solve_shifts(p.V, shifts), strict=True):
+        close(solution.X, np.linalg.solve(p.K + shift * np.eye(p.n), p.V), 1e-8)
     assert gram.solve_shifts(p.V, []) == []
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
-def test_factors_in_float32_are_refined_to_double_precision_or_not_used(scale):
+def test_solutions_with_float32_factors_are_refined_to_double_precision_or_rejected(scale):
     p = Problem()
-    K, refine = scale * p.K, RefinedCholesky(scale * p.K)
-    for share in (1e-4, 1e-2, 10.0):
-        shift = share * np.trace(K)
-        found = refine.solve(p.V, shift)
-        assert found.info["residual"] <= 1e-12
-        close(found.X, np.linalg.solve(K + shift * np.eye(p.n), p.V), 1e-9)
-        close(found.image, K @ found.X, 1e-12)
-    assert refine.solve(p.V, 1e-9 * np.trace(K)) is None
-    assert refine.solve(p.V, 0.0) is None
+    K, solver = scale * p.K, RefinedCholesky(scale * p.K)
+    for fraction in (1e-4, 1e-2, 10.0):
+        shift = fraction * np.trace(K)
+        solution = solver.solve(p.V, shift)
+        assert solution.info["residual"] <= 1e-12
+        close(solution.X, np.linalg.solve(K + shift * np.eye(p.n), p.V), 1e-9)
+        close(solution.image, K @ solution.X, 1e-12)
+    assert solver.solve(p.V, 1e-9 * np.trace(K)) is None
+    assert solver.solve(p.V, 0.0) is None
 
 
-def test_a_matrix_that_is_not_quite_definite_is_solved_by_its_eigenvalues():
+def test_a_nearly_semi_definite_matrix_is_solved_by_its_eigenvalues():
     p = Problem(kernel="linear")
     K = p.K - 1e-9 * np.eye(p.n)
     assert cholesky_inverse(K, 1e-12) is None
@@ -292,12 +292,12 @@ def deflation(gram, p):
 
 
 @pytest.mark.parametrize("deflated", [False, True])
-@pytest.mark.parametrize("way", ["lapack", "krylov", "streamed"])
-def test_leading_pairs_equal_dense_eigh(way, deflated, monkeypatch):
-    if way == "krylov":
+@pytest.mark.parametrize("solver", ["lapack", "krylov", "streamed"])
+def test_leading_pairs_equal_dense_eigh(solver, deflated, monkeypatch):
+    if solver == "krylov":
         monkeypatch.setattr(dense_module, "LAPACK_ROWS", 10)
     p = Problem()
-    gram = p.streamed() if way == "streamed" else p.dense()
+    gram = p.streamed() if solver == "streamed" else p.dense()
     D, deflate = p.K, None
     if deflated:
         Q, KQ, G_pinv = deflate = deflation(gram, p)
@@ -306,7 +306,8 @@ def test_leading_pairs_equal_dense_eigh(way, deflated, monkeypatch):
     pairs = gram.leading(6, deflate)
     values, vectors = np.linalg.eigh((D + D.T) / 2)
     close(pairs.values, values[::-1][:6], 1e-10)
-    close(signless(pairs.X, vectors[:, ::-1][:, :6]), vectors[:, ::-1][:, :6], 1e-6)
+    expected = vectors[:, ::-1][:, :6]
+    close(with_signs_of(expected, pairs.X), expected, 1e-6)
     close(pairs.KX, p.K @ pairs.X, 1e-10)
     assert pairs.info["converged"]
 
@@ -321,19 +322,19 @@ def test_ritz_pairs_of_a_generalized_problem_equal_scipy(depth):
     def images(X, KX, KKX):
         return X, KX if depth == 1 else KKX, X + F @ (F.T @ X)
 
-    expected, vectors = scipy.linalg.eigh(A, F @ F.T + np.eye(p.n))
+    values, vectors = scipy.linalg.eigh(A, F @ F.T + np.eye(p.n))
     for gram in (p.dense(), p.streamed()):
         pairs = gram.ritz(images, 4, depth=depth, start=F)
-        close(pairs.values, expected[::-1][:4], 1e-8)
+        close(pairs.values, values[::-1][:4], 1e-8)
         X = pairs.X / np.linalg.norm(pairs.X, axis=0)
-        lead = vectors[:, ::-1][:, :4]
-        lead = lead / np.linalg.norm(lead, axis=0)
-        close(signless(X, lead), lead, 1e-4)
+        expected = vectors[:, ::-1][:, :4]
+        expected = expected / np.linalg.norm(expected, axis=0)
+        close(with_signs_of(expected, X), expected, 1e-4)
 
 
-def test_asking_for_more_pairs_than_there_are_finds_those_there_are():
+def test_all_eigenpairs_can_be_requested():
     p = Problem(n=12)
-    for gram in p.both():
+    for gram in p.operators():
         pairs = gram.leading(11)
         np.testing.assert_allclose(
             pairs.values, np.linalg.eigvalsh(p.K)[::-1][:11], atol=1e-9 * pairs.values[0]
@@ -341,22 +342,22 @@ def test_asking_for_more_pairs_than_there_are_finds_those_there_are():
 
 
 @pytest.mark.parametrize("scale", [1e-60, 1e-30, 1.0, 1e60])
-def test_a_stored_matrix_of_any_scale_has_its_pairs_and_inverses(scale):
+def test_eigenpairs_and_inverses_are_precise_for_a_stored_matrix_of_any_scale(scale):
     p = Problem(n=810)
     gram = DenseGram(scale * p.K, p.labels, np.float64, tol=1e-8)
     pairs = gram.ritz(lambda X, KX, _: (X, KX, X), 4)
     assert pairs.info["converged"]
     close(pairs.values, scale * np.linalg.eigvalsh(p.K)[::-1][:4], 1e-10)
-    for share in (1e-2, 10.0):
-        shift = scale * share * np.trace(p.K)
-        (found, _) = gram.solve_shifts(p.V, [shift, 2 * shift])
-        rough = gram.preconditioner(shift)(p.V)
-        close(found.image + shift * found.X, p.V, 1e-10)
-        if share < 1:  # from the trace on a multiple of V will do
-            close(rough, found.X, 1e-4)
+    for fraction in (1e-2, 10.0):
+        shift = scale * fraction * np.trace(p.K)
+        solution, _ = gram.solve_shifts(p.V, [shift, 2 * shift])
+        approximation = gram.preconditioner(shift)(p.V)
+        close(solution.image + shift * solution.X, p.V, 1e-10)
+        if fraction < 1:  # for a shift above the trace, a preconditioner returns V itself
+            close(approximation, solution.X, 1e-4)
 
 
-def test_a_search_space_restarts_without_losing_its_pairs(monkeypatch):
+def test_eigenpairs_converge_if_the_search_space_is_restarted(monkeypatch):
     p = Problem(kernel="laplacian")
     gram = p.streamed(tol=1e-8)
     start = np.random.default_rng(1).normal(size=(p.n, 4))
@@ -368,7 +369,7 @@ def test_a_search_space_restarts_without_losing_its_pairs(monkeypatch):
     close(pairs.values, np.linalg.eigvalsh(p.K)[::-1][:3], 1e-10)
 
 
-def test_definite_pairs_leave_the_null_space_of_the_right_side_out():
+def test_definite_pairs_omit_the_null_space_of_the_right_side():
     rng = np.random.default_rng(0)
     M = rng.normal(size=(8, 5))
     S = rng.normal(size=(8, 8))
@@ -460,7 +461,7 @@ def test_float32_fits_are_close_to_float64(model, streamed, monkeypatch):
 def test_float32_rows_of_a_low_rank_kernel_project_like_float64_at_a_small_ridge(
     kernel, streamed, monkeypatch
 ):
-    # Coefficients hold large parts that the kernel maps to zero, and must not see its rounding.
+    # The kernel maps large parts of the coefficients to zero; rounding must not prevent this.
     if streamed:
         monkeypatch.setattr(base, "DENSE_ROWS", 10)
     p = Problem(n=300)
@@ -470,7 +471,7 @@ def test_float32_rows_of_a_low_rank_kernel_project_like_float64_at_a_small_ridge
     close(single.transform(p.X.astype(np.float32)), double.embedding_, 1e-4)
 
 
-def test_unsupervised_dcm_of_float32_rows_converges_and_says_so(monkeypatch):
+def test_unsupervised_dcm_of_float32_rows_converges_and_reports_it(monkeypatch):
     monkeypatch.setattr(base, "DENSE_ROWS", 10)
     for kernel in KERNELS:
         p = Problem(n=300, kernel=kernel)

@@ -1,4 +1,4 @@
-"""Random Fourier features as a map by themselves."""
+"""Random Fourier features, without an estimator."""
 
 import pickle
 
@@ -15,34 +15,34 @@ def rows(n=60, p=4, seed=0):
     return np.random.default_rng(seed).normal(size=(n, p))
 
 
-def columns_of(X, kernel, gamma, m, seed):
-    """The columns from their definition, one pair at a time."""
+def features_of(X, kernel, gamma, m, seed):
+    """Compute the features from their definition, one pair at a time."""
     rng = np.random.RandomState(seed)
     shape = (-(-m // 2), X.shape[1])
     if kernel == "rbf":
         frequencies = np.sqrt(2 * gamma) * rng.standard_normal(shape)
     else:
         frequencies = gamma * rng.standard_cauchy(shape)
-    found = []
+    features = []
     for w in frequencies:
         angle = (X * w).sum(axis=1)
-        found += [np.cos(angle), np.sin(angle)]
+        features += [np.cos(angle), np.sin(angle)]
     if m % 2:
-        found[-2:] = [np.cos((X * frequencies[-1]).sum(axis=1) + rng.uniform(0, 2 * np.pi))]
-    return np.sqrt(2 / m) * np.column_stack(found)
+        features[-2:] = [np.cos((X * frequencies[-1]).sum(axis=1) + rng.uniform(0, 2 * np.pi))]
+    return np.sqrt(2 / m) * np.column_stack(features)
 
 
 @pytest.mark.parametrize("m", [1, 2, 7, 200])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_columns_are_cosines_and_sines_of_frequencies_that_the_seed_alone_draws(kernel, m):
+def test_features_are_cosines_and_sines_of_frequencies_that_depend_only_on_the_seed(kernel, m):
     X = rows()
-    columns = FourierMap(kernel, gamma=0.3, n_columns=4, n_features=m, seed=5)
-    expected = columns_of(X, kernel, 0.3, m, 5)
-    np.testing.assert_allclose(columns.transform(X), expected, rtol=0, atol=1e-11)
+    fourier = FourierMap(kernel, gamma=0.3, n_columns=4, n_features=m, seed=5)
+    expected = features_of(X, kernel, 0.3, m, 5)
+    np.testing.assert_allclose(fourier.transform(X), expected, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_the_kernels_error_falls_as_the_root_of_the_number_of_columns(kernel):
+def test_the_error_decreases_with_the_root_of_the_number_of_features(kernel):
     X = rows(40)
     exact = KERNELS[kernel](X, gamma=0.1)
     sizes = np.array([63, 250, 1000, 4001])
@@ -53,48 +53,48 @@ def test_the_kernels_error_falls_as_the_root_of_the_number_of_columns(kernel):
             errors[k] += np.mean((Phi @ Phi.T - exact) ** 2) / 8
     slope = np.polyfit(np.log(sizes), np.log(errors) / 2, 1)[0]
     assert -0.58 < slope < -0.42
-    # Their variance is (1 + k(2x, 2y) - 2 k(x, y)^2) / M.
+    # The variance of an inner product is (1 + k(2x, 2y) - 2 k(x, y)^2) / M.
     assert errors[-1] < 1.0 / sizes[-1]
 
 
-def test_pairs_err_less_than_random_phases():
+def test_pairs_have_smaller_errors_than_random_phases():
     X = rows(40)
     exact = rbf_kernel(X, gamma=0.02)
-    paired, phased = 0.0, 0.0
+    pairs_error, phases_error = 0.0, 0.0
     for seed in range(20):
         Phi = FourierMap("rbf", 0.02, 4, 200, seed).transform(X)
-        paired += np.mean((Phi @ Phi.T - exact) ** 2)
+        pairs_error += np.mean((Phi @ Phi.T - exact) ** 2)
         rng = np.random.default_rng(seed)
         angle = X @ rng.normal(scale=0.2, size=(4, 200)) + rng.uniform(0, 2 * np.pi, 200)
         Phi = np.sqrt(2 / 200) * np.cos(angle)
-        phased += np.mean((Phi @ Phi.T - exact) ** 2)
-    assert paired < 0.5 * phased
+        phases_error += np.mean((Phi @ Phi.T - exact) ** 2)
+    assert pairs_error < 0.5 * phases_error
 
 
-def test_a_row_with_itself_is_one_where_every_column_has_its_pair():
+def test_the_squared_norm_of_a_row_is_one_if_every_feature_is_in_a_pair():
     Phi = FourierMap("laplacian", 2.0, 4, 30, 0).transform(rows())
     np.testing.assert_allclose((Phi**2).sum(axis=1), 1.0, rtol=1e-12)
 
 
-def test_more_columns_keep_the_frequencies_of_fewer():
+def test_maps_with_more_features_begin_with_the_same_frequencies():
     few, many = (FourierMap("rbf", 0.2, 4, m, 3).points for m in (20, 50))
     np.testing.assert_array_equal(few, many[:20])
 
 
-def test_rows_one_by_one_in_blocks_and_all_at_once_are_the_same():
-    X, columns = rows(), FourierMap("laplacian", 0.5, 4, 101, 1)
-    whole = columns.transform(X)
-    parts = [columns.transform(X[i : i + 7]) for i in range(0, 60, 7)]
-    np.testing.assert_allclose(np.vstack(parts), whole, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(columns.transform(X[3:4]), whole[3:4], rtol=0, atol=1e-12)
+def test_single_rows_blocks_and_all_rows_have_the_same_features():
+    X, fourier = rows(), FourierMap("laplacian", 0.5, 4, 101, 1)
+    whole = fourier.transform(X)
+    blocks = [fourier.transform(X[i : i + 7]) for i in range(0, 60, 7)]
+    np.testing.assert_allclose(np.vstack(blocks), whole, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(fourier.transform(X[3:4]), whole[3:4], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("offset", [0.0, 4096.0])
-def test_float32_rows_lose_nothing_but_the_last_rounding(kernel, offset):
+def test_features_of_float32_rows_are_rounded_only_at_the_end(kernel, offset):
     X = (rows() + offset).astype(np.float32)
-    columns = FourierMap(kernel, 1.0, 4, 500, 0)
-    single, double = columns.transform(X), columns.transform(X.astype(np.float64))
+    fourier = FourierMap(kernel, 1.0, 4, 500, 0)
+    single, double = fourier.transform(X), fourier.transform(X.astype(np.float64))
     assert single.dtype == np.float32
     np.testing.assert_array_equal(single, double.astype(np.float32))
 
@@ -102,20 +102,20 @@ def test_float32_rows_lose_nothing_but_the_last_rounding(kernel, offset):
 @pytest.mark.torch
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_tensors_have_the_columns_of_arrays(kernel, dtype):
+def test_tensors_have_the_same_features_as_arrays(kernel, dtype):
     torch = pytest.importorskip("torch")
-    X, columns = rows().astype(dtype), FourierMap(kernel, 0.3, 4, 33, 2)
-    found = columns.transform(torch.from_numpy(X))
-    assert found.dtype == getattr(torch, dtype)
+    X, fourier = rows().astype(dtype), FourierMap(kernel, 0.3, 4, 33, 2)
+    features = fourier.transform(torch.from_numpy(X))
+    assert features.dtype == getattr(torch, dtype)
     atol = 1e-11 if dtype == "float64" else 1e-7
-    np.testing.assert_allclose(found.numpy(), columns.transform(X), rtol=0, atol=atol)
+    np.testing.assert_allclose(features.numpy(), fourier.transform(X), rtol=0, atol=atol)
 
 
-def test_two_maps_of_the_same_arguments_are_equal_and_so_is_a_pickled_one():
-    one, other = FourierMap("rbf", 0.3, 4, 9, 2), FourierMap("rbf", 0.3, 4, 9, 2)
-    assert one == other == pickle.loads(pickle.dumps(one))
-    np.testing.assert_array_equal(one.points, other.points)
-    assert one != FourierMap("rbf", 0.3, 4, 9, 3)
+def test_maps_with_the_same_arguments_and_their_pickles_are_equal():
+    first, second = FourierMap("rbf", 0.3, 4, 9, 2), FourierMap("rbf", 0.3, 4, 9, 2)
+    assert first == second == pickle.loads(pickle.dumps(first))
+    np.testing.assert_array_equal(first.points, second.points)
+    assert first != FourierMap("rbf", 0.3, 4, 9, 3)
 
 
 @pytest.mark.parametrize(
@@ -130,31 +130,31 @@ def test_two_maps_of_the_same_arguments_are_equal_and_so_is_a_pickled_one():
         ({"seed": -1}, "[Ss]eed"),
     ],
 )
-def test_unknown_feature_maps_are_refused(change, message):
-    good = dict(kernel="rbf", gamma=1.0, n_columns=2, n_features=4, seed=0)
+def test_invalid_arguments_are_refused(change, message):
+    valid = dict(kernel="rbf", gamma=1.0, n_columns=2, n_features=4, seed=0)
     with pytest.raises(ValueError, match=message):
-        FourierMap(**good | change)
+        FourierMap(**valid | change)
 
 
-def test_orthogonal_frequencies_have_one_length_and_sines_come_first():
-    columns = FourierMap("rbf", 0.3, 4, 11, 5, orthogonal=True)
-    frequencies, phases = columns.points[:, :-1], columns.points[:, -1]
+def test_orthogonal_frequencies_have_the_same_length_and_sines_come_first():
+    fourier = FourierMap("rbf", 0.3, 4, 11, 5, orthogonal=True)
+    frequencies, phases = fourier.points[:, :-1], fourier.points[:, -1]
     np.testing.assert_allclose(phases, np.repeat([-np.pi / 2, 0.0, -np.pi / 2], [4, 4, 3]))
     np.testing.assert_array_equal(frequencies[:4], frequencies[4:8])
     for block in (frequencies[:4], frequencies[8:]):
         np.testing.assert_allclose(block @ block.T, 2.4 * np.eye(len(block)), atol=1e-14)
     X = rows()
-    Phi = columns.transform(X)
+    Phi = fourier.transform(X)
     np.testing.assert_allclose(Phi[:, :4], np.sqrt(2 / 11) * np.sin(X @ frequencies[:4].T))
     with pytest.raises(ValueError, match="orthogonal=True needs the RBF kernel"):
         FourierMap("laplacian", 0.3, 4, 11, orthogonal=True)
 
 
-def test_few_orthogonal_columns_err_less_than_independent_ones():
+def test_few_orthogonal_features_have_smaller_errors_than_independent_ones():
     X, errors = rows(), {}
     K = np.exp(-0.05 * ((X[:, None] - X) ** 2).sum(axis=2))
     for orthogonal in (False, True):
         maps = [FourierMap("rbf", 0.05, 4, 16, seed, orthogonal) for seed in range(40)]
-        products = [Phi @ Phi.T for Phi in (columns.transform(X) for columns in maps)]
+        products = [Phi @ Phi.T for Phi in (fourier.transform(X) for fourier in maps)]
         errors[orthogonal] = np.mean([(product - K) ** 2 for product in products])
     assert errors[True] < 0.7 * errors[False]

@@ -1,4 +1,4 @@
-"""Kernels against formulas written out, and their precision where formulas lose digits."""
+"""Kernels compared with their formulas, and their precision where formulas lose digits."""
 
 from fractions import Fraction
 
@@ -14,7 +14,7 @@ def rows(n=23, p=4, seed=0):
     return np.random.default_rng(seed).normal(size=(n, p)) + 0.7
 
 
-def brute(name, X, Y, gamma=0.3, degree=3, coef0=1.5):
+def by_formula(name, X, Y, gamma=0.3, degree=3, coef0=1.5):
     K = np.empty((len(X), len(Y)))
     for i, x in enumerate(X):
         for j, y in enumerate(Y):
@@ -40,25 +40,27 @@ NAMES = ["rbf", "laplacian", "linear", "poly", "cosine"]
 def test_matrix_equals_the_formula_entry_by_entry(name):
     X, Y = rows(), rows(n=9, seed=1)
     kernel = Kernel(name, gamma=0.3, degree=3, coef0=1.5)
-    np.testing.assert_allclose(kernel.matrix(X, Y), brute(name, X, Y), rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(kernel.matrix(X), brute(name, X, X), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(kernel.matrix(X, Y), by_formula(name, X, Y), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(kernel.matrix(X), by_formula(name, X, X), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_block_is_the_kernel_less_its_constant(name):
+def test_a_block_is_the_kernel_minus_its_constant(name):
     X, Y = rows(), rows(n=9, seed=1)
     kernel = Kernel(name, gamma=0.3, degree=3, coef0=1.5)
     block = kernel.block(kernel.prepare(X).left, kernel.prepare(Y).right)
-    np.testing.assert_allclose(block + kernel.constant, brute(name, X, Y), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(
+        block + kernel.constant, by_formula(name, X, Y), rtol=1e-12, atol=1e-13
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_kernel_resolved_on_rows_differs_at_most_by_what_centring_removes(name):
+def test_kernels_and_formulas_are_equal_after_centring(name):
     X = rows()
     kernel = make_kernel(name, X, gamma=0.3, degree=3, coef0=1.5)
     prepared = kernel.prepare(X)
     K = kernel.block(prepared.left, prepared.right)
-    np.testing.assert_allclose(centred(K), centred(brute(name, X, X)), atol=1e-12)
+    np.testing.assert_allclose(centred(K), centred(by_formula(name, X, X)), atol=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -68,14 +70,14 @@ def test_blocks_of_float32_rows_are_close_to_float64(name):
     prepared = kernel.prepare(X.astype(np.float32))
     K = kernel.block(prepared.left, prepared.right)
     assert K.dtype == (np.float64 if name == "poly" else np.float32)
-    expected = centred(brute(name, X, X))
+    expected = centred(by_formula(name, X, X))
     error = np.abs(centred(K.astype(float)) - expected).max()
     assert error < 3e-6 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("name", ["rbf", "laplacian"])
-def test_a_tiny_gamma_keeps_its_digits_in_float32(name):
-    # At gamma = 1e-7 the kernel is 1 - O(1e-6): written as exp() in float32 nothing would be left.
+def test_kernels_with_a_tiny_gamma_are_precise_in_float32(name):
+    # For gamma = 1e-7, the kernel is 1 - O(1e-6), so that exp() in float32 would lose all digits.
     X = rows(p=6)
     gamma = 1e-7
     d = pairwise.euclidean_distances(X) ** 2 if name == "rbf" else pairwise.manhattan_distances(X)
@@ -89,12 +91,12 @@ def test_a_tiny_gamma_keeps_its_digits_in_float32(name):
 
 @pytest.mark.parametrize("name", ["rbf", "laplacian", "linear"])
 def test_a_large_common_offset_costs_no_precision_in_float32(name):
-    # Whole numbers of sixteenths survive the addition of 1000 in float32 unrounded.
+    # Multiples of 1/16 are not rounded if 1000 is added to them in float32.
     X = np.round(rows(p=6) * 16) / 16
-    expected = centred(brute(name, X, X))
-    moved = (X + 1000).astype(np.float32)
-    kernel = make_kernel(name, moved, gamma=0.3)
-    prepared = kernel.prepare(moved)
+    expected = centred(by_formula(name, X, X))
+    shifted_rows = (X + 1000).astype(np.float32)
+    kernel = make_kernel(name, shifted_rows, gamma=0.3)
+    prepared = kernel.prepare(shifted_rows)
     K = centred(kernel.block(prepared.left, prepared.right).astype(float))
     assert np.abs(K - expected).max() < 2e-5 * np.abs(expected).max()
 
@@ -113,9 +115,9 @@ def test_rounding_of_a_huge_exponent_never_makes_an_rbf_value_exceed_one(dtype):
     np.testing.assert_array_equal(np.diagonal(block[20:, :20]), 0)
 
 
-def test_far_outliers_do_not_blur_the_distances_of_float32_rows():
+def test_outliers_do_not_affect_the_precision_of_distances_between_float32_rows():
     X = np.vstack([rows(n=30, p=3), rows(n=30, p=3) + 1e4]).astype(np.float32)
-    expected = brute("rbf", X.astype(float), X.astype(float))
+    expected = by_formula("rbf", X.astype(float), X.astype(float))
     kernel = make_kernel("rbf", X, gamma=0.3)
     prepared = kernel.prepare(X)
     block = kernel.block(prepared.left, prepared.right)
@@ -123,8 +125,8 @@ def test_far_outliers_do_not_blur_the_distances_of_float32_rows():
     np.testing.assert_allclose(block + 1, expected, atol=1e-6)
 
 
-def test_a_polynomial_of_small_products_keeps_its_digits():
-    # (t + c)^d - c^d for t near 1e-12 by exact fractions; the direct formula has 4 digits left.
+def test_a_polynomial_of_small_products_is_precise():
+    # (t + c)^d - c^d for t near 1e-12, from exact fractions; the direct formula keeps 4 digits.
     x = np.array([[1e-6], [3e-6], [-2e-6]])
     kernel = Kernel("poly", gamma=1.0, degree=4, coef0=1.0)
     block = kernel.block(kernel.prepare(x).left, kernel.prepare(x).right)
@@ -151,7 +153,7 @@ def test_a_zero_row_has_zero_cosine_and_no_warning():
     with np.errstate(all="raise"):
         K = Kernel("cosine").matrix(X)
     np.testing.assert_array_equal(K[3], 0)
-    np.testing.assert_allclose(K[0, 1], brute("cosine", X[:1], X[1:2])[0, 0])
+    np.testing.assert_allclose(K[0, 1], by_formula("cosine", X[:1], X[1:2])[0, 0])
 
 
 def test_a_callable_gets_both_sets_of_rows_and_its_params():
@@ -162,7 +164,7 @@ def test_a_callable_gets_both_sets_of_rows_and_its_params():
     )
 
 
-def test_a_callable_of_the_wrong_shape_or_with_nan_is_an_error_that_says_so():
+def test_a_callable_that_returns_a_wrong_shape_or_nan_is_refused():
     X = rows(n=5)
     with pytest.raises(ValueError, match=r"returned shape \(5,\) for 5 and 5 rows"):
         Kernel("callable", function=lambda A, B: np.ones(len(A))).matrix(X)
@@ -179,7 +181,7 @@ def test_kernel_params_with_a_named_kernel_are_refused():
 
 
 def test_the_median_rule_is_the_median_of_the_nonzero_distances():
-    X = np.vstack([rows(), rows()[:5]])  # five pairs of duplicates do not count
+    X = np.vstack([rows(), rows()[:5]])  # the zero distances of five duplicates do not count
     d = pairwise.euclidean_distances(X)[np.triu_indices(len(X), 1)]
     d = d[d > 1e-6]
     assert resolve_gamma("median", "rbf", X) == pytest.approx(1 / (2 * np.median(d) ** 2))
@@ -187,15 +189,15 @@ def test_the_median_rule_is_the_median_of_the_nonzero_distances():
     assert resolve_gamma("median", "laplacian", X) == pytest.approx(1 / np.median(l1[l1 > 1e-6]))
 
 
-def test_the_median_of_many_rows_is_that_of_evenly_spaced_ones():
+def test_the_median_of_many_rows_is_computed_from_evenly_spaced_ones():
     n = 3 * MEDIAN_ROWS
     X = np.random.default_rng(0).normal(size=(n, 2))
-    chosen = X[np.linspace(0, n - 1, MEDIAN_ROWS).astype(int)]
-    assert resolve_gamma("median", "rbf", X) == resolve_gamma("median", "rbf", chosen)
+    sample = X[np.linspace(0, n - 1, MEDIAN_ROWS).astype(int)]
+    assert resolve_gamma("median", "rbf", X) == resolve_gamma("median", "rbf", sample)
     assert resolve_gamma("median", "rbf", X[:MEDIAN_ROWS]) != resolve_gamma("median", "rbf", X)
 
 
-def test_the_scale_rule_is_that_of_svc():
+def test_the_scale_rule_equals_the_rule_of_svc():
     X = rows()
     svc = SVC(gamma="scale").fit(X, np.arange(len(X)) % 2)
     assert resolve_gamma("scale", "rbf", X) == pytest.approx(svc._gamma, rel=1e-12)
@@ -203,21 +205,21 @@ def test_the_scale_rule_is_that_of_svc():
 
 
 @pytest.mark.parametrize("name", ["poly", "linear", "cosine"])
-def test_the_median_rule_of_kernels_without_distances_is_one_over_features(name):
+def test_the_median_rule_of_kernels_without_distances_is_one_over_n_features(name):
     assert resolve_gamma("median", name, rows(p=5)) == pytest.approx(0.2)
 
 
-def test_a_number_is_taken_as_it_is():
+def test_a_numeric_gamma_is_unchanged():
     assert resolve_gamma(0.25, "rbf", rows()) == 0.25
 
 
-def test_rows_that_are_all_the_same_have_no_median_distance():
+def test_identical_rows_have_no_median_distance():
     with pytest.raises(ValueError, match="gamma='median' cannot be computed: .* identical"):
         resolve_gamma("median", "rbf", np.ones((6, 2)))
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1e100])
-def test_the_median_rule_survives_extreme_units(scale):
+def test_the_median_rule_is_precise_for_extreme_units(scale):
     X = rows()
     gamma = resolve_gamma("median", "rbf", X * scale)
     assert gamma * scale**2 == pytest.approx(resolve_gamma("median", "rbf", X), rel=1e-12)

@@ -1,4 +1,4 @@
-"""Label factors against the dense smoothers they stand for."""
+"""Label factors compared with the dense smoothers that they represent."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def y(rng):
 
 @pytest.fixture
 def d(rng):
-    # One domain holds a single row.
+    # One domain contains a single row.
     return rng.permutation(np.r_[np.repeat([0, 1, 2], 13), 3])
 
 
@@ -89,13 +89,13 @@ def test_factors_of_categories_have_one_column_fewer_than_categories(y, d):
     np.testing.assert_allclose(F_y.T @ F_y, np.diag(np.diagonal(F_y.T @ F_y)), atol=1e-12)
 
 
-def test_the_label_space_is_an_isometric_copy_of_the_rows(y, d, rng):
+def test_lifting_preserves_inner_products_and_centres_columns(y, d, rng):
     for feature in (categories(y), continuous(rng.normal(size=40))):
         rows = label_rows(40, feature, categories(d))
         A = rows.space.target @ rng.normal(size=(rows.space.target.shape[1], 4))
-        lifted = rows.rows(A)
-        np.testing.assert_allclose(lifted.T @ lifted, A.T @ A, atol=1e-12)
-        np.testing.assert_allclose(lifted.mean(axis=0), 0, atol=1e-13)
+        V = rows.rows(A)
+        np.testing.assert_allclose(V.T @ V, A.T @ A, atol=1e-12)
+        np.testing.assert_allclose(V.mean(axis=0), 0, atol=1e-13)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
@@ -104,7 +104,7 @@ def test_factors_of_continuous_targets_give_the_dense_smoother(rng, d, n_outputs
     values = rng.normal(size=(40, n_outputs))
     rows = label_rows(40, continuous(values, gamma=gamma), categories(d), values=values)
     P = dense_P(rows, rows.space.target)
-    # |P - P_exact| is at most the residual trace over N eps, 1e-6.
+    # |P - P_exact| is at most the residual trace divided by N eps, which is below 1e-6.
     np.testing.assert_allclose(P, smoother(rbf(values, gamma)), atol=1e-6)
     np.testing.assert_allclose(dense_P(rows, rows.space.domain), smoother(delta(d)), atol=1e-12)
 
@@ -159,7 +159,7 @@ def within_class_indicators(y, d):
     return np.stack(columns, axis=1)
 
 
-def test_conditional_factors_are_deviations_inside_each_class(y, d):
+def test_conditional_factors_are_deviations_within_each_class(y, d):
     rows = label_rows(40, categories(y), categories(d), conditional=True)
     features = rows.rows(rows.space.domain)
     E = within_class_indicators(y, d)
@@ -170,26 +170,26 @@ def test_conditional_factors_are_deviations_inside_each_class(y, d):
     assert F.shape[1] == sum(len(np.unique(d[y == c])) - 1 for c in range(3))
 
 
-def test_conditional_factors_do_not_see_that_domains_mix_classes_differently():
-    # Domain 0 holds class 0 only: nothing inside class 0 or 1 tells domains apart there.
+def test_conditional_factors_ignore_differences_in_class_frequencies():
+    # Each class occurs in one domain only, so domains do not differ within a class.
     y = np.repeat([0, 0, 1, 1], 5)
     d = np.repeat([0, 0, 1, 1], 5)
     rows = label_rows(20, categories(y), categories(d), conditional=True)
     assert label_factor(rows.space.domain, 20, EPSILON).shape[1] == 0
 
 
-def test_conditional_descriptors_are_centred_inside_each_class(rng, y):
+def test_conditional_descriptors_are_centred_within_each_class(rng, y):
     values = rng.normal(size=(40, 2))
     feature = continuous(values, kernel="linear")
     rows = label_rows(40, categories(y), feature, conditional=True)
     F = rows.rows(rows.space.domain)
     np.testing.assert_allclose(F.T @ np.eye(3)[y], 0, atol=1e-12)
-    inside = np.zeros((40, 40))
+    within = np.zeros((40, 40))
     for c in range(3):
         rows_c = np.flatnonzero(y == c)
-        centred = values[rows_c] - values[rows_c].mean(axis=0)
-        inside[np.ix_(rows_c, rows_c)] = centred @ centred.T
-    np.testing.assert_allclose(F @ F.T, inside, atol=1e-12)
+        deviations = values[rows_c] - values[rows_c].mean(axis=0)
+        within[np.ix_(rows_c, rows_c)] = deviations @ deviations.T
+    np.testing.assert_allclose(F @ F.T, within, atol=1e-12)
 
 
 def test_conditional_without_classes_is_an_error(rng, d):
@@ -198,7 +198,7 @@ def test_conditional_without_classes_is_an_error(rng, d):
             label_rows(40, target, categories(d), conditional=True)
 
 
-def test_group_counts_alone_give_the_same_space_as_rows(y, d):
+def test_group_counts_give_the_same_label_space_as_rows(y, d):
     groups, counts = np.unique(y * 4 + d, return_counts=True)
     for conditional in (False, True):
         space = category_space(
@@ -254,7 +254,7 @@ def test_pivoted_cholesky_stops_at_the_first_column_within_the_residual_trace(rn
     assert np.trace(shorter) > tolerance
 
 
-def test_pivoted_cholesky_stops_at_rounding_when_asked_for_nothing_left(rng):
+def test_pivoted_cholesky_without_a_tolerance_stops_at_rounding_errors(rng):
     A = rng.normal(size=(50, 4))
     K = A @ A.T
     L = pivoted_cholesky(lambda j: K[:, j], np.diagonal(K), 0.0)[0]
@@ -278,7 +278,7 @@ def test_pivoted_cholesky_refuses_matrices_that_are_not_kernels(rng):
         pivoted_cholesky(lambda j: K[:, j], np.diagonal(K), 0.0, "the target kernel")
 
 
-def test_a_label_kernel_too_narrow_to_be_thin_is_refused_by_name(rng, monkeypatch):
+def test_a_label_kernel_that_is_too_narrow_for_a_thin_factor_is_refused(rng, monkeypatch):
     monkeypatch.setattr(labels, "MAX_FACTOR_BYTES", 8 * 40 * 10)
     with pytest.raises(ValueError, match="more than 10 columns for 40 rows.*smaller gamma"):
         continuous(rng.normal(size=40), gamma=1e6)
@@ -287,7 +287,7 @@ def test_a_label_kernel_too_narrow_to_be_thin_is_refused_by_name(rng, monkeypatc
 # kernel_factor ------------------------------------------------------------------------------------
 
 
-def test_kernel_factor_with_a_linear_kernel_stands_for_the_precomputed_matrix(rng, y):
+def test_kernel_factor_with_a_linear_kernel_represents_the_precomputed_matrix(rng, y):
     K = random_kernel(rng, n=40, decay=0.7)
     L = kernel_factor(K)
     np.testing.assert_allclose(L @ L.T, K, atol=1e-9)
@@ -295,7 +295,7 @@ def test_kernel_factor_with_a_linear_kernel_stands_for_the_precomputed_matrix(rn
     np.testing.assert_allclose(dense_P(rows, rows.space.domain), smoother(K), atol=1e-7)
 
 
-def test_kernel_factor_of_low_rank_is_thin_whatever_the_units(rng):
+def test_kernel_factor_of_low_rank_is_thin_for_any_unit(rng):
     A = rng.normal(size=(50, 3))
     for unit in (1e-12, 1.0, 1e12):
         assert kernel_factor(unit * A @ A.T).shape == (50, 3)
@@ -311,6 +311,6 @@ def test_kernel_factor_of_low_rank_is_thin_whatever_the_units(rng):
         (np.array([[1.0, 2.0], [2.0, 1.0]]), "K is not positive semi-definite"),
     ],
 )
-def test_kernel_factor_names_what_is_wrong(K, message):
+def test_kernel_factor_refuses_invalid_matrices(K, message):
     with pytest.raises(ValueError, match=message):
         kernel_factor(K)

@@ -1,4 +1,4 @@
-"""SCA, MDA and MIDA straight from their definitions: N x N matrices, loops and LAPACK."""
+"""SCA, MDA and MIDA as they are defined, with N x N matrices, loops and LAPACK."""
 
 import numpy as np
 from scipy.linalg import eig
@@ -31,7 +31,7 @@ def sca_matrices(y, d):
 
 
 def mda_matrices(y, d):
-    """F, P, G and W of MDA; a cell without rows is in no sum and in no count."""
+    """F, P, G and W of MDA; (class, domain) cells without rows are omitted."""
     n, classes, domains = len(y), np.unique(y), np.unique(d)
     cell, share = {}, {}
     for s in domains:
@@ -100,8 +100,8 @@ def hu_sca(K, y, d, k, *, beta, delta, epsilon):
     means = {c: K[:, y == c].mean(axis=1) for c in np.unique(y)}
     P = sum(outer(means[c] - K.mean(axis=1)) for c in y)
     Q = sum(outer(K[:, i] - means[y[i]]) for i in range(n))
-    of_domains = np.array([K[:, d == t].mean(axis=1) for t in np.unique(d)])
-    D = np.cov(of_domains.T, bias=True)
+    domain_means = np.array([K[:, d == t].mean(axis=1) for t in np.unique(d)])
+    D = np.cov(domain_means.T, bias=True)
     left = beta * P + (1 - beta) * K @ K / n
     return pairs_of(left, delta * D + Q + K + epsilon * np.eye(n), k)
 

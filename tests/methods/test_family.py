@@ -1,4 +1,4 @@
-"""SCA, MDA and MIDA against their definitions, the authors' programs, and their common limits."""
+"""SCA, MDA and MIDA compared with their definitions, the authors' programs, and special cases."""
 
 import importlib.util
 import warnings
@@ -36,7 +36,7 @@ WEIGHTS = [
 
 
 def make(case, seed=0):
-    """Rows with classes and domains of unequal sizes, in several ugly ways."""
+    """Rows with classes and domains of unequal sizes, in several difficult cases."""
     rng = np.random.default_rng(seed)
     counts = {
         "unequal": [[12, 5, 9], [4, 15, 7], [8, 3, 20], [6, 6, 2]],
@@ -93,7 +93,7 @@ def check(model, K, X, values, vectors):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("weights", WEIGHTS)
-def test_mda_is_the_eigenproblem_of_its_definition(case, weights):
+def test_mda_solves_the_eigenproblem_in_its_definition(case, weights):
     X, y, d = make(case)
     K = kernel_of(X)
     model = quiet(MDA(gamma=GAMMA, **weights), X, y, d)
@@ -104,7 +104,7 @@ def test_mda_is_the_eigenproblem_of_its_definition(case, weights):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("weights", WEIGHTS)
-def test_sca_is_the_eigenproblem_of_its_definition(case, weights):
+def test_sca_solves_the_eigenproblem_in_its_definition(case, weights):
     X, y, d = make(case)
     K = kernel_of(X)
     k = len(np.unique(y)) - 1 if weights["between"] == 1 else 4
@@ -114,7 +114,7 @@ def test_sca_is_the_eigenproblem_of_its_definition(case, weights):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("weight", [0.0, 1e-3, 0.1, 10.0])
-def test_mida_is_the_eigenproblem_of_its_definition(case, weight):
+def test_mida_solves_the_eigenproblem_in_its_definition(case, weight):
     X, _, d = make(case)
     K = kernel_of(X)
     model = MIDA(3, gamma=GAMMA, domain_weight=weight).fit(X, sample_domain=d)
@@ -167,7 +167,7 @@ def test_mda_equals_the_code_of_hu_et_al_with_other_parameters(beta, gamma, alph
 
 
 @pytest.mark.parametrize("ridge", [0.0, 1e-6, 1e-3, 10.0])
-def test_sca_without_labels_has_the_directions_of_kpca(ridge):
+def test_sca_with_zero_weights_has_the_directions_of_kpca(ridge):
     X, y, d = make("unequal")
     model = SCA(5, gamma=GAMMA, between=0, domain_weight=0, within_weight=0, ridge=ridge)
     kpca = KPCA(5, gamma=GAMMA).fit(X)
@@ -188,8 +188,8 @@ def test_mda_with_one_domain_is_kernel_discriminant_analysis():
     E = np.eye(3)[y]
     means = E / E.sum(axis=0)
     between = (means * E.mean(axis=0)) @ means.T
-    inside = (np.eye(n) - E @ means.T) / n
-    right = K @ inside @ K + K + n * 1e-3 * np.eye(n)
+    within = (np.eye(n) - E @ means.T) / n
+    right = K @ within @ K + K + n * 1e-3 * np.eye(n)
     values, vectors = eigh(K @ between @ K, (right + right.T) / 2)
     model = MDA(gamma=GAMMA, between=0).fit(X, y)
     np.testing.assert_allclose(model.eigenvalues_, values[::-1][:2], rtol=1e-8)
@@ -198,15 +198,11 @@ def test_mda_with_one_domain_is_kernel_discriminant_analysis():
 
 def test_without_a_ridge_the_problem_is_restricted_to_the_range_of_the_kernel():
     X, y, d = make("unequal")
-    small = dict(gamma=GAMMA, within_weight=3.0)
-    none, tiny = MDA(ridge=0, **small), MDA(ridge=1e-13, **small)
-    none.fit(X, y, sample_domain=d)
-    np.testing.assert_allclose(
-        none.eigenvalues_, tiny.fit(X, y, sample_domain=d).eigenvalues_, rtol=1e-7
-    )
-    plain = MDA(ridge=0, gamma=GAMMA, within_weight=0).fit(X, y, sample_domain=d)
-    with_tiny_ridge = MDA(ridge=1e-13, gamma=GAMMA, within_weight=0).fit(X, y, sample_domain=d)
-    np.testing.assert_allclose(plain.eigenvalues_, with_tiny_ridge.eigenvalues_, rtol=1e-7)
+    for weight in (0.0, 3.0):
+        model = MDA(ridge=0, gamma=GAMMA, within_weight=weight).fit(X, y, sample_domain=d)
+        values = model.eigenvalues_
+        model.set_params(ridge=1e-13).fit(X, y, sample_domain=d)
+        np.testing.assert_allclose(values, model.eigenvalues_, rtol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +260,7 @@ def test_iterative_and_dense_solvers_agree(model, store, monkeypatch):
     np.testing.assert_allclose(model.embedding_, embedding, atol=1e-4)
 
 
-@pytest.mark.parametrize("rows", [np.float64, np.float32])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     "model",
     [
@@ -276,19 +272,19 @@ def test_iterative_and_dense_solvers_agree(model, store, monkeypatch):
     ],
     ids=repr,
 )
-def test_inverses_in_single_precision_do_not_change_the_components(model, rows):
+def test_inverses_in_single_precision_do_not_change_the_components(model, dtype):
     rng = np.random.default_rng(0)
     distinct_rows = rng.normal(size=(500, 4))
-    which = rng.integers(0, 500, 840)  # rows that are there more than once
+    indices = rng.integers(0, 500, 840)  # some rows occur more than once
     y, d = rng.integers(0, 3, 840), rng.integers(0, 5, 840)
-    d[0], d[(d == 1) & (y == 2)] = 5, 2  # a domain of one row, and one without a class
-    X = (distinct_rows[which] + 0.5 * np.eye(4)[y]).astype(rows)
+    d[0], d[(d == 1) & (y == 2)] = 5, 2  # a domain with one row, and one without class 2
+    X = (distinct_rows[indices] + 0.5 * np.eye(4)[y]).astype(dtype)
     model.set_params(gamma=GAMMA, tol=1e-6)
     exact = quiet(model.set_params(solver="dense"), X, y, d)
     expected, embedding = exact.eigenvalues_, exact.embedding_
     fitted = quiet(model.set_params(solver="exact"), X, y, d)
     np.testing.assert_allclose(fitted.eigenvalues_, expected, rtol=1e-9)
-    atol = 1e-8 if rows == np.float64 else 1e-5
+    atol = 1e-8 if dtype == np.float64 else 1e-5
     np.testing.assert_allclose(fitted.embedding_, embedding, atol=atol)
 
 
@@ -311,10 +307,10 @@ def test_kernels_of_any_scale_have_components(model, scale):
 
 def test_duplicated_rows_do_not_change_the_components():
     X, y, d = make("missing")
-    twice = [np.concatenate([part, part]) for part in (X, y, d)]
+    duplicated = [np.concatenate([array, array]) for array in (X, y, d)]
     for model in (SCA(3, gamma=GAMMA), MDA(gamma=GAMMA)):
-        once = quiet(model, X, y, d).transform(X)
-        same_up_to_sign(quiet(model, *twice).transform(X), once, 1e-6)
+        expected = quiet(model, X, y, d).transform(X)
+        same_up_to_sign(quiet(model, *duplicated).transform(X), expected, 1e-6)
 
 
 def test_a_class_without_rows_in_a_domain_is_omitted_with_a_warning():
@@ -369,7 +365,7 @@ def test_mida_refuses_a_weight_that_leaves_no_direction():
 @pytest.mark.parametrize(
     "model", [FastSCA(3), FastMDA(), FastMIDA(3, domain_weight=0.01)], ids=repr
 )
-def test_batches_give_the_result_of_all_rows(model):
+def test_batches_give_the_same_result_as_all_rows(model):
     X, y, d = make("missing")
     model.set_params(landmarks=X[:20], gamma=GAMMA)
     expected = quiet(model, X, y, d).transform(X)
