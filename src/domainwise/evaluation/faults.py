@@ -430,11 +430,10 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
         return
     rows = shared[tuple(pairs.T)]
     most = [f"{table.names_of([d])} ({sizes[d]:,} rows)" for d in pairs[np.argmax(rows)]]
-    message = f"{rows.max():,.0f} rows occur both in {most[0]} and in {most[1]}: these domains are "
-    message += "not independent."
+    message = f"{rows.max():,.0f} rows occur both in {most[0]} and in {most[1]}."
     if more := len(pairs) - 1:
-        message += f" {more} more pair{'s' * (more > 1)} of domains also have rows in common."
-    action = "Remove the duplicates, or give these domains the same name."
+        message += f" Rows are also shared by {more} more pair{'s' * (more > 1)} of domains."
+    action = "Remove the duplicates, or give these domains the same name: they are not independent."
     yield table.fault("copied rows", 2, [], np.unique(pairs), message, action, rows=rows.sum())
 
 
@@ -442,15 +441,16 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
     tiny, one_class = table.sizes < TINY_ROWS, np.zeros(len(table.names), dtype=bool)
     if table.target.n_classes:
         one_class = np.array([len(np.unique(table.target.y[rows])) == 1 for rows in table.rows])
-    few_rows = f"fewer than {TINY_ROWS} rows"
+    few_rows = f"There are fewer than {TINY_ROWS} rows"
+    training_only = "These rows are only used for training."
     for kind, affected, description, consequence in (
         ("tiny domain", tiny, few_rows, "Scores on so few rows are uncertain."),
-        ("one class", one_class & ~tiny, "only one class", "They are used for training only."),
+        ("one class", one_class & ~tiny, "There is only one class", training_only),
     ):
         if affected.any():
             domains, rows = np.flatnonzero(affected), table.sizes[affected].sum()
-            verb = "has" if len(domains) == 1 else "each have"
-            message = f"{table.names_of(domains)} {verb} {description} ({rows:,} rows in total)."
+            each = "each of " * (len(domains) > 1)
+            message = f"{description} in {each}{table.names_of(domains)} ({rows:,} rows in total)."
             yield table.fault(kind, 1, [], domains, message, consequence)
 
 

@@ -32,7 +32,7 @@ class TextCell(NamedTuple):
 class TextTable:
     """Headings and rows; the first cell of a row is its name.
 
-    ``kinds`` has a CSS class for each row, such as "variant", or an empty string.
+    ``kinds`` contains a CSS class for each row, such as "variant", or an empty string.
     """
 
     columns: Sequence[str]
@@ -41,23 +41,21 @@ class TextTable:
 
     def without_empty_columns(self) -> TextTable:
         """The same table without columns that contain only dashes."""
-        filled = [
-            any(cell.text != "–" for cell in column) for column in zip(*self.rows, strict=True)
-        ]
-        rows = [list(compress(row, filled)) for row in self.rows]
-        return TextTable(list(compress(self.columns, filled)), rows, self.kinds)
+        has_values = [any(c.text != "–" for c in cells) for cells in zip(*self.rows, strict=True)]
+        rows = [list(compress(row, has_values)) for row in self.rows]
+        return TextTable(list(compress(self.columns, has_values)), rows, self.kinds)
 
 
 def render_page(package: str, template: str, *, styles: Sequence[str], **values: object) -> str:
     """Fill a template from the folder ``templates`` of a package, or of ``domainwise.report``.
 
-    The style sheets are put into the head of the page, in this order. The only script that a
-    browser may run is the one that sorts tables.
+    The style sheets are inserted into the head of the page, in this order. The only script that a
+    browser may run is ``tables.js``.
     """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     def read(name: str) -> str:
-        """Text of a template, style sheet or script."""
+        """Read a template, style sheet or script."""
         folders = [files(source) / "templates" for source in (package, "domainwise.report")]
         path = next(folder / name for folder in folders if (folder / name).is_file())
         return path.read_text(encoding="utf-8")
@@ -78,13 +76,13 @@ def render_page(package: str, template: str, *, styles: Sequence[str], **values:
     )
 
 
-#: Colours in figure.mplstyle that :func:`to_svg` replaces with those of the page.
+#: Colours in figure.mplstyle that :func:`to_svg` replaces with the page's colours.
 INK, FAINT = "#010203", "#040506"
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of the page, with a description for screen readers and a caption."""
+    """A figure on the page, with a description for screen readers and a caption."""
 
     svg: str
     alt: str
@@ -94,21 +92,21 @@ class Picture:
 
 @contextmanager
 def drawing(width: float, height: float, **options: Any) -> Iterator[Figure]:
-    """A figure of this size in inches, in the report's style, outside pyplot's global state."""
+    """A figure of this size in inches, in the report's style, without pyplot's global state."""
     import matplotlib as mpl
     import matplotlib.style
     from matplotlib.figure import Figure
 
     with mpl.rc_context():
-        mpl.rcdefaults()  # without the settings of the user
+        mpl.rcdefaults()  # ignore the user's settings
         mpl.style.use("domainwise.report.figure")
         yield Figure(figsize=(width, height), layout="constrained", **options)
 
 
 def to_svg(figure: Figure, name: str, alt: str) -> str:
-    """Return inline SVG without a fixed size, in the colours of the page.
+    """Return inline SVG without a fixed size, in the page's colours.
 
-    Ids are prefixed with ``name``, which must be unique on the page. ``alt`` describes the figure
+    IDs are prefixed with ``name``, which must be unique on the page. ``alt`` describes the figure
     for screen readers.
     """
     draw_names_as_text(figure)
@@ -123,7 +121,7 @@ def to_svg(figure: Figure, name: str, alt: str) -> str:
     text = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
     text = text.replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
-    # The accent colour of marks is too pale for text.
+    # The accent colour of lines and points is too pale for text.
     text = re.sub(rf"(<text[^>]*fill: ){ACCENT}", r"\1var(--accent)", text)
     view = re.search(r'viewBox="[^"]+"', text)
     assert view is not None

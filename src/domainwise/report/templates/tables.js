@@ -1,5 +1,5 @@
 "use strict";
-// Headings of tables become buttons that sort the rows.
+// Table headings become buttons that sort the rows.
 document.querySelectorAll("table").forEach((table) => {
   const body = table.tBodies[0];
   if (!body || body.rows.length < 2) return;
@@ -31,15 +31,15 @@ document.querySelectorAll("table").forEach((table) => {
     });
   });
 });
-// All sections are open on paper, and so is the section that a link points to.
+// When the page is printed, all sections are open. A link opens the section that it points to.
 const open = (sections) => sections.forEach((section) => { section.open = true; });
 const openAll = () => open(document.querySelectorAll("details"));
 const openTarget = () => {
-  let at = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  for (; at; at = at.parentElement) if (at.matches("details")) open([at]);
+  let element = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  for (; element; element = element.parentElement) if (element.matches("details")) open([element]);
 };
 addEventListener("beforeprint", openAll);
 addEventListener("hashchange", openTarget);
-matchMedia("print").addEventListener("change", (paper) => { if (paper.matches) openAll(); });
+matchMedia("print").addEventListener("change", (query) => { if (query.matches) openAll(); });
 if (matchMedia("print").matches) openAll();
 openTarget();
