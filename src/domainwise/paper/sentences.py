@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from domainwise.paper.methods import METHODS
 from domainwise.paper.protocols import SETTINGS, TABLES, read_toml
-from domainwise.paper.summary import LEVEL, CaseView, CellView, RunSummary, TableView
+from domainwise.paper.summary import LEVEL, CaseView, CellView, MethodView, RunSummary, TableView
 from domainwise.scoring.statistics import PAIRED_CAVEAT, in_words, p_text
 
 TEXTS = read_toml("texts.toml")
@@ -112,7 +112,7 @@ def headline(table: TableView) -> str:
     """Name the best methods for a table."""
     phrases = []
     for setting, parameters in PARAMETERS.items():
-        winners = [[method.label for method in c.best_methods()] for c in table.in_setting(setting)]
+        winners = [list(map(_winner, case.best_methods())) for case in table.in_setting(setting)]
         wins = Counter(label for labels in winners for label in labels).most_common()
         if len(wins) > 1:
             names = join([f"{name} (in {n} of {len(winners)} cases)" for name, n in wins])
@@ -279,6 +279,10 @@ def ridge_paths(run: RunSummary) -> list[str]:
         if paths:
             lines.append(f"{_name(case)}, {metric.label}: {', '.join(paths)}.")
     return lines
+
+
+def _winner(method: MethodView) -> str:
+    return "a constant prediction" if method.key == "majority" else method.label
 
 
 def _name(case: CaseView) -> str:
