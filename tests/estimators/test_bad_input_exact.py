@@ -1,4 +1,4 @@
-"""Bad input of the exact family is an error that says what was given and what is accepted.
+"""Errors for invalid input in exact estimators say what was passed and what is accepted.
 
 What holds for every estimator is in ``tests/test_common.py`` and ``tests/checks``.
 """
@@ -61,13 +61,13 @@ SUPERVISED = pytest.mark.parametrize("model", MODELS[:3])
 
 
 @SUPERVISED
-def test_y_of_another_length(model):
+def test_y_with_another_length(model):
     with pytest.raises(ValueError, match="y has 29 entries but X has 30 rows"):
         fit(model, y=Y[:-1])
 
 
 @each_model
-def test_sample_domain_of_another_length(model):
+def test_sample_domain_with_another_length(model):
     with pytest.raises(ValueError, match="sample_domain has 31 entries but X has 30 rows"):
         fit(model, sample_domain=np.arange(31) % 3)
     with pytest.raises(ValueError, match="sample_domain is a single value but X has 30 rows"):
@@ -79,7 +79,7 @@ def test_sample_domain_of_another_length(model):
 
 
 @SUPERVISED
-def test_y_of_the_wrong_shape_or_kind(model):
+def test_y_with_the_wrong_shape_or_type(model):
     with pytest.raises(
         ValueError, match=r"y must have one or two dimensions, got shape \(30, 1, 1\)"
     ):
@@ -99,7 +99,7 @@ def test_y_with_one_class_says_which(model):
 
 
 @SUPERVISED
-def test_a_continuous_y_without_any_difference(model):
+def test_a_constant_continuous_y(model):
     with pytest.raises(ValueError, match="y is constant .*0.5"):
         fit(model, y=np.full(N, 0.5))
     with pytest.raises(ValueError, match="y is constant"):
@@ -121,7 +121,7 @@ def test_missing_values_in_y(model):
 
 
 @SUPERVISED
-def test_class_labels_where_numbers_are_needed(model):
+def test_class_labels_instead_of_numbers(model):
     with pytest.raises(
         ValueError, match='y contains labels .*, but numbers are required.*target_kernel.*"delta"'
     ):
@@ -130,7 +130,7 @@ def test_class_labels_where_numbers_are_needed(model):
         fit(clone(model).set_params(target_kernel="delta"), y=X[:, :2])
 
 
-def test_domain_labels_where_numbers_are_needed():
+def test_domain_labels_instead_of_numbers():
     with pytest.raises(
         ValueError, match="sample_domain contains .*numbers are required.*domain_kernel"
     ):
@@ -139,7 +139,7 @@ def test_domain_labels_where_numbers_are_needed():
         fit(DCM(domain_kernel="delta"), sample_domain=X[:, :2])
 
 
-def test_a_missing_y_where_one_is_needed():
+def test_a_missing_y_for_a_method_that_requires_it():
     with pytest.raises(ValueError, match="COIR requires y to be passed, but the target y is None"):
         COIR().fit(X)
 
@@ -188,16 +188,16 @@ def test_a_precomputed_kernel_that_is_not_square_or_not_symmetric(model):
 
 
 @each_model
-def test_a_precomputed_kernel_of_other_columns_at_transform(model):
+def test_a_precomputed_kernel_with_other_columns_in_transform(model):
     model = fit(clone(model).set_params(kernel="precomputed"), X=rbf_kernel(X))
     with pytest.raises(ValueError, match="X has 20 features, but .* is expecting 30 features"):
         model.transform(rbf_kernel(X[:5], X[:20]))
 
 
-# what works ---------------------------------------------------------------------------------------
+# valid input --------------------------------------------------------------------------------------
 
 
-def test_one_domain_or_none_works_and_equals_coir_and_is_told_so():
+def test_one_domain_or_none_equals_coir_with_a_warning():
     expected = COIR().fit(X, Y).transform(X)
     for sample_domain in (None, np.zeros(N), ["only"] * N):
         with pytest.warns(UserWarning, match="DCM learns nothing about domains"):
@@ -220,7 +220,7 @@ def test_two_rows_are_enough():
 @pytest.mark.parametrize(
     ("params", "what"), [({"solver": "dense"}, 'solver="dense"'), ({"ridge": 0}, "ridge=0")]
 )
-def test_a_dense_fit_that_does_not_fit_memory_says_how_much_it_needs(params, what, monkeypatch):
+def test_a_dense_fit_that_exceeds_memory_says_how_much_it_needs(params, what, monkeypatch):
     monkeypatch.setattr(dense_module, "available_memory", lambda *_: 16_000)
     with pytest.raises(MemoryError) as caught:
         fit(DCM(**params))
@@ -237,6 +237,6 @@ def test_memory_needed_is_that_of_four_matrices(monkeypatch):
     dense_module.check_dense_memory(18_000, 'solver="dense"')
 
 
-def test_no_ridge_with_the_exact_solver_names_the_ones_that_can():
+def test_no_ridge_with_the_exact_solver_is_an_error_that_names_other_solvers():
     with pytest.raises(ValueError, match='ridge=0 .*Use solver="dense" or solver="auto"'):
         fit(DCM(ridge=0, solver="exact"))

@@ -1,4 +1,4 @@
-"""Errors of the fast family say what was given and what is accepted."""
+"""Errors in Fast estimators say what was passed and what is accepted."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_more_components_than_independent_landmarks():
 
 
 @pytest.mark.parametrize("landmarks", [np.zeros((3, 5)), np.zeros(4), np.zeros((0, 4))])
-def test_landmarks_of_another_shape(landmarks):
+def test_landmarks_with_the_wrong_shape(landmarks):
     with pytest.raises(ValueError, match=r"landmarks must have shape \(n_landmarks, 4\)"):
         FastDCM(gamma=1.0, landmarks=landmarks).fit(X, Y)
 
@@ -45,7 +45,7 @@ def test_precomputed_kernels_have_no_rows_to_choose_from():
 
 
 @pytest.mark.parametrize("method", [FastDCM, FastCOIR, FastDICA])
-def test_one_class_is_refused_by_fit(method):
+def test_fitting_to_one_class_is_an_error(method):
     with pytest.raises(ValueError, match="one class"):
         method().fit(X, np.ones(60, dtype=int))
 
@@ -55,7 +55,7 @@ def test_coir_needs_a_target():
         FastCOIR().fit(X)
 
 
-def test_conditional_needs_classes_and_labels_of_domains():
+def test_conditional_needs_classes_and_domain_labels():
     with pytest.raises(ValueError, match="y is continuous"):
         FastDCM(conditional=True).fit(X, X[:, 0], sample_domain=DOMAIN)
     with pytest.raises(ValueError, match="continuous domain descriptors"):
@@ -78,7 +78,7 @@ def test_a_batch_with_other_features():
         (Y, np.arange(60), "sample_domain contains numeric labels in this batch, but string label"),
     ],
 )
-def test_a_batch_with_labels_of_another_kind(y, domain, message):
+def test_a_batch_with_another_type_of_labels(y, domain, message):
     model = FastDCM(n_landmarks=10).partial_fit(X, Y, sample_domain=DOMAIN)
     before = model.dual_coef_.copy()
     with pytest.raises(ValueError, match=message):
@@ -96,12 +96,12 @@ def test_a_batch_with_labels_of_another_kind(y, domain, message):
         ((0.0, 1e9), "at most 5000 are allowed"),
     ],
 )
-def test_target_landmarks_that_make_no_sense(points, message):
+def test_invalid_target_landmarks(points, message):
     with pytest.raises(ValueError, match=message):
         FastDCM(target_landmarks=points).fit(X, X[:, 0], sample_domain=DOMAIN)
 
 
-def test_a_failed_first_batch_leaves_nothing_behind():
+def test_a_failed_first_batch_leaves_the_estimator_unfitted():
     model = FastDCM(n_landmarks=100)
     with pytest.raises(ValueError, match="n_landmarks=100"):
         model.partial_fit(X, Y, sample_domain=DOMAIN)

@@ -1,4 +1,4 @@
-"""The fast family among scikit-learn's tools."""
+"""Fast estimators in pipelines, searches and other scikit-learn tools."""
 
 import copy
 import pickle
@@ -25,7 +25,7 @@ def data():
     return make_synthetic(n_domains=4, n_per_domain=30, random_state=0)
 
 
-def test_domains_of_any_label_type_give_the_same(data):
+def test_domains_of_any_label_type_give_the_same_result(data):
     names = np.array(["north", "south", "east", "west"])[data.sample_domain]
     as_text = FastDCM(n_landmarks=30).fit(data.data, data.target, sample_domain=names)
     for other in (
@@ -81,7 +81,7 @@ def test_data_frames_in_and_out(data, library):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_copies_project_to_the_same_bits(data, method):
+def test_copies_give_identical_projections(data, method):
     model = method(n_landmarks=20).fit(data.data, data.target, sample_domain=data.sample_domain)
     Z = model.transform(data.data)
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):

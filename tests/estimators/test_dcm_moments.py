@@ -1,4 +1,4 @@
-"""FastDCMCV from moments equals one fit at a time, and the search that holds rows."""
+"""FastDCMCV from moments equals separate fits, and the search with rows in memory."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def split_scores(model):
 
 
 def both_split_scores(search, X, y, d, monkeypatch):
-    """Scores of the splits from moments, and from rows that are held."""
+    """Scores of the splits from moments, and from rows in memory."""
     held = clone(search).fit(X, y, sample_domain=d)
     monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_SEPARATE_ROWS", 0)
     moments = clone(search).fit(X, y, sample_domain=d)
@@ -41,7 +41,7 @@ def both_split_scores(search, X, y, d, monkeypatch):
 
 
 @pytest.mark.parametrize("continuous", [False, True])
-def test_scores_equal_those_of_one_fit_at_a_time(continuous, monkeypatch):
+def test_scores_equal_those_of_separate_fits(continuous, monkeypatch):
     X, y, t, d = make_rows()
     monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_SEPARATE_ROWS", 0)
     search, model, head = FastDCMCV(**GRID, conditionals=(False, True)), FastDCM(), None
@@ -71,7 +71,7 @@ def test_scores_equal_those_of_one_fit_at_a_time(continuous, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("scoring", ["roc_auc_ovr", "neg_log_loss"])
-def test_moments_and_held_rows_agree(monkeypatch, cv, scoring):
+def test_moments_and_rows_in_memory_agree(monkeypatch, cv, scoring):
     X, y, _, d = make_rows()
     search = FastDCMCV(**GRID, cv=cv, landmarks=X[::7], scoring=scoring, n_components=1)
     by_moments, expected = both_split_scores(search, X, y, d, monkeypatch)
@@ -95,7 +95,7 @@ def test_any_kernel_and_features(monkeypatch, arguments):
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e5])
-def test_several_numbers_and_descriptors_of_domains(monkeypatch, offset):
+def test_several_targets_and_domain_descriptors(monkeypatch, offset):
     X, _, t, d = make_rows()
     Y = np.column_stack([t, X[:, 2] ** 2]) + offset
     time = d[:, None] + np.random.default_rng(1).standard_normal((len(d), 1))
@@ -123,7 +123,7 @@ def test_odd_domains_and_classes(monkeypatch, odd):
     np.testing.assert_allclose(by_moments, expected, rtol=1e-8)
 
 
-def test_another_predictor_still_sees_the_rows(monkeypatch):
+def test_another_predictor_gets_the_rows(monkeypatch):
     X, y, _, d = make_rows()
     search = FastDCMCV(**GRID, landmarks=X[::7], estimator=LinearDiscriminantAnalysis())
     monkeypatch.setattr("domainwise.estimators.path.training_cells", None)
@@ -142,7 +142,7 @@ def test_workers_and_float32_rows(monkeypatch):
     np.testing.assert_allclose(split_scores(single), split_scores(serial), rtol=1e-3)
 
 
-def test_moments_that_do_not_fit_are_refused_with_advice(monkeypatch):
+def test_moments_that_exceed_memory_are_an_error_with_advice(monkeypatch):
     X, y, _, d = make_rows()
     monkeypatch.setattr("domainwise.estimators.dcmcv.MAX_SEPARATE_ROWS", 0)
     monkeypatch.setattr("domainwise.gram.sums.available_memory", lambda *_: 10_000)

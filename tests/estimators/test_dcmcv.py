@@ -1,4 +1,4 @@
-"""The search equals a search by brute force, and costs less."""
+"""The search equals a brute-force search, with fewer matrix products."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def data():
 
 
 def brute_force(model, head, data, y, scoring, points):
-    """Mean score of each point over domains left out, one fit at a time."""
+    """Mean score of each point over held-out domains, from separate fits."""
     scores = []
     with sklearn.config_context(enable_metadata_routing=True):
         for point in points:
@@ -50,7 +50,7 @@ def brute_force(model, head, data, y, scoring, points):
     ],
     ids=["exact", "fast", "fourier"],
 )
-def test_scores_equal_those_of_one_fit_at_a_time(data, search, model):
+def test_scores_equal_those_of_separate_fits(data, search, model):
     search = clone(search).fit(data.data, data.target, sample_domain=data.sample_domain)
     expected = brute_force(
         model,
@@ -89,7 +89,7 @@ def test_the_streamed_operator_gives_the_same_choice(data, monkeypatch):
 
 
 def test_a_path_shares_its_products(data, monkeypatch):
-    """One product with K for all weights and ridges of a split, next to those of the solves."""
+    """All weights and ridges of a split share one product with K, besides those of the solver."""
     monkeypatch.setattr(base, "DENSE_ROWS", 0)
     columns = []
     original = StreamedGram.uncentred_product
@@ -128,7 +128,7 @@ def test_fitted_attributes_are_stored_once_and_read_from_older_states(data):
     np.testing.assert_array_equal(loaded.transform(data.data[:5]), search.transform(data.data[:5]))
 
 
-def test_many_domains_are_left_out_in_ten_groups():
+def test_many_domains_are_held_out_in_ten_groups():
     rng = np.random.default_rng(0)
     X, domain = rng.standard_normal((120, 3)), np.repeat(np.arange(24), 5)
     y = (X[:, 0] > 0).astype(int)
@@ -136,7 +136,7 @@ def test_many_domains_are_left_out_in_ten_groups():
     assert search.fit(X, y, sample_domain=domain).n_splits_ == 10
 
 
-def test_without_domains_rows_are_split_with_a_warning(data):
+def test_without_domains_rows_are_held_out_with_a_warning(data):
     search = DCMCV(gammas=[0.1], ridges=[0.1], domain_weights=[0.0])
     with pytest.warns(UserWarning, match="no domain to hold out"):
         search.fit(data.data, data.target)
@@ -144,7 +144,7 @@ def test_without_domains_rows_are_split_with_a_warning(data):
     assert search.set_params(cv=KFold(3)).fit(data.data, data.target).n_splits_ == 3
 
 
-def test_a_domain_that_holds_the_only_rows_of_a_class_is_no_test_domain():
+def test_a_domain_with_all_rows_of_a_class_is_not_held_out():
     rng = np.random.default_rng(0)
     X, domain = rng.standard_normal((60, 3)), np.repeat([0, 1, 2], 20)
     y = (domain == 0).astype(int)
@@ -153,7 +153,7 @@ def test_a_domain_that_holds_the_only_rows_of_a_class_is_no_test_domain():
     assert search.fit(X, y, sample_domain=domain).n_splits_ == 2
 
 
-def test_another_predictor_and_score_can_judge(data):
+def test_another_predictor_and_scorer_can_be_used(data):
     search = DCMCV(**GRID, estimator=SVC(), scoring="accuracy")
     search.fit(data.data, data.target, sample_domain=data.sample_domain)
     expected = brute_force(
@@ -162,7 +162,7 @@ def test_another_predictor_and_score_can_judge(data):
     np.testing.assert_allclose(search.cv_results_["mean_test_score"], expected, atol=1e-9)
 
 
-def test_one_standard_error_prefers_the_more_regularised():
+def test_one_standard_error_prefers_more_regularization():
     points = [
         {"ridge": r, "domain_weight": w, "gamma": g}
         for r, w, g in [(0.1, 0.0, 1.0), (1.0, 0.0, 1.0), (1.0, 1.0, 1.0), (1.0, 1.0, 0.5)]

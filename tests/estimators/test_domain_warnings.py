@@ -1,4 +1,4 @@
-"""Methods that use domains say, once, when they are given none to learn from."""
+"""Methods that use domains warn once if there are no domains to learn from."""
 
 import warnings
 from contextlib import suppress
@@ -35,7 +35,7 @@ def domain_warnings(estimator, domains):
 
 @pytest.mark.parametrize("estimator", USING, ids=str)
 @pytest.mark.parametrize("kind", BAD)
-def test_a_method_that_uses_domains_warns_once_without_any_to_learn_from(estimator, kind):
+def test_a_method_that_uses_domains_warns_once_if_there_are_none(estimator, kind):
     domains, words = BAD[kind]
     messages = domain_warnings(estimator, domains)
     assert len(messages) == 1
@@ -54,7 +54,7 @@ def test_a_method_that_uses_domains_warns_once_without_any_to_learn_from(estimat
     ],
     ids=str,
 )
-def test_a_method_that_does_not_use_domains_says_nothing(estimator):
+def test_a_method_that_does_not_use_domains_does_not_warn(estimator):
     assert domain_warnings(estimator, None) == []
 
 
@@ -68,12 +68,12 @@ def test_a_method_that_does_not_use_domains_says_nothing(estimator):
     ],
     ids=lambda search: type(search).__name__,
 )
-def test_a_search_warns_once_whatever_it_fits_inside(search, kind):
+def test_a_search_warns_only_once(search, kind):
     assert len(domain_warnings(search, BAD[kind][0])) == 1
     assert domain_warnings(search, DOMAINS) == []
 
 
-def test_scikit_learns_scores_drop_domains_and_are_told_so_and_ours_do_not():
+def test_cross_val_score_drops_domains_with_a_warning_and_domain_cross_validate_does_not():
     pipe = make_pipeline(DCM(), SVC())
     with pytest.warns(UserWarning, match="sample_domain is missing. Pass it to fit"):
         cross_val_score(pipe, X, Y, groups=DOMAINS, cv=2)
@@ -82,7 +82,7 @@ def test_scikit_learns_scores_drop_domains_and_are_told_so_and_ours_do_not():
         domain_cross_validate(pipe, X, Y, DOMAINS)
 
 
-def test_batches_of_one_domain_are_nothing_to_warn_about():
+def test_batches_from_one_domain_do_not_warn():
     model = FastDCM(n_landmarks=5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -103,10 +103,10 @@ def test_batches_of_one_domain_are_nothing_to_warn_about():
         (lambda: DCMCV(gammas=[1.0]).fit(X, Y), "Rows are held out instead"),
     ],
 )
-def test_a_warning_names_the_line_that_called_however_deep_it_arises(call, words):
+def test_a_warning_points_to_the_line_of_the_caller(call, words):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with suppress(ValueError):  # of a matrix that is not a kernel nothing may be left
+        with suppress(ValueError):  # the positive part of a matrix that is not a kernel may be zero
             call()
     files = {w.filename for w in caught if words in str(w.message)}
     assert files == {__file__}

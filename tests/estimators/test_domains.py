@@ -1,4 +1,4 @@
-"""Our own checks of the domain path, which scikit-learn's checks never exercise."""
+"""Checks of sample_domain, which scikit-learn's own checks do not cover."""
 
 import copy
 import pickle
@@ -74,7 +74,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_domain_labels_gives_the_same_projection(kind):
+def test_every_type_of_domain_labels_gives_the_same_projection(kind):
     expected = fitted(DCM(), CODES)
     model = fitted(DCM(), KINDS[kind])
     np.testing.assert_allclose(model.transform(NEW), expected.transform(NEW), atol=1e-9)
@@ -108,7 +108,7 @@ def test_booleans_are_two_domains(flags):
     assert model.domains_.tolist() == [0, 1]
 
 
-def test_an_unused_category_is_no_domain():
+def test_an_unused_category_is_not_a_domain():
     unused = pd.Series(pd.Categorical(NAMES[CODES], categories=[*NAMES, "nowhere"]))
     assert fitted(DCM(), unused).domains_.tolist() == sorted(NAMES)
 
@@ -124,7 +124,7 @@ def test_fractional_floats_and_several_columns_are_descriptors_not_labels(descri
         fitted(DICA(), descriptors)
 
 
-# what is no domain label --------------------------------------------------------------------------
+# invalid domain labels ----------------------------------------------------------------------------
 
 
 def spoiled(value, values=NAMES[CODES]):
@@ -172,19 +172,19 @@ def test_a_missing_domain_is_an_error_for_methods_that_ignore_domains_too(model)
     [spoiled(3), spoiled(3).tolist(), spoiled(3.5), spoiled(b"bern"), spoiled((1, 2))],
     ids=["int", "int in a list", "float", "bytes", "tuple"],
 )
-def test_labels_of_mixed_types_are_an_error_that_names_them(mixed):
+def test_labels_of_mixed_types_are_an_error_that_names_the_types(mixed):
     with pytest.raises(ValueError, match="sample_domain mixes labels of different types"):
         fitted(DCM(), mixed)
 
 
-def test_objects_and_complex_numbers_are_no_domain_labels():
+def test_objects_and_complex_numbers_are_not_domain_labels():
     with pytest.raises(ValueError, match="sample_domain contains object objects"):
         fitted(DCM(), np.array([object() for _ in range(N)]))
     with pytest.raises(ValueError, match="sample_domain.*complex"):
         fitted(DCM(), CODES.astype(complex))
 
 
-def test_dates_are_refused_with_what_to_do_instead():
+def test_dates_are_an_error_with_advice():
     days = np.datetime64("2024-01-01") + CODES.astype("timedelta64[D]")
     for dates in (days, pd.Series(days), pl.Series(days.tolist())):
         with pytest.raises(ValueError, match="sample_domain contains dates or durations. Convert"):
@@ -195,7 +195,7 @@ def test_dates_are_refused_with_what_to_do_instead():
 
 
 @each_model
-def test_sample_domain_is_requested_by_fit_without_being_asked(model):
+def test_sample_domain_is_requested_by_fit_by_default(model):
     assert get_routing_for_object(model).fit.requests == {"sample_domain": True}
     assert get_routing_for_object(model).transform.requests == {}
 
@@ -267,7 +267,7 @@ def test_cross_validate_slices_domains_like_rows(domains):
     np.testing.assert_allclose(scores, expected, rtol=1e-8)
 
 
-def test_cross_validate_without_routing_slices_domains_given_to_the_step():
+def test_cross_validate_without_routing_slices_domains_of_a_step():
     params = {"dcm__sample_domain": CODES}
     scores = cross_validate(
         pipeline(), X, Y, cv=KFold(4), params=params, scoring="neg_log_loss", error_score="raise"
@@ -280,7 +280,7 @@ def test_cross_validate_without_routing_slices_domains_given_to_the_step():
 
 
 @pytest.mark.parametrize("routing", [True, False])
-def test_a_grid_search_over_left_out_domains_finds_what_loops_find(routing):
+def test_a_grid_search_over_held_out_domains_equals_explicit_loops(routing):
     grid = {"dcm__domain_weight": [0.0, 1.0], "dcm__ridge": [1e-3, 1.0]}
     with config_context(enable_metadata_routing=routing):
         if routing:
@@ -303,7 +303,7 @@ def test_a_grid_search_over_left_out_domains_finds_what_loops_find(routing):
     assert search.best_params_ == search.cv_results_["params"][int(np.argmax(expected))]
 
 
-def test_a_grid_search_slices_a_precomputed_kernel_on_both_sides():
+def test_a_grid_search_slices_rows_and_columns_of_a_precomputed_kernel():
     K = rbf_kernel(X, gamma=0.1)
     grid = {"dcm__domain_weight": [0.0, 1.0]}
     results = []
@@ -340,7 +340,7 @@ def test_pandas_output_keeps_the_index_of_its_input():
 
 
 @each_model
-def test_data_frames_give_what_their_values_give(model):
+def test_data_frames_and_their_values_give_the_same_projection(model):
     expected = fitted(model, CODES)
     columns = list("abcd")
     for frame, new, y, d in (
@@ -391,14 +391,14 @@ def test_classes_are_listed_for_classification_only():
     ],
     ids=["list", "categorical", "nullable", "polars", "floats", "objects"],
 )
-def test_every_kind_of_class_labels_gives_the_same_projection(y):
+def test_every_type_of_class_labels_gives_the_same_projection(y):
     expected = fitted(DCM(), CODES)
     np.testing.assert_allclose(
         fitted(DCM(), CODES, y=y).transform(NEW), expected.transform(NEW), atol=1e-9
     )
 
 
-# life of an estimator -----------------------------------------------------------------------------
+# copies, refits and inputs ------------------------------------------------------------------------
 
 
 @each_model
@@ -409,7 +409,7 @@ def test_only_a_precomputed_kernel_is_pairwise(model):
 
 
 @each_model
-def test_copies_project_alike_and_a_clone_is_not_fitted(model):
+def test_copies_give_the_same_projection_and_a_clone_is_not_fitted(model):
     one = fitted(model, NAMES[CODES])
     for twin in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
         np.testing.assert_array_equal(twin.transform(NEW), one.transform(NEW))
@@ -436,7 +436,7 @@ def test_the_html_representation_shows_the_estimator(model):
 
 
 @each_model
-def test_refitting_forgets_the_first_fit(model):
+def test_refitting_discards_the_first_fit(model):
     renamed = fitted(model, NAMES[CODES], y=np.array(["x", "y", "z"])[Y])
     renamed.fit(X[:50, :3], Y[:50], sample_domain=CODES[:50])
     fresh = clone(model).fit(X[:50, :3], Y[:50], sample_domain=CODES[:50])
@@ -472,7 +472,7 @@ def test_changing_the_input_after_fit_does_not_change_the_model():
 
 
 @each_model
-def test_methods_that_ignore_domains_give_the_same_with_and_without_them(model):
+def test_methods_that_ignore_domains_give_the_same_result_without_them(model):
     with_domains, without = fitted(model, CODES), clone(model).fit(X, Y)
     same = np.allclose(with_domains.transform(NEW), without.transform(NEW), atol=1e-10)
     assert same == isinstance(model, COIR | KPCA)

@@ -1,4 +1,4 @@
-"""The fast family against the exact one: same methods, another operator."""
+"""Fast estimators equal exact ones: the same methods with another operator."""
 
 import warnings
 
@@ -42,7 +42,7 @@ def angle(A, B):
 
 @pytest.mark.parametrize("kind", ["classes", "three", "regression", "outputs"])
 @pytest.mark.parametrize("name", list(ALL))
-def test_every_row_a_landmark_is_the_exact_method(name, kind):
+def test_with_every_row_as_a_landmark_results_equal_the_exact_method(name, kind):
     X, y, domain = problem(kind)
     new = problem(kind, seed=1)[0]
     exact, fast = fit_both(ALL[name], X, y, domain)
@@ -63,7 +63,7 @@ def test_an_infinite_ridge_agrees_to_nine_digits(name, kind):
 @pytest.mark.parametrize(
     "params", [{"conditional": True}, {"domain_weight": 0.01}, {"epsilon": 0.1}]
 )
-def test_arguments_mean_the_same(params):
+def test_arguments_have_the_same_meaning(params):
     X, y, domain = problem("three")
     exact, fast = fit_both(PAIRS["dcm"], X, y, domain, **params)
     np.testing.assert_allclose(fast.transform(X), exact.embedding_, atol=3e-8)
@@ -144,14 +144,14 @@ def test_components_have_unit_variance_and_the_sign_of_the_last_class():
     assert (Z[y == 2].mean(axis=0) >= 0).all()
 
 
-def test_one_row_projects_as_among_many():
+def test_a_row_has_the_same_projection_alone_and_among_others():
     X, y, domain = problem()
     fast = FastDCM(n_landmarks=60).fit(X, y, sample_domain=domain)
     Z = fast.transform(X)
     np.testing.assert_allclose(fast.transform(X[7:8])[0], Z[7], rtol=1e-10)
 
 
-def test_no_training_row_is_kept():
+def test_training_rows_are_not_stored():
     X, y, domain = problem(n_per_domain=100)
     fast = FastDCM(n_landmarks=20).fit(X, y, sample_domain=domain)
     assert fast.landmarks_.shape == (20, X.shape[1])

@@ -1,4 +1,4 @@
-"""The exact estimators against dense computations that share no code with them."""
+"""Exact estimators equal dense computations that share no code with them."""
 
 import warnings
 
@@ -41,7 +41,7 @@ def same_up_to_sign(A, B, atol):
 
 
 class Problem:
-    """Rows with a target and domains, and the label kernels written out."""
+    """Rows with targets and domains, and explicit label kernels."""
 
     def __init__(self, y, d, seed=0, p=4, target_gamma=None):
         rng = np.random.default_rng(seed)
@@ -87,7 +87,7 @@ def one_sample_domains(seed):
 
 
 def missing_classes(seed):
-    # Domain 0 holds class 0 only, domain 1 classes 1 and 2, the others all.
+    # Domain 0 contains only class 0, domain 1 classes 1 and 2, and the others all classes.
     rng = np.random.default_rng(seed)
     d = np.repeat([0, 1, 2, 3], 11)
     y = np.where(
@@ -122,7 +122,7 @@ each_class_problem = pytest.mark.parametrize("p", [PROBLEMS[k] for k in CLASSES]
 @pytest.mark.parametrize("weight", [0.01, 1.0, 30.0])
 @each_problem
 def test_dcm_at_a_tiny_ridge_is_the_papers_algorithm_1(p, weight):
-    # A Laplacian kernel of distinct rows is well conditioned, so that 1e-12 is as good as no ridge.
+    # A Laplacian kernel of distinct rows is well conditioned, so a ridge of 1e-12 has no effect.
     K = laplacian_kernel(p.X, gamma=1.0)
     model = p.fit(DCM(kernel="laplacian", ridge=1e-13, domain_weight=weight), gamma=1.0)
     m = len(model.eigenvalues_)
@@ -139,7 +139,7 @@ def test_dcm_finds_one_component_fewer_than_classes(p):
 
 
 @pytest.mark.parametrize("gap", [0.0, 1.0])
-def test_a_class_fixed_by_its_domain_is_not_separable_and_a_warning_says_so(gap):
+def test_a_class_determined_by_its_domain_is_not_separable_and_warns(gap):
     rng = np.random.default_rng(0)
     y = np.arange(40) % 3
     X = rng.normal(size=(40, 4)) + gap * y[:, None]
@@ -153,7 +153,7 @@ def test_a_class_fixed_by_its_domain_is_not_separable_and_a_warning_says_so(gap)
     np.testing.assert_allclose(model.eigenvalues_, 1.0, rtol=1e-8)
 
 
-def test_a_class_that_is_a_union_of_domains_keeps_the_direction_that_loses_least():
+def test_a_class_that_is_a_union_of_domains_still_has_a_component():
     rng = np.random.default_rng(0)
     d = np.arange(60) % 6
     y = d // 3
@@ -166,7 +166,7 @@ def test_a_class_that_is_a_union_of_domains_keeps_the_direction_that_loses_least
     gammas = algorithm1(
         K, delta(y), delta(d), epsilon=EPSILON, n_components=59, domain_weight=3.0
     ).eigenvalues
-    # The 54 directions outside both label spaces have eigenvalue 1; the best inside lies below.
+    # The 54 directions outside both label spaces have eigenvalue 1, all others have less.
     inside = gammas[gammas < 1 - 1e-9]
     assert len(inside) == 5
     np.testing.assert_allclose(model.eigenvalues_, inside[:1], rtol=1e-6)
@@ -190,7 +190,7 @@ def test_an_infinite_ridge_is_the_symmetric_problem(p, weight):
 @pytest.mark.parametrize("ridge", [1e-5, 1e-3, 1.0])
 @each_problem
 def test_coefficients_are_the_ridge_solution_of_the_papers_scores(p, ridge):
-    # Scores v = K beta of Algorithm 1 do not depend on the ridge; beta = (K + N ridge I)^-1 v.
+    # The scores v = K beta in Algorithm 1 do not depend on the ridge; beta = (K + N ridge I)^-1 v.
     K = centred(laplacian_kernel(p.X, gamma=1.0))
     model = p.fit(DCM(kernel="laplacian", ridge=ridge, tol=1e-10), gamma=1.0)
     m = len(model.eigenvalues_)
@@ -218,7 +218,7 @@ def test_no_ridge_is_the_pseudo_inverse_and_equals_algorithm_1_on_an_invertible_
     p = PROBLEMS["multi-class"]
     K = laplacian_kernel(p.X, gamma=1.0)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # full rank: nothing to warn about
+        warnings.simplefilter("error")  # K has full rank, so there is no warning
         model = p.fit(DCM(kernel="laplacian", ridge=0), gamma=1.0)
     expected = algorithm1(
         K,
@@ -232,7 +232,7 @@ def test_no_ridge_is_the_pseudo_inverse_and_equals_algorithm_1_on_an_invertible_
     same_up_to_sign(model.transform(p.new), expected.projected_new, 1e-6)
 
 
-def test_conditional_dcm_equals_the_dense_problem_with_deviations_inside_classes():
+def test_conditional_dcm_equals_the_dense_problem_with_deviations_within_classes():
     p = PROBLEMS["classes missing in a domain"]
     columns = []
     for c in np.unique(p.y):
@@ -282,7 +282,7 @@ def test_a_continuous_target_keeps_components_down_to_a_hundredth_of_the_first()
     assert more.eigenvalues_[-1] > 1
 
 
-def test_components_do_not_depend_on_how_many_are_asked_for():
+def test_components_do_not_depend_on_their_number():
     p = PROBLEMS["multi-class"]
     four = p.fit(DCM())
     for m in (1, 2, 3):
@@ -296,7 +296,7 @@ def test_components_do_not_depend_on_how_many_are_asked_for():
 
 @pytest.mark.filterwarnings(EXTRAS)
 @each_problem
-def test_weight_zero_one_domain_and_no_domains_are_coir_extras_included(p):
+def test_weight_zero_one_domain_and_no_domains_equal_coir(p):
     m = len(p.fit(COIR()).eigenvalues_) if p.target_gamma else len(np.unique(p.y)) + 2
     coir = p.fit(COIR(n_components=m))
     weightless = p.fit(DCM(n_components=m, domain_weight=0))
@@ -330,7 +330,7 @@ def test_coir_equals_algorithm_1_without_domains(p):
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "cosine"])
 @each_problem
-def test_kpca_is_scikit_learns_with_unit_variance_on_new_rows_too(p, kernel):
+def test_kpca_equals_scikit_learn_with_unit_variance(p, kernel):
     model = p.fit(KPCA(n_components=3, kernel=kernel, coef0=0.7, degree=2))
     expected = KernelPCA(
         n_components=3, kernel=kernel, gamma=GAMMA, coef0=0.7, degree=2, eigen_solver="dense"
@@ -363,7 +363,7 @@ def test_kpca_finds_ten_components_or_as_many_as_rows_allow(n):
 
 
 def domain_scatter(d):
-    """L of DICA from its entries."""
+    """The matrix L of DICA, computed entry by entry."""
     names, counts = np.unique(d, return_counts=True)
     T, size = len(names), dict(zip(names, counts, strict=True))
     L = np.empty((len(d), len(d)))
@@ -376,7 +376,7 @@ def domain_scatter(d):
 @pytest.mark.parametrize("lam", [1e-3, 1.0])
 @each_problem
 def test_dica_equals_a_dense_non_symmetric_solution(p, lam, monkeypatch):
-    # Small eigenvalues to 1e-8 ask for more of a continuous target's kernel than theory 6.2 does.
+    # To compare eigenvalues up to 1e-8, the target kernel must be more precise than in theory 6.2.
     monkeypatch.setattr("domainwise.labels.factors.CHOLESKY_TOLERANCE", 1e-13)
     model = p.fit(DICA(lam=lam))
     right = p.K @ domain_scatter(p.d) @ p.K + p.K + lam * np.eye(p.n)
@@ -384,12 +384,12 @@ def test_dica_equals_a_dense_non_symmetric_solution(p, lam, monkeypatch):
     order = np.argsort(-gammas.real)
     m = len(model.eigenvalues_)
     np.testing.assert_allclose(model.eigenvalues_, gammas[order][:m].real, rtol=1e-8)
-    # Coefficients are centred afterwards, which centred kernel values do not see.
+    # Centring the coefficients does not change products with a centred kernel.
     same_up_to_sign(model.embedding_, unit(p.K @ B[:, order][:, :m].real), 1e-5)
 
 
 @each_class_problem
-def test_dica_equals_the_authors_code_up_to_scale_on_new_rows_too(p):
+def test_dica_equals_the_authors_code_up_to_scale(p):
     model = p.fit(DICA(lam=0.01))
     m = len(model.eigenvalues_)
     expected = dica_original(
@@ -445,7 +445,7 @@ def test_unsupervised_dcm_equals_the_dense_problem_with_a_target_kernel_of_one(p
     same_up_to_sign(model.embedding_, unit(V[:, order].real), 1e-5)
 
 
-def test_unsupervised_dcm_tells_domains_apart_less_as_the_weight_grows():
+def test_unsupervised_dcm_separates_domains_less_with_larger_weights():
     p = PROBLEMS["unequal domains"]
     explained = []
     for weight in (0.0, 0.1, 10.0):
@@ -614,7 +614,7 @@ def test_duplicated_rows_get_one_projection_and_invent_no_component(model):
 
 @pytest.mark.parametrize("ridge", [1e-3, np.inf])
 def test_doubling_the_data_doubles_mu_and_keeps_the_directions(ridge):
-    # P is the same in the mean of duplicates, and v'Kv, v'v grow alike: mu = gamma - 1 doubles.
+    # Means over duplicates are the same, and v'Kv and v'v both double, so mu = gamma - 1 doubles.
     p = PROBLEMS["multi-class"]
     one = p.fit(COIR(ridge=ridge))
     twice = COIR(gamma=GAMMA, ridge=ridge).fit(np.vstack([p.X, p.X]), np.r_[p.y, p.y])
@@ -623,7 +623,7 @@ def test_doubling_the_data_doubles_mu_and_keeps_the_directions(ridge):
 
 
 def test_a_linear_kernel_has_no_more_components_than_independent_features():
-    p = PROBLEMS["multi-class"]  # five classes ask for four components
+    p = PROBLEMS["multi-class"]  # five classes have four components
     rank_two = p.X[:, :2] @ np.random.default_rng(0).normal(size=(2, 6))
     for solver in ("auto", "dense"):
         model = DCM(kernel="linear", solver=solver).fit(rank_two, p.y, sample_domain=p.d)
@@ -688,7 +688,7 @@ def test_features_without_any_difference_are_an_error_that_names_the_cause():
 
 
 @each_model_and_problem
-def test_fit_transform_is_fit_then_transform_is_the_embedding(model, p):
+def test_fit_transform_equals_fit_then_transform_and_the_embedding(model, p):
     one = refit(model, p.X, p.y, p.d)
     two = type(model)(**model.get_params())
     np.testing.assert_array_equal(two.fit_transform(p.X, p.y, sample_domain=p.d), one.embedding_)
@@ -697,7 +697,7 @@ def test_fit_transform_is_fit_then_transform_is_the_embedding(model, p):
 
 @each_model
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "laplacian", "cosine"])
-def test_one_row_projects_like_the_same_row_among_many(model, kernel):
+def test_a_row_has_the_same_projection_alone_and_among_others(model, kernel):
     p = PROBLEMS["binary"]
     fitted = refit(model, p.X, p.y, p.d, kernel=kernel)
     many = fitted.transform(p.new)
@@ -706,7 +706,7 @@ def test_one_row_projects_like_the_same_row_among_many(model, kernel):
 
 
 @each_model
-def test_refitting_repeats_every_bit(model, monkeypatch):
+def test_refitting_gives_identical_results(model, monkeypatch):
     p = PROBLEMS["binary"]
     for rows in (3000, 10):
         monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", rows)
@@ -756,7 +756,7 @@ def test_without_a_target_the_largest_entry_is_positive():
         assert np.all(Z[np.abs(Z).argmax(axis=0), np.arange(4)] > 0)
 
 
-def test_a_precomputed_kernel_gives_what_its_function_gives():
+def test_a_precomputed_kernel_equals_the_named_kernel():
     p = PROBLEMS["multi-class"]
     K, K_new = p.K_raw, rbf_kernel(p.new, p.X, gamma=GAMMA)
     for model in (DCM(), COIR(), DICA(lam=0.01), KPCA(n_components=3)):
@@ -767,7 +767,7 @@ def test_a_precomputed_kernel_gives_what_its_function_gives():
         same_up_to_sign(precomputed.transform(K_new), direct.transform(p.new), 1e-6)
 
 
-def test_a_callable_kernel_gives_what_its_name_gives():
+def test_a_callable_kernel_equals_the_named_kernel():
     p = PROBLEMS["multi-class"]
     direct = p.fit(DCM())
     called = DCM(kernel=rbf_kernel, kernel_params={"gamma": GAMMA}).fit(p.X, p.y, sample_domain=p.d)

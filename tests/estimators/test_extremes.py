@@ -1,4 +1,4 @@
-"""Scales, weights and labels at the edge of what numbers can hold."""
+"""Scales, weights and labels near the limits of floats and integers."""
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,7 @@ def problem():
 
 
 @pytest.mark.parametrize("kind", [object, "float of objects"])
-def test_large_whole_numbers_stay_different_labels(problem, kind):
+def test_large_integers_remain_distinct_labels(problem, kind):
     X, y, domain = problem
     if kind is object:
         large = np.array([2**60 + int(d) for d in domain], dtype=object)
@@ -41,7 +41,7 @@ def test_large_whole_numbers_stay_different_labels(problem, kind):
     )
 
 
-def test_numbers_beyond_64_bits_are_refused(problem):
+def test_integers_beyond_64_bits_are_errors(problem):
     X, y, domain = problem
     huge = np.array([2**70 + int(d) for d in domain], dtype=object)
     with pytest.raises(ValueError, match="more than 64 bits"):
@@ -63,8 +63,8 @@ def test_missing_classes_are_named(problem, model):
         model.fit(X, classes, sample_domain=domain)
 
 
-def test_directions_the_kernel_does_not_have_are_never_components(problem):
-    # Four different rows, eight domains: the labels have more directions than the kernel.
+def test_directions_outside_the_kernel_are_not_components(problem):
+    # With four distinct rows and eight domains, labels have more directions than the kernel.
     rng = np.random.default_rng(0)
     domain = np.arange(60) % 8
     y = domain % 2
@@ -81,7 +81,9 @@ def test_directions_the_kernel_does_not_have_are_never_components(problem):
 
 
 @pytest.mark.parametrize("weight", [1.0, 1e3, 1e6])
-def test_descriptors_are_followed_as_far_as_their_weight_asks(problem, weight, monkeypatch):
+def test_descriptors_are_approximated_as_precisely_as_the_weight_requires(
+    problem, weight, monkeypatch
+):
     X, y, _ = problem
     when = np.random.default_rng(1).standard_normal((len(X), 2))
     embedding = DCM(domain_weight=weight).fit(X, y, sample_domain=when).embedding_
@@ -96,7 +98,7 @@ def test_descriptors_are_followed_as_far_as_their_weight_asks(problem, weight, m
 @pytest.mark.parametrize(
     "model", [COIR(kernel="poly", ridge=1e-6), DCM(kernel="poly", ridge=1e-5), DCM(kernel="poly")]
 )
-def test_polynomials_of_float32_rows_project_as_they_were_fitted(problem, model):
+def test_polynomial_kernels_of_float32_rows_project_training_rows_as_in_fit(problem, model):
     X, y, domain = problem
     X = (1.5 * X).astype(np.float32)
     Z = model.fit(X, y, sample_domain=domain).transform(X)
@@ -104,7 +106,7 @@ def test_polynomials_of_float32_rows_project_as_they_were_fitted(problem, model)
     np.testing.assert_allclose(Z, model.embedding_, atol=1e-4)
 
 
-def test_fast_dica_of_float32_rows_is_that_of_float64(problem):
+def test_fast_dica_with_float32_rows_equals_float64(problem):
     X, y, domain = problem
     X = X.astype(np.float32)
     projected = FastDICA().fit(X, y, sample_domain=domain).transform(2 * X)
@@ -114,7 +116,7 @@ def test_fast_dica_of_float32_rows_is_that_of_float64(problem):
 
 
 @pytest.mark.parametrize(("ridge", "atol"), [(1e-3, 0.03), (1e-5, 1e-3), (1e-8, 1e-3)])
-def test_fast_dcm_of_float32_rows_is_close_to_that_of_float64(problem, ridge, atol):
+def test_fast_dcm_with_float32_rows_is_close_to_float64(problem, ridge, atol):
     X, y, domain = problem
     X = X.astype(np.float32)
     model = FastDCM(ridge=ridge)
@@ -125,7 +127,7 @@ def test_fast_dcm_of_float32_rows_is_close_to_that_of_float64(problem, ridge, at
 
 
 @pytest.mark.parametrize(("scale", "dtype"), [(2e19, "f4"), (1e-30, "f4"), (1e200, "f8")])
-def test_the_cosine_kernel_does_not_see_the_length_of_rows(problem, scale, dtype):
+def test_the_cosine_kernel_ignores_the_length_of_rows(problem, scale, dtype):
     X, y, domain = problem
     expected = COIR(kernel="cosine").fit(X, y, sample_domain=domain).embedding_
     X = X.copy()
@@ -135,7 +137,7 @@ def test_the_cosine_kernel_does_not_see_the_length_of_rows(problem, scale, dtype
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-9, 1e-12])
-def test_dica_projects_as_it_was_fitted_where_lam_dwarfs_the_kernel(problem, scale):
+def test_dica_projects_training_rows_as_in_fit_if_lam_exceeds_the_kernel(problem, scale):
     X, y, domain = problem
     model = DICA(kernel="linear").fit(scale * X, y, sample_domain=domain)
     np.testing.assert_allclose(model.transform(scale * X), model.embedding_, atol=1e-10)
@@ -143,7 +145,7 @@ def test_dica_projects_as_it_was_fitted_where_lam_dwarfs_the_kernel(problem, sca
     np.testing.assert_allclose(small.embedding_, model.embedding_, atol=1e-4)
 
 
-def test_rows_far_apart_are_projected_alike_one_by_one_and_together(problem):
+def test_distant_rows_have_the_same_projection_alone_and_together(problem):
     X, y, domain = problem
     X = X.copy()
     X[:60, 0] += 2e6
@@ -155,13 +157,13 @@ def test_rows_far_apart_are_projected_alike_one_by_one_and_together(problem):
     "kernel", [{"kernel": "poly", "coef0": -1}, {"kernel": lambda A, B: np.tanh(A @ B.T - 1)}]
 )
 @pytest.mark.filterwarnings("ignore:the target cannot be separated")
-def test_indefinite_kernels_are_pointed_out(problem, kernel):
+def test_indefinite_kernels_cause_a_warning(problem, kernel):
     X, y, domain = problem
     with pytest.warns(UserWarning, match="not positive semi-definite"):
         DCM(**kernel).fit(X, y, sample_domain=domain)
 
 
-def test_a_root_of_negative_products_is_refused(problem):
+def test_a_root_of_negative_products_is_an_error(problem):
     X, y, domain = problem
     with pytest.raises(ValueError, match=r"degree=2\.5 must be an integer"):
         DCM(kernel="poly", degree=2.5).fit(X, y, sample_domain=domain)
@@ -169,24 +171,24 @@ def test_a_root_of_negative_products_is_refused(problem):
 
 @pytest.mark.parametrize(("scale", "kernel"), [(1e155, "rbf"), (1e80, "linear"), (1e160, "linear")])
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
-def test_overflow_is_named_by_the_fast_family_too(problem, scale, kernel):
+def test_overflow_is_an_error_in_fast_estimators(problem, scale, kernel):
     X, y, domain = problem
     with pytest.raises(ValueError, match="overflows float64|distances overflow or underflow"):
         FastDCM(kernel=kernel).fit(scale * X, y, sample_domain=domain)
 
 
-def test_powers_beyond_all_numbers_are_refused(problem):
+def test_powers_that_overflow_are_errors(problem):
     X, y, domain = problem
     with pytest.raises(ValueError, match="the polynomial kernel overflows"):
         DCM(kernel="poly", gamma=0.1).fit(1e200 * X, y, sample_domain=domain)
 
 
-def test_rows_that_are_all_the_same_have_no_components():
+def test_identical_rows_are_an_error():
     with pytest.raises(ValueError, match="the projection is constant"):
         FastKPCA(gamma=1.0).fit(np.ones((20, 2)))
 
 
-def test_a_batch_that_cannot_be_added_leaves_no_trace(problem):
+def test_an_invalid_batch_does_not_change_the_model(problem):
     X, y, domain = problem
     model = FastDCM(n_landmarks=1, gamma=0.1)
     target = X[:, 0]
@@ -197,7 +199,7 @@ def test_a_batch_that_cannot_be_added_leaves_no_trace(problem):
     assert model.n_samples_seen_ == len(X)
 
 
-def test_equal_differences_are_ties_whatever_their_rounding():
+def test_equal_differences_are_ties_despite_rounding():
     first, second = [13, 21, 17, 22, 21, 13, 14], [11, 20, 18, 20, 19, 11, 13]
     comparison = compare(dict(enumerate(first)), dict(enumerate(second)))
     shares = compare(

@@ -1,4 +1,4 @@
-"""The fast family on random Fourier features, against the exact one on the same columns."""
+"""Fast estimators with random Fourier features equal exact ones with the same features."""
 
 import warnings
 
@@ -53,7 +53,7 @@ def problem(n_per_domain=25, seed=0, kind="classes"):
 
 
 def columns(X, gamma, m, seed=0, kernel="rbf"):
-    """Pairs of cosines and sines, drawn and evaluated apart from the package."""
+    """Pairs of cosines and sines, computed without code from the package."""
     rng = np.random.RandomState(seed)
     if kernel == "rbf":
         frequencies = rng.standard_normal((m // 2, X.shape[1])) * np.sqrt(2 * gamma)
@@ -75,10 +75,10 @@ def fitted(model, *rows):
         return model.fit(X, y, sample_domain=domain)
 
 
-@pytest.mark.parametrize("m", [30, 300])  # fewer columns than rows, and more
+@pytest.mark.parametrize("m", [30, 300])  # fewer and more columns than rows
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
 @pytest.mark.parametrize("name", PAIRS)
-def test_it_is_the_exact_method_with_the_columns_as_a_linear_kernel(name, kernel, m):
+def test_results_equal_the_exact_method_with_a_linear_kernel_of_the_columns(name, kernel, m):
     exact, fast, params = PAIRS[name]
     X, y, domain = problem(kind="three")
     new = problem(seed=1)[0]
@@ -105,7 +105,7 @@ def test_eigenvalues_are_those_of_the_papers_algorithm():
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, np.inf])
 @pytest.mark.parametrize("conditional", [False, True])
-def test_invariant_features_are_those_of_the_columns_linear_kernel(conditional, weight):
+def test_invariant_features_equal_those_of_a_linear_kernel_of_the_columns(conditional, weight):
     X, y, domain = problem()
     new = problem(seed=1)[0]
     Phi, Phi_new = columns(X, 0.2, 30), columns(new, 0.2, 30)
@@ -117,7 +117,7 @@ def test_invariant_features_are_those_of_the_columns_linear_kernel(conditional, 
     np.testing.assert_allclose(model.transform(new) @ Z.T, exact.transform(Phi_new), atol=1e-9)
 
 
-def test_many_columns_come_close_to_the_exact_kernel():
+def test_many_columns_approximate_the_exact_kernel():
     X, y, domain = problem()
     exact = fitted(DCM(gamma=0.2, ridge=0.1), X, y, domain).transform(X)
     distances = []
@@ -132,7 +132,7 @@ def test_many_columns_come_close_to_the_exact_kernel():
 def test_batches_in_any_order_equal_one_fit(method, kind):
     X, y, domain = problem(kind=kind)
     params = dict(gamma=0.2, feature_map="fourier", n_landmarks=51)
-    if method is FastDCM:  # or the target's landmarks would come from the first batch
+    if method is FastDCM:  # otherwise, target landmarks would be chosen from the first batch
         params |= dict(target_landmarks=(-3.0, 12.0), target_gamma=0.3, epsilon=0.1)
     expected = fitted(method(**params), X, y, domain).transform(X)
     for seed in range(3):
@@ -164,7 +164,7 @@ def test_float32_rows_give_float32_close_to_float64(method):
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
-def test_one_column_constant_columns_and_a_domain_of_one_row_are_no_trouble(kernel):
+def test_one_column_constant_columns_and_a_domain_with_one_row_work(kernel):
     X, y, domain = problem()
     domain = domain.copy()
     domain[0] = 99
@@ -178,7 +178,7 @@ def test_one_column_constant_columns_and_a_domain_of_one_row_are_no_trouble(kern
     np.testing.assert_allclose(constant.transform(np.ones((2, 2))), 0.0, atol=1e-12)
 
 
-def test_a_constant_column_turns_pairs_and_changes_no_projection():
+def test_a_constant_added_to_all_rows_does_not_change_the_projection():
     X, y, domain = problem()
     params = dict(gamma=0.2, feature_map="fourier", n_landmarks=40)
     near, far = (
@@ -203,7 +203,7 @@ def test_models_are_cloned_and_saved_with_their_columns(method, tmp_path):
     assert back.n_samples_seen_ == 2 * len(X)
 
 
-def test_a_model_that_is_fitted_again_keeps_nothing_of_the_other_map():
+def test_refitting_discards_the_other_feature_map():
     X, y, domain = problem()
     model = fitted(FastDCM(n_landmarks=20), X, y, domain)
     before = model.transform(X)
@@ -214,7 +214,7 @@ def test_a_model_that_is_fitted_again_keeps_nothing_of_the_other_map():
     np.testing.assert_array_equal(model.transform(X), before)
 
 
-def test_refitting_repeats_the_bits_and_another_seed_draws_others():
+def test_results_depend_only_on_the_seed():
     X, y, domain = problem()
     one, again, other = (
         fitted(FastDCM(feature_map="fourier", random_state=seed), X, y, domain)
@@ -236,14 +236,14 @@ def test_refitting_repeats_the_bits_and_another_seed_draws_others():
     ],
 )
 @pytest.mark.parametrize("method", [FastDCM, FastKPCA, InvariantFeatures])
-def test_what_has_no_fourier_features_is_refused(method, params, said):
+def test_kernels_without_fourier_features_are_errors(method, params, said):
     X, y, domain = problem()
     model = method(**{"feature_map": "fourier", **params})
     with pytest.raises(ValueError, match=said):
         model.fit(X, y, sample_domain=domain)
 
 
-def test_more_components_than_columns_are_refused():
+def test_more_components_than_columns_are_an_error():
     X, _, _ = problem()
     with pytest.raises(
         ValueError, match="n_components=9 is more than the number of Fourier features, 8"

@@ -1,4 +1,4 @@
-"""How many landmarks, which ones, and landmarks that are of no use."""
+"""Number and choice of landmarks, and redundant landmarks."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_the_number_of_landmarks(given, n, expected):
 
 
 @pytest.mark.parametrize("rule", LANDMARK_RULES)
-def test_each_rule_gives_distinct_rows_and_repeats_itself(data, rule):
+def test_each_rule_gives_distinct_rows_that_depend_only_on_the_seed(data, rule):
     X, domains = data.data, data.sample_domain
     kernel = make_kernel("rbf", X)
     chosen, repeated = (
@@ -45,14 +45,14 @@ def test_each_rule_gives_distinct_rows_and_repeats_itself(data, rule):
     assert np.isfinite(model.transform(X)).all()
 
 
-def test_stratified_takes_as_many_from_each_domain_as_it_has():
+def test_stratified_landmarks_come_evenly_from_domains():
     domains = np.repeat([0, 1, 2], [100, 50, 3])
     X = np.random.default_rng(0).standard_normal((153, 2))
     chosen = choose_landmarks("stratified", X, 33, domains, Kernel("rbf"), np.random.default_rng(0))
     assert np.bincount(domains[chosen]).tolist() == [15, 15, 3]
 
 
-def test_where_domains_are_descriptors_stratified_landmarks_are_drawn_from_all_rows():
+def test_with_domain_descriptors_stratified_landmarks_are_drawn_from_all_rows():
     rng = np.random.default_rng(0)
     X, descriptors = rng.standard_normal((60, 3)), rng.standard_normal((60, 2))
     y = np.arange(60) % 2
@@ -63,7 +63,7 @@ def test_where_domains_are_descriptors_stratified_landmarks_are_drawn_from_all_r
     np.testing.assert_array_equal(*counts)
 
 
-def test_leverage_prefers_rows_that_stand_alone():
+def test_leverage_prefers_isolated_rows():
     rng = np.random.default_rng(0)
     X = np.vstack([0.01 * rng.standard_normal((500, 3)), 5 * np.eye(3)])
     hits = [
@@ -75,7 +75,7 @@ def test_leverage_prefers_rows_that_stand_alone():
         ).mean()
         for seed in range(10)
     ]
-    assert np.mean(hits) > 0.5  # uniform draws would hit 2 in 100
+    assert np.mean(hits) > 0.5  # with uniform draws, it would be 0.02
 
 
 def test_features_reproduce_the_nystrom_matrix():
@@ -103,7 +103,7 @@ def test_sums_of_kernel_values_equal_sums_of_features():
     np.testing.assert_allclose(sums[0].mean, sums[1].mean, atol=1e-11)
 
 
-def test_duplicated_landmarks_are_reported_and_change_nothing(data):
+def test_duplicate_landmarks_are_reported_and_have_no_effect(data):
     X, y, domains = data.data, data.target, data.sample_domain
     distinct = X[:25]
     doubled = np.vstack([distinct, distinct[::-1], distinct[:3]])
@@ -145,7 +145,7 @@ def test_float32_stays_float32_and_close_to_float64(data):
     np.testing.assert_allclose(Z, double.transform(X), atol=2e-3)
 
 
-def test_one_sample_domains_work(data):
+def test_domains_with_one_row_work(data):
     domains = data.sample_domain.copy()
     domains[:5] = np.arange(100, 105)
     model = FastDCM(n_landmarks=40).fit(data.data, data.target, sample_domain=domains)
@@ -153,7 +153,7 @@ def test_one_sample_domains_work(data):
     assert np.isfinite(model.transform(data.data)).all()
 
 
-def test_a_memory_map_is_fitted_in_place(tmp_path, data):
+def test_a_memory_map_gives_the_same_projection(tmp_path, data):
     path = tmp_path / "X.npy"
     np.save(path, data.data)
     X = np.load(path, mmap_mode="r")

@@ -1,4 +1,4 @@
-"""Rows in batches: partial_fit, merging, and what may arrive late."""
+"""partial_fit: merged sums, and classes and domains that appear in later batches."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_batches_equal_one_fit_with_the_same_landmarks(method, kind):
     assert batched.n_samples_seen_ == len(X)
 
 
-def test_the_first_batch_gives_landmarks_and_gamma():
+def test_landmarks_and_gamma_come_from_the_first_batch():
     X, y, domain = problem()
     model = in_batches(FastDCM(n_landmarks=30), X, y, domain, [100, 250])
     first = FastDCM(n_landmarks=30).fit(X[:100], y[:100], sample_domain=domain[:100])
@@ -50,7 +50,7 @@ def test_the_first_batch_gives_landmarks_and_gamma():
 
 def test_classes_and_domains_may_appear_later():
     X, y, domain = problem()
-    order = np.lexsort([domain, y])  # one class first, domains one after another
+    order = np.lexsort([domain, y])  # sorted by class, then by domain
     X, y, domain = X[order], y[order], domain[order]
     params = {"gamma": 0.1, "landmarks": X[::10]}
     cuts = [30, 60, 190, 300]
@@ -61,7 +61,7 @@ def test_classes_and_domains_may_appear_later():
     np.testing.assert_allclose(model.transform(X), expected.transform(X), rtol=1e-8, atol=1e-10)
 
 
-def test_one_class_so_far_is_no_model_yet():
+def test_a_model_with_one_class_so_far_is_not_fitted():
     X, y, domain = problem()
     one = y == 1
     model = FastDCM(n_landmarks=20).partial_fit(X[one], y[one], sample_domain=domain[one])
@@ -80,7 +80,7 @@ def test_the_order_of_batches_changes_rounding_only():
 
 
 @pytest.mark.parametrize("rows", [7, 64, 5000])
-def test_any_batch_size_gives_the_same(monkeypatch, rows):
+def test_the_block_size_does_not_change_results(monkeypatch, rows):
     X, y, domain = problem()
     model = FastDCM(gamma=0.1, n_landmarks=40)
     expected = model.fit(X, y, sample_domain=domain).transform(X)
@@ -89,7 +89,7 @@ def test_any_batch_size_gives_the_same(monkeypatch, rows):
     np.testing.assert_allclose(refitted, expected, rtol=1e-8, atol=1e-11)
 
 
-def test_same_seed_same_bits_and_another_seed_other_landmarks():
+def test_landmarks_depend_only_on_the_seed():
     X, y, domain = problem()
     one, two, three = (
         FastDCM(n_landmarks=30, random_state=seed).fit(X, y, sample_domain=domain)
@@ -99,7 +99,7 @@ def test_same_seed_same_bits_and_another_seed_other_landmarks():
     assert not np.array_equal(one.landmarks_, three.landmarks_)
 
 
-def test_fit_forgets_earlier_batches():
+def test_fit_discards_earlier_batches():
     X, y, domain = problem()
     model = FastDCM(gamma=0.1, landmarks=X[:30])
     fresh = model.fit(X[:200], y[:200], sample_domain=domain[:200]).dual_coef_
@@ -111,9 +111,9 @@ def test_fit_forgets_earlier_batches():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_sums_merge_to_those_of_all_rows(dtype):
+def test_merged_sums_equal_those_of_all_rows(dtype):
     rng = np.random.default_rng(0)
-    # A large offset: raw sums of squares would lose the variance.
+    # With a large offset, the variance would be lost in sums of squares.
     Phi = (1000.0 + rng.standard_normal((400, 5))).astype(dtype)
     codes = rng.integers(0, 3, 400)
     keys = [("a", 1), ("b", 1), ("b", 2)]

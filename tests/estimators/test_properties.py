@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from domainwise import COIR, DCM, DICA, KPCA
 
-#: The warnings that the documentation promises; anything else is an error here.
+#: Documented warnings; all others are errors here.
 DOCUMENTED = (
     ".*learns nothing about domains",
     "only .* components? are informative about the target",
@@ -52,7 +52,7 @@ epsilons = st.sampled_from([1e-8, 1e-3, 1.0, 1e4])
 
 
 def fit_quietly(model, X, y, d):
-    """Fit with undocumented warnings as errors; None where rows cannot be told apart."""
+    """Fit with undocumented warnings as errors; None after a documented error."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for message in DOCUMENTED:
@@ -102,7 +102,7 @@ def test_dcm_is_finite_ordered_and_non_negative(problem, kernel, ridge, epsilon,
 
 @quick
 @given(problems(), kernels, st.integers(1, 12), st.booleans())
-def test_asking_for_any_number_of_components_gives_at_most_that_many(problem, kernel, m, domains):
+def test_there_are_at_most_n_components(problem, kernel, m, domains):
     X, y, d = problem
     m = min(m, len(X) - 1)
     model = DCM(m, kernel=kernel) if domains else COIR(m, kernel=kernel)
@@ -152,7 +152,7 @@ def test_any_gamma_gives_finite_projections(problem, gamma):
 
 
 @pytest.mark.parametrize("exponent", [-30, -8, 8, 30])
-def test_extra_components_survive_the_units_of_a_linear_kernel(exponent):
+def test_a_linear_kernel_has_extra_components_at_any_scale(exponent):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 5)) * 10.0**exponent
     with pytest.warns(UserWarning, match="only 1 components are informative about the target"):

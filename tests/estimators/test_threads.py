@@ -1,4 +1,4 @@
-"""Few rows have one BLAS thread, and the caller's threads are left as they were."""
+"""BLAS uses one thread for few rows, and the caller's number of threads is restored."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from domainwise.selection import InvariantSearchCV
 
 
 def noted(seen, function):
-    """The function, which also notes how many threads there are."""
+    """Return a function that also records the number of threads."""
 
     def noting(*given):
         seen.add(n_threads())
@@ -39,7 +39,7 @@ ESTIMATORS = {
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize(("most", "small"), [(100, True), (99, False)])
-def test_the_number_of_rows_decides_about_threads(name, most, small, monkeypatch):
+def test_the_number_of_threads_depends_on_the_number_of_rows(name, most, small, monkeypatch):
     rng = np.random.default_rng(0)
     X, domain = rng.normal(size=(100, 3)), np.arange(100) % 4
     y = (X[:, 0] > 0).astype(int)
@@ -52,7 +52,7 @@ def test_the_number_of_rows_decides_about_threads(name, most, small, monkeypatch
         assert thread_counts == {1 if small else before}
         assert n_threads() == before
     thread_counts.clear()
-    with blas_limit(1):  # more than the caller allows it never is
+    with blas_limit(1):  # the caller's limit is not exceeded
         ESTIMATORS[name](thread_counts).fit(X, y, sample_domain=domain)
         assert thread_counts == {1}
 
@@ -75,6 +75,6 @@ def test_rows_are_counted_in_every_kind_of_table(most, small, monkeypatch):
 
 
 @pytest.mark.parametrize("X", [None, 3, np.zeros(()), "text"])
-def test_what_has_no_rows_is_left_to_the_checks(X):
+def test_inputs_without_rows_are_left_to_other_checks(X):
     with projection.one_thread_if_small(X):
         assert n_threads() >= 1

@@ -1,4 +1,4 @@
-"""InvariantFeatures against the exact kernel, in batches, and in constant memory."""
+"""InvariantFeatures: exact kernel, batches, and memory that does not depend on the rows."""
 
 import tracemalloc
 
@@ -40,7 +40,7 @@ def test_continuous_descriptors_reproduce_the_exact_kernel():
 
 
 @pytest.mark.parametrize("w", [0.5, np.inf])
-def test_fewer_landmarks_still_do_not_tell_the_domains_means_apart(w):
+def test_fewer_landmarks_do_not_separate_domain_means(w):
     X, _, d = problem(n=400)
     uncorrected = InvariantFeatures(40, domain_weight=0, random_state=0)
     priced = InvariantFeatures(40, domain_weight=w, random_state=0)
@@ -56,7 +56,7 @@ def test_fewer_landmarks_still_do_not_tell_the_domains_means_apart(w):
 @pytest.mark.parametrize("conditional", [False, True])
 def test_batches_with_late_classes_and_domains_equal_one_fit(conditional):
     X, y, d = problem(n=240)
-    order = np.lexsort((y, d))  # each batch brings a new domain, and classes one after another
+    order = np.lexsort((y, d))  # sorted by domain, then by class
     X, y, d = X[order], y[order], d[order]
     arguments = dict(landmarks=X[::6], gamma=0.2, conditional=conditional)
     expected = InvariantFeatures(**arguments).fit(X, y, sample_domain=d)
@@ -86,7 +86,7 @@ def test_feature_names_and_fitted_attributes():
     assert len(model.get_feature_names_out()) == len(model.landmarks_) == 10
     np.testing.assert_array_equal(model.classes_, [0, 1, 2])
     assert model.solver_info_["n_landmarks_used"] == 10
-    assert len(model.domain_eigenvalues_) == 9  # three domains beyond the first, in three classes
+    assert len(model.domain_eigenvalues_) == 9  # (4 domains - 1) in each of 3 classes
 
 
 def test_domain_eigenvalues_are_those_of_the_exact_kernel():
@@ -143,7 +143,7 @@ def test_the_second_moment_of_the_features_is_not_summed():
         ),
     ],
 )
-def test_bad_input_is_named(arguments, labels, message):
+def test_errors_name_the_invalid_argument(arguments, labels, message):
     X, _, _ = problem()
     with pytest.raises(ValueError, match=message):
         InvariantFeatures(**arguments).fit(X, **labels)

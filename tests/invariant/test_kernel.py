@@ -1,4 +1,4 @@
-"""InvariantKernel against the dense formula, and what its functions may tell about domains."""
+"""InvariantKernel equals the dense formula, and separates domains less with larger weights."""
 
 import warnings
 
@@ -26,7 +26,7 @@ def domain_smoother(d, epsilon=EPSILON):
 
 
 def conditional_smoother(y, d, epsilon=EPSILON):
-    # Indicators of (class, domain) minus their mean over the class, written out group by group.
+    # Indicators of (class, domain) minus their mean over the class, computed group by group.
     n = len(d)
     columns = []
     for c, g in {(c, g) for c, g in zip(y, d, strict=True)}:
@@ -53,7 +53,7 @@ def dense_formula(K, P, w):
 
 @pytest.mark.parametrize("w", [0.0, 0.03, 1.0, 40.0])
 @pytest.mark.parametrize("conditional", [False, True])
-def test_it_is_the_inverse_of_the_penalised_norm(w, conditional):
+def test_it_is_the_inverse_of_the_penalized_norm(w, conditional):
     X, y, d = problem()
     K = laplacian_kernel(X, gamma=1.0)
     P = conditional_smoother(y, d) if conditional else domain_smoother(d)
@@ -72,14 +72,14 @@ def test_new_rows_follow_the_formula_of_the_kernel_function():
     k_c = k - k.mean(axis=1, keepdims=True) - K.mean(axis=0) + K.mean()
     K_c = centring(60) @ K @ centring(60)
     P = domain_smoother(d)
-    # k_w(x, X) = k(x, X) (I + w P K)^-1: Woodbury of the same kernel, without any factor.
+    # k_w(x, X) = k(x, X) (I + w P K)^-1, by the Woodbury identity, without a factor of P.
     expected = k_c @ np.linalg.inv(np.eye(60) + 2.0 * P @ K_c)
     kernel = InvariantKernel(gamma=GAMMA, domain_weight=2.0).fit(X, sample_domain=d)
     np.testing.assert_allclose(kernel.transform(new), expected, atol=1e-12)
 
 
 def kernel_id(arguments):
-    """A name that is the same in every process: a function's own holds its address."""
+    """A name that is the same in every process, unlike the repr of a function."""
     kernel = arguments.get("kernel", arguments.get("gamma"))
     return "callable" if callable(kernel) else str(kernel)
 
@@ -102,7 +102,7 @@ def test_the_gram_matrix_is_symmetric_to_the_last_bit_and_semi_definite(argument
     X, y, d = problem(n=90)
     X = np.vstack([X, X[:10]]).astype(dtype)  # duplicated rows make K singular
     y, d = np.r_[y, y[:10]], np.r_[d, d[:10]]
-    # A large weight can take all of a thin kernel away, so that what is left is rounding of it.
+    # A large weight can remove a kernel of low rank completely, up to rounding errors.
     uncorrected = InvariantKernel(domain_weight=0, **arguments).fit_transform(X.astype(np.float64))
     largest = np.linalg.eigvalsh(uncorrected)[-1]
     for conditional in (False, True):
@@ -164,15 +164,15 @@ def test_an_infinite_weight_is_the_limit_of_large_ones():
     np.testing.assert_allclose(large, limit, atol=1e-8)
 
 
-def test_a_huge_weight_does_not_blow_up_rounding():
-    # A linear kernel in two dimensions has rank 2: most domain directions have no length at all.
+def test_a_huge_weight_does_not_amplify_rounding_errors():
+    # A linear kernel in two dimensions has rank 2, so most domain directions have length 0.
     X, _, d = problem(p=2, n_domains=9)
     kernel = InvariantKernel(kernel="linear", domain_weight=1e30).fit(X, sample_domain=d)
     limit = InvariantKernel(kernel="linear", domain_weight=np.inf).fit(X, sample_domain=d)
     np.testing.assert_allclose(kernel.transform(X), limit.transform(X), atol=1e-10)
 
 
-def test_one_row_at_a_time_equals_many():
+def test_rows_one_by_one_equal_all_rows_at_once():
     X, _, d = problem()
     new = np.random.default_rng(1).normal(size=(9, 3))
     kernel = InvariantKernel().fit(X, sample_domain=d)
@@ -203,7 +203,7 @@ def test_float32_stays_close_to_float64():
     np.testing.assert_allclose(single, expected, atol=2e-6)
 
 
-def test_a_streamed_fit_is_the_dense_one(monkeypatch):
+def test_a_streamed_fit_equals_a_dense_one(monkeypatch):
     X, _, d = problem()
     dense = InvariantKernel().fit(X, sample_domain=d).transform(X)
     monkeypatch.setattr("domainwise.invariant.kernel.DENSE_ROWS", 10)
@@ -224,7 +224,7 @@ def test_a_precomputed_kernel_gives_the_same_values():
     )
 
 
-def test_a_domain_of_one_sample_and_a_class_absent_from_a_domain():
+def test_a_domain_with_one_row_and_a_class_absent_from_a_domain():
     X, y, d = problem(n=60, n_domains=4)
     d[d == 3] = 2
     d[0] = 3
@@ -236,7 +236,7 @@ def test_a_domain_of_one_sample_and_a_class_absent_from_a_domain():
         np.testing.assert_allclose(K, expected, atol=1e-9)
 
 
-def test_continuous_descriptors_penalise_functions_of_them():
+def test_functions_of_continuous_descriptors_are_penalized():
     X, _, _ = problem()
     time = np.linspace(0, 1, 60) + 0.001
     H = centring(60)
@@ -248,7 +248,7 @@ def test_continuous_descriptors_penalise_functions_of_them():
     assert kernel.domains_ is None
 
 
-def test_conditional_descriptors_are_measured_inside_each_class():
+def test_conditional_compares_descriptors_within_each_class():
     X, y, _ = problem()
     site = np.random.default_rng(0).normal(size=(60, 2))
     kernel = InvariantKernel(domain_kernel="linear", conditional=True, domain_weight=np.inf)
@@ -259,8 +259,8 @@ def test_conditional_descriptors_are_measured_inside_each_class():
         assert np.abs(inside.T @ f[y == c]).max() < 1e-9
 
 
-def test_conditional_does_not_punish_another_mix_of_classes():
-    # Domains differ in nothing but how often each class occurs.
+def test_conditional_does_not_penalize_different_class_shares():
+    # Domains differ only in their class shares.
     rng = np.random.default_rng(0)
     d = np.repeat([0, 1], 400)
     y = (rng.random(800) < np.where(d == 0, 0.8, 0.2)).astype(int)
@@ -287,7 +287,7 @@ def test_it_works_in_a_pipeline_before_a_machine_with_a_precomputed_kernel():
     assert pipeline[0].get_feature_names_out()[-1] == "invariantkernel59"
 
 
-def test_refitting_forgets_the_classes_and_rows_of_another_fit():
+def test_refitting_discards_classes_and_rows_of_an_earlier_fit():
     X, y, d = problem()
     kernel = InvariantKernel(conditional=True).fit(X, y, sample_domain=d)
     np.testing.assert_array_equal(kernel.classes_, [0, 1])
@@ -297,7 +297,7 @@ def test_refitting_forgets_the_classes_and_rows_of_another_fit():
     assert not hasattr(kernel, "X_fit_")
 
 
-def test_the_target_is_not_looked_at_unless_conditional():
+def test_the_target_is_not_used_unless_conditional():
     X, _, d = problem()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -319,13 +319,13 @@ def test_the_target_is_not_looked_at_unless_conditional():
         (dict(kernel_params={"a": 1}), dict(), "needs a callable kernel"),
     ],
 )
-def test_bad_input_is_named(arguments, labels, message):
+def test_errors_name_the_invalid_argument(arguments, labels, message):
     X, _, _ = problem()
     with pytest.raises(ValueError, match=message):
         InvariantKernel(**arguments).fit(X, **labels)
 
 
-def test_a_gram_matrix_beyond_memory_is_refused(monkeypatch):
+def test_a_gram_matrix_that_exceeds_memory_is_an_error(monkeypatch):
     X, _, d = problem()
     monkeypatch.setattr("domainwise.gram.dense.available_memory", lambda *_: 1000)
     with pytest.raises(MemoryError, match="use InvariantFeatures"):

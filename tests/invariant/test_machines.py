@@ -1,4 +1,4 @@
-"""InvariantSVC and InvariantSVR: plain machines at weight zero, and what a weight changes."""
+"""InvariantSVC and InvariantSVR: equal to SVC and SVR with weight 0, and effects of the weight."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def routing():
         yield
 
 
-# Plain machines -----------------------------------------------------------------------------------
+# Weight 0 -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -49,7 +49,7 @@ def test_weight_zero_has_the_decision_values_of_svc(n_classes, class_weight):
 
 @pytest.mark.parametrize("domains", [None, np.zeros(120, dtype=int)])
 @pytest.mark.parametrize("conditional", [False, True])
-def test_one_domain_or_none_is_plain_svc(domains, conditional):
+def test_one_domain_or_none_equals_svc(domains, conditional):
     X, y, _ = problem()
     model = InvariantSVC(gamma=GAMMA, domain_weight=7.0, conditional=conditional, tol=1e-8)
     model.fit(X, y, sample_domain=domains)
@@ -59,7 +59,7 @@ def test_one_domain_or_none_is_plain_svc(domains, conditional):
     )
 
 
-def test_weight_zero_is_plain_svr():
+def test_weight_zero_equals_svr():
     X, y, d = problem()
     target = 30 + y + X[:, 0]
     model = InvariantSVR(2.0, 0.05, gamma=GAMMA, domain_weight=0, tol=1e-8)
@@ -68,7 +68,7 @@ def test_weight_zero_is_plain_svr():
     np.testing.assert_allclose(model.predict(X), reference.predict(X), atol=1e-5)
 
 
-def test_a_precomputed_kernel_is_the_same_machine():
+def test_a_precomputed_kernel_gives_the_same_svm():
     X, y, d = problem()
     rows = InvariantSVC(gamma=GAMMA, tol=1e-8).fit(X, y, sample_domain=d)
     precomputed = InvariantSVC(kernel="precomputed", tol=1e-8)
@@ -82,7 +82,7 @@ def test_a_precomputed_kernel_is_the_same_machine():
 # Domains ------------------------------------------------------------------------------------------
 
 
-def test_domains_are_told_apart_less_as_the_weight_grows():
+def test_domains_are_separated_less_with_larger_weights():
     X, y, d = problem(n=200)
     spreads = []
     for w in [0, 0.1, 10, np.inf]:
@@ -90,12 +90,12 @@ def test_domains_are_told_apart_less_as_the_weight_grows():
         spreads.append(np.std([f[d == g].mean() for g in range(4)]))
     assert spreads[0] > 0.1
     assert np.all(np.diff(spreads) < 0)
-    assert spreads[-1] < 1e-3  # the tolerance of the SVM does not enter: every f has equal means
+    assert spreads[-1] < 1e-3  # all functions have equal means, regardless of tol
 
 
-def test_a_shortcut_that_marks_the_domain_is_not_taken():
-    # Feature 1 gives the class away inside the sources, where it goes with the domain; feature 0
-    # holds everywhere.
+def test_a_feature_that_identifies_the_domain_is_not_used():
+    # In source domains, feature 1 reveals the class, because it depends on the domain. Feature 0
+    # predicts the class in all domains.
     rng = np.random.default_rng(0)
     d = np.repeat([0, 1, 2, 3], 60)
     y = (rng.random(240) < np.array([0.1, 0.9, 0.1, 0.9])[d]).astype(int)
@@ -120,7 +120,7 @@ def test_names_of_domains_and_order_of_rows_do_not_matter(conditional):
 
 
 @pytest.mark.parametrize("conditional", [False, True])
-def test_a_domain_of_one_sample_and_a_class_absent_from_a_domain(conditional):
+def test_a_domain_with_one_row_and_a_class_absent_from_a_domain(conditional):
     X, y, d = problem(n_classes=3)
     d[0] = 9
     y[d == 1] = np.where(y[d == 1] == 2, 0, y[d == 1])
@@ -154,7 +154,7 @@ def test_float32_and_strings_as_classes():
 # Many rows ----------------------------------------------------------------------------------------
 
 
-def test_auto_goes_fast_beyond_its_limit(monkeypatch):
+def test_auto_is_fast_with_many_rows(monkeypatch):
     X, y, d = problem(n=300)
     assert InvariantSVC().fit(X, y, sample_domain=d).solver_info_["solver"] == "exact"
     monkeypatch.setattr("domainwise.invariant.machines.EXACT_ROWS", 200)
@@ -188,7 +188,7 @@ def test_the_fast_regression_agrees_with_the_exact_one():
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_probabilities_are_learnt_on_held_out_domains(n_classes):
+def test_probabilities_are_calibrated_on_held_out_domains(n_classes):
     X, y, d = problem(n=240, n_classes=n_classes)
     model = InvariantSVC(probability=True, domain_weight=0.1).fit(X, y, sample_domain=d)
     P = model.predict_proba(X)
@@ -199,8 +199,8 @@ def test_probabilities_are_learnt_on_held_out_domains(n_classes):
     np.testing.assert_array_equal(refitted.predict_proba(X), P)
 
 
-def test_probabilities_hold_on_unseen_domains_better_than_those_of_random_folds():
-    # Each domain shifts the classes and carries a mark, by which random folds look easy.
+def test_probabilities_are_better_on_unseen_domains_than_those_of_random_folds():
+    # Each domain shifts the classes, and a feature identifies it, so random folds are too easy.
     rng = np.random.default_rng(0)
 
     def rows(n_domains):
@@ -219,7 +219,7 @@ def test_probabilities_hold_on_unseen_domains_better_than_those_of_random_folds(
     assert by_rows > 1.2 * by_domain
 
 
-def test_probabilities_need_to_be_asked_for():
+def test_predict_proba_requires_probability_true():
     X, y, d = problem()
     model = InvariantSVC().fit(X, y, sample_domain=d)
     assert not hasattr(model, "predict_proba")
@@ -246,7 +246,7 @@ def test_sample_domain_reaches_the_machine_through_a_pipeline_and_cross_validati
 
 
 @pytest.mark.parametrize("machine", [InvariantSVC, InvariantSVR])
-def test_a_grid_search_leaves_one_domain_out_with_one_argument(routing, machine):
+def test_a_grid_search_holds_out_one_domain_at_a_time(routing, machine):
     X, y, d = problem()
     grid = {"domain_weight": [0, 1.0], "C": [1.0, 10.0], "gamma": ["median"]}
     if machine is InvariantSVC:
@@ -270,13 +270,13 @@ def test_a_grid_search_leaves_one_domain_out_with_one_argument(routing, machine)
         (dict(kernel="precomputed", solver="fast"), "chooses landmarks from rows"),
     ],
 )
-def test_bad_arguments_of_the_classifier_are_named(arguments, message):
+def test_errors_name_invalid_arguments_of_the_classifier(arguments, message):
     X, y, d = problem()
     with pytest.raises(ValueError, match=message):
         InvariantSVC(**arguments).fit(X @ X.T, y, sample_domain=d)
 
 
-def test_bad_targets_and_domains_are_named():
+def test_errors_name_invalid_targets_and_domains():
     X, y, d = problem()
     with pytest.raises(ValueError, match="only one class"):
         InvariantSVC().fit(X, np.zeros(120), sample_domain=d)
@@ -292,7 +292,7 @@ def test_bad_targets_and_domains_are_named():
 
 @pytest.mark.torch
 @pytest.mark.parametrize("model", [InvariantKernel(), InvariantSVC(), InvariantSVR()])
-def test_tensors_are_refused_and_features_follow_them(model):
+def test_tensors_are_errors_except_in_invariant_features(model):
     torch = pytest.importorskip("torch")
     X, y, d = problem()
     with pytest.raises(TypeError, match="use InvariantFeatures, which supports them"):

@@ -1,4 +1,4 @@
-"""InvariantSearchCV: what GridSearchCV finds, with fewer kernel evaluations."""
+"""InvariantSearchCV equals GridSearchCV, with fewer kernel evaluations."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def same_results(path, plain):
 
 
 @pytest.mark.parametrize("scoring", [None, "balanced_accuracy"])
-def test_it_finds_what_a_grid_search_finds(scoring):
+def test_results_equal_those_of_a_grid_search(scoring):
     X, y, d = problem(n=80)
     path = InvariantSearchCV(InvariantSVC(), GRID, scoring=scoring).fit(X, y, sample_domain=d)
     with sklearn.config_context(enable_metadata_routing=True):
@@ -50,7 +50,7 @@ def test_it_finds_what_a_grid_search_finds(scoring):
     assert path.score(X, y) == pytest.approx(reference.score(X, y))
 
 
-def test_regression_and_a_pipeline_find_what_a_grid_search_finds():
+def test_results_for_regression_in_a_pipeline_equal_those_of_a_grid_search():
     X, _, d = problem()
     target = X[:, 0] + np.sin(X[:, 1])
     pipeline = make_pipeline(StandardScaler(), InvariantSVR(gamma=0.3))
@@ -82,12 +82,12 @@ def test_the_kernel_is_evaluated_once_per_split_and_kernel():
         "kernel_params": [{"scale": 1.0}, {"scale": 2.0}],
     }
     InvariantSearchCV(InvariantSVC(kernel=linear), grid).fit(X, y, sample_domain=d)
-    # 4 splits x 2 kernels of 90 training and 30 held-out rows, and the fit of the winner; before
-    # each it is seen, by 200 rows at most, whether the function is a kernel.
+    # 4 splits x 2 kernels of 90 training and 30 held-out rows, and the final fit. Before each
+    # fit, at most 200 rows are used to check whether the function is a kernel.
     assert sum(calls) == 8 * (2 * 90 * 90 + 30 * 90) + 2 * 120 * 120
 
 
-def test_steps_before_the_machine_get_the_domains_they_ask_for():
+def test_steps_before_the_svm_get_the_domains_that_they_request():
     X, y, d = problem()
     pipeline = make_pipeline(DCM(2), InvariantSVC())
     grid = {"invariantsvc__C": [1, 10]}
@@ -108,7 +108,7 @@ def test_candidates_that_are_not_exact_are_fitted_one_by_one():
     same_results(path, reference)
 
 
-def test_a_precomputed_kernel_is_sliced_on_both_sides():
+def test_rows_and_columns_of_a_precomputed_kernel_are_sliced():
     X, y, d = problem()
     grid = {"domain_weight": [0, 1.0], "C": [1, 10]}
     rows = InvariantSearchCV(InvariantSVC(kernel="linear"), grid).fit(X, y, sample_domain=d)
@@ -130,14 +130,14 @@ def test_parallel_workers_give_the_same_scores():
     )
 
 
-def test_without_domains_it_warns_and_uses_stratified_folds():
+def test_without_domains_rows_are_held_out_with_a_warning():
     X, y, _ = problem()
     with pytest.warns(UserWarning, match="say little about unseen domains"):
         search = InvariantSearchCV(InvariantSVC(), {"C": [1, 10]}).fit(X, y)
     assert search.n_splits_ == 5
 
 
-def test_bad_input_is_named():
+def test_errors_name_the_invalid_argument():
     X, y, d = problem()
     with pytest.raises(ValueError, match="must be an InvariantSVC, an InvariantSVR, or a Pipeline"):
         InvariantSearchCV(SVC(), {"C": [1]}).fit(X, y, sample_domain=d)
@@ -154,7 +154,7 @@ def test_bad_input_is_named():
 
 
 @pytest.mark.parametrize("n_average", [2, 3])
-def test_the_best_machine_of_each_kernel_votes(n_average):
+def test_the_best_candidate_for_each_kernel_votes(n_average):
     X, y, d = problem(n_classes=2)
     grid = {"gamma": [0.05, 0.2, 1.0], "C": [0.1, 1.0], "domain_weight": [1.0]}
     search = InvariantSearchCV(InvariantSVC(), grid, n_average=n_average)
@@ -170,13 +170,13 @@ def test_the_best_machine_of_each_kernel_votes(n_average):
         search.predict(X)[clear], search.classes_[votes.argmax(axis=1)][clear]
     )
     mean = np.mean([machine.decision_function(X) for machine in members], axis=0)
-    if mean.ndim == 1 and (~clear).any():  # ties go by the mean decision value
+    if mean.ndim == 1 and (~clear).any():  # the mean decision value breaks ties
         np.testing.assert_array_equal(
             search.predict(X)[~clear], search.classes_[(mean > 0).astype(int)][~clear]
         )
 
 
-def test_several_machines_for_several_classes_and_for_numbers():
+def test_several_members_for_several_classes_and_for_regression():
     X, _, d = problem()
     classes = np.digitize(X[:, 0], [-0.5, 0.5])
     grid = {"gamma": [0.05, 0.2, 1.0], "C": [0.1, 1.0]}
@@ -190,7 +190,7 @@ def test_several_machines_for_several_classes_and_for_numbers():
 
 
 @pytest.mark.parametrize("n_average", [0, 1.5])
-def test_a_bad_number_of_machines_is_named(n_average):
+def test_an_invalid_n_average_is_an_error(n_average):
     X, y, d = problem()
     with pytest.raises(ValueError, match="n_average"):
         InvariantSearchCV(InvariantSVC(), {"C": [1.0]}, n_average=n_average).fit(
