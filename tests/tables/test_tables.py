@@ -204,7 +204,7 @@ def test_features_that_tell_the_domain_or_name_rows_are_noted(frame):
     assert flagged(frame) == set()
     frame["city"] = frame["site"].map({"NA": "Boston", "EU": "Lund", "AS": "Pune"})
     frame["offset"] = frame["site"].map({"NA": 0, "EU": 10, "AS": 20}) + rng.random(n)
-    expected = {(name, " identifies the domain by itself") for name in ("city", "offset")}
+    expected = {(name, " alone identifies the domain") for name in ("city", "offset")}
     assert flagged(frame) == expected
     frame = frame.drop(columns=["city", "offset"])
     frame["number"] = rng.permutation(n) + 1000

@@ -92,7 +92,7 @@ def adapt(
     force: options.Force = False,
     read_options: options.ReadingOptions,
 ) -> None:
-    """Adapt a model to a new site with a few labelled rows.
+    """Adapt a model to a new site, using a few labelled rows.
 
     One label is enough. To add labels later, adapt the new model again. The labelled rows should be
     a random sample of rows from the site. The new file can be used like one written by fit.

@@ -178,10 +178,10 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
     if not (out.is_file() if endings else out.is_dir()):
         expected = "regular file" if endings else "folder"
         raise ValueError(f"the output {out} exists, but is not a {expected}; choose another output")
-    unexpected = [] if endings else [p.name for p in out.iterdir() if not p.match("part-*.parquet")]
-    if unexpected:
+    others = [] if endings else [p.name for p in out.iterdir() if not p.match("part-*.parquet")]
+    if others:
         raise ValueError(
-            f"the folder {out} contains {min(unexpected)}, which is not part of an earlier output; "
+            f"the folder {out} contains {min(others)}, which is not part of an earlier output; "
             "choose an empty or a new folder"
         )
     if not force:

@@ -111,11 +111,11 @@ def evaluate(
         if path.is_dir():
             raise ValueError(f"{path} is a folder, not a file; choose another folder with --out")
     # If the folder contains saved fits, evaluate_table checks whether they belong to this command.
-    existing = [str(path) for path in files if path.exists()]
-    if existing and not force and not (folder / JOBS).is_dir():
+    existing_files = [str(path) for path in files if path.exists()]
+    if existing_files and not force and not (folder / JOBS).is_dir():
         raise ValueError(
-            f"this command would overwrite {' and '.join(existing)}; use --force to overwrite, or "
-            "choose another folder with --out"
+            f"this command would overwrite {' and '.join(existing_files)}; use --force to "
+            "overwrite, or choose another folder with --out"
         )
     table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
     table_options |= {**vars(columns), **read_options.arguments()}
@@ -141,7 +141,7 @@ def evaluate(
     notes = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS not in note)
     result.notes = [*notes, *result.notes]
     title = f"{data.name}: predicting “{target}” for a new “{domain}”"
-    stored = write_evaluation(
+    contents = write_evaluation(
         folder,
         result,
         # fit --from needs this to read the same table again.
@@ -149,7 +149,7 @@ def evaluate(
         estimators=list(estimator or ()),
         title=title,
     )
-    common.print_json({**stored, "files": [str(path) for path in files]})
+    common.print_json({**contents, "files": [str(path) for path in files]})
     print_evaluation(result)
     if report:
         try:
@@ -159,12 +159,12 @@ def evaluate(
                 f"the report could not be written ({type(error).__name__}: {error}). The results "
                 f"in {folder} are complete; run `domainwise report {folder}` to try again."
             ) from error
-    if stopped := result.facts.get("stopped"):
-        stderr().print(f"[yellow]{escaped(stopped)}[/yellow]", soft_wrap=True)
+    if stop_message := result.facts.get("stopped"):
+        stderr().print(f"[yellow]{escaped(stop_message)}[/yellow]", soft_wrap=True)
     stdout().print(f"\nresults: {escaped(files[0])}", soft_wrap=True)
     if report:
         common.print_page(files[1])
-    if stopped:
+    if stop_message:
         raise typer.Exit(1)
 
 

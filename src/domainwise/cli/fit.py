@@ -161,14 +161,14 @@ class Recipe:
     def __init__(self, folder: Path) -> None:
         from domainwise.evaluation.folder import RESULT_NAME, read_stored
 
-        self.path, self.stored = folder / RESULT_NAME, read_stored(folder)
-        if self.stored["recipe"] is None or "table" not in self.stored:
+        self.path, self.evaluation = folder / RESULT_NAME, read_stored(folder)
+        if self.evaluation["recipe"] is None or "table" not in self.evaluation:
             raise ValueError(
                 f"{self.path} does not describe a table, because it was written by evaluate() in "
                 "Python; run `domainwise evaluate` on the table instead"
             )
-        recipe = self.stored["recipe"]
-        self.recipe, self.table_options = recipe, self.stored["table"]["asked"]
+        recipe = self.evaluation["recipe"]
+        self.recipe, self.table_options = recipe, self.evaluation["table"]["asked"]
         #: Arguments of :func:`~domainwise.models.table_model.table_setting`.
         self.options = {"random_state": recipe["seed"]} | {
             name: recipe[name] for name in ("scoring", "inner_scoring", "pos_label", "class_weight")
@@ -176,10 +176,10 @@ class Recipe:
 
     def data(self, path: Path | None, force: bool) -> Path:
         """Return the path of the evaluated table; refuse other tables unless ``force`` is True."""
-        path = path or Path(self.stored["table"]["path"])
+        path = path or Path(self.evaluation["table"]["path"])
         if not path.is_file() and not path.is_dir():
             raise ValueError(f"{path} does not exist; pass the path of the evaluated table")
-        if not force and digest(path) != self.stored["table"]["sha256"]:
+        if not force and digest(path) != self.evaluation["table"]["sha256"]:
             raise ValueError(
                 f"{path} is not the table that was evaluated in {self.path}; evaluate it first, "
                 "or use --force to fit to it anyway"
@@ -188,8 +188,8 @@ class Recipe:
 
     def find(self, name: str | None) -> str:
         """Return the key of an evaluated method, by default the recommended one."""
-        requested = (name or self.stored.get("recommended", self.stored["best"])).lower()
-        labels = {m["key"]: m["label"] for m in self.stored["methods"]}
+        requested = (name or self.evaluation.get("recommended", self.evaluation["best"])).lower()
+        labels = {m["key"]: m["label"] for m in self.evaluation["methods"]}
         keys = [key for key, label in labels.items() if requested in (key.lower(), label.lower())]
         if not keys:
             raise ValueError(
@@ -211,7 +211,7 @@ class Recipe:
         base_key = key.removesuffix(CONTEXT)
         method = own_by_key.get(key) or own_by_key.get(base_key) or METHODS.get(base_key)
         if method is None:
-            names = ", ".join(self.stored.get("estimators", ())) or base_key
+            names = ", ".join(self.evaluation.get("estimators", ())) or base_key
             raise ValueError(
                 f"method {key!r} in {self.path} is not part of domainwise; if you trust it, pass "
                 f"it with --estimator, as in the evaluation: {names}"
@@ -229,8 +229,8 @@ class Recipe:
         from domainwise.evaluation.compare import compare_with_constant
         from domainwise.models.registry import TRIVIAL
 
-        sign = 1 if self.stored["measure"]["greater_is_better"] else -1
-        results = {method["key"]: method for method in self.stored["methods"]}
+        sign = 1 if self.evaluation["measure"]["greater_is_better"] else -1
+        results = {method["key"]: method for method in self.evaluation["methods"]}
         scores, constant_scores = (
             {
                 row["domain"]: sign * row["score"]

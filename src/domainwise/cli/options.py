@@ -53,9 +53,7 @@ Force = Annotated[bool, "Overwrite the output file if it exists."]
 #: Options that every command has.
 COMMON_OPTIONS = {"json": "Print JSON instead of text.", "debug": "Show the traceback of an error."}
 #: Placeholder for an option's value in ``--help``, by type.
-_METAVARS: dict[Any, str] = {
-    int: "N", float: "NUMBER", str: "NAME", list[str]: "NAMES", Path: "PATH"
-}  # fmt: skip
+_METAVARS: Any = {int: "N", float: "NUMBER", str: "NAME", list[str]: "NAMES", Path: "PATH"}
 
 
 @dataclass(kw_only=True)

@@ -101,9 +101,9 @@ def report(folder: Annotated[Path, "Results folder written by evaluate or reprod
     if not (folder / RESULT_NAME).exists():
         _publish(folder, html=True)
         return
-    result, stored = read_evaluation(folder)
-    page = result.report(folder / REPORT_NAME, title=stored.get("title"))
-    common.print_json({**stored, "files": [str(page)]}, end=True)
+    result, contents = read_evaluation(folder)
+    page = result.report(folder / REPORT_NAME, title=contents.get("title"))
+    common.print_json({**contents, "files": [str(page)]}, end=True)
     print_evaluation(result)
     stdout().print()
     common.print_page(page)

@@ -53,28 +53,29 @@ Summaries = dict[Any, DomainSummary]  #: summaries by domain
 
 def find_context(model: Any) -> tuple[Any, list[Any]]:
     """Return the estimator in a model that uses context, and the steps before it."""
-    users = list(_context_users(model, []))
-    if not users:
+    matches = list(_context_estimators(model, []))
+    if not matches:
         raise ValueError(
             "this model predicts rows one by one, without the context of other rows in their "
             "domain. Predict without context, or fit an ensemble"
         )
-    if len(users) > 1:
+    if len(matches) > 1:
         raise ValueError(
             "several estimators in this model use context. Fit a pipeline with a single "
             "DomainContext"
         )
-    return users[0]
+    return matches[0]
 
 
-def _context_users(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
+def _context_estimators(model: Any, earlier_steps: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
     """Yield all estimators that use context, with the steps before them."""
     if isinstance(model, DomainContext) or getattr(model, "uses_context", False):
-        yield model, before
-    for i, (_, step) in enumerate(getattr(model, "steps", ())):
-        yield from _context_users(step, [*before, *(earlier for _, earlier in model.steps[:i])])
+        yield model, earlier_steps
     if hasattr(model, "estimator_"):
-        yield from _context_users(model.estimator_, before)
+        yield from _context_estimators(model.estimator_, earlier_steps)
+    for _, step in getattr(model, "steps", ()):
+        yield from _context_estimators(step, earlier_steps)
+        earlier_steps = [*earlier_steps, step]
 
 
 def summarize_domains(model: Any, X: Any, domains: Array) -> Summaries:
@@ -264,10 +265,8 @@ def apply_to_file(
     require_columns(keep, names, str(source))
     domain = model.schema.domain
     kept_columns = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))
-    read_options = {"decimal": decimal, "encoding": encoding, "na": tuple(na)}
-    application = Application(
-        model, str(source), kept_columns, project, read_options, coverage=coverage
-    )
+    options = {"decimal": decimal, "encoding": encoding, "na": tuple(na)}
+    application = Application(model, str(source), kept_columns, project, options, coverage=coverage)
     if context is not None:
         if context not in ("column", "one") or project:
             raise ValueError(

@@ -134,8 +134,8 @@ class LargeTable:
         names = [n for n in schema.names if n not in index_columns(schema)] + [*footers[0].keys]
         roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
         features, drop = split_names(features, names), split_names(drop, names)
-        chosen, _ = choose_features(names, features=features, drop=drop, **roles)
-        columns = [*chosen, target, domain]
+        selected, _ = choose_features(names, features=features, drop=drop, **roles)
+        columns = [*selected, target, domain]
         pieces = parquet.cut_pieces(footers, columns)
         indices = np.unique(np.linspace(0, len(pieces) - 1, SAMPLE_PIECES).astype(int))
         frames = []
@@ -144,7 +144,9 @@ class LargeTable:
             rows = np.linspace(0, len(frame) - 1, SAMPLE_ROWS // len(indices)).astype(int)
             frames.append(frame.iloc[np.unique(rows)])
         sample = import_pandas().concat(frames, ignore_index=True)
-        table = check_table(sample, features=chosen, drop_domains=drop_domains, **roles, **options)
+        table = check_table(
+            sample, features=selected, drop_domains=drop_domains, **roles, **options
+        )
         columns = [*table.schema.features, target, domain]
         excluded = frozenset(split_names(drop_domains, []) or [])
         reader = Reader(table.schema, columns, excluded, tuple(table.classes or ()))
@@ -158,14 +160,14 @@ class LargeTable:
                 f"method {METHOD!r}, or a table with fewer rows or columns"
             )
         with client.as_current():
-            shared = constant(self.reader, "reader")
-            tasks = calls(statistics_of, [(shared, piece) for piece in self.pieces])
+            shared_reader = constant(self.reader, "reader")
+            tasks = calls(statistics_of, [(shared_reader, piece) for piece in self.pieces])
             (statistics,) = run([tree(tasks, merge_statistics)])
             return self._second_pass(statistics, options)
 
     def _second_pass(self, statistics: Statistics, options: dict[str, Any]) -> TableModel:
         """Fit the model to the preprocessed rows."""
-        schema, chosen = self.table.schema, find_method(METHOD, len(self.table.y))
+        schema, method = self.table.schema, find_method(METHOD, len(self.table.y))
         n_rows = sum(statistics.domains.values())
         setting = replace(table_setting(self.table, **options), n_rows=n_rows)
         labels = labels_by_text(statistics.classes), labels_by_text(statistics.domains)
@@ -177,7 +179,7 @@ class LargeTable:
         deferred = [Deferred(reader.preprocessed_rows, piece) for piece in self.pieces]
         files = tuple(piece.source for piece in self.pieces)
         partitions = Partitions(layout, empty, deferred, None, None, None, files)
-        search = chosen.make(setting)
+        search = method.make(setting)
         model = clone(search.estimator).fit_partitions(partitions)
         # New rows are arrays, whose columns have no names.
         del model.feature_names_in_
@@ -192,7 +194,7 @@ class LargeTable:
             notes.append(f"{statistics.n_left_out} rows have no target or domain and are left out")
         sample_notes = [note for note in self.table.notes if "rows have no" not in note]
         info = describe_model(
-            chosen,
+            method,
             setting,
             search,
             classes=sorted(labels[0].values()) if statistics.classes else None,
@@ -212,19 +214,19 @@ def results_on_workers(client: Any, application: Any, folder: Path | None = None
     With a ``folder``, which client and workers must share, each task writes a Parquet file in it,
     and the results contain no rows.
     """
-    shared = client.compute(constant(application, "model"))
+    model = client.compute(constant(application, "model"))
     max_tasks = 2 * max(1, sum(client.nthreads().values()))  # submitted at a time
-    waiting: deque[Any] = deque()
+    futures: deque[Any] = deque()
     first_task: Any = None
     for number, rows in enumerate(_tasks(application)):
         file = folder and folder.absolute() / f"part-{number:06d}.parquet"
-        waiting.append(client.submit(_apply, shared, *rows, file, first_task, pure=False))
+        futures.append(client.submit(_apply, model, *rows, file, first_task, pure=False))
         # All files use the types in the first, because a column without values has no type.
-        first_task = first_task or (folder and waiting[0])
-        if len(waiting) > max_tasks:
-            yield waiting.popleft().result()[0]
-    while waiting:
-        yield waiting.popleft().result()[0]
+        first_task = first_task or (folder and futures[0])
+        if len(futures) > max_tasks:
+            yield futures.popleft().result()[0]
+    while futures:
+        yield futures.popleft().result()[0]
 
 
 def _tasks(application: Any) -> Iterator[tuple[int, Any, slice]]:

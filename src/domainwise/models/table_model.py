@@ -137,13 +137,11 @@ class TableModel:
         """
         method = self.pipeline[-1]
         if not hasattr(method, "adapt"):
-            raise TableError(
-                f"this model ({self.info.get('method')}) cannot be adapted to a site. Fit a model "
-                "with ",
-                Argument("method", "ensemble"),
-                " or ",
-                Argument("method", "invariantridge"),
+            text = (
+                f"this model ({self.info.get('method')}) cannot be adapted to a site. Fit one with "
             )
+            remedy = Argument("method", "ensemble"), " or ", Argument("method", "invariantridge")
+            raise TableError(text, *remedy)
         prepare = self.pipeline[:-1].transform
         unlabelled = None if X_site is None else prepare(X_site)
         with warnings.catch_warnings():
@@ -247,21 +245,21 @@ def fit_table(
 
     ``rows=False`` raises an error for models that contain training rows.
     """
-    chosen = find_method(method, len(table.y))
-    if not rows and chosen.kind != "own":
-        refuse_rows(chosen.key, chosen.key not in WITHOUT_ROWS)
+    method = find_method(method, len(table.y))
+    if not rows and method.kind != "own":
+        refuse_rows(method.key, method.key not in WITHOUT_ROWS)
     setting = table_setting(table, **options)
-    pipeline = chosen.pipeline(setting, make_preprocessor(table.schema), watch=True)
+    pipeline = method.pipeline(setting, make_preprocessor(table.schema), watch=True)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         warnings.simplefilter("ignore", ClassShareWarning)  # weights follow the metric
         fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
     if not rows:
-        refuse_rows(chosen.key, training_rows(pipeline))
+        refuse_rows(method.key, training_rows(pipeline))
     messages = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
     domains, counts = np.unique(table.sample_domain, return_counts=True)
     info = describe_model(
-        chosen,
+        method,
         setting,
         pipeline[-1],
         classes=table.classes,
@@ -274,11 +272,9 @@ def fit_table(
 def refuse_rows(method: str, contained: object) -> None:
     """Raise a TableError if a model contains training rows."""
     if contained:
-        raise TableError(
-            f"models fitted with method {method!r} contain training rows. Use one of "
-            f"{', '.join(WITHOUT_ROWS)}, or allow rows with ",
-            Argument("rows", True),
-        )
+        text = f"models fitted with method {method!r} contain training rows. Use one of "
+        remedy = f"{', '.join(WITHOUT_ROWS)}, or allow rows with ", Argument("rows", True)
+        raise TableError(text, *remedy)
 
 
 def describe_model(

@@ -147,20 +147,18 @@ def decimal_marks(
             marks[name] = "." if only_point else ","
         elif not only_point and (point & matches(cells, "[.,]", full=False)).any():
             ambiguous[name] = bool(matches(cells[point], ",", full=False).any())
-    detected = {*marks.values()}
+    known_marks = {*marks.values()}
     for name, has_comma in ambiguous.items():
-        if len(detected) == 1:
-            (marks[name],) = detected
+        if len(known_marks) == 1:
+            (marks[name],) = known_marks
         elif not has_comma and fallback == ",":
             cell = frame[name][matches(frame[name], r"[0-9]\.[0-9]", full=False)].iloc[0].strip()
             choice = Argument("decimal", "."), " or ", Argument("decimal", ",")
-            raise TableError(
-                f"column {name!r}: {cell!r} may be {cell} or {cell.replace('.', '')}. Choose with ",
-                *choice,
-            )
+            text = f"column {name!r}: {cell!r} may be {cell} or {cell.replace('.', '')}. Choose "
+            raise TableError(text, *choice)
         elif not has_comma:
             marks[name] = "."
-        elif fallback is not None and not detected:
+        elif fallback is not None and not known_marks:
             marks[name] = fallback
     return marks
 
@@ -169,15 +167,15 @@ def with_points(column: Any, mark: str | None) -> Any:
     """Rewrite the numbers in a text column with decimal points and without thousands separators."""
     if not is_text(column):
         return column
-    changed = matches(column, f"[,−{OTHER_MARK[mark]}]|[0-9][{THOUSANDS}][0-9]", full=False)
-    if changed.any():
-        changed &= matches(column, rf"(?:{NUMBER[mark]})\s*%?")
-    if not changed.any():
+    to_rewrite = matches(column, f"[,−{OTHER_MARK[mark]}]|[0-9][{THOUSANDS}][0-9]", full=False)
+    if to_rewrite.any():
+        to_rewrite &= matches(column, rf"(?:{NUMBER[mark]})\s*%?")
+    if not to_rewrite.any():
         return column
     separator = f"[{THOUSANDS}{OTHER_MARK[mark]}]"
-    cells = column[changed].astype(str).str.strip().str.replace(separator, "", regex=True)
+    cells = column[to_rewrite].astype(str).str.strip().str.replace(separator, "", regex=True)
     cells = cells.str.replace("−", "-", regex=False).str.replace(mark or ".", ".", regex=False)
-    return column.astype(object).where(~changed, cells.astype(object))
+    return column.astype(object).where(~to_rewrite, cells.astype(object))
 
 
 def typed_numbers(column: Any) -> Any:
@@ -445,21 +443,15 @@ def problem_of(
         type_name = type(column[column.notna()].iloc[0]).__name__
         return (f"contains {type_name} values. Store one number or string in each cell",)
     if form == "date" and not dates:
-        advice = "contains dates or times. Convert them to numbers with "
-        return advice, Argument("dates", list(DATE_PARTS))
+        text = "contains dates or times. Convert them to numbers with "
+        return text, Argument("dates", list(DATE_PARTS))
     invalid = import_pandas().Series(unmatched, dtype=object)
     if form == "number" and unmatched and matches(invalid, NUMBER_OR_PERCENT).all():
-        advice = (
-            f"contains numbers such as {unmatched[0]!r}, in which a comma may be a decimal mark or "
-            "a thousands separator. Choose with "
-        )
-        return advice, Argument("decimal", ","), " or ", Argument("decimal", ".")
+        text = f"contains {unmatched[0]!r}, whose comma may be a decimal mark or separate thousands"
+        return text, ". Choose ", Argument("decimal", ","), " or ", Argument("decimal", ".")
     if unmatched:
-        advice = (
-            f"contains {FORMS[form]}, but also {describe_names(unmatched, 3)}. Correct these cells "
-            "or, if they mean a missing value, pass "
-        )
-        return advice, Argument("na", unmatched[:3])
+        text = f"contains {FORMS[form]}, but also {describe_names(unmatched, 3)}. Correct these "
+        return text, "cells or, if they mean a missing value, pass ", Argument("na", unmatched[:3])
     n_cells = column.count()
     n_distinct = column.dropna().astype(str).nunique() if form == "text" else 0
     if n_distinct > max(MAX_CATEGORIES, n_cells // 2):

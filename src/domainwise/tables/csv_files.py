@@ -87,7 +87,8 @@ class CsvFile:
                         last_cell = batch.column(self.names[-1])[-1].as_py()
                     yield batch.select(columns)
         except UnicodeDecodeError as error:
-            raise _not_decodable(self.path, error) from None
+            text = f"{self.path} is not encoded in {error.encoding}: {error}. Try "
+            raise TableError(text, Argument("encoding", "cp1252")) from None
         except (OSError, EOFError) as error:
             raise TableError(f"{self.path} is damaged: {error}. Export or copy it again") from None
         except pyarrow.ArrowInvalid as error:
@@ -132,16 +133,12 @@ def open_csv(
             names, separator, n_lines = _header(text, path)
             text.detach()
     except UnicodeDecodeError as error:
-        raise _not_decodable(path, error) from None
+        text = f"{path} is not encoded in {error.encoding}: {error}. Try "
+        raise TableError(text, Argument("encoding", "cp1252")) from None
     except (OSError, EOFError) as error:
         raise TableError(f"{path} cannot be read: {error}. Export or copy it again") from None
     encoding = "utf8" if detected == "utf-8-sig" else detected  # pyarrow skips a byte order mark
     return CsvFile(path, data, names, separator, encoding, n_lines, odd, notes)
-
-
-def _not_decodable(path: Path, error: UnicodeDecodeError) -> TableError:
-    text = f"{path} is not encoded in {error.encoding}: {error}. Pass its encoding, such as "
-    return TableError(text, Argument("encoding", "cp1252"))
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -286,15 +286,15 @@ def regrouped(batches: Iterator[Any], n_rows: int | None) -> Iterator[Any]:
     """Regroup record batches into tables of ``n_rows`` rows; the last one may be shorter."""
     import pyarrow
 
-    pending: list[Any] = []
+    pending_batches: list[Any] = []
     for batch in batches:
-        pending.append(batch)
-        while n_rows is not None and sum(batch.num_rows for batch in pending) >= n_rows:
-            table = pyarrow.Table.from_batches(pending)
+        pending_batches.append(batch)
+        while n_rows is not None and sum(batch.num_rows for batch in pending_batches) >= n_rows:
+            table = pyarrow.Table.from_batches(pending_batches)
             yield table[:n_rows]
-            pending = table[n_rows:].to_batches()
-    if any(batch.num_rows for batch in pending):
-        yield pyarrow.Table.from_batches(pending)
+            pending_batches = table[n_rows:].to_batches()
+    if any(batch.num_rows for batch in pending_batches):
+        yield pyarrow.Table.from_batches(pending_batches)
 
 
 @contextmanager

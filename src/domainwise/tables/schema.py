@@ -125,12 +125,10 @@ class Schema:
         return {n: list(v) if isinstance(v, tuple) else v for n, v in vars(self).items()}
 
     @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> Schema:
+    def from_dict(cls, values: dict[str, Any]) -> Schema:
         """Return the schema described by a dict from :meth:`as_dict`."""
-        names = {f.name for f in fields(cls)}
-        values: dict[str, Any] = {name: v for name, v in stored.items() if name in names}
-        tuples = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
-        return cls(**(values | tuples))
+        known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
+        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in known.items()})
 
 
 class ReadColumns(TransformerMixin, BaseEstimator):
@@ -215,9 +213,9 @@ def load_table(
     table = open_table(path, encoding=encoding)
     roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
     features, drop = (cells.split_names(entries, table.names) for entries in (features, drop))
-    chosen, notes = choose_features(table.names, features=features, drop=drop, **roles)
-    (frame,) = table.frames([*chosen, target, domain])
-    checked = check_table(frame, features=chosen, **roles, **options)
+    selected, notes = choose_features(table.names, features=features, drop=drop, **roles)
+    (frame,) = table.frames([*selected, target, domain])
+    checked = check_table(frame, features=selected, **roles, **options)
     all_notes = (*table.notes, *notes, *checked.notes)
     return replace(checked, schema=replace(checked.schema, encoding=encoding), notes=all_notes)
 
@@ -260,12 +258,12 @@ def check_table(
     frame = named_frame(frame)
     names = list(frame.columns)
     roles: dict[str, Any] = {"target": target, "domain": domain}
-    chosen, notes = choose_features(names, features=features, drop=drop, where=where, **roles)
-    na, columns = tuple(str(word) for word in na), [*chosen, target, domain]
+    selected, notes = choose_features(names, features=features, drop=drop, where=where, **roles)
+    na, columns = tuple(map(str, na)), [*selected, target, domain]
     frame = import_pandas().DataFrame(
         {name: cells.mark_missing(frame[name], na, nan_text=name != domain) for name in columns}
     )
-    marks = cells.decimal_marks(frame, [*chosen, target], decimal)
+    marks = cells.decimal_marks(frame, [*selected, target], decimal)
     frame[target] = cells.target_column(frame[target], marks.get(target))
     for name, role in ((target, "target"), (domain, "domain")):
         n_missing = int(frame[name].isna().sum())
@@ -288,7 +286,7 @@ def check_table(
     if several_domains:
         _check_domains(domains, y, task, domain, notes)
     schema, X = feature_schema(
-        frame[chosen], marks, na=na, dates=dates, auto_drop=auto_drop, notes=notes
+        frame[selected], marks, na=na, dates=dates, auto_drop=auto_drop, notes=notes
     )
     if not schema.features:
         text = f"{where} has no features that can be used: {'; '.join(notes)}"
@@ -330,10 +328,10 @@ def choose_features(
     unnamed = {name for name in names if is_unnamed(name)} - {target, domain, *mentioned}
     candidates = [name for name in names if not is_unnamed(name)] if features is None else features
     excluded = {target, domain, *(drop or ())}
-    chosen = [name for name in dict.fromkeys(candidates) if name not in excluded]
-    if not chosen:
+    selected = [name for name in dict.fromkeys(candidates) if name not in excluded]
+    if not selected:
         raise TableError(f"{where} has no feature columns left. Select more, or drop fewer columns")
-    return chosen, [UNNAMED_NOTE] * bool(unnamed)
+    return selected, [UNNAMED_NOTE] * bool(unnamed)
 
 
 def named_frame(frame: Any) -> Any:
@@ -583,6 +581,6 @@ def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
         sorted_codes = codes[np.argsort(np.asarray(values), kind="stable")]
         share = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
         if if_sorted > by_chance and share - by_chance >= 0.9 * (if_sorted - by_chance):
-            text = f"feature {name!r} identifies the domain by itself, so it may not generalize"
+            text = f"feature {name!r} alone identifies the domain, so it may not generalize"
             notes.append(f"{text}. {advice}")
     return notes

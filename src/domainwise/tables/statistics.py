@@ -149,9 +149,9 @@ def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], A
     distances = np.zeros(n)
     for d in np.flatnonzero((counts > 0) & (counts < len(x))):
         distances[d] = abs(quantiles[d, 2] - np.median(x[codes != d])) / scale
-    shown = [quantiles[d].tolist() if counts[d] else None for d in range(n)]
+    domain_quantiles = [quantiles[d].tolist() if counts[d] else None for d in range(n)]
     areas = np.nan_to_num(np.maximum(area, 1 - area), nan=0.5)
-    return {"quantiles": shown, "deviation": scale}, distances, areas
+    return {"quantiles": domain_quantiles, "deviation": scale}, distances, areas
 
 
 def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
@@ -178,10 +178,10 @@ def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Arra
     )
     observed = (true_rates[:, -1] > 0) & (false_rates[:, -1] > 0)
     areas = np.where(observed, np.trapezoid(true_rates, false_rates, axis=1), 0.5)
-    shown = frequent[:SHOWN_CATEGORIES]
-    by_domain = [shares[d, : len(shown)].tolist() if counts[d] else None for d in range(n)]
+    categories = frequent[:SHOWN_CATEGORIES]
+    domain_shares = [shares[d, : len(categories)].tolist() if counts[d] else None for d in range(n)]
     distances = np.abs(shares - other_shares).sum(axis=1) / 2
-    return {"categories": shown, "shares": by_domain}, distances, areas
+    return {"categories": categories, "shares": domain_shares}, distances, areas
 
 
 Sketch = tuple[Array, Array]  #: Sorted values, and the number of rows that each represents.
