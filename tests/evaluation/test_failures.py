@@ -13,7 +13,11 @@ pytest.importorskip("pyarrow")
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from domainwise import evaluate
-from domainwise.evaluation.failures import by_domain, covered, failure_sections
+from domainwise.evaluation.failures import (
+    coverage_by_domain,
+    failure_sections,
+    predictions_by_domain,
+)
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.plots.performance import reliability
 
@@ -97,9 +101,9 @@ def test_words_and_columns_about_classes_are_those_of_the_predictions(binary):
 
 @pytest.mark.parametrize("asked", [0.5, 0.8])
 def test_coverage_is_counted_where_neither_model_nor_threshold_saw_the_domain(binary, asked):
-    predicted = by_domain(binary.records[binary.best.key], binary.domains)
+    predicted = predictions_by_domain(binary.records[binary.best.key], binary.domains)
     classes = np.array(binary.facts["classes"])
-    coverage = covered(predicted, classes, asked)
+    coverage = coverage_by_domain(predicted, classes, asked)
     frame = predictions(binary)
     names = [f"probability_{c}" for c in classes]
     for domain in binary.domains:

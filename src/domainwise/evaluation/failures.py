@@ -30,7 +30,7 @@ DomainPredictions = Mapping[Any, Record]  #: predictions of a method on held-out
 
 @dataclass
 class Section:
-    """A section of the page: sentences, plots, and columns of the table by domain."""
+    """A subsection of the page: sentences, plots, and columns for the table by domain."""
 
     title: str
     sentences: list[str]
@@ -43,7 +43,7 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
     method, names = evaluation.recommended, evaluation.facts["classes"]
     if method.key not in evaluation.records:
         return None
-    predictions = by_domain(evaluation.records[method.key], evaluation.hardest_first)
+    predictions = predictions_by_domain(evaluation.records[method.key], evaluation.hardest_first)
     classes = None if names is None else np.asarray(names)
     makers = (residuals, coverage) if names is None else (confusion, ranking, calibration, coverage)
     all_sections = (make_section(method.label, predictions, classes) for make_section in makers)
@@ -60,7 +60,7 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
     return {"sections": sections, "columns": columns, "table": table}
 
 
-def by_domain(records: Sequence[Record], order: Sequence[Any]) -> DomainPredictions:
+def predictions_by_domain(records: Sequence[Record], order: Sequence[Any]) -> DomainPredictions:
     """Predictions for all rows of each domain, with the domains in the given order."""
     groups = grouped(records)
     return {domain: joined(groups[domain]) for domain in order if domain in groups}
@@ -249,8 +249,8 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
     nominal = reported_coverage(len(predictions) - 1)
     if nominal is None:
         return None
-    by_domain = covered(predictions, classes, nominal)
-    shares, sizes = ({d: pair[i] for d, pair in by_domain.items()} for i in (0, 1))
+    pairs = coverage_by_domain(predictions, classes, nominal)
+    shares, sizes = ({d: pair[i] for d, pair in pairs.items()} for i in (0, 1))
     lowest = min(shares, key=lambda d: shares[d])
     kind, value, size, contents = "intervals", "value", "width of intervals", "range"
     extent = f"are {_mean(sizes):.3g} wide"
@@ -271,7 +271,7 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
     return Section(f"Coverage of prediction {kind}", [sentence], [], columns)
 
 
-def covered(
+def coverage_by_domain(
     predictions: DomainPredictions, classes: Array | None, nominal: float
 ) -> dict[Any, tuple[float, float]]:
     """Coverage and mean size of the prediction sets or intervals for each domain.

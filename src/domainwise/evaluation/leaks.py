@@ -6,7 +6,6 @@ within a domain, with a cross-validated model of all other columns (theory 19).
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -149,9 +148,8 @@ def find_leaks(
             models_left -= 1
             sample = target.sample(groups[d])
             others_score = _score_without(X[sample], excluded, categorical, target, sample)
-            error = math.hypot(
-                *(target.standard_error(sample, s) for s in (others_score, scores[d]))
-            )
+            errors = [target.standard_error(sample, s) for s in (others_score, scores[d])]
+            error = np.hypot(errors[0], errors[1])
             if scores[d] - others_score >= max(MIN_LEAD, LEAD_ERRORS[len(scores) == 1] * error):
                 lower_scores.append(others_score)
             n_matched += others_score >= PERFECT

@@ -204,18 +204,18 @@ class ShiftDisplay(style.Display):
             The same object, with ``ax_`` and ``figure_``.
         """
         check_arguments("plot", {"max_features": [COUNT]}, max_features=max_features)
-        n, count = len(self.domains), min(max_features, len(self.features))
+        n, n_shown = len(self.domains), min(max_features, len(self.features))
         if highlight is None:
             highlight = self.new or (self.domains if n <= len(style.PALETTE) else ())
         style.check_known(highlight, self.domains, "highlight")
         colours = dict(zip(highlight, style.PALETTE * n, strict=False))
         n_grey = sum(name not in colours for name in self.domains)
         low, middle, high = self.ends
-        compared = [name in self.new or not self.new for name in self.domains]
-        distance = np.nan_to_num(np.abs(middle), nan=-1.0)[compared].max(axis=0)
-        order = np.argsort(-distance, kind="stable")[:count]
-        heights = -np.arange(count, dtype=np.float64)
-        ax = style.axes_for(ax, 7.2, 1.2 + 0.36 * count)
+        is_compared = [name in self.new or not self.new for name in self.domains]
+        distance = np.nan_to_num(np.abs(middle), nan=-1.0)[is_compared].max(axis=0)
+        order = np.argsort(-distance, kind="stable")[:n_shown]
+        heights = -np.arange(n_shown, dtype=np.float64)
+        ax = style.axes_for(ax, 7.2, 1.2 + 0.36 * n_shown)
         for height in heights[1::2]:
             ax.axhspan(height - 0.5, height + 0.5, color=style.GREY, alpha=0.1, linewidth=0)
         for i, name in enumerate(self.domains):
@@ -234,10 +234,10 @@ class ShiftDisplay(style.Display):
             ax.set_xscale("symlog", linthresh=MAX_LINEAR / 2)
             ax.xaxis.set_major_formatter("{x:g}")
         ax.set_yticks(heights, [style.short(self.features[i]) for i in order])
-        ax.set_ylim(0.5 - count, 0.5)
+        ax.set_ylim(0.5 - n_shown, 0.5)
         ax.set_xlabel(f"{self.what}, in standard deviations")
-        if count < len(self.features):
-            ax.set_title(f"the {count} of {len(self.features)} features that differ most")
+        if n_shown < len(self.features):
+            ax.set_title(f"the {n_shown} of {len(self.features)} features that differ most")
         return self._finish(ax, columns=5)
 
 

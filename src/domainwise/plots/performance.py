@@ -120,8 +120,8 @@ class DomainScoresDisplay(style.Display):
         def score(name: str, rows: Array) -> float:
             return measure.shown(measure.score_record(classes, records[name], rows))
 
-        scored = _scores(score, list(records), truth, sample_domain)
-        display = cls(**scored, label=measure.label, greater_is_better=measure.sign > 0)
+        data = _scores(score, list(records), truth, sample_domain)
+        display = cls(**data, label=measure.label, greater_is_better=measure.sign > 0)
         return display.plot(**options)
 
     @classmethod
@@ -171,9 +171,9 @@ class DomainScoresDisplay(style.Display):
         def score(name: str, rows: Array) -> float:
             return float(metric(truth[rows], predictions[name][rows]))
 
-        scored = _scores(score, list(predictions), truth, sample_domain)
+        data = _scores(score, list(predictions), truth, sample_domain)
         label = getattr(metric, "__name__", "score").removesuffix("_score").replace("_", " ")
-        return cls(**scored, label=label, greater_is_better=greater_is_better).plot(**options)
+        return cls(**data, label=label, greater_is_better=greater_is_better).plot(**options)
 
     def plot(
         self,
@@ -389,25 +389,26 @@ class CalibrationByDomainDisplay(style.Display):
         p = check_array(y_prob, ensure_2d=False, input_name="y_prob")
         same_length(p, "y_prob", truth, "y_true")
         codes, domains = style.by_domain(sample_domain, truth, "y_true")
-        names = np.unique(truth) if classes is None else checked_labels(classes, "classes")
+        class_names = np.unique(truth) if classes is None else checked_labels(classes, "classes")
         if not np.all((p >= 0) & (p <= 1)):
             raise ValueError(
                 f"y_prob must contain probabilities from 0 to 1; got {p.min():g} to {p.max():g}. "
                 "Pass predict_proba(X)."
             )
-        codes_of(truth, names)  # refuses unknown classes
-        if len(names) != (2 if p.ndim == 1 else p.shape[1]):
+        codes_of(truth, class_names)  # refuses unknown classes
+        if len(class_names) != (2 if p.ndim == 1 else p.shape[1]):
             shape = "is 1-D" if p.ndim == 1 else f"has {p.shape[1]} columns"
             raise ValueError(
-                f"y_prob {shape}, but there are {len(names)} classes: {', '.join(map(str, names))}."
-                " Pass one column per class, and the class of each column with classes=."
+                f"y_prob {shape}, but there are {len(class_names)} classes: "
+                f"{', '.join(map(str, class_names))}. Pass one column per class, and the class of "
+                "each column with classes=."
             )
-        if len(names) == 2:
-            positive = positive_last(names, pos_label)[-1]
-            probability = p if p.ndim == 1 else p[:, names == positive][:, 0]
+        if len(class_names) == 2:
+            positive = positive_last(class_names, pos_label)[-1]
+            probability = p if p.ndim == 1 else p[:, class_names == positive][:, 0]
             hit, about = truth == positive, style.short(positive)
         else:
-            probability, hit = p.max(axis=1), names[p.argmax(axis=1)] == truth
+            probability, hit = p.max(axis=1), class_names[p.argmax(axis=1)] == truth
             about = PREDICTED_CLASS
         curves = {
             name: reliability(probability[codes == code], hit[codes == code], n_bins)

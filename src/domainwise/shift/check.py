@@ -174,27 +174,26 @@ def _columns(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding
     smoothed_shares = ((sources["missing"] + 1) / (sources["rows"] + 2)).max(axis=0)
     rate = FALSE_ALARM_RATE / max(len(names), 1)
     for j, name in enumerate(names):
-        missing, usual = int(new["missing"][j]), float(max_shares[j])
-        share = missing / n
-        empty = missing == n and usual**n < rate
-        if empty or (
-            share > usual + MISSING_EXCESS and bdtrc(missing - 1, n, smoothed_shares[j]) < rate
-        ):
-            where = f"all {n} rows" if empty else f"{100 * share:.0f} % of {n} rows"
-            bound = f"at most {100 * usual:.0f} % of the rows of any source"
+        n_missing, max_share = int(new["missing"][j]), float(max_shares[j])
+        share = n_missing / n
+        is_empty = n_missing == n and max_share**n < rate
+        is_more = share > max_share + MISSING_EXCESS
+        if is_empty or (is_more and bdtrc(n_missing - 1, n, smoothed_shares[j]) < rate):
+            where = f"all {n} rows" if is_empty else f"{100 * share:.0f} % of {n} rows"
+            bound = f"at most {100 * max_share:.0f} % of the rows of any source"
             words = f"{name!r} is missing in {where}, but in "
-            words += bound if usual else "no row of the sources"
-            numbers = {"share": share, "sources": usual, "rows": n}
+            words += bound if max_share else "no row of the sources"
+            numbers = {"share": share, "sources": max_share, "rows": n}
             yield Finding("missing", words, name, numbers=numbers)
-        outside = int(new["beyond"][j]) if j < len(watch.numeric_) else 0
-        if outside and bdtrc(outside - 1, n - missing, OUT_OF_RANGE_RATE) <= FALSE_ALARM_RATE:
+        n_outside = int(new["beyond"][j]) if j < len(watch.numeric_) else 0
+        if n_outside and bdtrc(n_outside - 1, n - n_missing, OUT_OF_RANGE_RATE) <= FALSE_ALARM_RATE:
             low, high = float(statistics.lowest[j]), float(statistics.highest[j])
             least, most = float(watch.lowest_[j]), float(watch.highest_[j])
-            numbers = {"rows": outside, "lowest": low, "highest": high}
+            numbers = {"rows": n_outside, "lowest": low, "highest": high}
             numbers |= {"least": least, "most": most}
             words = (
-                f"{name!r} ranges from {low:.4g} to {high:.4g}; {outside} of {n - missing} rows "
-                f"are outside the range of all sources, {least:.4g} to {most:.4g}"
+                f"{name!r} ranges from {low:.4g} to {high:.4g}; {n_outside} of {n - n_missing} "
+                f"rows are outside the range of all sources, {least:.4g} to {most:.4g}"
             )
             yield Finding("range", words, name, numbers=numbers)
 
@@ -244,31 +243,32 @@ def _distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Findin
     kernel, n = sources["kernel"], int(new["rows"][0])
     sizes = np.full(len(kernel), kernel.shape[1])
     sizes = sizes if watch.n_features_ is None else np.asarray(watch.n_features_)
-    used = np.flatnonzero(sizes)
-    if not len(used) or not watch.numeric_:
+    indices = np.flatnonzero(sizes)
+    if not len(indices) or not watch.numeric_:
         return
-    rows, sizes, freedom = sources["rows"][used, 0], sizes[used], watch.freedom_[used]
-    means = kernel[used] / rows[:, None]
-    variance = np.maximum(sources["norms"][used, 0] / rows - (means**2).sum(axis=1), 0.0)
-    typical, features = float(np.sqrt(np.median(variance))), np.arange(kernel.shape[1])
-    usual = typical / 2
+    rows, sizes, freedom = sources["rows"][indices, 0], sizes[indices], watch.freedom_[indices]
+    means = kernel[indices] / rows[:, None]
+    variance = np.maximum(sources["norms"][indices, 0] / rows - (means**2).sum(axis=1), 0.0)
+    typical_deviation, features = float(np.sqrt(np.median(variance))), np.arange(kernel.shape[1])
+    usual_distance = typical_deviation / 2
     if len(means) > 1:  # the largest distance from a source to the nearest other source
-        shared = np.minimum(sizes[:, None], sizes)
-        between = ((means[:, None] - means) ** 2 * (features < shared[..., None])).sum(axis=2)
-        between -= (variance / rows)[:, None] + variance / rows
-        np.fill_diagonal(between, np.inf)
-        farthest = float(np.sqrt(max(between.min(axis=1).max(), 0.0)))
-        usual = max((1 + 1 / (len(means) - 1)) * farthest, typical / 8)
-    usual = max(usual, watch.pooled_distance_)
+        n_shared = np.minimum(sizes[:, None], sizes)
+        squared_gaps = (means[:, None] - means) ** 2 * (features < n_shared[..., None])
+        squared_gaps = squared_gaps.sum(axis=2)
+        squared_gaps -= (variance / rows)[:, None] + variance / rows
+        np.fill_diagonal(squared_gaps, np.inf)
+        farthest = float(np.sqrt(max(squared_gaps.min(axis=1).max(), 0.0)))
+        usual_distance = max((1 + 1 / (len(means) - 1)) * farthest, typical_deviation / 8)
+    usual_distance = max(usual_distance, watch.pooled_distance_)
     # The variance of a source with few rows is uncertain.
     variance = np.maximum(variance, np.median(variance))
     noise = variance * (1 / n + 1 / rows) * chdtri(freedom, FALSE_ALARM_RATE) / freedom
-    squared = ((features < sizes[:, None]) * (new["kernel"] / n - means) ** 2).sum(axis=1)
-    nearest = int(np.argmin(squared - noise))
-    if squared[nearest] - noise[nearest] > usual**2:
-        distance = float(np.sqrt(squared[nearest]))
-        name = watch.sources_[used[nearest]]
+    squared_distances = ((features < sizes[:, None]) * (new["kernel"] / n - means) ** 2).sum(axis=1)
+    nearest = int(np.argmin(squared_distances - noise))
+    if squared_distances[nearest] - noise[nearest] > usual_distance**2:
+        distance = float(np.sqrt(squared_distances[nearest]))
+        name = watch.sources_[indices[nearest]]
         source = f"nearest source, {name}," if len(rows) > 1 else "source"
         words = f"the distance of the rows from the {source} is {distance:.2f}; distances up to "
-        words += f"{usual:.2f} are usual"
-        yield Finding("distance", words, numbers={"distance": distance, "usual": usual})
+        words += f"{usual_distance:.2f} are usual"
+        yield Finding("distance", words, numbers={"distance": distance, "usual": usual_distance})

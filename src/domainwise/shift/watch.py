@@ -337,12 +337,12 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return np.zeros(n, dtype=np.intp)
         counts = np.bincount(labels.codes)
         largest = np.argsort(-counts, kind="stable")[:MAX_SOURCES]
-        separate = np.sort(largest[counts[largest] >= MIN_SOURCE_ROWS])
-        n_separate, n_pooled = len(separate), n - counts[separate].sum()
-        pool = bool(n_pooled >= MIN_SOURCE_ROWS or not n_separate)
-        self.sources_ = [str(labels.names[i]) for i in separate] + [POOLED] * pool
-        source_of = np.full(len(counts), n_separate if pool else -1)
-        source_of[separate] = np.arange(n_separate)
+        separate_domains = np.sort(largest[counts[largest] >= MIN_SOURCE_ROWS])
+        n_separate, n_pooled = len(separate_domains), n - counts[separate_domains].sum()
+        has_pool = bool(n_pooled >= MIN_SOURCE_ROWS or not n_separate)
+        self.sources_ = [str(labels.names[i]) for i in separate_domains] + [POOLED] * has_pool
+        source_of = np.full(len(counts), n_separate if has_pool else -1)
+        source_of[separate_domains] = np.arange(n_separate)
         return np.asarray(source_of[labels.codes])
 
     def _draw_landmarks(self, Z: Array, counts: Array) -> Array:
@@ -406,17 +406,17 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Only the first ``n_features`` kernel features of each group are summed; None sums all.
         """
         numbers = self._numbers(columns)
-        absent, unknown = np.zeros((2, len(codes), len(self.categorical_)), dtype=bool)
+        is_missing, is_unknown = np.zeros((2, len(codes), len(self.categorical_)), dtype=bool)
         examples: list[dict[str, list[str]]] = [{} for _ in range(n_groups)]
         for j, (i, categories) in enumerate(zip(self.categorical_, self.categories_, strict=True)):
-            absent[:, j] = missing_cells(columns[i])
+            is_missing[:, j] = missing_cells(columns[i])
             if categories is None:
                 continue
             values = np.asarray(columns[i], dtype=object)
-            unknown[:, j] = ~absent[:, j] & ~np.isin(values.astype(str), categories)
-            for g in np.unique(codes[unknown[:, j]]):
-                new = {str(value) for value in values[unknown[:, j] & (codes == g)]}
-                examples[g][self.columns_[i]] = sorted(new)[:MAX_EXAMPLES]
+            is_unknown[:, j] = ~is_missing[:, j] & ~np.isin(values.astype(str), categories)
+            for g in np.unique(codes[is_unknown[:, j]]):
+                unknown_values = {str(value) for value in values[is_unknown[:, j] & (codes == g)]}
+                examples[g][self.columns_[i]] = sorted(unknown_values)[:MAX_EXAMPLES]
         margin = MARGIN * (self.highest_ - self.lowest_) + 1e-9 * np.abs(self.mean_)
         total: Any = 0.0
         for start in range(0, len(codes), BLOCK_ROWS):
@@ -429,11 +429,11 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             summands = [
                 np.ones((len(x), 1)),
                 np.isnan(x),
-                absent[rows],
+                is_missing[rows],
                 (x < self.lowest_ - margin) | (x > self.highest_ + margin),
                 np.nan_to_num(z),
                 np.nan_to_num(z) ** 2,
-                unknown[rows],
+                is_unknown[rows],
                 features,
                 (features**2).sum(axis=1, keepdims=True),
             ]
