@@ -10,6 +10,7 @@ import numpy as np
 
 from domainwise.evaluation.page import COLOURS as EVALUATION_COLOURS
 from domainwise.paper.methods import METHODS
+from domainwise.paper.sentences import PARAMETERS
 from domainwise.paper.summary import CaseView, MethodView, RunSummary, TableView
 from domainwise.plots.style import GREY
 from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
@@ -43,7 +44,7 @@ def ranking_plots(run: RunSummary) -> Iterator[Picture]:
             axes.set_xlabel("average rank (1 is best)")
             axes.grid(axis="x")
             rank_list = ", ".join(map("{} {:.2f}".format, labels, ranks))
-            scope = f"{ranking.n_datasets} data sets, {setting} setting"
+            scope = f"{ranking.n_datasets} data sets with {PARAMETERS[setting]}"
             alt = f"Average ranks over {scope}: {rank_list}"
             caption = (
                 f"{scope}. Methods inside the band are not significantly different from the best"
@@ -177,7 +178,7 @@ def box_plot(case: CaseView) -> Picture | None:
         title, best = case.case.title, case.best()
         alt = (
             f"Box plots of {case.primary.label} over {case.n_repeats} repeats, {title}"
-            f" ({case.setting} setting). Best mean: {best.label if best else 'none'}. "
+            f" ({PARAMETERS[case.setting]}). Best mean: {best.label if best else 'none'}. "
             + "; ".join(
                 f"{view.label} {case.primary.format(cell.ours.mean, cell.ours.deviation)}"
                 for view, cell in ((view, view.cells[case.primary.key]) for view in views)

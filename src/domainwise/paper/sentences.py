@@ -150,7 +150,7 @@ def significance(run: RunSummary) -> list[str]:
         sentences.append(
             text.format(
                 n=ranking.n_datasets,
-                setting=setting,
+                parameters=PARAMETERS[setting],
                 ranks=join([f"{name} {rank:.1f}" for rank, name in ranked_methods]),
                 verdict="differ" if ranking.p_value < LEVEL else "do not differ",
                 p=p_text(ranking.p_value),
