@@ -73,8 +73,7 @@ NON_NEGATIVE_OR_INF = Number(Real, 0, np.inf, closed="both")
 COUNT = Number(Integral, 1, None, closed="left")
 SEED = Number(Integral, 0, 2**32 - 1, closed="both")
 
-LABEL_KERNELS = ("auto", "delta", "rbf", "linear")
-_LABEL_KERNEL = StrOptions(set(LABEL_KERNELS))
+_LABEL_KERNEL = StrOptions({"auto", "delta", "rbf", "linear"})
 _AUTO = StrOptions({"auto"})
 
 

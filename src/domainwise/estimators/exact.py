@@ -67,7 +67,7 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
     .. math:: (P_y K^2 + K) \beta = \gamma \, (w P_d K^2 + K) \beta,
        \qquad P = K_\cdot (K_\cdot + N \epsilon I)^{-1}
 
-    where :math:`K` is the centred kernel matrix of the rows, and :math:`P_y` and :math:`P_d` are
+    where :math:`K` is the centred kernel matrix of the N rows, and :math:`P_y` and :math:`P_d` are
     computed from those of targets and domains. The problem is reduced exactly to one whose size is
     the number of classes and domains, so no N x N matrix is needed.
 

@@ -228,10 +228,10 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     Attributes
     ----------
-    landmarks_ : ndarray of shape (M, n_features)
+    landmarks_ : ndarray of shape (n_landmarks, n_features)
         The linearly independent landmarks, one per feature; only if ``feature_map="nystroem"``.
     {frequencies}
-    dual_coef_ : ndarray of shape (M, M)
+    dual_coef_ : ndarray of shape (n_landmarks, n_landmarks)
         Coefficients of the landmarks, or of the Fourier features, in each feature.
     domain_eigenvalues_ : ndarray
         Squared singular values of ``Phi'F``, which measure how much the uncorrected features
