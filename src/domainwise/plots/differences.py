@@ -74,9 +74,8 @@ class ShiftDisplay(style.Display):
     ) -> Self:
         """Draw medians and quartiles of numeric columns.
 
-        The median of the sources' medians is subtracted from each column, which is then divided by
-        the median of their interquartile ranges, so that a single domain in another unit does not
-        change the scale.
+        Columns are centred with the median of the sources' medians, and scaled with the median of
+        their interquartile ranges, so that a single domain in another unit has little influence.
 
         Parameters
         ----------
@@ -93,9 +92,7 @@ class ShiftDisplay(style.Display):
         if hasattr(frame, "columns"):
             frame = frame.select_dtypes(["number", "bool"]).astype(np.float64)
         columns = frame if isinstance(frame, dict) else getattr(frame, "columns", ())
-        rows = np.asarray(frame)
-        if isinstance(frame, dict):
-            rows = np.column_stack([*frame.values()])
+        rows = np.column_stack([*frame.values()]) if isinstance(frame, dict) else np.asarray(frame)
         if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "biuf":
             raise ValueError(
                 f"X must be a non-empty 2-D array of numbers; got shape {rows.shape} and dtype "
@@ -167,8 +164,7 @@ class ShiftDisplay(style.Display):
         names = ("new rows" if name is None else str(name) for name in by_domain)
         new = [f"{name} (new)" if name in watch.sources_ else name for name in names]
         new_totals = [statistics.totals for statistics in by_domain.values()]
-        totals = np.vstack([watch.totals_, *new_totals])
-        moments = watch.moments(totals)
+        moments = watch.moments(np.vstack([watch.totals_, *new_totals]))
         mean = np.where(moments.count > 0, moments.mean, np.nan)
         deviation = np.sqrt(moments.variance)
         return cls(

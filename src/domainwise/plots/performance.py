@@ -101,16 +101,15 @@ class DomainScoresDisplay(style.Display):
         kinds = {is_classifier(model) if hasattr(model, "predict") else None for model in models}
         if kinds not in ({True}, {False}):
             raise ValueError(
-                f"estimator must be one or more classifiers, or one or more regressors; got "
-                f"{estimator!r}. Pass fitted models with the method predict, of one of these kinds."
+                "estimator must be one or more classifiers, or one or more regressors; got "
+                f"{estimator!r}. Pass fitted models of one of these kinds."
             )
         if kinds == {True}:
             for model in models:
                 check_is_fitted(model)
             classes = np.unique(np.concatenate([truth, *(model.classes_ for model in models)]))
-        targets = truth if classes is None else classes
-        scoring = scoring or default_scoring(truth, classes is not None, sample_domain)
-        measure = choose_measure(scoring, targets, classes is not None)
+        scoring = scoring or default_scoring(truth, kinds == {True}, sample_domain)
+        measure = choose_measure(scoring, truth if classes is None else classes, kinds == {True})
         records = {
             name: {**Predictions(model, X, classes).outputs(), "target": truth}
             for name, model in by_name.items()
