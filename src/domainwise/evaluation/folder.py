@@ -240,8 +240,8 @@ class JobFolder(JobMemory):
             columns = record_columns({**record, "domain": domain}, names, all_outputs=True)
             if names is not None:
                 columns |= {name: columns[name].astype(str) for name in ("target", "prediction")}
-            keys = {"method": row["method"], "fold": record["fold"]}
-            frames.append(pandas.DataFrame({**keys, **columns}))
+            columns = {"method": row["method"], "fold": record["fold"], **columns}
+            frames.append(pandas.DataFrame(columns))
         with replacing(path) as temporary:
             pandas.concat(frames).to_parquet(temporary, index=False)
             return _digest(temporary.read_bytes())
@@ -257,15 +257,15 @@ def open_folder(
     force: bool,
     **arguments: Any,
 ) -> Iterator[JobFolder]:
-    """Start or continue an evaluation in a folder, which is locked for other processes.
+    """Start or continue an evaluation in a folder, and lock the folder while it runs.
 
     If the folder contains jobs for another table, or with other methods or ``arguments``, an error
     is raised. With ``force``, all jobs in the folder are removed first, but no other files.
     """
     if problem.measure.is_custom:
         raise ValueError(
-            "out requires a scorer with a name, because a later session cannot check that a "
-            "function is the same. Pass the name of a scorer with scoring=, or omit out"
+            "out requires a named scorer, because a later session cannot check that a function is "
+            "the same. Pass the name of a scorer with scoring=, or omit out"
         )
     import_pandas()
     store = ResultStore(Path(folder) / JOBS)
@@ -349,12 +349,13 @@ def read_stored(folder: Path) -> dict[str, Any]:
     for measured in (stored, *stored["others"]):
         domains, methods = measured["domains"], measured["methods"]
         require(len({*map(str, domains)}) == len(domains), "a domain is listed twice")
-        keys = [method["key"] for method in methods]
-        require(keys[:1] == [measured["best"]], "best is not the first method")
+        first_keys = [method["key"] for method in methods[:1]]
+        require(first_keys == [measured["best"]], "best is not the first method")
         for method in methods:
-            scored, scores = ([row[k] for row in method["per_domain"]] for k in ("domain", "score"))
-            require(scored == domains, f"{method['key']} is not scored on the listed domains")
-            require(any(score is not None for score in scores), f"{method['key']} has no score")
+            key, rows = method["key"], method["per_domain"]
+            listed = [row["domain"] for row in rows] == domains
+            require(listed, f"{key} is not scored on the listed domains")
+            require(any(row["score"] is not None for row in rows), f"{key} has no score")
     undescribed = {*map(str, stored["domains"])} - names
     require(not (names and undescribed), "differences do not describe all scored domains")
     return stored

@@ -178,39 +178,39 @@ class Results:
         """Methods that predict each row independently, without context; all if there are none."""
         return [result for result in self.results if not result.context] or self.results
 
-    def weighted_mean(self, result: MethodResult, without: Label | None = None) -> float:
-        """Mean over domains, weighted by :func:`domain_weights`."""
-        weights = {name: self.weights.get(name, 1.0) for name in result.known if name != without}
+    def weighted_mean(self, result: MethodResult, excluded: Label | None = None) -> float:
+        """Mean over all domains but ``excluded``, weighted by :func:`domain_weights`."""
+        weights = {name: self.weights.get(name, 1.0) for name in result.known if name != excluded}
         total = sum(weight * result.known[name] for name, weight in weights.items())
         return total / sum(weights.values())
 
-    def leader(self, without: Label | None = None) -> MethodResult:
+    def leader(self, excluded: Label | None = None) -> MethodResult:
         """The method with the best weighted mean among those without context."""
-        return max(self.row_by_row, key=lambda result: self.weighted_mean(result, without))
+        return max(self.row_by_row, key=lambda result: self.weighted_mean(result, excluded))
 
-    def choose(self, without: Label | None = None) -> MethodResult:
+    def choose(self, excluded: Label | None = None) -> MethodResult:
         """Choose the method with the lowest cost that has no context and is as good as the leader.
 
         A method is as good if its weighted mean is lower by less than :attr:`margin`, and its score
-        on the worst domain by less than three times the margin. Scores on the domain ``without``
-        are ignored.
+        on the worst domain by less than three times the margin. The scores on the domain
+        ``excluded`` are ignored.
         """
-        leader, margin = self.leader(without), self.margin
-        best = self.weighted_mean(leader, without)
-        worst = min(score for name, score in leader.known.items() if name != without)
+        leader, margin = self.leader(excluded), self.margin
+        best = self.weighted_mean(leader, excluded)
+        worst = min(score for name, score in leader.known.items() if name != excluded)
         equivalent = [
             result
             for result in self.row_by_row
-            if best - self.weighted_mean(result, without) < margin
-            and all(s > worst - 3 * margin for d, s in result.known.items() if d != without)
+            if best - self.weighted_mean(result, excluded) < margin
+            and all(s > worst - 3 * margin for d, s in result.known.items() if d != excluded)
         ]
         return min(equivalent or [leader], key=lambda result: result.cost)
 
     @property
     def next_site(self) -> Ends | None:
-        """90 % range for the score on one new domain, as displayed; None below four domains.
+        """90 % range for the score on one new domain, as displayed; None for 1 to 3 domains.
 
-        The score used for each domain is that of the method which the other domains recommend.
+        Each domain contributes the score of the method that is recommended without it.
         """
         names = self.recommended.known
         scores = [self.choose(name).scores[name] for name in names] if len(names) > 3 else []
