@@ -42,8 +42,7 @@ DEFAULT_SCALE = 0.5
 COMPARED_LABELS, COMPARED_DRAWS = 10, 8
 #: Statistics use domains with at least this many rows, or all domains if all are smaller.
 MIN_ROWS = 5
-#: Labels get less weight if the variance of their outputs is below this quantile of its
-#: distribution for random rows.
+#: Labels get less weight if the variance of their outputs is below this quantile for random rows.
 SPREAD_QUANTILE = 0.25
 #: Numbers of labels for which the expected score is computed.
 LABEL_COUNTS = (0, 5, 10, 20, 50)

@@ -84,7 +84,7 @@ class Measure:
         return self.sign * score
 
     def format(self, score: float | None, digits: int = 3, scale: float | None = None) -> str:
-        """Format a score for display; decimals are chosen for scores of the size of ``scale``."""
+        """Format a score for display, with decimals that suit scores as large as ``scale``."""
         if score is None or not np.isfinite(score):
             return "–"
         value, magnitude = self.shown(score), abs(score if scale is None else scale)
@@ -105,7 +105,7 @@ class Measure:
         return not self.undefined_reason(y_train, y_test, classification)
 
     def undefined_reason(self, y_train: Array, y_test: Array, classification: bool) -> str:
-        """Return why the score of a constant prediction is undefined; empty if it is defined."""
+        """Return why the score of a constant prediction is undefined; "" if it is defined."""
         dummy = DummyClassifier() if classification else DummyRegressor()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

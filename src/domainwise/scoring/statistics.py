@@ -31,7 +31,7 @@ def defined_score(score: Callable[..., float], *rows: Array) -> float:
 
 
 def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, float]:
-    """Return a 95 % bootstrap interval; NaN if most scores are undefined, or all are equal."""
+    """Return a 95 % confidence interval; NaN if most scores are undefined, or all are equal."""
     samples = np.random.default_rng(0).choice(rows, (ROW_SAMPLES, len(rows)))
     scores = np.array([defined_score(score, sample) for sample in samples])
     if np.isfinite(scores).mean() >= 0.5:
