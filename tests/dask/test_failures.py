@@ -1,4 +1,4 @@
-"""Workers die and files are damaged: the same bits, or an error that says where."""
+"""If workers die or files are damaged, results are identical or an error says where."""
 
 import os
 import signal
@@ -18,13 +18,13 @@ from domainwise.distributed.parquet import read_piece
 
 pytestmark = pytest.mark.dask
 
-#: Seconds after which a fit hangs; restarting workers takes a few, on a busy machine many.
+#: Seconds after which a fit is assumed to hang; on a busy machine, restarting workers takes long.
 PATIENCE = 400
 
 
 @pytest.fixture(scope="module")
 def doomed(new_cluster):
-    """Workers of this module's own, to kill."""
+    """Return the client of a cluster whose workers the tests kill."""
     from distributed import Client
 
     with new_cluster() as cluster, Client(cluster, set_as_default=False) as client:
@@ -32,7 +32,7 @@ def doomed(new_cluster):
 
 
 def slowed(collection, seconds):
-    """Return a Dask array whose blocks take their time."""
+    """Return a Dask array whose blocks are computed slowly."""
 
     def wait(block):
         time.sleep(seconds)
@@ -42,19 +42,20 @@ def slowed(collection, seconds):
 
 
 def fit_while(client, slow_fit, harm, *tasks):
-    """Fit in a thread, and harm the cluster once some tasks have been done.
+    """Fit in a thread, and call ``harm`` when some tasks are finished.
 
-    ``slow_fit`` is told how long a block takes: longer, if the fit was done before it was harmed.
+    ``slow_fit`` gets the number of seconds per block. If the fit ends too early, it is repeated
+    with slower blocks.
     """
     for seconds in (0.1, 0.5, 2.5):
         fitted, under_way = fit_harmed(client, lambda s=seconds: slow_fit(s), harm, tasks)
         if under_way:
             return fitted
-    raise AssertionError("the fit was done before it could be harmed")
+    raise AssertionError("the fit ended before workers could be killed")
 
 
 def fit_harmed(client, fit, harm, tasks):
-    """Return the fitted model, and whether the fit was under way when the cluster was harmed."""
+    """Return the fitted model, and whether the fit was running when ``harm`` was called."""
     tasks = tasks or ("partial_sums", "square", "pair")
     fitted, failure = [], []
 
@@ -69,7 +70,7 @@ def fit_harmed(client, fit, harm, tasks):
     thread.start()
 
     def n_done(dask_scheduler):
-        # Results that workers hold: the pass is under way.
+        # Workers have results in memory: the pass is running.
         from dask.utils import key_split
 
         done = [ts for ts in dask_scheduler.tasks.values() if ts.state == "memory"]
@@ -138,7 +139,7 @@ def test_a_fit_of_files_survives_as_well(
 
 
 def middle_value(model, X, y):
-    """A score that has to see the values of all rows."""
+    """Return a score that needs the values of all rows."""
     return float(np.median(model.decision_function(X)))
 
 
@@ -196,7 +197,7 @@ def test_a_failing_partition_is_named_and_the_model_left_alone(rows, client):
 
 
 def assert_gone(pids):
-    """The processes end; whoever started them may still have to take notice."""
+    """Wait until the processes have ended."""
     deadline = time.monotonic() + PATIENCE
     while any(_alive(pid) for pid in pids):
         assert time.monotonic() < deadline, "a worker that was killed is alive"

@@ -1,4 +1,4 @@
-"""fit_parquet: folders of files, their footers, and files that are damaged."""
+"""fit_parquet with folders, file footers, and damaged files."""
 
 import sys
 
@@ -22,13 +22,13 @@ def frame(rows):
 
 @pytest.fixture
 def folder(frame, tmp_path):
-    """Four files, each of several row groups."""
+    """Return a folder with four files, each with several row groups."""
     for i, part in enumerate(np.array_split(np.arange(len(frame)), 4)):
         frame.iloc[part].to_parquet(tmp_path / f"part-{i}.parquet", row_group_size=30)
     return tmp_path
 
 
-def spoil(file, *, footer):
+def damage(file, *, footer):
     """Overwrite the pages of a file, or cut off its footer."""
     data = bytearray(file.read_bytes())
     if footer:
@@ -39,7 +39,7 @@ def spoil(file, *, footer):
 
 
 @pytest.mark.parametrize("feature_map", ["nystroem", "fourier"])
-def test_files_are_fitted_as_the_rows_in_them(feature_map, folder, frame, client):
+def test_a_fit_to_files_equals_a_fit_to_their_rows(feature_map, folder, frame, client):
     model = FastDCM(n_landmarks=60, feature_map=feature_map)
     there = fit_parquet(clone(model), folder, target="y", domain="site", client=client)
     here = model.fit(frame[FEATURES], frame["y"], sample_domain=frame["site"])
@@ -50,14 +50,14 @@ def test_files_are_fitted_as_the_rows_in_them(feature_map, folder, frame, client
     )
 
 
-def test_exact_estimators_take_files_too(folder, frame, monkeypatch):
+def test_exact_estimators_accept_files(folder, frame, monkeypatch):
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
     there = fit_parquet(DCM(tol=1e-12), folder, target="y", domain="site")
     here = DCM(tol=1e-12).fit(frame[FEATURES], frame["y"], sample_domain=frame["site"])
     np.testing.assert_allclose(there.embedding_.compute(), here.embedding_, atol=1e-10)
 
 
-def test_row_groups_are_taken_together_up_to_a_size(folder, monkeypatch):
+def test_row_groups_are_read_together_up_to_a_size(folder, monkeypatch):
     many = fit_parquet(FastKPCA(n_landmarks=60), folder, target=None, domain=None, features=["x0"])
     assert many.solver_info_["n_partitions"] == 4
     monkeypatch.setattr("domainwise.distributed.parquet.PARTITION_BYTES", 1)
@@ -85,7 +85,7 @@ def test_rows_are_summed_where_they_are_read(client, tmp_path, monkeypatch):
     assert sums / 4 < moved < 5 * sums + 2_500 * row_bytes < len(frame) * row_bytes / 10
 
 
-def test_names_of_folders_are_columns(frame, tmp_path):
+def test_folder_names_become_columns(frame, tmp_path):
     for site, part in frame.groupby("site"):
         (tmp_path / f"site={site}").mkdir()
         part.drop(columns="site").to_parquet(tmp_path / f"site={site}" / "part.parquet")
@@ -95,15 +95,15 @@ def test_names_of_folders_are_columns(frame, tmp_path):
     assert there.n_samples_seen_ == len(frame)
 
 
-def test_a_damaged_footer_is_found_before_any_work(folder, client):
-    spoil(folder / "part-2.parquet", footer=True)
+def test_a_damaged_footer_is_reported_before_anything_is_computed(folder, client):
+    damage(folder / "part-2.parquet", footer=True)
     with pytest.raises(OSError, match=r"cannot read .*part-2\.parquet"):
         fit_parquet(FastDCM(), folder, target="y", domain="site", client=client)
 
 
-def test_a_damaged_partition_is_named_and_nothing_is_half_fitted(folder, frame, client):
+def test_a_damaged_partition_is_named_and_the_model_is_unchanged(folder, frame, client):
     model = FastDCM(n_landmarks=60)
-    spoil(folder / "part-2.parquet", footer=False)
+    damage(folder / "part-2.parquet", footer=False)
     with pytest.raises(OSError, match=r"cannot read .*part-2\.parquet, row group"):
         fit_parquet(model, folder, target="y", domain="site", client=client)
     assert not [name for name in vars(model) if name.endswith("_")]
@@ -111,23 +111,23 @@ def test_a_damaged_partition_is_named_and_nothing_is_half_fitted(folder, frame, 
     assert fit_parquet(model, folder, target="y", domain="site", client=client) is model
 
 
-def test_what_was_fitted_before_stays_when_a_file_is_damaged(folder, frame):
+def test_a_fitted_model_is_unchanged_if_a_file_is_damaged(folder, frame):
     model = fit_parquet(FastDCM(n_landmarks=60), folder, target="y", domain="site")
     before = model.transform(frame[FEATURES])
-    spoil(folder / "part-0.parquet", footer=False)
+    damage(folder / "part-0.parquet", footer=False)
     with pytest.raises(OSError, match=r"part-0\.parquet"):
         fit_parquet(model, folder, target="y", domain="site")
     np.testing.assert_array_equal(model.transform(frame[FEATURES]), before)
 
 
-def test_missing_values_name_the_file(folder, frame):
+def test_an_error_about_missing_values_names_the_file(folder, frame):
     frame.loc[frame.index[:3], "x4"] = np.nan
     frame.to_parquet(folder / "part-3.parquet")
     with pytest.raises(ValueError, match=r"part-3\.parquet, row group 0: Input X contains NaN"):
         fit_parquet(FastDCM(), folder, target="y", domain="site")
 
 
-def test_no_files_and_no_rows(tmp_path, frame):
+def test_missing_files_and_empty_files_are_rejected(tmp_path, frame):
     with pytest.raises(FileNotFoundError, match="no Parquet files were found in"):
         fit_parquet(FastDCM(), tmp_path, target="y", domain="site")
     frame.iloc[:0].to_parquet(tmp_path / "empty.parquet")
@@ -135,7 +135,7 @@ def test_no_files_and_no_rows(tmp_path, frame):
         fit_parquet(FastDCM(), tmp_path, target="y", domain="site")
 
 
-def test_columns_that_are_not_there_name_the_file(folder, frame):
+def test_an_error_about_a_missing_column_names_the_file(folder, frame):
     with pytest.raises(ValueError, match=r"part-0\.parquet has no column 'z'"):
         fit_parquet(FastDCM(), folder, target="z", domain="site")
     frame.drop(columns="x3").to_parquet(folder / "part-1.parquet")
@@ -143,7 +143,7 @@ def test_columns_that_are_not_there_name_the_file(folder, frame):
         fit_parquet(FastDCM(), folder, target="y", domain="site")
 
 
-def test_features_that_are_not_numeric_and_labels_are_refused(folder):
+def test_text_features_and_labels_among_features_are_rejected(folder):
     with pytest.raises(ValueError, match="these columns of X are not: 'y'"):
         fit_parquet(FastKPCA(), folder, target=None, domain="site")
     with pytest.raises(ValueError, match="'y' is also a target or domain column"):
@@ -152,7 +152,7 @@ def test_features_that_are_not_numeric_and_labels_are_refused(folder):
         fit_parquet(FastDCM(), folder, target=3, domain="site")
 
 
-def test_a_closed_client_and_other_objects_are_refused(folder, new_cluster):
+def test_a_closed_client_and_other_objects_are_rejected(folder, new_cluster):
     from distributed import Client, LocalCluster
 
     with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
@@ -172,14 +172,14 @@ def test_a_missing_package_is_named(package, folder, monkeypatch):
 
 
 @pytest.mark.parametrize("name", [None, "row", "__null_dask_index__"])
-def test_no_index_becomes_a_feature(frame, tmp_path, name):
+def test_an_index_does_not_become_a_feature(frame, tmp_path, name):
     index = pd.Index(np.arange(len(frame))[::-1] * 1000, name=name)
     frame.set_index(index).to_parquet(tmp_path / "rows.parquet")
     model = fit_parquet(FastDCM(n_landmarks=60), tmp_path, target="y", domain="site")
     assert model.feature_names_in_.tolist() == FEATURES
 
 
-def test_names_of_folders_are_read_as_they_were_meant(frame, tmp_path):
+def test_folder_names_are_decoded(frame, tmp_path):
     frame["site"] = np.array(["a b", "c/d", "e"])[np.arange(len(frame)) % 3]
     frame.to_parquet(tmp_path, partition_cols=["site"], index=False)
     for path in (tmp_path, f"{tmp_path}/*/*.parquet"):
@@ -191,21 +191,21 @@ def test_names_of_folders_are_read_as_they_were_meant(frame, tmp_path):
         fit_parquet(FastDCM(n_landmarks=60), tmp_path / "gaps", target="y", domain="site")
 
 
-def test_a_later_file_with_dates_is_refused(folder, frame):
+def test_a_later_file_with_dates_is_rejected(folder, frame):
     frame["x3"] = pd.date_range("2024-01-01", periods=len(frame))
     frame.to_parquet(folder / "z.parquet")
     with pytest.raises(ValueError, match=r"z\.parquet: features must be numeric, but 'x3'"):
         fit_parquet(FastDCM(n_landmarks=60), folder, target="y", domain="site")
 
 
-def test_features_are_a_list_of_different_names(folder):
+def test_features_must_be_a_list_of_distinct_names(folder):
     with pytest.raises(TypeError, match="must be a list of column names"):
         fit_parquet(FastDCM(), folder, target="y", domain="site", features="x0")
     with pytest.raises(ValueError, match="'x0' is listed twice"):
         fit_parquet(FastDCM(), folder, target="y", domain="site", features=["x0", "x0"])
 
 
-def test_invariant_features_do_not_look_at_y(folder, frame):
+def test_invariant_features_do_not_use_y(folder, frame):
     there = fit_parquet(InvariantFeatures(n_landmarks=60), folder, target="y", domain="site")
     here = InvariantFeatures(n_landmarks=60)
     here.fit(frame[FEATURES], frame["y"], sample_domain=frame["site"])
@@ -214,7 +214,7 @@ def test_invariant_features_do_not_look_at_y(folder, frame):
     )
 
 
-def test_an_estimator_that_cannot_follow_dask_is_refused_by_name(tmp_path):
+def test_an_estimator_that_does_not_support_dask_is_named(tmp_path):
     from sklearn.svm import SVC
 
     with pytest.raises(TypeError, match="fit_parquet does not support SVC"):

@@ -1,4 +1,4 @@
-"""Graphs of models that were adapted to a site predict what the models do."""
+"""ONNX graphs of models that were adapted to a site agree with the models."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ MODELS = {
 def test_a_graph_includes_the_correction_for_the_site(name, classes):
     model = MODELS[name][classes]
     if model is None:
-        pytest.skip("a classifier")
+        pytest.skip("this adapter exists only for classifiers")
     data = make_synthetic(n_domains=6, n_per_domain=30, random_state=0)
     X, domain = data.data[:, 1:], data.sample_domain
     level = np.linspace(-3, 3, 6)[domain]
@@ -43,9 +43,9 @@ def test_a_graph_includes_the_correction_for_the_site(name, classes):
     site = model.fit(X[~new], y[~new], sample_domain=domain[~new]).adapt(X[new][:8], y[new][:8])
     assert np.any(site.corrections_["plain"])
     session = runtime.InferenceSession(to_onnx(site).SerializeToString())
-    answers = session.run(None, {session.get_inputs()[0].name: X[new]})
+    outputs = session.run(None, {session.get_inputs()[0].name: X[new]})
     if classes:
-        assert (answers[0] == site.predict(X[new])).all()
-        assert np.asarray(answers[1]) == pytest.approx(site.predict_proba(X[new]), abs=1e-9)
+        assert (outputs[0] == site.predict(X[new])).all()
+        assert np.asarray(outputs[1]) == pytest.approx(site.predict_proba(X[new]), abs=1e-9)
     else:
-        assert answers[0].ravel() == pytest.approx(site.predict(X[new]), abs=1e-9)
+        assert outputs[0].ravel() == pytest.approx(site.predict(X[new]), abs=1e-9)

@@ -1,4 +1,4 @@
-"""Every method of the registry says in ONNX what it says in Python, on awkward rows too."""
+"""ONNX graphs of every registered method agree with Python, also for unusual rows."""
 
 import json
 import warnings
@@ -32,7 +32,7 @@ def make_frame(target, n=60):
             "wide": 1e4 * wide + 3e5,
             "Well Name": rng.normal(size=n),
             "tiny": 1e-3 * rng.normal(size=n),
-            "prediction": color,  # a column that is called as an output is
+            "prediction": color,  # has the same name as an output
             "site": np.repeat(["a", "b", "c"], n // 3),
             "y": targets[target],
         }
@@ -42,8 +42,8 @@ def make_frame(target, n=60):
     return frame
 
 
-def awkward(frame):
-    """Rows with missing cells, a category that nobody has seen, and wild numbers."""
+def unusual_rows(frame):
+    """Return rows with missing cells, an unknown category, and extreme numbers."""
     frame = frame.drop(columns="y")
     frame.loc[5, "prediction"] = "violet"
     frame.loc[6, ["wide", "prediction"]] = np.nan
@@ -54,7 +54,7 @@ def awkward(frame):
 
 
 def feeds(X):
-    """Columns as the graph takes them: numbers as they are, missing text as empty text."""
+    """Return columns as the graph expects them: missing text is empty."""
     return {
         name: X[[name]].fillna("").to_numpy(dtype=object)
         if X[name].dtype == object
@@ -77,7 +77,7 @@ CASES = [
     for key, method in METHODS.items()
     for target in ("codes", "words", "numbers")
     if not (method.classes_only and target == "numbers")
-    and not (key == "ensemble" and target == "codes")  # the slowest, and no other for two classes
+    and not (key == "ensemble" and target == "codes")  # too slow
 ]
 
 
@@ -92,7 +92,7 @@ def test_a_table_model_of_every_method_agrees_with_its_graph(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = fit_table(table, method)
-    X = model.schema.prepare(awkward(frame))
+    X = model.schema.prepare(unusual_rows(frame))
     graph = to_onnx(model)
     outputs = run(graph, feeds(X))
     expected = model.pipeline.predict(X)
@@ -112,7 +112,7 @@ def test_a_table_model_of_every_method_agrees_with_its_graph(
 def test_other_predictors_after_a_projection_agree(predictor):
     frame = make_frame("words")
     model = fit_table(check_table(frame, target="y", domain="site"), "coir", predictor=predictor)
-    X = model.schema.prepare(awkward(frame))
+    X = model.schema.prepare(unusual_rows(frame))
     outputs = run(to_onnx(model), feeds(X))
     np.testing.assert_array_equal(outputs["prediction_"], model.pipeline.predict(X))
 
@@ -121,6 +121,6 @@ def test_a_regression_with_a_scaled_target_agrees():
     frame = make_frame("numbers")
     table = check_table(frame, target="y", domain="site")
     model = fit_table(table, "coir", predictor="svm")
-    X = model.schema.prepare(awkward(frame))
+    X = model.schema.prepare(unusual_rows(frame))
     outputs = run(to_onnx(model), feeds(X))["prediction_"][:, 0]
     np.testing.assert_allclose(outputs, model.pipeline.predict(X), rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Parts of models in ONNX beside what they say in Python."""
+"""ONNX graphs of models, and of their parts, agree with Python."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ X, DOMAIN = DATA.data, DATA.sample_domain
 TWO = np.array(["no", "yes"])[(DATA.target > 0).astype(int)]
 THREE = np.digitize(X[:, 0], np.quantile(X[:, 0], [0.3, 0.6])) + 5
 NUMBERS = 100 * X[:, 0] + 1e4
-#: Rows as they were, others nearby, at zero, and far outside.
+#: Training rows, rows near them, a zero row, and distant rows.
 NEW = np.vstack([X[:20], X[:20] + 0.3, np.zeros((1, X.shape[1])), 1e3 * X[:5]])
 
 
@@ -65,14 +65,14 @@ def run(model, rows=NEW):
 
 
 def assert_same(model, rows=NEW, tolerance=1e-9):
-    """The graph says what the model does, to digits that float32 does not have."""
+    """Check that graph and model agree to more digits than float32 has."""
     outputs = run(model, rows)
     if hasattr(model, "predict"):
         expected = model.predict(rows)
         if hasattr(model, "classes_"):
             np.testing.assert_array_equal(outputs[0], expected)
-            probable = hasattr(model, "predict_proba")
-            expected = (model.predict_proba if probable else model.decision_function)(rows)
+            name = "predict_proba" if hasattr(model, "predict_proba") else "decision_function"
+            expected = getattr(model, name)(rows)
     else:
         expected = model.transform(rows)
     scale = max(1.0, np.abs(expected).max())
@@ -107,7 +107,7 @@ def test_kernels_with_extreme_gammas_agree(arguments):
     assert_same(DCM(**arguments).fit(X, TWO, sample_domain=DOMAIN), NEW[:-5], 1e-6)
 
 
-def test_features_far_from_zero_and_doubled_rows_agree():
+def test_features_far_from_zero_and_duplicated_rows_agree():
     rows = np.vstack([X, X[:10]]) + 1e6
     model = DCM().fit(rows, np.r_[TWO, TWO[:10]], sample_domain=np.r_[DOMAIN, DOMAIN[:10]])
     assert_same(model, NEW[:40] + 1e6, 1e-6)
@@ -136,13 +136,13 @@ def test_a_search_for_dcm_agrees():
 @pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
 @pytest.mark.parametrize("solver", ["exact", "fast"])
 @pytest.mark.parametrize("probability", [False, True])
-def test_invariant_svms_for_classes_agree(y, solver, probability):
+def test_invariant_svm_classifiers_agree(y, solver, probability):
     model = InvariantSVC(solver=solver, probability=probability, C=100.0, domain_weight=0.1)
     assert_same(model.fit(X, y, sample_domain=DOMAIN))
 
 
 @pytest.mark.parametrize("solver", ["exact", "fast"])
-def test_invariant_svms_for_numbers_agree(solver):
+def test_invariant_svm_regressors_agree(solver):
     model = InvariantSVR(C=1e3, solver=solver, kernel="laplacian")
     assert_same(model.fit(X, NUMBERS, sample_domain=DOMAIN))
 
@@ -153,7 +153,7 @@ def test_invariant_kernels_and_features_agree(model):
 
 
 @pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
-def test_invariant_ridge_for_classes_agrees(y):
+def test_invariant_ridge_classifiers_agree(y):
     model = InvariantRidgeClassifierCV(n_average=3)
     assert_same(model.fit(X, y, sample_domain=DOMAIN))
 
@@ -164,7 +164,7 @@ def test_invariant_ridge_without_probabilities_gives_decisions():
     assert_same(model)
 
 
-def test_invariant_ridge_for_several_numbers_agrees():
+def test_invariant_ridge_with_several_targets_agrees():
     model = InvariantRidgeCV(n_average=3)
     assert_same(model.fit(X, np.c_[NUMBERS, X[:, 1]], sample_domain=DOMAIN))
 
@@ -181,7 +181,7 @@ def test_an_ensemble_with_a_custom_member_agrees_on_rows_with_missing_values(y):
     model = DomainEnsembleClassifier(["linear", "invariant_svm", ("svm", own)], context=False)
     gaps = NEW.copy()
     gaps[::3, 0] = np.nan
-    gaps[1::3, 1] *= 1e3  # beyond the sources' reach
+    gaps[1::3, 1] *= 1e3  # outside the range of the source domains
     assert_same(model.fit(X, y, sample_domain=DOMAIN), gaps)
 
 
@@ -190,11 +190,11 @@ def test_a_regression_ensemble_agrees_without_context():
     assert_same(model.fit(X, NUMBERS, sample_domain=DOMAIN), tolerance=1e-6)
 
 
-def test_a_member_that_has_not_seen_a_class_agrees():
+def test_a_member_fitted_without_one_of_the_classes_agrees():
     model = DomainEnsembleClassifier(["linear"], context=False).fit(X, THREE, sample_domain=DOMAIN)
     (member,) = model.members_.values()
-    some = THREE != 7
-    member.estimators[0] = LogisticRegression().fit(X[some], np.searchsorted([5, 6], THREE[some]))
+    rows = THREE != 7
+    member.estimators[0] = LogisticRegression().fit(X[rows], np.searchsorted([5, 6], THREE[rows]))
     assert_same(model)
 
 
@@ -231,12 +231,12 @@ TREES = [
 def test_trees_agree_with_missing_values_and_on_their_thresholds(model, y):
     gaps = X.copy()
     gaps[::4, 0] = np.nan
-    # Steps that float32 does not see: trees of boosting do, the others do not.
+    # These differences vanish in float32, which only boosting does not use.
     gaps[:, 1] = 1e4 + np.round(gaps[:, 1], 1) * 1e-3
     assert_same(model.fit(gaps, y), gaps, 1e-6)
 
 
-def test_steps_of_scikit_learn_are_converted_and_a_shift_watch_is_omitted():
+def test_scikit_learn_steps_are_converted_and_a_shift_watch_is_omitted():
     model = make_pipeline(ShiftWatch(), MinMaxScaler(), DCM(), LogisticRegression())
     assert_same(model.fit(X, TWO))
 
@@ -302,10 +302,10 @@ def test_errors_name_the_part_that_cannot_be_converted():
 
 
 class Unknown(StandardScaler):
-    """A type of which nothing is known, though that of its base is."""
+    """An unknown type whose base class can be converted."""
 
 
-def test_unfitted_models_and_other_objects_are_refused():
+def test_unfitted_models_and_other_objects_are_rejected():
     with pytest.raises(NotFittedError):
         to_onnx(DCM())
     with pytest.raises(TypeError):

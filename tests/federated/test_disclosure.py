@@ -1,4 +1,4 @@
-"""What sites send by default is bounded, and small groups are merged or left out, unnamed."""
+"""By default, files are limited, and small groups are merged or left out without their names."""
 
 import json
 from dataclasses import replace
@@ -46,7 +46,7 @@ def both_rounds(frames, target="ill", **options):
 
 
 def n_numbers(file):
-    """All numbers in a first-round file."""
+    """Count all numbers in a first-round file."""
     categories = sum(map(len, file.content["categories"]))
     return sum(a.size for a in file.arrays.values()) + categories + len(file.content["classes"])
 
@@ -55,9 +55,9 @@ def n_numbers(file):
 @pytest.mark.parametrize("target", ["ill", "value"])
 @pytest.mark.parametrize("method", ["invariantridge", "fastdcm"])
 def test_numbers_about_each_group_are_at_most_half_of_its_values(n, target, method):
-    """Counted in the files themselves, for sites, classes, domains and classes in domains."""
+    """Count the numbers in files, for sites, classes, domains, and classes in domains."""
     wards = ("a", "b", "c")
-    n = max(n, 400) if (method, target) == ("fastdcm", "value") else n  # its target has columns
+    n = max(n, 400) if (method, target) == ("fastdcm", "value") else n  # more target columns
     frames = {f"s{i}": make_frame(n, i, wards) for i in range(3)}
     frames["s0"] = pandas.concat([frames["s0"], make_frame(30, 9, ("small",))], ignore_index=True)
     plan, first, second = both_rounds(frames, target, method=method)
@@ -81,7 +81,7 @@ def test_numbers_about_each_group_are_at_most_half_of_its_values(n, target, meth
     assert "small" not in json.dumps([file.content for file in second.values()])
 
 
-def test_columns_and_maps_follow_from_the_counts_of_sites():
+def test_numbers_of_columns_and_maps_depend_on_row_counts():
     shapes = []
     for n in (100, 500, 2500, 25_000):
         plan, _, files = both_rounds({f"s{i}": make_frame(n, i) for i in range(3)})
@@ -98,7 +98,7 @@ def test_columns_and_maps_follow_from_the_counts_of_sites():
         both_rounds(small)
 
 
-def test_one_small_site_among_large_ones_does_not_take_their_columns():
+def test_a_small_site_does_not_reduce_the_columns_of_large_sites():
     frames = {f"s{i}": make_frame(1000, i) for i in range(4)}
     large = both_rounds(frames)[0].merged["columns"]
     small = make_frame(60, 9)
@@ -115,7 +115,7 @@ def test_one_small_site_among_large_ones_does_not_take_their_columns():
     assert "accept_disclosure=True (--accept-disclosure)" in words
 
 
-def test_a_plan_that_asks_for_too_much_is_refused_at_the_site():
+def test_a_site_rejects_a_plan_that_asks_for_too_many_columns():
     frames = {f"s{i}": make_frame(300, i) for i in range(2)}
     plan = make_plan(frames["s0"], n_features=500)
     merged = merge(plan, [statistics(f, plan, site=s) for s, f in frames.items()])
@@ -127,7 +127,7 @@ def test_a_plan_that_asks_for_too_much_is_refused_at_the_site():
     assert any("disclosure was accepted" in line for line in file.describe())
 
 
-def test_large_wards_are_domains_and_small_ones_are_sent_together_unnamed(tmp_path):
+def test_large_wards_are_sent_separately_and_small_ones_together_without_names(tmp_path):
     wards = {"large": 900, "medium": 600, "tiny": 8, "little": 20}
     parts = [make_frame(n, i, (ward,)) for i, (ward, n) in enumerate(wards.items())]
     frames = {"s0": pandas.concat(parts, ignore_index=True)}
@@ -159,7 +159,7 @@ def test_a_class_that_is_too_small_is_left_out_and_not_counted():
     assert fit(plan, files.values()).info["n_rows"] == 1800 - len(rare) - 12
 
 
-def test_few_gaps_and_rare_categories_are_neither_counted_nor_named():
+def test_few_missing_values_and_rare_categories_are_neither_counted_nor_named():
     frame = make_frame(300, 0)
     gaps, plan = frame.copy(), make_plan(frame)
     gaps.loc[gaps.index[:4], "x0"] = np.nan
@@ -184,16 +184,16 @@ def test_few_gaps_and_rare_categories_are_neither_counted_nor_named():
     assert statistics(nearly, plan, site="s0").arrays["numbers"][0, 0] == 0
 
 
-def test_no_value_of_a_row_is_sent():
+def test_no_individual_value_is_sent():
     frame = make_frame(300, 0)
     blocks = statistics(frame, make_plan(frame), site="s0").arrays["blocks"]
     assert not set(blocks) & set(frame.select_dtypes("number").to_numpy().ravel())
-    # Each block is of twenty rows: their means in order.
+    # Each block contains twenty rows; the means are in ascending order.
     expected = np.sort(frame["x0"]).reshape(15, 20).mean(axis=1)
     np.testing.assert_allclose(blocks[:15], expected)
 
 
-def test_a_first_round_of_few_rows_is_not_written():
+def test_a_first_round_file_about_few_rows_is_not_written():
     frame = make_frame(20, 0, p=1)
     plan = make_plan(make_frame(60, 1, p=1))
     with pytest.raises(
@@ -205,8 +205,8 @@ def test_a_first_round_of_few_rows_is_not_written():
 
 
 @pytest.mark.parametrize("target", ["ill", "value"])
-def test_one_second_moment_gives_the_ridge_of_all_rows(target):
-    """Where rows count alike, the sum over classes is all that a solution needs."""
+def test_one_second_moment_gives_the_ridge_solution_for_all_rows(target):
+    """If all rows have the same weight, the solution needs only the sum over classes."""
     frames = {f"s{i}": make_frame(400, i) for i in range(3)}
     one = {"alphas": [0.3], "domain_weights": [0.0]}
     plan, _, files = both_rounds(frames, target, candidates=one)
@@ -224,14 +224,14 @@ def test_one_second_moment_gives_the_ridge_of_all_rows(target):
     np.testing.assert_allclose(last(new), values, atol=1e-9)
 
 
-def test_a_narrow_centre_that_asks_for_one_row_is_refused():
+def test_a_centre_close_to_a_single_row_is_rejected():
     frames = {f"s{i}": make_frame(500, i) for i in range(2)}
     person = frames["s0"][["x0", "x1", "x2", "x3", "kind"]].iloc[[3] * 5].reset_index(drop=True)
     options = {"centres": person, "kernels": ("rbf",)}
-    for gamma, refused in ((1e4, True), (0.02, False)):
+    for gamma, rejected in ((1e4, True), (0.02, False)):
         plan = make_plan(frames["s0"], gammas=(gamma,), **options)
         merged = merge(plan, [statistics(f, plan, site=s) for s, f in frames.items()])
-        if refused:
+        if rejected:
             with pytest.raises(
                 DisclosureError, match="centre 0 of the plan is close to fewer than 10 rows"
             ):
@@ -240,12 +240,12 @@ def test_a_narrow_centre_that_asks_for_one_row_is_refused():
             assert moments(frames["s0"], merged, site="s0").arrays["sums0"].shape[2] == 1
 
 
-def test_the_rules_are_those_of_the_docs():
+def test_the_rules_are_those_in_the_documentation():
     request = Request(n_columns=10, n_classes=2, n_maps=2, width=20, by_class=False, n_watch=50)
-    assert request.cell_rows() == 60  # three times the columns; 40 numbers need 8 rows
+    assert request.cell_rows() == 60  # three times the columns; 40 numbers would need 8 rows
     assert request.class_rows() == 60
-    assert request.domain_rows() == 60  # 130 numbers need 26 rows
-    # 2 second moments of 210 numbers, 80 sums, 50 numbers about the domain, 100 of the first round.
+    assert request.domain_rows() == 60  # 130 numbers would need 26 rows
+    # 2 second moments with 210 numbers each, 80 sums, 50 domain statistics, and 100 from round one.
     assert request.site_rows(100) == max(130, int(np.ceil(np.sqrt(4 * 2 * 20**3))))
     assert replace(request, by_class=True).class_rows() == 253
     assert replace(request, n_columns=1).cell_rows() == 80
@@ -253,7 +253,7 @@ def test_the_rules_are_those_of_the_docs():
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("output", ["pandas", "polars"])
-def test_the_global_output_of_transformers_changes_nothing(output, tmp_path):
+def test_the_global_output_of_transformers_has_no_effect(output, tmp_path):
     pytest.importorskip(output)
     frames = {f"s{i}": make_frame(200, i) for i in range(2)}
     expected = both_rounds(frames)

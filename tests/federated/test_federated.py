@@ -1,4 +1,4 @@
-"""One model of sites that keep their rows is the model of all rows in one place."""
+"""A model for sites that do not share rows equals the model fitted to all rows in one place."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ M = 30
 
 
 def make_frame(n, seed, shift=0.0, wards=2):
-    """Rows of a hospital with some wards, gaps and a rare category."""
+    """Return rows from a hospital with several wards, missing values and three soils."""
     rng = np.random.default_rng(seed)
     x = rng.normal(shift, 1.0, (n, 3))
     soil = rng.choice(["clay", "sand", "silt"], n)
@@ -42,8 +42,8 @@ def frames():
     return {f"s{i}": make_frame(120 + 40 * i, i, 0.3 * i) for i in range(4)}
 
 
-# Sites here are small, and accept what their files disclose: all their rows have a part in it.
-# What sites send otherwise is in test_disclosure.py.
+# These sites are small and accept the disclosure, so that their files include all rows. Files with
+# the default limits are tested in test_disclosure.py.
 
 
 def statistics_of(frame, plan, **options):
@@ -62,12 +62,12 @@ def make_plan(frame, target="sick", **options):
 
 
 def both_rounds(plan, frames):
-    """The merged plan, and files of the second round."""
+    """Return the merged plan, and the second-round files."""
     merged = merge(plan, [statistics_of(frame, plan, site=s) for s, frame in frames.items()])
     return merged, [moments_of(frame, merged, site=s) for s, frame in frames.items()]
 
 
-# All of the following is written anew, from rows: nothing is taken from the package.
+# The following functions compute results from rows, without code from the package.
 
 
 def fourier_features(Z, gamma, m, seed=0):
@@ -88,16 +88,16 @@ def prepared(plan, frame):
 
 
 def dense_ridge(Phi, Y, domains, alpha, weight, classes=None, epsilon=1e-3):
-    """Coefficients, intercept: least squares with the price of telling domains apart."""
+    """Return coefficients and intercept of least squares with a penalty on domain differences."""
     n = len(Phi)
-    inside = np.zeros(n) if classes is None else classes
+    groups = np.zeros(n) if classes is None else classes
     P = np.zeros((n, n))
-    for c in np.unique(inside):
-        mine = inside == c
-        K = (domains[mine][:, None] == domains[mine]).astype(float)
-        H = np.eye(mine.sum()) - 1.0 / mine.sum()
+    for c in np.unique(groups):
+        in_group = groups == c
+        K = (domains[in_group][:, None] == domains[in_group]).astype(float)
+        H = np.eye(in_group.sum()) - 1.0 / in_group.sum()
         K = H @ K @ H
-        P[np.ix_(mine, mine)] = np.linalg.solve(K + n * epsilon * np.eye(len(K)), K)
+        P[np.ix_(in_group, in_group)] = np.linalg.solve(K + n * epsilon * np.eye(len(K)), K)
     mean, target = Phi.mean(axis=0), Y.mean(axis=0)
     A = (Phi - mean).T @ (Phi - mean) + alpha * np.eye(Phi.shape[1])
     A += alpha * weight * Phi.T @ P @ Phi
@@ -106,7 +106,7 @@ def dense_ridge(Phi, Y, domains, alpha, weight, classes=None, epsilon=1e-3):
 
 
 def discriminant_probabilities(Z, y, new):
-    """Normal classes of one covariance, from rows."""
+    """Return class probabilities for normal classes with a common covariance."""
     labels, counts = np.unique(y, return_counts=True)
     means = np.array([Z[y == label].mean(axis=0) for label in labels])
     within = sum((Z[y == k] - m).T @ (Z[y == k] - m) for k, m in zip(labels, means, strict=True))
@@ -121,7 +121,7 @@ def pooled(frames):
 
 
 @pytest.mark.parametrize("target", ["sick", "ill", "value"])
-def test_a_search_over_sites_is_that_of_a_dense_solution_on_all_rows(frames, target):
+def test_a_search_over_sites_equals_a_dense_solution_on_all_rows(frames, target):
     alphas, weights = [0.03, 1.0], [0.0, 3.0]
     options = {"alphas": alphas, "domain_weights": weights, "n_average": 1}
     if target != "value":
@@ -136,20 +136,20 @@ def test_a_search_over_sites_is_that_of_a_dense_solution_on_all_rows(frames, tar
     else:
         Y = 2.0 * np.eye(len(labels))[codes] - 1.0
         Y = Y[:, 1:] if len(labels) == 2 else Y
-    points = [(0.0, False, a) for a in alphas]
-    points += [(3.0, c, a) for c in options.get("conditionals", [False]) for a in alphas]
-    errors = np.zeros((len(points), 4))
+    grid = [(0.0, False, a) for a in alphas]
+    grid += [(3.0, c, a) for c in options.get("conditionals", [False]) for a in alphas]
+    errors = np.zeros((len(grid), 4))
     for s, site in enumerate(frames):
         train, test = sites != site, sites == site
-        for p, (weight, conditional, alpha) in enumerate(points):
-            inside = codes[train] if conditional else None
-            B, b = dense_ridge(Phi[train], Y[train], domains[train], alpha, weight, inside)
+        for p, (weight, conditional, alpha) in enumerate(grid):
+            classes = codes[train] if conditional else None
+            B, b = dense_ridge(Phi[train], Y[train], domains[train], alpha, weight, classes)
             squares = ((Y[test] - Phi[test] @ B - b) ** 2).mean(axis=1)
             groups = [squares] if codes is None else [squares[codes[test] == c] for c in
                       np.unique(codes[test])]  # fmt: skip
             errors[p, s] = np.mean([group.mean() for group in groups])
     best = int(errors.mean(axis=1).argmin())
-    weight, conditional, alpha = points[best]
+    weight, conditional, alpha = grid[best]
     errors_by_site = np.sqrt(errors[best]) if target == "value" else errors[best] / 4
     expected = model.pipeline[-1].expected_score_
     np.testing.assert_allclose([expected[site] for site in frames], errors_by_site, rtol=1e-9)
@@ -168,7 +168,7 @@ def test_a_search_over_sites_is_that_of_a_dense_solution_on_all_rows(frames, tar
 
 @pytest.mark.parametrize("target", ["sick", "ill", "value"])
 @pytest.mark.parametrize("method", ["fastdcm", "fastcoir", "fastdica"])
-def test_a_projection_and_its_head_are_those_of_all_rows(frames, method, target):
+def test_a_projection_and_its_predictor_equal_those_fitted_to_all_rows(frames, method, target):
     arguments = {"lam": 3.0} if method == "fastdica" else {"ridge": 1e-2}
     if method == "fastdcm":
         arguments["domain_weight"] = 0.1
@@ -183,32 +183,32 @@ def test_a_projection_and_its_head_are_those_of_all_rows(frames, method, target)
     if target == "value":
         exact.set_params(target_gamma=plan.merged["target"]["gamma"])
     exact.fit(Phi, rows[target], sample_domain=rows["ward"])
-    Z, project = exact.transform(Phi), model.pipeline[-1].projection_
-    got = project.transform(prepared(plan, rows))
-    some = min(2, Z.shape[1])
+    Z, projection = exact.transform(Phi), model.pipeline[-1].projection_
+    got = projection.transform(prepared(plan, rows))
+    n_compared = min(2, Z.shape[1])
     signs = np.sign((got * Z[:, : got.shape[1]]).sum(axis=0))
-    # The exact method follows the kernel of a continuous target on all rows, this one on points.
-    error = 3e-9 if target != "value" else 1e-7
-    np.testing.assert_allclose(got[:, :some] * signs[:some], Z[:, :some], atol=error)
+    # The kernel of a continuous target is exact in Z, and approximated at landmarks in the model.
+    tolerance = 3e-9 if target != "value" else 1e-7
+    np.testing.assert_allclose((got * signs)[:, :n_compared], Z[:, :n_compared], atol=tolerance)
     new = model.schema.prepare(make_frame(50, 9, 0.5))
-    Z_new = project.transform(plan.prepare.transform(new))
+    Z_new = projection.transform(plan.prepare.transform(new))
     if target == "value":
-        head = Ridge().fit(got, rows[target])
-        np.testing.assert_allclose(model.pipeline.predict(new), head.predict(Z_new), rtol=1e-10)
+        ridge = Ridge().fit(got, rows[target])
+        np.testing.assert_allclose(model.pipeline.predict(new), ridge.predict(Z_new), rtol=1e-10)
     else:
         probabilities = model.pipeline.predict_proba(new)
         expected = discriminant_probabilities(got, rows[target].to_numpy(), Z_new)
         np.testing.assert_allclose(probabilities, expected, atol=1e-9)
 
 
-def test_landmarks_of_a_target_reach_beyond_the_values_that_are_sent(frames):
+def test_target_landmarks_extend_beyond_the_values_that_are_sent(frames):
     plan = make_plan(frames["s0"], "value", method="fastdcm", smallest_cell=10)
     target = both_rounds(plan, frames)[0].target_map
     y = pooled(frames)[0][["value"]].to_numpy()
     assert target.points.min() < y.min()
     assert target.points.max() > y.max()
-    followed = np.sum(target.features(y) ** 2, axis=1)
-    np.testing.assert_allclose(followed, 1.0, atol=1e-6)  # k(y, y), of rows that nobody sent
+    diagonal = np.sum(target.features(y) ** 2, axis=1)
+    np.testing.assert_allclose(diagonal, 1.0, atol=1e-6)  # k(y, y) of values that were not sent
 
 
 def values_of(model, frame):
@@ -217,7 +217,7 @@ def values_of(model, frame):
 
 @pytest.mark.parametrize("method", ["invariantridge", "fastdcm"])
 @pytest.mark.parametrize("target", ["sick", "value"])
-def test_one_candidate_is_the_same_however_domains_are_shared_out_over_sites(
+def test_one_candidate_does_not_depend_on_how_domains_are_divided_among_sites(
     frames, method, target
 ):
     one = {"alphas": [0.3], "domain_weights": [1.0]}
@@ -230,13 +230,16 @@ def test_one_candidate_is_the_same_however_domains_are_shared_out_over_sites(
     rows, _ = pooled(frames)
     for groups in (
         dict(tuple(rows.groupby("ward"))),
-        {"x": rows[: len(rows) // 3], "y": rows[len(rows) // 3 :]},  # which cuts a domain
+        {
+            "x": rows[: len(rows) // 3],
+            "y": rows[len(rows) // 3 :],
+        },  # a domain is divided between sites
     ):
         other = [moments_of(frame, merged, site=name) for name, frame in groups.items()]
         np.testing.assert_allclose(values_of(fit(merged, other), new), first, rtol=1e-10)
 
 
-def test_a_site_can_come_late_and_another_be_withdrawn(frames):
+def test_a_site_can_join_late_and_another_can_leave(frames):
     early = {name: frame for name, frame in frames.items() if name != "s3"}
     plan, files = both_rounds(make_plan(frames["s0"]), early)
     late = fit(plan, [*files, moments_of(frames["s3"], plan, site="s3")])
@@ -252,7 +255,7 @@ def test_a_site_can_come_late_and_another_be_withdrawn(frames):
     assert {name for name, _ in left.info["domains"]} == {"1-0", "1-1", "2-0", "2-1"}
 
 
-def test_medians_of_all_sites_are_within_a_hundredth_of_the_rank():
+def test_merged_medians_have_a_rank_error_below_one_percent():
     rng = np.random.default_rng(0)
     draws = [rng.lognormal(0.5 * i, 1 + 0.3 * i, n) for i, n in enumerate((700, 2500, 20_000, 900))]
     frames = [
@@ -262,11 +265,11 @@ def test_medians_of_all_sites_are_within_a_hundredth_of_the_rank():
     frames[0].loc[::2, "a"] = np.nan
     plan = Plan.of_table(frames[0], target="y", n_features=4)
     merged = merge(plan, [statistics_of(f, plan, site=str(i)) for i, f in enumerate(frames)])
-    every = pandas.concat(frames)
+    rows = pandas.concat(frames)
     for j, name in enumerate(("a", "b")):
-        values, median = every[name].dropna(), merged.preprocessing.medians[j]
+        values, median = rows[name].dropna(), merged.preprocessing.medians[j]
         assert (values < median).mean() - 0.01 < 0.5 < (values <= median).mean() + 0.01
-    filled = every["a"].fillna(merged.preprocessing.medians[0])
+    filled = rows["a"].fillna(merged.preprocessing.medians[0])
     np.testing.assert_allclose(merged.preprocessing.mean[0], filled.mean(), rtol=1e-12)
     np.testing.assert_allclose(merged.preprocessing.variance[0], filled.var(ddof=0), rtol=1e-12)
 
@@ -287,14 +290,14 @@ def merge_of(plan, frames):
     return merge(plan, [statistics_of(frame, plan, site=s) for s, frame in frames.items()])
 
 
-def test_files_are_as_large_for_many_rows_as_for_few(frames, tmp_path):
+def test_file_sizes_do_not_depend_on_the_number_of_rows(frames, tmp_path):
     plan = make_plan(frames["s0"])
     many = pandas.concat([frames["s0"]] * 30, ignore_index=True)
     sizes = []
     merged = merge_of(plan, frames)
     for rows in (many, pandas.concat([many] * 3, ignore_index=True)):
-        for make, agreed in ((statistics_of, plan), (moments_of, merged)):
-            make(rows, agreed, site="s0").save(tmp_path / "file.npz")
+        for make_file, round_plan in ((statistics_of, plan), (moments_of, merged)):
+            make_file(rows, round_plan, site="s0").save(tmp_path / "file.npz")
             sizes.append((tmp_path / "file.npz").stat().st_size)
     assert abs(sizes[0] - sizes[2]) < 100
     assert abs(sizes[1] - sizes[3]) < 100
@@ -304,7 +307,7 @@ def test_files_are_as_large_for_many_rows_as_for_few(frames, tmp_path):
 
 
 @pytest.mark.parametrize("source", ["ranges", "rows"])
-def test_landmarks_come_from_the_plan_and_rows_of_nobody_are_in_it(frames, source):
+def test_landmarks_come_from_the_plan_and_not_from_rows(frames, source):
     ranges = {name: [-3.0, 3.0] for name in "abc"}
     centres = ranges if source == "ranges" else make_frame(40, 77)
     plan = make_plan(frames["s0"], centres=centres, n_features=40, gammas="auto")
@@ -324,7 +327,7 @@ def test_landmarks_come_from_the_plan_and_rows_of_nobody_are_in_it(frames, sourc
 
 
 @pytest.mark.parametrize("method", ["invariantridge", "fastdica"])
-def test_the_model_file_is_one_for_predict_and_check_shift(frames, tmp_path, method):
+def test_predict_and_check_shift_accept_the_model_file(frames, tmp_path, method):
     plan = make_plan(frames["s0"], "ill", method=method, class_weight="balanced")
     plan, files = both_rounds(plan, frames)
     model = fit(plan, files)
@@ -345,21 +348,23 @@ def test_the_model_file_is_one_for_predict_and_check_shift(frames, tmp_path, met
     assert watch.totals_[:, 0].sum() == sum(map(len, frames.values()))
 
 
-def test_ugly_tables_of_sites_are_the_same_rows_as_any(frames):
-    """Columns that one site lacks, or has once; other types; duplicates; a domain of one row."""
-    ugly = {name: frame.copy() for name, frame in frames.items()}
-    ugly["s0"] = ugly["s0"].assign(b=np.nan, soil=None)
-    ugly["s1"] = ugly["s1"].assign(a=2.5, c=ugly["s1"]["c"].astype(np.float32))
-    ugly["s2"] = pandas.concat([ugly["s2"]] * 2, ignore_index=True)
-    ugly["s2"]["soil"] = ugly["s2"]["soil"].astype("category")
-    ugly["s2"]["c"] = ugly["s2"]["c"].round().astype("Int64")
-    ugly["s3"].loc[ugly["s3"].index[:1], "ward"] = "alone"
+def test_sites_with_irregular_tables_give_the_same_model_as_one_table(frames):
+    """Sites have empty or constant columns, other types, duplicates, and a domain with one row."""
+    irregular = {name: frame.copy() for name, frame in frames.items()}
+    irregular["s0"] = irregular["s0"].assign(b=np.nan, soil=None)
+    irregular["s1"] = irregular["s1"].assign(a=2.5, c=irregular["s1"]["c"].astype(np.float32))
+    irregular["s2"] = pandas.concat([irregular["s2"]] * 2, ignore_index=True)
+    irregular["s2"]["soil"] = irregular["s2"]["soil"].astype("category")
+    irregular["s2"]["c"] = irregular["s2"]["c"].round().astype("Int64")
+    irregular["s3"].loc[irregular["s3"].index[:1], "ward"] = "alone"
     plan = make_plan(frames["s0"], "value")
-    first = [statistics_of(frame, plan, site=name) for name, frame in ugly.items()]
+    first = [statistics_of(frame, plan, site=name) for name, frame in irregular.items()]
     assert first[3].notes == ()
     merged = merge(plan, first)
-    model = fit(merged, [moments_of(frame, merged, site=name) for name, frame in ugly.items()])
-    rows = pandas.concat([frame.astype({"c": float, "soil": object}) for frame in ugly.values()])
+    model = fit(merged, [moments_of(frame, merged, site=name) for name, frame in irregular.items()])
+    rows = pandas.concat(
+        [frame.astype({"c": float, "soil": object}) for frame in irregular.values()]
+    )
     rows = rows[rows["ward"] != "alone"]
     assert model.info["n_rows"] == len(rows)
     Phi = fourier_features(prepared_most_frequent(merged, rows), 0.1, M)
@@ -378,7 +383,7 @@ def prepared_most_frequent(plan, frame):
     return prepared(plan, frame.assign(soil=frame["soil"].fillna(plan.preprocessing.frequent[0])))
 
 
-def test_a_site_without_a_column_of_domains_is_one_domain_of_its_name(frames):
+def test_a_site_without_a_domain_column_is_one_domain_named_after_it(frames):
     plan = make_plan(frames["s0"])
     bare = {name: frame.drop(columns="ward") for name, frame in frames.items()}
     merged, files = both_rounds(plan, bare)
@@ -391,7 +396,7 @@ def test_a_site_without_a_column_of_domains_is_one_domain_of_its_name(frames):
 
 
 @pytest.mark.parametrize("domain", ["self", "site"])
-def test_the_table_of_a_plan_needs_no_column_of_domains(frames, domain):
+def test_the_table_for_a_plan_needs_no_domain_column(frames, domain):
     bare = frames["s0"].drop(columns="ward")
     columns = list(bare.columns)
     plan = Plan.of_table(bare, target="sick", domain=domain)
@@ -416,7 +421,7 @@ def test_rows_without_a_target_are_left_out_and_counted(frames):
         moments_of(frames["s1"].drop(columns="b"), merged, site="s1")
 
 
-def test_a_constant_that_is_as_good_is_called_so(frames):
+def test_a_constant_that_is_as_good_is_reported(frames):
     rng = np.random.default_rng(0)
     noise = {s: frame.assign(sick=rng.random(len(frame)) < 0.5) for s, frame in frames.items()}
     plan, files = both_rounds(make_plan(noise["s0"]), noise)
@@ -426,7 +431,7 @@ def test_a_constant_that_is_as_good_is_called_so(frames):
     assert check["constant"] == pytest.approx(-0.25, abs=0.01)
 
 
-def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
+def test_one_site_is_not_enough_and_one_training_class_gives_no_score(frames):
     plan, files = both_rounds(make_plan(frames["s0"]), frames)
     with pytest.raises(SiteFileError, match="only one site, 's0'"):
         fit(plan, files[:1])
@@ -434,7 +439,7 @@ def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
     again = [moments_of(frame, plan, site=s) for s, frame in single.items()]
     assert set(fit(plan, again).info["expected_score"]) == set(frames)
     with pytest.warns(UserWarning, match="not defined on 1 of 2 splits"):
-        two = fit(plan, again[:2])  # without s1 one class is left
+        two = fit(plan, again[:2])  # only one class remains without s1
     assert set(two.info["expected_score"]) == {"s0"}
     other = frames["s1"][~frames["s1"]["sick"]]
     with pytest.raises(SiteFileError, match="the other sites have only one class"):
@@ -463,23 +468,23 @@ def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
          "feature_map='fourier', but there are centres. Pass"),
     ],
 )  # fmt: skip
-def test_what_a_plan_cannot_be_is_refused_by_name(frames, options, words):
+def test_invalid_plan_arguments_are_named(frames, options, words):
     with pytest.raises(ValueError, match=words):
         make_plan(frames["s0"], **options)
 
 
-def test_a_plan_is_read_as_it_was_written_and_refused_if_changed(frames, tmp_path):
+def test_a_plan_can_be_saved_and_loaded_and_is_rejected_if_changed(frames, tmp_path):
     candidates = {"ridge": [1e-3, float("inf")]}
     plan = make_plan(frames["s0"], method="fastdcm", candidates=candidates, gammas="auto")
     merged = merge_of(plan, frames)
-    for each in (plan, merged):
-        each.save(tmp_path / "plan.json")
+    for saved in (plan, merged):
+        saved.save(tmp_path / "plan.json")
         again = Plan.load(tmp_path / "plan.json")
-        assert again.hash == each.hash
+        assert again.hash == saved.hash
         assert again.candidates == candidates
     assert plan.hash != merged.hash
     text = (tmp_path / "plan.json").read_text()
-    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     for old, new, words in (
         ('"seed": 0', '"seed": 1', "was changed"),
         ('"format": 2', '"format": 9', "format 9"),
@@ -501,10 +506,10 @@ def test_a_plan_is_read_as_it_was_written_and_refused_if_changed(frames, tmp_pat
         (("merged", "maps", 0, "gamma"), -1.0),
     ):
         wrong = json.loads(json.dumps(original))
-        place = wrong
+        parent = wrong
         for name in path[:-1]:
-            place = place[name]
-        place[path[-1]] = value
+            parent = parent[name]
+        parent[path[-1]] = value
         encoded = json.dumps(wrong, sort_keys=True).encode()
         wrong["hash"] = hashlib.sha256(encoded).hexdigest()
         (tmp_path / "bad.json").write_text(json.dumps(wrong))

@@ -1,4 +1,4 @@
-"""Files of sites are data: what is not as a site writes it is refused with words."""
+"""Site files contain only data; other or invalid content is rejected with a message."""
 
 import contextlib
 import io
@@ -28,7 +28,7 @@ def make_frame(seed, n=60):
 
 @pytest.fixture(scope="module")
 def sites():
-    """A plan, the merged one, and the files of two sites."""
+    """Return a plan, the merged plan, and the first- and second-round files from two sites."""
     frames = {name: make_frame(i) for i, name in enumerate(("north", "south"))}
     options = {"n_features": 6, "kernels": ("rbf",), "gammas": (0.5,), "smallest_cell": 5}
     plan = Plan.of_table(frames["north"], target="ill", **options)
@@ -39,8 +39,8 @@ def sites():
     return plan, merged, first, second
 
 
-def used(sites, file):
-    """Merge or fit with a file in the place of the first site's."""
+def merge_or_fit(sites, file):
+    """Merge or fit with this file instead of the file from the first site."""
     plan, merged, first, second = sites
     if file.kind == "statistics":
         return merge(plan, [file, first[1]])
@@ -48,7 +48,7 @@ def used(sites, file):
 
 
 def rewritten(path, change):
-    """Change the parts of a file: a function of their names and bytes."""
+    """Change the members of a file; ``change`` edits a dict of bytes by name."""
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     change(parts)
@@ -63,15 +63,15 @@ def npy(array, **options):
     return buffer.getvalue()
 
 
-def declared(shape, dtype="<f8"):
-    """An array that says that it has a shape, and has eight bytes."""
+def array_with_declared_shape(shape, dtype="<f8"):
+    """Return an array file that declares this shape, but contains eight bytes."""
     buffer = io.BytesIO()
     header = {"descr": dtype, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(buffer, header)
     return buffer.getvalue() + b"\0" * 8
 
 
-def test_a_file_is_read_as_it_was_written(sites, tmp_path):
+def test_a_loaded_file_equals_the_saved_one(sites, tmp_path):
     for file in (*sites[2], *sites[3]):
         file.save(tmp_path / "file.npz")
         again = SiteFile.load(tmp_path / "file.npz")
@@ -86,13 +86,13 @@ def test_a_file_is_read_as_it_was_written(sites, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("counts.npy", declared((2**40, 2**40)), "declares the shape"),
+        ("counts.npy", array_with_declared_shape((2**40, 2**40)), "declares the shape"),
         (
             "counts.npy",
-            declared((-1, -8)),
+            array_with_declared_shape((-1, -8)),
             r"declares the shape \(-1, -8\), but its size does not match",
         ),
-        ("sums0.npy", declared((2**62, 4)), "declares the shape"),
+        ("sums0.npy", array_with_declared_shape((2**62, 4)), "declares the shape"),
         ("sums0.npy", npy(np.full((2, 1, 6), np.nan)), "NaN or infinite"),
         (
             "sums0.npy",
@@ -117,7 +117,7 @@ def test_a_file_is_read_as_it_was_written(sites, tmp_path):
         ("about.json", b"[" * 100_000, "recursion"),
     ],
 )
-def test_a_part_that_no_site_writes_is_refused(sites, tmp_path, name, content, words):
+def test_an_invalid_member_is_rejected(sites, tmp_path, name, content, words):
     path = tmp_path / "file.npz"
     sites[3][0].save(path)
     rewritten(path, lambda parts: parts.update({name: content}))
@@ -125,7 +125,7 @@ def test_a_part_that_no_site_writes_is_refused(sites, tmp_path, name, content, w
         SiteFile.load(path)
 
 
-def test_a_changed_word_or_site_is_noticed(sites, tmp_path):
+def test_a_changed_description_is_detected(sites, tmp_path):
     path = tmp_path / "file.npz"
     for change, words in (
         ({"site": "west"}, "digest does not match"),
@@ -135,7 +135,7 @@ def test_a_changed_word_or_site_is_noticed(sites, tmp_path):
         ({"format": 1}, "it has format 1, but this version reads format 2"),
         ({"site": 3}, "about.json, site: str expected, got int"),
         (
-            {"notes": ["a word from nobody"]},
+            {"notes": ["an unexpected note"]},
             "about.json: the field 'notes' is unexpected",
         ),
     ):
@@ -146,7 +146,7 @@ def test_a_changed_word_or_site_is_noticed(sites, tmp_path):
             SiteFile.load(path)
 
 
-def test_truncated_compressed_and_foreign_files_are_refused(sites, tmp_path):
+def test_truncated_compressed_and_other_files_are_rejected(sites, tmp_path):
     path, other = tmp_path / "file.npz", tmp_path / "other.npz"
     sites[3][0].save(path)
     content = path.read_bytes()
@@ -161,7 +161,7 @@ def test_truncated_compressed_and_foreign_files_are_refused(sites, tmp_path):
         SiteFile.load(tmp_path / "none.npz")
 
 
-def test_another_plan_a_second_time_and_another_round_are_refused(sites):
+def test_files_from_another_plan_or_round_and_duplicates_are_rejected(sites):
     plan, merged, first, second = sites
     with pytest.raises(SiteFileError, match="there are two files for site 'north'"):
         fit(merged, [second[0], second[1], second[0]])
@@ -243,28 +243,28 @@ def times(factor):
         (2, "freedom", at(0, 1e300), "'freedom' must be positive and at most"),
     ],
 )
-def test_numbers_that_no_rows_can_have_are_refused(sites, round_, name, change, words, tmp_path):
+def test_numbers_that_no_rows_can_have_are_rejected(sites, round_, name, change, words, tmp_path):
     file = changed(sites[1 + round_][0], name, change)
-    file.save(tmp_path / "north.npz")  # with a digest that fits
+    file.save(tmp_path / "north.npz")  # with a matching digest
     with pytest.raises(SiteFileError, match=words) as caught:
-        used(sites, SiteFile.load(tmp_path / "north.npz"))
+        merge_or_fit(sites, SiteFile.load(tmp_path / "north.npz"))
     assert "the file from site 'north' cannot be used: " in str(caught.value)
     assert "Ask the site to create it again from its rows, or omit it" in str(caught.value)
 
 
-def test_one_site_cannot_make_the_model_say_yes_to_everyone(sites):
-    """Sums that claim a million times the evidence; today's bound on a row is that of the map."""
+def test_one_site_cannot_dominate_the_model(sites):
+    """The sums of a site are a million times too large, first without and then with counts."""
     merged, (north, south) = sites[1], sites[3]
-    loud = {n: a * 1e6 if n[:3] in ("sum", "sec") else a for n, a in south.arrays.items()}
+    arrays = {n: a * 1e6 if n[:3] in ("sum", "sec") else a for n, a in south.arrays.items()}
     with pytest.raises(SiteFileError, match="'sums0' implies means outside the range"):
-        fit(merged, [north, replace(south, arrays=loud)])
+        fit(merged, [north, replace(south, arrays=arrays)])
     many = south.arrays["counts"] * 10**6
-    loud |= {"counts": many, "watch": south.arrays["watch"] * 1e6}
+    arrays |= {"counts": many, "watch": south.arrays["watch"] * 1e6}
     with pytest.raises(SiteFileError, match="'counts' adds up to 60000000 rows, but all sites"):
-        fit(merged, [north, replace(south, arrays=loud)])
+        fit(merged, [north, replace(south, arrays=arrays)])
 
 
-def test_values_in_another_unit_are_refused_before_they_are_merged(sites):
+def test_values_in_another_unit_are_rejected_before_they_are_merged(sites):
     plan, _, (north, south), _ = sites
     for factor in (1e7, 1e140):
         scaled = {**south.arrays, "blocks": south.arrays["blocks"] * factor}
@@ -275,7 +275,7 @@ def test_values_in_another_unit_are_refused_before_they_are_merged(sites):
             merge(plan, [north, replace(south, arrays=scaled)])
 
 
-def test_a_continuous_target_far_from_all_others_is_refused():
+def test_a_continuous_target_far_from_all_others_is_rejected():
     frames = {name: make_frame(i).assign(ill=lambda f: f["a"]) for i, name in enumerate("nsw")}
     options = {"n_features": 4, "kernels": ("rbf",), "gammas": (0.5,)}
     plan = Plan.of_table(frames["n"], target="ill", **options)
@@ -291,7 +291,7 @@ def test_a_continuous_target_far_from_all_others_is_refused():
             fit(merged, [bad, *files[1:]])
 
 
-def test_other_shapes_names_and_types_are_refused(sites):
+def test_other_shapes_names_and_types_are_rejected(sites):
     for file, name in ((sites[2][0], "numbers"), (sites[3][0], "sums0")):
         rest = {n: array for n, array in file.arrays.items() if n != name}
         for arrays, words in (
@@ -301,7 +301,7 @@ def test_other_shapes_names_and_types_are_refused(sites):
             ({**rest, name: file.arrays[name].astype(int)}, "must have shape .* and dtype int64"),
         ):
             with pytest.raises(SiteFileError, match=words):
-                used(sites, replace(file, arrays=arrays))
+                merge_or_fit(sites, replace(file, arrays=arrays))
 
 
 @pytest.mark.parametrize(
@@ -347,14 +347,14 @@ def test_other_shapes_names_and_types_are_refused(sites):
         (2, {"words": None}, "content, words: a list expected, got NoneType"),
     ],
 )
-def test_words_and_counts_beside_the_arrays_are_checked_too(sites, round_, change, words):
+def test_texts_and_counts_in_the_description_are_checked(sites, round_, change, words):
     file = sites[1 + round_][0]
     with pytest.raises(SiteFileError, match=words):
-        used(sites, replace(file, content={**file.content, **change}))
-    lacking = {n: value for n, value in file.content.items() if n not in change}
+        merge_or_fit(sites, replace(file, content={**file.content, **change}))
+    incomplete = {n: value for n, value in file.content.items() if n not in change}
     with (
         pytest.raises(SiteFileError, match="the field .* is missing")
         if "more" not in change
         else (contextlib.nullcontext())
     ):
-        used(sites, replace(file, content=lacking))
+        merge_or_fit(sites, replace(file, content=incomplete))

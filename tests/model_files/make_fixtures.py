@@ -1,8 +1,8 @@
-"""Write model files of every saved type, and what each model answers, into one archive.
+"""Write an archive with model files for every saved type, and with each model's results.
 
 ``python tests/model_files/make_fixtures.py tests/model_files/format-3.tar.xz`` was run at commit
 22b8085, the last one that wrote format 3. ``test_fixtures.py`` loads these files with the current
-version. When the format changes, run it again, to a new archive; never overwrite an old one.
+version. When the format changes, write a new archive; never overwrite an old one.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ NUMBER_METHODS = "svm linear boosting dcmcv fastdcmcv invariant invariantridge e
 
 
 def training_rows(n_domains=6, per_domain=14, seed=0):
-    """Rows of domains with levels of their own; classes, three classes and numbers."""
+    """Return features, continuous targets and domains; feature means differ between domains."""
     rng = np.random.default_rng(seed)
     domain = np.repeat(np.arange(n_domains), per_domain)
     X = rng.normal(size=(len(domain), 3)) + rng.normal(scale=0.7, size=(n_domains, 3))[domain]
@@ -64,7 +64,7 @@ NEW_DOMAINS = np.array(["oslo", "paris"])[NEW_CODES]
 
 
 def arrays():
-    """Name, estimator and target of the models of arrays."""
+    """Yield name, estimator and target of each model that is fitted to arrays."""
     classes, numbers, three = CLASSES, NUMBERS, THREE
     yield from (
         ("dcm", dw.DCM(), classes),
@@ -157,7 +157,7 @@ def arrays():
 
 
 def use_few_trees():
-    """Make ensembles and boosting small."""
+    """Reduce the sizes of ensembles and boosting."""
     for module, counts in (
         ("domainwise.ensemble.members", {"TREES": 3, "COMPARED_TREES": 3}),
         ("domainwise.models.registry", {"TREES": 3}),
@@ -167,7 +167,7 @@ def use_few_trees():
 
 
 def fitted(model, y):
-    """The model, fitted with domains where a step asks for them."""
+    """Fit a model, with domains if it accepts them."""
     with config_context(enable_metadata_routing=True):
         try:
             return model.fit(X, y, sample_domain=DOMAINS)
@@ -176,7 +176,7 @@ def fitted(model, y):
 
 
 def in_batches():
-    """Models that have seen one batch, can see another, and answer after that."""
+    """Yield models after the first of two batches."""
     first = slice(0, None, 2)
     for name, model, y in (
         ("batches-fast-dcm", dw.FastDCM(n_landmarks=10), CLASSES),
@@ -193,34 +193,34 @@ def in_batches():
 
 
 def next_batch(name, model):
-    """What a model answers after a second batch."""
+    """Return a model after the second batch."""
     rest = slice(1, None, 2)
     y = NUMBERS if name in ("batches-fast-dcm-numbers", "batches-ridge") else CLASSES
     return model.partial_fit(X[rest], y[rest], sample_domain=DOMAINS[rest])
 
 
 def answers(model, rows=NEW, domains=NEW_DOMAINS):
-    """What a model returns for new rows, by method; with their domains where it takes them."""
+    """Return a model's results for new rows by method, without and with domains."""
     results = {}
     for name in (*PREDICTIONS, "predict_set", "predict_interval"):
         method = getattr(model, name, None)
         for label, options in (("", {}), ("+domains", {"sample_domain": domains})):
             if method is None:
                 continue
-            # A model without such an answer has none to compare.
+            # Not every model has each method or accepts domains.
             with (
                 contextlib.suppress(TypeError, AttributeError, NotImplementedError),
                 config_context(enable_metadata_routing=bool(options)),
             ):
                 results[name + label] = np.asarray(method(rows, **options))
-    with contextlib.suppress(ValueError):  # models without a watch
+    with contextlib.suppress(ValueError):  # models without a ShiftWatch
         findings = dw.check_shift(model, rows * 3 if rows is NEW else rows, sample_domain=domains)
         results["findings"] = np.array([f"{f.domain} {f.kind} {f.column}" for f in findings])
     return results
 
 
 def table(n_domains=6, per_domain=7, seed=0):
-    """A table with gaps, a column of text, classes and numbers."""
+    """Return a table with missing values, a text column, and two targets."""
     import pandas as pd
 
     X, value, domain = training_rows(n_domains, per_domain, seed)
@@ -237,7 +237,7 @@ def table(n_domains=6, per_domain=7, seed=0):
 
 
 def tables(folder):
-    """Files that ``domainwise fit`` writes with every method."""
+    """Write a file with ``domainwise fit`` for every method, and yield its name."""
     from domainwise.cli import app
 
     path = folder / "table.csv"
@@ -248,15 +248,15 @@ def tables(folder):
     ):
         for method in methods.split():
             name = f"table-{target}-{method}"
-            words = ["fit", path, "-o", folder / f"{name}.skops", "--target", target]
-            words += ["--domain", "site", "--method", method, "--drop", other, "--no-check"]
+            command = ["fit", path, "-o", folder / f"{name}.skops", "--target", target]
+            command += ["--domain", "site", "--method", method, "--drop", other, "--no-check"]
             with contextlib.redirect_stdout(io.StringIO()):
-                app([str(word) for word in words], standalone_mode=False)
+                app([str(word) for word in command], standalone_mode=False)
             yield name
 
 
 def evaluation():
-    """A model of an evaluation, which takes data frames as they were given."""
+    """Return a model that an evaluation has fitted to a data frame."""
     frame = table().assign(heat=lambda frame: frame["heat"].astype(str))
     columns = ["depth", "heat", "salt", "soil", "site", "state"]
     result = dw.evaluate(frame[columns], "state", "site", methods=["linear"], progress=False)
@@ -264,7 +264,7 @@ def evaluation():
 
 
 def federated():
-    """Models of sites that keep their rows."""
+    """Yield models for sites that do not share rows."""
     from domainwise.federated import Plan, fit, merge, moments, statistics
 
     sites = {f"s{i}": table(2, 30, seed=i) for i in range(3)}
@@ -287,7 +287,7 @@ def federated():
 
 
 def table_answers(path):
-    """What a model of a table answers, for two domains of rows."""
+    """Return the results of a table model for rows from two domains."""
     import pandas as pd
 
     model, frame = dw.load(path), table(2, seed=1)

@@ -1,4 +1,4 @@
-"""Files that older versions wrote load, and their models answer what they answered then."""
+"""Files from older versions can be loaded, and their models return the recorded results."""
 
 import sys
 import tarfile
@@ -23,7 +23,7 @@ ARCHIVES = sorted(Path(__file__).parent.glob("format-*.tar.xz"))
 
 @pytest.fixture(scope="session", params=ARCHIVES, ids=lambda path: path.name.split(".")[0])
 def fixtures(request, tmp_path_factory):
-    """The folder of an archive's files, and the answers recorded with them."""
+    """Return a folder with the files from an archive, and the recorded results."""
     folder = tmp_path_factory.mktemp("models")
     with tarfile.open(request.param) as archive:
         archive.extractall(folder, filter="data")
@@ -41,7 +41,7 @@ def names_in(archive):
 
 
 @pytest.mark.parametrize("name", sorted({n for archive in ARCHIVES for n in names_in(archive)}))
-def test_a_model_of_an_older_version_answers_what_it_answered(name, fixtures):
+def test_a_model_from_an_older_version_returns_the_recorded_results(name, fixtures):
     folder, recorded = fixtures
     path = folder / f"{name}.skops"
     expected = {key: value for key, value in recorded.items() if key.split("/")[0] == name}
@@ -65,7 +65,7 @@ def test_a_model_of_an_older_version_answers_what_it_answered(name, fixtures):
 
 @pytest.mark.parametrize("output", ["pandas", "polars"])
 @pytest.mark.parametrize("name", ["table-state-linear", "table-state-dcm", "pipeline-dcm-lda"])
-def test_a_loaded_model_does_not_depend_on_the_output_that_is_set(name, output, fixtures):
+def test_a_loaded_model_does_not_depend_on_the_output_configuration(name, output, fixtures):
     pytest.importorskip(output)
     folder, recorded = fixtures
     answer = make_fixtures.table_answers if name.startswith("table") else None

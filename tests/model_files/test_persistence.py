@@ -1,4 +1,4 @@
-"""Saved models predict the same bits, and no file makes load run anything."""
+"""Loaded models give identical predictions, and loading a file never runs code from it."""
 
 import contextlib
 import copy
@@ -117,7 +117,7 @@ def fitted(model, y=DATA.target, X=DATA.data):
         warnings.simplefilter("ignore")
         try:
             return clone(model).fit(X, y, sample_domain=SITES)
-        except TypeError:  # no step asks for domains
+        except TypeError:  # no step accepts sample_domain
             return clone(model).fit(X, y)
 
 
@@ -141,7 +141,7 @@ def path(tmp_path):
     ],
     ids=lambda value: repr(value)[:40] if hasattr(value, "fit") else value.dtype.kind,
 )
-def test_a_projection_and_its_predictor_come_back_to_the_bit(projection, y, path):
+def test_a_loaded_projection_with_a_predictor_is_identical(projection, y, path):
     if y is CONTINUOUS:
         projection = clone(projection)
         for name in {"conditional", "estimator"} & set(projection.get_params(deep=False)):
@@ -155,11 +155,11 @@ def test_a_projection_and_its_predictor_come_back_to_the_bit(projection, y, path
 
 
 @pytest.mark.parametrize("predictor", CLASSIFIERS + REGRESSORS, ids=lambda model: repr(model)[:60])
-def test_a_predictor_comes_back_to_the_bit(predictor, path):
+def test_a_loaded_predictor_is_identical(predictor, path):
     y = CONTINUOUS if any(predictor is each for each in REGRESSORS) else DATA.target + 0
     if y is not CONTINUOUS:
         y = y.copy()
-        y[:9] = 2  # three classes need other parts of scikit-learn than two
+        y[:9] = 2  # scikit-learn uses other types for three classes than for two
     model = fitted(make_pipeline(MinMaxScaler(), predictor), y)
     again = through_file(model, path)
     for method in ("predict", "predict_proba", "decision_function"):
@@ -168,7 +168,7 @@ def test_a_predictor_comes_back_to_the_bit(predictor, path):
             np.testing.assert_array_equal(getattr(again, method)(DATA.data), expected)
 
 
-def test_calibration_comes_back_to_the_bit(path):
+def test_loaded_calibration_is_identical(path):
     known = LogisticRegression().fit(DATA.data, DATA.target)
     frozen = DomainConformal(FrozenEstimator(known), calibration="split")
     model = frozen.fit(DATA.data, DATA.target, sample_domain=SITES)
@@ -179,7 +179,7 @@ def test_calibration_comes_back_to_the_bit(path):
     assert again.calibration_domains_.tolist() == sorted(set(SITES))
 
 
-def test_text_labels_and_column_names_come_back(path):
+def test_text_labels_and_column_names_are_loaded(path):
     frame = pandas.DataFrame(DATA.data, columns=[f"x{i}" for i in range(DATA.data.shape[1])])
     y = np.where(DATA.target == DATA.target[0], "ill", "well")
     model = fitted(dw.DCM(), y, frame)
@@ -189,7 +189,7 @@ def test_text_labels_and_column_names_come_back(path):
     assert again.feature_names_in_.tolist() == list(frame.columns)
 
 
-def test_a_loaded_fast_model_goes_on_learning(path):
+def test_partial_fit_works_after_loading(path):
     first, rest = slice(None, 40), slice(40, None)
     model = dw.FastDCM(n_landmarks=20)
     model.partial_fit(DATA.data[first], DATA.target[first], SITES[first])
@@ -220,7 +220,7 @@ def linear_kernel(X, Y):
 
 
 class Own(dw.DCM):
-    """A type that nobody has reviewed."""
+    """A type that has not been reviewed."""
 
 
 @pytest.mark.parametrize(
@@ -240,14 +240,14 @@ def test_what_cannot_be_loaded_safely_is_not_saved(model, message, path):
     assert not list(path.parent.iterdir())
 
 
-def test_routing_requests_that_refer_to_their_owner_are_named(path):
+def test_a_routing_request_that_refers_to_its_owner_is_reported(path):
     with config_context(enable_metadata_routing=True):
         model = SVC().set_fit_request(sample_weight=True)
         with pytest.raises(ModelFileError, match="set_fit_request"):
             save(model, path)
 
 
-def test_a_model_that_cannot_be_saved_spares_the_file_that_is_there(path):
+def test_a_failed_save_leaves_an_existing_file_unchanged(path):
     save(dw.DCM(gamma=0.5), path)
     with pytest.raises(ModelFileError):
         save(Own(), path)
@@ -269,62 +269,64 @@ class Trap:
 
 
 def rewritten(path, change, *, compression=zipfile.ZIP_STORED):
-    """The model file with its parts changed: ``change(parts)`` edits a dict of bytes."""
+    """Change a model file; ``change(members)`` edits a dict of bytes."""
     with zipfile.ZipFile(path) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    change(parts)
-    with contextlib.suppress(KeyError, TypeError, ValueError):  # no header, or no JSON
-        header = json.loads(parts["domainwise.json"])
-        parts["domainwise.json"] = json.dumps(header | {"sha256": digest(parts, header["info"])})
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    with contextlib.suppress(KeyError, TypeError, ValueError):  # no header, or invalid JSON
+        header = json.loads(members["domainwise.json"])
+        members["domainwise.json"] = json.dumps(
+            header | {"sha256": digest(members, header["info"])}
+        )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", compression) as archive:
-        for name, content in parts.items():
+        for name, content in members.items():
             archive.writestr(name, content)
     path.write_bytes(buffer.getvalue())
 
 
 def edit_json(name, edit):
-    def change(parts):
-        value = json.loads(parts[name])
+    def change(members):
+        value = json.loads(members[name])
         edit(value)
-        parts[name] = json.dumps(value).encode()
+        members[name] = json.dumps(value).encode()
 
     return change
 
 
 def attributes(schema):
-    """Attributes of the object at the root of a model file."""
+    """Return the attributes of the object at the root of a model file."""
     return schema["content"]["content"]
 
 
-def test_a_pickle_is_refused_and_not_run(path):
-    sprung = path.parent / "sprung"
+def test_a_pickle_is_rejected_and_not_run(path):
+    trap_ran = path.parent / "trap_ran"
     for protocol in (0, 2, 5):
-        path.write_bytes(pickle.dumps(Trap(sprung), protocol=protocol))
+        path.write_bytes(pickle.dumps(Trap(trap_ran), protocol=protocol))
         with pytest.raises(ModelFileError, match="pickle|not a model file"):
             load(path)
     path.write_bytes(b"not a model")
     with pytest.raises(ModelFileError, match="not a model file"):
         load(path)
-    assert not sprung.exists()
+    assert not trap_ran.exists()
 
 
 @pytest.mark.parametrize("length", [0, 1, 10, 1000, -1, -30])
-def test_a_truncated_file_is_refused(length, path):
+def test_a_truncated_file_is_rejected(length, path):
     save(fitted(dw.DCM()), path)
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(ModelFileError, match="empty|not a model file|damaged"):
         load(path)
 
 
-def test_a_flipped_byte_is_noticed_wherever_it_is(path):
+def test_a_flipped_byte_is_detected_anywhere(path):
     save(fitted(dw.DCM()), path)
     content = path.read_bytes()
-    for place in range(40, len(content) - 40, len(content) // 25):
+    for position in range(40, len(content) - 40, len(content) // 25):
         damaged = bytearray(content)
-        damaged[place] ^= 0xFF
+        damaged[position] ^= 0xFF
         path.write_bytes(damaged)
-        # Some bytes of a zip archive, such as dates, mean nothing.
+        # Some bytes of a zip archive, such as dates, have no effect.
         try:
             again = load(path)
         except ModelFileError:
@@ -332,7 +334,7 @@ def test_a_flipped_byte_is_noticed_wherever_it_is(path):
         assert repr(again) == repr(dw.DCM())
 
 
-def test_a_file_of_a_later_version_is_refused(path):
+def test_a_file_from_a_later_version_is_rejected(path):
     save(dw.DCM(), path)
     rewritten(path, edit_json("domainwise.json", lambda header: header.update(format=FORMAT + 1)))
     for read in (load, read_info):
@@ -340,7 +342,7 @@ def test_a_file_of_a_later_version_is_refused(path):
             read(path)
 
 
-def test_another_scikit_learn_is_a_warning(path):
+def test_another_scikit_learn_version_causes_a_warning(path):
     save(dw.DCM(), path)
     rewritten(
         path,
@@ -365,12 +367,12 @@ def test_another_scikit_learn_is_a_warning(path):
                 "__loader__": "JsonNode",
                 "__module__": "builtins",
                 "__class__": "str",
-                "content": '["sprung"]',
+                "content": '["trap_ran"]',
             },
         },
         {"__loader__": "MethodNode", "__module__": "sklearn.svm._classes", "__class__": "SVC"},
         {"__loader__": "PartialNode", "__module__": "functools", "__class__": "partial"},
-        # A listed type, but built in a way that calls it.
+        # A listed type that would be built by a call.
         {
             "__loader__": "ConstructorFromReduceNode",
             "__module__": "sklearn.svm._classes",
@@ -386,7 +388,7 @@ def test_another_scikit_learn_is_a_warning(path):
     ],
     ids=lambda node: f"{node['__loader__']}-{node['__class__']}",
 )
-def test_any_other_type_is_refused_before_anything_is_built(node, path, monkeypatch):
+def test_any_other_type_is_rejected_before_anything_is_built(node, path, monkeypatch):
     save(dw.DCM(), path)
     rewritten(path, edit_json("schema.json", lambda s: attributes(s).update(gamma=node)))
     monkeypatch.setattr(skops_io, "loads", lambda *_, **__: pytest.fail("skops was asked to load"))
@@ -397,72 +399,72 @@ def test_any_other_type_is_refused_before_anything_is_built(node, path, monkeypa
 @pytest.mark.parametrize(
     "change",
     [
-        lambda parts: parts.pop("schema.json"),
-        lambda parts: parts.pop("domainwise.json"),
-        lambda parts: parts.update({"schema.json": b"{"}),
-        lambda parts: parts.update({"schema.json": b"[" * 100_000}),
-        lambda parts: parts.update({"schema.json": b"[]"}),
-        lambda parts: parts.update({"domainwise.json": b"[]"}),
+        lambda members: members.pop("schema.json"),
+        lambda members: members.pop("domainwise.json"),
+        lambda members: members.update({"schema.json": b"{"}),
+        lambda members: members.update({"schema.json": b"[" * 100_000}),
+        lambda members: members.update({"schema.json": b"[]"}),
+        lambda members: members.update({"domainwise.json": b"[]"}),
         edit_json("domainwise.json", lambda header: header.update(format="new")),
         edit_json("domainwise.json", lambda header: header.update(format=float("inf"))),
         edit_json("schema.json", lambda schema: schema.update(protocol=0)),
         edit_json("schema.json", lambda schema: schema.update(protocol="x")),
         edit_json("schema.json", lambda schema: schema.update(content={})),
-        lambda parts: parts.pop(next(name for name in parts if name.endswith(".npy"))),
+        lambda members: members.pop(next(name for name in members if name.endswith(".npy"))),
     ],
 )
-def test_parts_that_are_missing_or_wrong_are_refused(change, path):
+def test_missing_or_invalid_members_are_rejected(change, path):
     save(fitted(dw.DCM()), path)
     rewritten(path, change)
     with pytest.raises(ModelFileError, match="damaged|not written by domainwise"):
         load(path)
 
 
-def test_a_compressed_archive_is_refused_before_it_is_unpacked(path):
+def test_a_compressed_archive_is_rejected_before_it_is_unpacked(path):
     save(dw.DCM(), path)
-    rewritten(path, lambda parts: None, compression=zipfile.ZIP_DEFLATED)
+    rewritten(path, lambda members: None, compression=zipfile.ZIP_DEFLATED)
     with pytest.raises(ModelFileError, match="compressed"):
         load(path)
 
 
-def test_an_array_that_is_a_pickle_is_refused_and_not_run(path):
-    sprung = path.parent / "sprung"
+def test_an_array_that_is_a_pickle_is_rejected_and_not_run(path):
+    trap_ran = path.parent / "trap_ran"
     save(fitted(dw.DCM()), path)
     buffer = io.BytesIO()
-    np.save(buffer, np.array([Trap(sprung)], dtype=object), allow_pickle=True)
+    np.save(buffer, np.array([Trap(trap_ran)], dtype=object), allow_pickle=True)
 
-    def change(parts):
-        for name in parts:
+    def change(members):
+        for name in members:
             if name.endswith(".npy"):
-                parts[name] = buffer.getvalue()
+                members[name] = buffer.getvalue()
 
     rewritten(path, change)
     with pytest.raises(ModelFileError, match="damaged"):
         load(path)
-    assert not sprung.exists()
+    assert not trap_ran.exists()
 
 
-def test_skops_loads_what_it_wrote_itself_with_the_trusted_types(path):
+def test_skops_loads_its_own_files_with_the_trusted_types(path):
     model = fitted(make_pipeline(StandardScaler(), dw.DCM(), ExtraTreesClassifier(2)))
     skops_io.dump(model, path)
     again = skops_io.load(path, trusted=dw.trusted_types())
     np.testing.assert_array_equal(again.predict(DATA.data), model.predict(DATA.data))
 
 
-def test_a_plain_skops_file_is_refused(path):
+def test_a_plain_skops_file_is_rejected(path):
     skops_io.dump(dw.DCM(), path)
     with pytest.raises(ModelFileError, match="not written by domainwise"):
         load(path)
 
 
-def test_a_file_that_is_not_there_is_named(path):
+def test_a_file_that_does_not_exist_is_named(path):
     with pytest.raises(ModelFileError, match="does not exist"):
         load(path)
     with pytest.raises(ModelFileError, match="folder"):
         load(path.parent)
 
 
-# ---- what skops lets in ---------------------------------------------------------------------
+# ---- files that skops accepts ---------------------------------------------------------------
 
 
 def json_node(value):
@@ -475,22 +477,22 @@ def list_node(*content, **more):
     return {**names, "content": list(content), **more}
 
 
-def add_sparse(parts):
+def add_sparse(members):
     buffer = io.BytesIO()
     sparse.save_npz(buffer, sparse.csr_matrix(np.zeros((100_000, 10))))  # compressed
-    parts["s.npz"] = buffer.getvalue()
+    members["s.npz"] = buffer.getvalue()
     names = dict(__loader__="SparseMatrixNode", __module__="sklearn.svm._classes", __class__="SVC")
-    set_gamma({**names, "type": "scipy", "file": "s.npz"})(parts)
+    set_gamma({**names, "type": "scipy", "file": "s.npz"})(members)
 
 
 def set_gamma(node):
     return edit_json("schema.json", lambda schema: attributes(schema).update(gamma=node))
 
 
-def repeated_file(parts):
-    name = next(name for name in parts if name.endswith(".npy"))
+def repeated_file(members):
+    name = next(name for name in members if name.endswith(".npy"))
     names = dict(__loader__="NdArrayNode", __module__="numpy", __class__="ndarray", type="numpy")
-    set_gamma(list_node(*({**names, "file": name, "__id__": i} for i in range(9))))(parts)
+    set_gamma(list_node(*({**names, "file": name, "__id__": i} for i in range(9))))(members)
 
 
 def nested(depth):
@@ -503,7 +505,7 @@ def nested(depth):
 @pytest.mark.parametrize(
     "change",
     [
-        # An array without bytes in the file: its size is whatever the file says.
+        # An array without data: the file can declare any size.
         set_gamma(
             {
                 "__loader__": "ConstructorFromReduceNode",
@@ -512,7 +514,7 @@ def nested(depth):
                 "content": list_node(json_node([1000, 1000])),
             }
         ),
-        # Any estimator of scikit-learn, and any function of NumPy.
+        # Any scikit-learn estimator, and any NumPy function.
         set_gamma(
             {
                 "__loader__": "ObjectNode",
@@ -521,24 +523,24 @@ def nested(depth):
             }
         ),
         set_gamma({"__loader__": "FunctionNode", "__module__": "numpy", "__class__": "add"}),
-        # A compressed archive in the archive, under the name of something else.
+        # A compressed archive inside the archive, declared as another type.
         add_sparse,
-        # One array many times, and one list in the next: skops walks all of two to the depth.
+        # One array used many times, and nested lists with 2^depth references.
         repeated_file,
         set_gamma(nested(9)),
     ],
     ids=["sized", "estimator", "function", "sparse", "repeated", "nested"],
 )
-def test_what_skops_loads_and_we_do_not(change, path):
+def test_files_that_skops_would_load_are_rejected(change, path):
     save(fitted(dw.DCM()), path)
     rewritten(path, change)
-    rewritten(path, edit_json("schema.json", localize))  # as skops knows the types
+    rewritten(path, edit_json("schema.json", localize))  # with the modules that skops needs
     assert skops_io.load(path, trusted=TRUSTED).gamma is not None
     with pytest.raises(ModelFileError):
         load(path)
 
 
-def test_a_list_that_holds_itself_is_refused(path):
+def test_a_list_that_contains_itself_is_rejected(path):
     save(dw.DCM(), path)
     rewritten(path, set_gamma(list_node(list_node(__id__=7), __id__=7)))
     with pytest.raises(
@@ -547,7 +549,7 @@ def test_a_list_that_holds_itself_is_refused(path):
         load(path)
 
 
-def test_a_file_of_another_layout_says_what_to_do(path):
+def test_an_error_about_another_format_says_what_to_do(path):
     save(dw.DCM(), path)
     rewritten(path, edit_json("schema.json", lambda schema: schema.update(__class__="Gone")))
     with pytest.raises(ModelFileError, match=r"domainwise\.Gone\. Fit the model again"):
@@ -559,7 +561,7 @@ def test_a_file_of_another_layout_says_what_to_do(path):
     assert read_info(path)["model"] == "DCM"
 
 
-def test_files_name_our_types_without_their_modules(path):
+def test_files_name_own_types_without_modules(path):
     save(fitted(make_pipeline(StandardScaler(), dw.FastDCM(n_landmarks=20))), path)
     with zipfile.ZipFile(path) as archive:
         schema = json.loads(archive.read("schema.json"))
@@ -568,7 +570,7 @@ def test_files_name_our_types_without_their_modules(path):
     assert {n["__module__"] for n in nodes(schema) if n["__class__"] in own} == {"domainwise"}
 
 
-def test_names_of_types_are_unique():
+def test_type_names_are_unique():
     names = [name for names in OWN.values() for name in names.split()]
     assert len(names) == len(set(names))
     renamed = [name for names in types.RENAMED_ATTRIBUTES for name in names.split()]
@@ -576,22 +578,22 @@ def test_names_of_types_are_unique():
     assert not types.RENAMED_TYPES.keys() & set(names)
 
 
-def test_types_and_attributes_with_an_older_name_are_found(path, monkeypatch):
+def test_types_and_attributes_with_older_names_are_loaded(path, monkeypatch):
     monkeypatch.setitem(types.RENAMED_TYPES, "Correlation", "DCM")
     monkeypatch.setitem(types._ATTRIBUTES, "DCM", {"width": "gamma"})
     save(dw.DCM(gamma=0.3), path)
 
-    def age(schema):
+    def use_old_names(schema):
         schema.update(__module__="domainwise.elsewhere", __class__="Correlation")
         old = {"width" if name == "gamma" else name: v for name, v in attributes(schema).items()}
         schema["content"]["content"] = old
 
-    rewritten(path, edit_json("schema.json", age))
+    rewritten(path, edit_json("schema.json", use_old_names))
     assert repr(load(path)) == repr(dw.DCM(gamma=0.3))
 
 
 @pytest.mark.parametrize("content", [None, 3, [], {}, {"content": []}])
-def test_attributes_that_are_none_are_refused_in_words(content, path, monkeypatch):
+def test_content_that_is_not_a_dict_is_rejected_with_a_message(content, path, monkeypatch):
     monkeypatch.setitem(types._ATTRIBUTES, "DCM", {"width": "gamma"})
     save(dw.DCM(), path)
     rewritten(path, edit_json("schema.json", lambda schema: schema.update(content=content)))
@@ -599,7 +601,7 @@ def test_attributes_that_are_none_are_refused_in_words(content, path, monkeypatc
         load(path)
 
 
-def test_the_same_model_is_the_same_bytes_and_every_listed_type_is_there(path):
+def test_files_are_reproducible_and_every_listed_type_exists(path):
     model = fitted(make_pipeline(StandardScaler(), dw.FastDCM(n_landmarks=20), SVC()))
     contents = []
     for _ in range(2):
@@ -612,11 +614,11 @@ def test_the_same_model_is_the_same_bytes_and_every_listed_type_is_there(path):
             assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
 
 
-# ---- values that compiled code would follow -------------------------------------------------
+# ---- values that compiled code would use ----------------------------------------------------
 
 
-def refused_both_ways(model, path, message, monkeypatch):
-    """Neither saved nor, as if somebody else had written it, loaded."""
+def assert_rejected(model, path, message, monkeypatch):
+    """Check that a model is not saved and, if other code has saved it, not loaded."""
     with pytest.raises(ModelFileError, match=message):
         save(model, path)
     with monkeypatch.context() as patch:
@@ -632,10 +634,10 @@ def refused_both_ways(model, path, message, monkeypatch):
 @pytest.mark.parametrize(
     "field, value", [("left", 10_000), ("right", 0), ("feature_idx", 99), ("feature_idx", -1)]
 )
-def test_boosted_trees_that_point_outside_are_refused(field, value, path, monkeypatch):
+def test_boosted_trees_with_invalid_indices_are_rejected(field, value, path, monkeypatch):
     model = fitted(HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5))
     model._predictors[0][0].nodes[field][0] = value
-    refused_both_ways(model, path, "a tree refers to nodes, features", monkeypatch)
+    assert_rejected(model, path, "a tree refers to nodes, features", monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -649,15 +651,15 @@ def test_boosted_trees_that_point_outside_are_refused(field, value, path, monkey
         lambda model: setattr(model, "predict", 3),
     ],
 )
-def test_boosting_whose_parts_do_not_fit_is_refused(change, path, monkeypatch):
+def test_boosting_with_inconsistent_attributes_is_rejected(change, path, monkeypatch):
     y = DATA.target.copy()
     y[:9] = 2
     model = fitted(HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5), y)
     change(model)
-    refused_both_ways(model, path, "are inconsistent|shadows a class attribute", monkeypatch)
+    assert_rejected(model, path, "are inconsistent|shadows a class attribute", monkeypatch)
 
 
-def test_trees_that_split_categories_are_named(path):
+def test_trees_with_categorical_splits_are_reported(path):
     model = fitted(HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5))
     model._predictors[0][0].nodes["is_categorical"][0] = 1
     with pytest.raises(ModelFileError, match="Encode categories as numbers"):
@@ -665,18 +667,18 @@ def test_trees_that_split_categories_are_named(path):
 
 
 def array_of(field):
-    """Changes one field of the first tree's nodes in a file."""
+    """Return a function that changes one field of the first tree's nodes in a file."""
 
     def change(value):
-        def edit(parts):
-            for name in parts:
+        def edit(members):
+            for name in members:
                 if name.endswith(".npy"):
-                    array = np.load(io.BytesIO(parts[name]))
+                    array = np.load(io.BytesIO(members[name]))
                     if array.dtype.names and field in array.dtype.names:
                         array[field][0] = value
                         buffer = io.BytesIO()
                         np.save(buffer, array)
-                        parts[name] = buffer.getvalue()
+                        members[name] = buffer.getvalue()
 
         return edit
 
@@ -709,7 +711,7 @@ def first_tree(schema):
         ),
     ],
 )
-def test_trees_are_looked_at_before_they_are_built(change, path):
+def test_trees_are_checked_before_they_are_built(change, path):
     save(fitted(ExtraTreesClassifier(n_estimators=2, random_state=0)), path)
     load(path)
     rewritten(path, change)
@@ -725,7 +727,7 @@ def test_trees_are_looked_at_before_they_are_built(change, path):
     ids=repr,
 )
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_support_vector_machines_whose_arrays_do_not_fit_are_refused(model, path, monkeypatch):
+def test_support_vector_machines_with_inconsistent_arrays_are_rejected(model, path, monkeypatch):
     X = DATA.data @ DATA.data.T if model.kernel == "precomputed" else DATA.data
     y = DATA.target.copy()
     y[:9] = 2
@@ -752,7 +754,7 @@ def test_support_vector_machines_whose_arrays_do_not_fit_are_refused(model, path
     for name, value in cases:
         broken = copy.deepcopy(model)
         setattr(broken, name, value)
-        refused_both_ways(broken, path, "are inconsistent|shadows a class attribute", monkeypatch)
+        assert_rejected(broken, path, "are inconsistent|shadows a class attribute", monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -763,17 +765,17 @@ def test_support_vector_machines_whose_arrays_do_not_fit_are_refused(model, path
         ("_drop_idx_after_grouping", np.array([5, None], dtype=object)),
     ],
 )
-def test_an_encoder_without_room_for_its_columns_is_refused(name, value, path, monkeypatch):
+def test_an_encoder_with_a_wrong_number_of_columns_is_rejected(name, value, path, monkeypatch):
     model = OneHotEncoder(sparse_output=False).fit([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
     assert through_file(model, path).transform([[1.0, 2.0]]).tolist() == [[1, 0, 0, 0, 1, 0]]
     setattr(model, name, value)
-    refused_both_ways(model, path, "are inconsistent", monkeypatch)
+    assert_rejected(model, path, "are inconsistent", monkeypatch)
 
 
 @pytest.mark.parametrize(
     "encoder", [OneHotEncoder(drop="first"), OneHotEncoder(min_frequency=2), OneHotEncoder()]
 )
-def test_encoders_of_every_kind_come_back(encoder, path):
+def test_loaded_encoders_are_identical(encoder, path):
     X = np.array([["a", "x"], ["a", "y"], ["b", "y"], ["c", "y"]], dtype=object)
     again = through_file(encoder.fit(X), path)
     np.testing.assert_array_equal(again.transform(X).toarray(), encoder.transform(X).toarray())
@@ -786,13 +788,13 @@ def test_encoders_of_every_kind_come_back(encoder, path):
         (ExtraTreesClassifier(n_jobs=10**6), "n_jobs=1000000"),
     ],
 )
-def test_arguments_that_reach_beyond_the_model_are_refused(model, message, path, monkeypatch):
-    refused_both_ways(model, path, message, monkeypatch)
+def test_arguments_with_effects_outside_the_model_are_rejected(model, message, path, monkeypatch):
+    assert_rejected(model, path, message, monkeypatch)
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("model", [dw.DCM(), dw.FastDCM(n_landmarks=20)], ids=repr)
-def test_a_model_of_tensors_comes_back_as_one(model, path):
+def test_a_loaded_model_fitted_to_tensors_is_identical(model, path):
     torch = pytest.importorskip("torch")
     X = torch.as_tensor(DATA.data)
     model = model.fit(X, DATA.target, sample_domain=SITES)
@@ -807,38 +809,40 @@ def test_a_model_of_tensors_comes_back_as_one(model, path):
 # ---- files that were changed ----------------------------------------------------------------
 
 
-def copied(path, change):
-    """The model file with its parts changed by somebody who knows of no digest."""
+def changed_without_digest(path, change):
+    """Change the members of a model file, but not its digest."""
     with zipfile.ZipFile(path) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    change(parts)
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
     with zipfile.ZipFile(path, "w") as archive:
-        for name, content in parts.items():
+        for name, content in members.items():
             archive.writestr(name, content)
 
 
-def test_a_number_that_was_changed_is_noticed(path):
+def test_a_changed_number_is_detected(path):
     save(fitted(make_pipeline(StandardScaler(), SVC())), path)
 
-    def change(parts):
-        name = next(name for name in parts if name.endswith(".npy"))
-        parts[name] = parts[name][:-1] + b"\x01"
+    def change(members):
+        name = next(name for name in members if name.endswith(".npy"))
+        members[name] = members[name][:-1] + b"\x01"
 
-    copied(path, change)
+    changed_without_digest(path, change)
     with pytest.raises(ModelFileError, match="changed after it was written"):
         load(path)
 
 
-def test_a_description_that_was_changed_is_noticed(path):
+def test_a_changed_description_is_detected(path):
     save(fitted(dw.DCM()), path, info={"schema": ["a", "b"], 10: 1, 2: (3,)})
     assert load(path) is not None
     name = "domainwise.json"
-    copied(path, lambda parts: parts.update({name: parts[name].replace(b'"a"', b'"c"')}))
+    changed_without_digest(
+        path, lambda members: members.update({name: members[name].replace(b'"a"', b'"c"')})
+    )
     with pytest.raises(ModelFileError, match="changed after it was written"):
         load(path)
 
 
-def test_parts_that_do_not_fit_together_are_refused_when_the_file_is_read(path):
+def test_inconsistent_attributes_are_rejected_when_a_file_is_loaded(path):
     model = fitted(make_pipeline(StandardScaler(), LogisticRegression()))
     save(model, path)
     assert read_info(path)["works"] == ["predict", "predict_proba", "decision_function"]
@@ -846,16 +850,16 @@ def test_parts_that_do_not_fit_together_are_refused_when_the_file_is_read(path):
     np.save(small, model[-1].coef_[:, :2])
     before = model[-1].coef_.tobytes()
 
-    def change(parts):
-        name = next(n for n, content in parts.items() if content.endswith(before))
-        parts[name] = small.getvalue()
+    def change(members):
+        name = next(n for n, content in members.items() if content.endswith(before))
+        members[name] = small.getvalue()
 
     rewritten(path, change)
     with pytest.raises(ModelFileError, match="its attributes are inconsistent"):
         load(path)
 
 
-def test_a_model_that_cannot_predict_made_up_rows_is_saved(path):
+def test_a_model_that_cannot_predict_artificial_rows_is_saved(path):
     categories = np.array([["a"], ["b"]] * 30, dtype=object)
     model = make_pipeline(OneHotEncoder(), LogisticRegression()).fit(categories, np.arange(60) % 2)
     save(model, path)

@@ -1,4 +1,4 @@
-"""Which models contain rows of the training data: a file says so, and it is true."""
+"""Model files state correctly which attributes contain training rows."""
 
 import io
 import sys
@@ -57,38 +57,38 @@ def float_arrays(path):
 
 
 def rows_in(array, rows):
-    """How many rows stand in an array, value after value, along any axis."""
-    found = np.zeros(len(rows), bool)
+    """Count the rows whose values are adjacent in an array, along any axis."""
+    is_in_array = np.zeros(len(rows), bool)
     for flat in (array.ravel("C"), array.ravel("F")):
         if flat.size < rows.shape[1]:
             continue
         windows = np.lib.stride_tricks.sliding_window_view(flat, rows.shape[1])
         for i, row in enumerate(rows):
             near = windows[np.abs(windows[:, 0] - row[0]) < 1e-9]
-            found[i] |= bool((np.abs(near - row) < 1e-9).all(axis=1).any())
-    return int(found.sum())
+            is_in_array[i] |= bool((np.abs(near - row) < 1e-9).all(axis=1).any())
+    return int(is_in_array.sum())
 
 
 @pytest.mark.parametrize("key", METHODS)
-def test_a_file_contains_training_rows_where_it_says_so(key, table, few_trees, tmp_path):
+def test_a_file_contains_training_rows_only_in_listed_attributes(key, table, few_trees, tmp_path):
     path = tmp_path / "model.skops"
     model = fitted(table, key)
     model.save(path)
     numbers = table.X[COLUMNS].to_numpy(float)
     watch, prepare = (model.pipeline.named_steps[name] for name in ("watch", "prepare"))
-    whole = numbers[np.isfinite(numbers).all(axis=1)]
-    standardised = (whole - watch.mean_) / watch.scale_
+    complete = numbers[np.isfinite(numbers).all(axis=1)]
+    standardized = (complete - watch.mean_) / watch.scale_
     prepared = prepare.transform(table.X)[:, :3]
     count = sum(
         rows_in(array, rows)
         for array in float_arrays(path)
-        for rows in (whole, standardised, prepared)
+        for rows in (complete, standardized, prepared)
     )
-    told = read_info(path)["training_rows"]
-    # Members of the ensemble have levelled the values of rows, which are there all the same.
-    assert bool(told) == (count > 0 or key == "ensemble"), (told, count)
-    assert (key in WITHOUT_ROWS) == (not told)
-    assert not any("ShiftWatch" in name for name in told)
+    listed = read_info(path)["training_rows"]
+    # The ensemble's members contain rows with transformed values, which are not counted here.
+    assert bool(listed) == (count > 0 or key == "ensemble"), (listed, count)
+    assert (key in WITHOUT_ROWS) == (not listed)
+    assert not any("ShiftWatch" in name for name in listed)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_file_contains_training_rows_where_it_says_so(key, table, few_trees, t
     ],
     ids=lambda value: repr(value)[:50] if hasattr(value, "fit") else "",
 )
-def test_models_of_arrays_report_their_training_rows(model, expected, tmp_path):
+def test_models_fitted_to_arrays_list_their_training_rows(model, expected, tmp_path):
     make_fixtures.fitted(model, make_fixtures.CLASSES)
     save(model, tmp_path / "model.skops")
     assert read_info(tmp_path / "model.skops")["training_rows"] == expected
@@ -113,7 +113,7 @@ def test_models_of_arrays_report_their_training_rows(model, expected, tmp_path):
     assert any(counts) == bool(expected)
 
 
-def test_methods_with_rows_are_refused_before_they_are_fitted(table, monkeypatch):
+def test_methods_that_store_rows_are_rejected_before_they_are_fitted(table, monkeypatch):
     monkeypatch.setattr(dw.DCM, "fit", lambda *_, **__: pytest.fail("it was fitted"))
     for method in ("dcm", "auto"):
         with pytest.raises(
@@ -123,7 +123,7 @@ def test_methods_with_rows_are_refused_before_they_are_fitted(table, monkeypatch
     assert fitted(table, "linear", rows=False).info["method"] == "linear"
 
 
-def test_own_estimators_with_rows_are_refused(table):
+def test_custom_estimators_that_store_rows_are_rejected(table):
     from domainwise.models.registry import own_method
 
     with pytest.raises(ValueError, match="'mine' contain training rows"):
@@ -131,7 +131,7 @@ def test_own_estimators_with_rows_are_refused(table):
     assert fitted(table, own_method(("mine", LogisticRegression())), rows=False)
 
 
-def test_a_watch_of_an_older_file_is_reported(tmp_path):
+def test_landmarks_of_a_shift_watch_in_an_older_file_are_listed(tmp_path):
     import tarfile
 
     from domainwise.model_files.values import training_rows
@@ -142,7 +142,7 @@ def test_a_watch_of_an_older_file_is_reported(tmp_path):
     assert training_rows(load(tmp_path / "watch.skops")) == ["ShiftWatch.landmarks_"]
 
 
-def test_a_file_says_that_it_contains_targets_of_training_rows(tmp_path):
+def test_a_file_lists_attributes_with_training_targets(tmp_path):
     X, y = make_fixtures.X, make_fixtures.NUMBERS
     model = dw.InvariantRidgeCV(gammas=[0.1]).fit(X, y, sample_domain=make_fixtures.CODES)
     assert np.isin(model.held_out_.y, y).all()
