@@ -221,8 +221,7 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
         f"accounts for {percent(bias_share[worst])} of the squared error there. On average over "
         f"held-out domains, bias accounts for {percent(_mean(bias_share))} of the squared error."
     )
-    order = sorted(errors, key=lambda d: -squared_error[d])
-    worst_domains = order[:MAX_DOMAINS]
+    worst_domains = sorted(errors, key=lambda d: -squared_error[d])[:MAX_DOMAINS]
     with drawing(4.3, 1.2 + 0.26 * len(worst_domains)) as figure:
         axes = figure.subplots()
         for i, domain in enumerate(worst_domains):
@@ -237,7 +236,7 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
         medians = "; ".join(f"{domain} {np.median(errors[domain]):.3g}" for domain in worst_domains)
         alt = f"Residuals of {label} on held-out domains, with these medians: {medians}"
         caption = f"Residuals of {label}: median (dot), middle half (bar) and middle 90 % (line)"
-        caption += f", for the {MAX_DOMAINS} worst domains" * (len(order) > MAX_DOMAINS)
+        caption += f", for the {MAX_DOMAINS} worst domains" * (len(errors) > MAX_DOMAINS)
         picture = Picture(to_svg(figure, "residuals", alt), alt, caption)
     bias_shares = {d: percent(s) for d, s in bias_share.items()}
     columns = {"bias": _aligned(bias, "+"), "squared error due to bias": bias_shares}
@@ -255,8 +254,7 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
     kind, value, size, contents = "intervals", "value", "width of intervals", "range"
     extent = f"are {_mean(sizes):.3g} wide"
     if classes is not None:
-        kind, value, size = "sets", "class", "classes per set"
-        contents = "set of classes, possibly empty,"
+        kind, value, size, contents = "sets", "class", "classes per set", "possibly empty set"
         extent = f"contain {_mean(sizes):.2g} of {len(classes)} classes"
     sentence = (
         f"A prediction {kind[:-1]} is a {contents} that should contain the true {value} of a row "
@@ -285,9 +283,8 @@ def coverage_by_domain(
     for i, (domain, (_, by_class, observed)) in enumerate(scores.items()):
         other = domain_of != i
         threshold = DomainQuantiles.from_scores(pooled[other], domain_of[other]).threshold(nominal)
-        size = 2 * threshold
-        if classes is not None:
-            size = (by_class <= threshold).sum(axis=1).mean()
+        sizes = (by_class <= threshold).sum(axis=1)
+        size = 2 * threshold if classes is None else sizes.mean()
         pairs[domain] = (float((observed <= threshold).mean()), float(size))
     return pairs
 

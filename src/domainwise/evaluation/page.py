@@ -79,16 +79,13 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         names=[domain["name"] for domain in differences.get("domains", ())],
         importance={c: show(evaluation.measure.sign * x) for c, x in method.importance.items()},
         selected=_selected_parameters,
-        warnings=[
-            (result.label, text) for result in evaluation.results for text in result.warnings
-        ],
+        warnings=[(r.label, text) for r in evaluation.results for text in r.warnings],
     )
 
 
 def shown_methods(evaluation: Results) -> list[MethodResult]:
     """Methods in a legend: the main ones, the constant prediction, and the best of the others."""
-    main = [result.key for result in evaluation.main]
-    order = [*main, TRIVIAL, *(result.key for result in evaluation.results)]
+    order = [*(r.key for r in evaluation.main), TRIVIAL, *(r.key for r in evaluation.results)]
     keys = [key for key in dict.fromkeys(order) if evaluation.find(key)][:MAX_METHODS]
     return [result for result in evaluation.results if result.key in keys]
 

@@ -291,8 +291,8 @@ def domains_table(results: Results, shown: Sequence[MethodResult]) -> TextTable:
         for r in shown:
             is_best, mark = r.scores[name] == best, "outside" * (name == r.worst_domain)
             cells.append(TextCell(show(r.scores[name]), is_best, mark))
-        texts = [interval(results, results.ends(method, name)), show(method.seen.get(name))]
-        texts += [show(method.within.get(name))]
+        details = (method.seen.get(name), method.within.get(name))
+        texts = [interval(results, results.ends(method, name)), *map(show, details)]
         texts += [f"{domain['rows']:,}", _target(domain, classes)] if domain else ["–", "–"]
         rows.append([*cells, *map(TextCell, texts)])
     kinds = ["worst" if name == results.worst_domain else "" for name in results.hardest_first]
