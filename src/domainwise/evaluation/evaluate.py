@@ -308,8 +308,8 @@ def compare_methods(
     splits = outer_splits(problem, cv)
     if len(problem.unscored) == len(problem.domains):
         raise ValueError(
-            "every domain has only one class, so no score within a domain is defined. Use domains "
-            "that contain several classes"
+            "every domain has only one class, so no domain can be scored. Use domains that contain "
+            "several classes"
         )
     arguments = {"inner_cv": repr(inner_cv), "inside": details, "quick": quick}
     if problem.inner_scoring is not None:
@@ -338,7 +338,7 @@ def compare_methods(
                 _run(jobs, memory, workers, callback)
                 if details and not quick:
                     evaluations = [score(measure, rows=memory.rows) for measure in measures]
-                    _run(_seen_jobs(jobs, memory, evaluations), memory, workers, callback)
+                    _run(_seen_domain_jobs(jobs, memory, evaluations), memory, workers, callback)
         except KeyboardInterrupt:
             if not (partial_results and memory.rows):
                 raise
@@ -417,7 +417,7 @@ def _run(
     run_jobs(unfinished, memory, n_jobs=workers, progress=progress)
 
 
-def _seen_jobs(
+def _seen_domain_jobs(
     jobs: Sequence[MethodJob], memory: JobMemory, evaluations: Sequence[Evaluation]
 ) -> list[SeenJob]:
     """Jobs that predict seen domains, for the methods that the report describes.
@@ -430,21 +430,21 @@ def _seen_jobs(
     n_splits = 1 + max(job.number for job in jobs)
     splits = dict(enumerate(seen_splits(jobs[0].problem, n_splits)))
     models = {job_key(row): row.get("settled_model") for row in memory.rows}
-    seen_jobs = []
+    seen_domain_jobs = []
     for job in jobs:
         variants = job.method.rows(job.problem.classification)
-        shown = described.intersection(key for key, _, _ in variants)
+        is_described = any(key in described for key, _, _ in variants)
         is_fast = job.method.cost <= MAX_WITHIN_COST
         is_recommended = job.method.key in recommended
-        if shown and (is_fast or (is_recommended and job.number < SLOW_FOLDS)):
+        if is_described and (is_fast or (is_recommended and job.number < SLOW_FOLDS)):
             fields = (job.problem, job.method, job.split, job.number, job.inner_cv)
-            seen_jobs.append(
+            seen_domain_jobs.append(
                 SeenJob(
                     *fields,
                     seen_split=splits.get(job.number),
                     chosen_model=models[job.row_keys[0]],
                     within=is_fast and is_recommended,
-                    in_context=any(context and key in shown for key, _, context in variants),
+                    in_context=any(context and key in described for key, _, context in variants),
                 )
             )
-    return seen_jobs
+    return seen_domain_jobs

@@ -75,18 +75,19 @@ def scored_evaluation(
     results = []
     records: dict[int, dict[str, list[Record]]] = {HELD_OUT: {}, SEEN: {}}
     for method, key, label, context in variants:
-        errors = [f"failed: {job['error']}" for job in jobs[key] if "error" in job]
-        if errors or not jobs[key]:
+        method_jobs = jobs[key]
+        errors = [f"failed: {job['error']}" for job in method_jobs if "error" in job]
+        if errors or not method_jobs:
             left_out[key] = errors[0] if errors else "not finished"
             continue
-        scores = _by_domain(measured, jobs[key], "scores")
+        scores = _by_domain(measured, method_jobs, "scores")
         if not np.isfinite(list(scores.values())).any():
             left_out[key] = f"{measure.label} is not defined on any domain"
             continue
-        importances = [item for job in jobs[key] for item in job.get("worth", {}).items()]
+        importances = [item for job in method_jobs for item in job.get("worth", {}).items()]
         batches = {}
         if context:
-            with_context = _records(jobs[key], (HELD_OUT, HALVES, TENTHS))
+            with_context = _records(method_jobs, (HELD_OUT, HALVES, TENTHS))
             with_context = [r for r in with_context if r["domain"] not in measured.unscored]
             without = _records(jobs[method.key], (HELD_OUT,))
             batches = batch_scores(measure, measured.classes, with_context, without)
@@ -97,11 +98,11 @@ def scored_evaluation(
                 method.kind,
                 method.about,
                 scores,
-                _by_domain(measured, jobs[key], "within"),
-                [job["parameters"] for job in jobs[key]],
-                jobs[key][0]["candidates"],
-                float(sum(job["seconds"] for job in jobs[key])),
-                tuple(dict.fromkeys(text for job in jobs[key] for text in job["warnings"])),
+                _by_domain(measured, method_jobs, "within"),
+                [job["parameters"] for job in method_jobs],
+                method_jobs[0]["candidates"],
+                float(sum(job["seconds"] for job in method_jobs)),
+                tuple(dict.fromkeys(text for job in method_jobs for text in job["warnings"])),
                 context=context,
                 batches=batches,
                 importance=_means((name, loss) for name, losses in importances for loss in losses),
@@ -110,10 +111,10 @@ def scored_evaluation(
         for fold, method_records in records.items():
             method_records[key] = [
                 {**record, "domain": plain(problem.domains[record["domain"]])}
-                for record in _records(jobs[key], (fold,))
+                for record in _records(method_jobs, (fold,))
             ]
     if not results:
-        reasons = "; ".join(f"{key} {reason}" for key, reason in left_out.items())
+        reasons = ", ".join(f"{key} ({reason})" for key, reason in left_out.items())
         raise ValueError(
             f"no method could be evaluated: {reasons}. Choose other methods, or correct the table"
         )
@@ -131,9 +132,8 @@ def scored_evaluation(
     best = grouped(evaluation.records[evaluation.best.key])
     row_counts = {d: len(np.unique(np.concatenate([r["row"] for r in best[d]]))) for d in best}
     evaluation.weights = domain_weights(evaluation.results, row_counts)
-    all_jobs = [job for method_jobs in jobs.values() for job in method_jobs]
-    selected_on_rows = any(job.get("selected_on") == "rows" for job in all_jobs)
-    evaluation.notes = _notes(problem, evaluation, selected_on_rows)
+    selected_on = {job.get("selected_on") for method_jobs in jobs.values() for job in method_jobs}
+    evaluation.notes = _notes(problem, evaluation, "rows" in selected_on)
     return evaluation
 
 
