@@ -101,18 +101,18 @@ def adapt(
 
     common.check_output(out, force, ".skops")
     with common.spinner(f"adapting {model}"):
-        fitted = TableModel.load(model)
-        X, y, ignored = labelled_rows(fitted, labelled, **read_options.arguments())
-        X_site = None if site is None else fitted.read_rows(site, **read_options.arguments())
-        adapted = fitted.adapt(X, y, X_site=X_site)
-        adapted.save(out)
-    output = {"file": str(out), **adapted.info["site"], "ignored": ignored}
+        original, arguments = TableModel.load(model), read_options.arguments()
+        X, y, n_ignored = labelled_rows(original, labelled, **arguments)
+        X_site = None if site is None else original.read_rows(site, **arguments)
+        adapted_model = original.adapt(X, y, X_site=X_site)
+        adapted_model.save(out)
+    output = {"file": str(out), **adapted_model.info["site"], "ignored": n_ignored}
     common.print_json(output, end=True)
     common.print_written(out)
-    common.print_facts(stdout(), describe_adaptation(adapted.info))
-    if ignored:
-        noun = "row" if ignored == 1 else "rows"
-        common.print_notes(stderr(), [f"ignored {ignored} {noun} without a target"])
+    common.print_facts(stdout(), describe_adaptation(adapted_model.info))
+    if n_ignored:
+        noun = "row" if n_ignored == 1 else "rows"
+        common.print_notes(stderr(), [f"ignored {n_ignored} {noun} without a target"])
 
 
 def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> None:

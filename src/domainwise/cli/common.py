@@ -167,8 +167,8 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
     contain Parquet files from an earlier run but nothing else.
     """
     if endings and not out.name.lower().endswith(endings):
-        accepted = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
-        raise ValueError(f"the output file {out} must end in {accepted}; choose another name")
+        choices = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
+        raise ValueError(f"the output file {out} must end in {choices}; choose another name")
     if not out.parent.is_dir():
         raise ValueError(
             f"the folder {out.parent} does not exist; create it first, or choose another output"
@@ -176,8 +176,8 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
     if not out.exists():
         return
     if not (out.is_file() if endings else out.is_dir()):
-        expected = "regular file" if endings else "folder"
-        raise ValueError(f"the output {out} exists, but is not a {expected}; choose another output")
+        noun = "regular file" if endings else "folder"
+        raise ValueError(f"the output {out} exists, but is not a {noun}; choose another output")
     others = [] if endings else [p.name for p in out.iterdir() if not p.match("part-*.parquet")]
     if others:
         raise ValueError(

@@ -109,9 +109,9 @@ def _read_more(path: Path | None) -> dict[str, Any]:
         settings = json.loads(path.read_text(encoding="utf-8")) if path else {}
     except ValueError as error:
         raise ValueError(f"{path} is not valid JSON ({error}); correct the file") from None
-    accepted = f"{KEYS}, {OPTION_KEYS}".split(", ")
+    accepted_keys = f"{KEYS}, {OPTION_KEYS}".split(", ")
     is_object = isinstance(settings, dict)
-    if unknown := [n for n in settings if n not in accepted] if is_object else [settings]:
+    if unknown := [n for n in settings if n not in accepted_keys] if is_object else [settings]:
         raise ValueError(
             f"{path} contains {unknown[0]!r}; it must be a JSON object with keys from {KEYS}"
         )

@@ -188,9 +188,9 @@ class Recipe:
 
     def find(self, name: str | None) -> str:
         """Return the key of an evaluated method, by default the recommended one."""
-        requested = (name or self.evaluation.get("recommended", self.evaluation["best"])).lower()
+        query = (name or self.evaluation.get("recommended", self.evaluation["best"])).lower()
         labels = {m["key"]: m["label"] for m in self.evaluation["methods"]}
-        keys = [key for key, label in labels.items() if requested in (key.lower(), label.lower())]
+        keys = [key for key, label in labels.items() if query in (key.lower(), label.lower())]
         if not keys:
             raise ValueError(
                 f"method {name!r} was not evaluated; choose one of the methods in {self.path}: "

@@ -189,8 +189,8 @@ def _format_part(part: Any) -> str:
     return " ".join(f"{option} {shlex.quote(text)}" for text in values)
 
 
-def refuse_options(context: typer.Context, accepted: str, reason: str) -> None:
-    """Refuse all options on the command line, except the names in ``accepted``."""
-    for name in sorted(context.params.keys() - {*accepted.split(), *COMMON_OPTIONS}):
+def refuse_options(context: typer.Context, accepted_names: str, reason: str) -> None:
+    """Refuse all options on the command line, except the names in ``accepted_names``."""
+    for name in sorted(context.params.keys() - {*accepted_names.split(), *COMMON_OPTIONS}):
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
             raise ValueError(f"remove --{name.replace('_', '-')}: {reason}")

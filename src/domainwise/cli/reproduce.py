@@ -63,7 +63,7 @@ def reproduce(
         )
         activity = f"experiments, {n_jobs} {'process' if n_jobs == 1 else 'processes'}"
         with ProgressBar(plan.cost, total, activity) as bar:
-            failed = run_plan(
+            failed_runs = run_plan(
                 plan,
                 store,
                 n_jobs=n_jobs,
@@ -79,12 +79,12 @@ def reproduce(
         )
         raise typer.Exit(1) from None
     _publish(store.folder, html=report)
-    for row in failed:
+    for row in failed_runs:
         run = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
         stderr().print(
             f"[red]failed[/red]: {escaped(run)} {row['method']}: {escaped(row['error'])}"
         )
-    if failed:
+    if failed_runs:
         raise typer.Exit(1)
 
 
@@ -114,10 +114,10 @@ def _publish(folder: Path, *, html: bool) -> None:
     from domainwise.paper import sentences
     from domainwise.paper.report import SETTING_TITLES, case_caption, case_table, legend, publish
 
-    published, console = publish(folder, html=html), stdout()
-    common.print_json(published.as_json())
+    outputs, console = publish(folder, html=html), stdout()
+    common.print_json(outputs.as_json())
     styles = {"within": "[green]", "outside": "[yellow]", "": ""}
-    for view in published.run.tables:
+    for view in outputs.run.tables:
         console.print(f"\n[bold underline]{view.table.title}[/]")
         if view.table.stand_in:
             console.print(f"[magenta]stand-in data:[/] {view.table.stand_in}")
@@ -132,13 +132,13 @@ def _publish(folder: Path, *, html: bool) -> None:
                 for row in table.rows
             ]
             console.print(common.text_table(table.columns, rows))
-    console.print(f"\n[dim]{legend(published.run)}[/]\n")
+    console.print(f"\n[dim]{legend(outputs.run)}[/]\n")
     for describe in (sentences.describe_run, sentences.agreement, sentences.best_methods):
-        for sentence in describe(published.run):
+        for sentence in describe(outputs.run):
             console.print(f"• {sentence}", markup=False)
-    console.print(f"\ntables: {escaped(published.markdown)}", soft_wrap=True)
-    if published.html is not None:
-        common.print_page(published.html)
+    console.print(f"\ntables: {escaped(outputs.markdown)}", soft_wrap=True)
+    if outputs.html is not None:
+        common.print_page(outputs.html)
 
 
 @options.command

@@ -126,8 +126,8 @@ def with_summaries(model: Any, summaries: Summaries) -> Any:
         statistics = replace(statistics, batches=batches)
         rows = np.concatenate([summary.rows for summary in summaries.values()])
         names = np.repeat(list(summaries), [len(s.rows) for s in summaries.values()])
-        excluded = estimator.with_statistics(statistics).domains_without_context(rows, names)
-        statistics = replace(statistics, without_context=frozenset(excluded))
+        without_context = estimator.with_statistics(statistics).domains_without_context(rows, names)
+        statistics = replace(statistics, without_context=frozenset(without_context))
     return _replaced(model, estimator, estimator.with_statistics(statistics))
 
 
@@ -279,12 +279,12 @@ def apply_to_file(
         application = replace(application, context=context)
     apply = partial(_apply, chunk_rows=chunk_rows, client=client, progress=progress)
     if strict or context is not None:
-        first = apply(replace(application, first_pass=True, check_shift=strict))
-        if first.findings:
-            raise ShiftError(source, first.findings)
+        first_result = apply(replace(application, first_pass=True, check_shift=strict))
+        if first_result.findings:
+            raise ShiftError(source, first_result.findings)
         application = replace(application, check_shift=not strict)
         if context is not None:
-            pipeline = with_summaries(model.pipeline, first.summaries)
+            pipeline = with_summaries(model.pipeline, first_result.summaries)
             application = replace(application, model=replace(model, pipeline=pipeline))
     if client is not None and not Path(destination).suffix:
         with replacing_folder(destination) as folder:

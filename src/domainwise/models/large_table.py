@@ -69,10 +69,10 @@ class Reader:
     def rows(self, piece: parquet.Piece) -> tuple[Any, Any, Array, int]:
         """Return features, targets, domains as text, and the number of rows without a label."""
         frame = parquet.read_piece(piece, self.columns)
-        labelled: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
-        keep = ~np.isin(labelled[2], list(self.drop_domains))
-        rows, y, domains = (values[keep] for values in labelled)
-        return self.schema.prepare(frame.iloc[rows]), y, domains, len(frame) - len(labelled[0])
+        labels: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
+        keep = ~np.isin(labels[2], list(self.drop_domains))
+        rows, y, domains = (values[keep] for values in labels)
+        return self.schema.prepare(frame.iloc[rows]), y, domains, len(frame) - len(labels[0])
 
     def preprocessed_rows(self, piece: parquet.Piece) -> Any:
         """Return the preprocessed features, with the columns ``y`` and ``domain``."""
@@ -148,8 +148,8 @@ class LargeTable:
             sample, features=selected, drop_domains=drop_domains, **roles, **options
         )
         columns = [*table.schema.features, target, domain]
-        excluded = frozenset(split_names(drop_domains, []) or [])
-        reader = Reader(table.schema, columns, excluded, tuple(table.classes or ()))
+        excluded_domains = frozenset(split_names(drop_domains, []) or [])
+        reader = Reader(table.schema, columns, excluded_domains, tuple(table.classes or ()))
         return cls(table, reader, pieces)
 
     def fit(self, client: Any, method: str = "auto", **options: Any) -> TableModel:
@@ -176,9 +176,9 @@ class LargeTable:
         names = reader.names
         layout = Layout(tuple(names), len(names), np.dtype(np.float64), "y", "domain")
         empty = import_pandas().DataFrame(columns=names, dtype=np.float64)
-        deferred = [Deferred(reader.preprocessed_rows, piece) for piece in self.pieces]
+        deferred_pieces = [Deferred(reader.preprocessed_rows, piece) for piece in self.pieces]
         files = tuple(piece.source for piece in self.pieces)
-        partitions = Partitions(layout, empty, deferred, None, None, None, files)
+        partitions = Partitions(layout, empty, deferred_pieces, None, None, None, files)
         search = method.make(setting)
         model = clone(search.estimator).fit_partitions(partitions)
         # New rows are arrays, whose columns have no names.

@@ -143,12 +143,12 @@ class TableModel:
             remedy = Argument("method", "ensemble"), " or ", Argument("method", "invariantridge")
             raise TableError(text, *remedy)
         prepare = self.pipeline[:-1].transform
-        unlabelled = None if X_site is None else prepare(X_site)
+        X_unlabelled = None if X_site is None else prepare(X_site)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ContextWarning)
-            adapted = method.adapt(prepare(X), y, X_site=unlabelled)
-        steps = [*self.pipeline.steps[:-1], (self.pipeline.steps[-1][0], adapted)]
-        model = adapted.estimator_
+            adapted_method = method.adapt(prepare(X), y, X_site=X_unlabelled)
+        steps = [*self.pipeline.steps[:-1], (self.pipeline.steps[-1][0], adapted_method)]
+        model = adapted_method.estimator_
         site = {
             "n_labels": model.n_site_labels_,
             "corrections": {name: c.tolist() for name, c in model.corrections_.items()},
@@ -269,9 +269,9 @@ def fit_table(
     return TableModel(pipeline, table.schema, info)
 
 
-def refuse_rows(method: str, contained: object) -> None:
+def refuse_rows(method: str, contains_rows: object) -> None:
     """Raise a TableError if a model contains training rows."""
-    if contained:
+    if contains_rows:
         text = f"models fitted with method {method!r} contain training rows. Use one of "
         remedy = f"{', '.join(WITHOUT_ROWS)}, or allow rows with ", Argument("rows", True)
         raise TableError(text, *remedy)

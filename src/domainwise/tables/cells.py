@@ -82,8 +82,8 @@ def matches(column: Any, pattern: str, *, full: bool = True) -> Any:
         return column.map(lambda cell: isinstance(cell, str) and search(cell) is not None)
     from pyarrow import compute
 
-    matched = compute.match_substring_regex(text, pattern).fill_null(False)
-    return import_pandas().Series(matched.to_numpy(zero_copy_only=False), column.index, dtype=bool)
+    is_match = compute.match_substring_regex(text, pattern).fill_null(False)
+    return import_pandas().Series(is_match.to_numpy(zero_copy_only=False), column.index, dtype=bool)
 
 
 def _arrow_text(column: Any) -> Any:
@@ -231,8 +231,8 @@ def form_of(column: Any) -> tuple[str, list[str]]:
         return "time", []
     if is_numeric(column):
         return "numeric", []
-    nested = (list, dict, tuple, set, bytes, np.ndarray)
-    if column.dtype == object and column.map(lambda cell: isinstance(cell, nested)).any():
+    nested_types = (list, dict, tuple, set, bytes, np.ndarray)
+    if column.dtype == object and column.map(lambda cell: isinstance(cell, nested_types)).any():
         return "nested", []
     column = category_values(column)
     if not is_text(column):

@@ -127,17 +127,17 @@ def open_csv(
         with _open(path) as file:
             data = file.read() if read == "all" else None
             source: Any = file if data is None else io.BytesIO(data)
-            detected, odd, notes = _scan(source, path, encoding, fallback, to_end=read != "names")
+            codec, odd, notes = _scan(source, path, encoding, fallback, to_end=read != "names")
             source.seek(0)
-            text = io.TextIOWrapper(source, encoding=detected, newline="")
+            text = io.TextIOWrapper(source, encoding=codec, newline="")
             names, separator, n_lines = _header(text, path)
             text.detach()
     except UnicodeDecodeError as error:
-        text = f"{path} is not encoded in {error.encoding}: {error}. Try "
-        raise TableError(text, Argument("encoding", "cp1252")) from None
+        problem = f"{path} is not encoded in {error.encoding}: {error}. Try "
+        raise TableError(problem, Argument("encoding", "cp1252")) from None
     except (OSError, EOFError) as error:
         raise TableError(f"{path} cannot be read: {error}. Export or copy it again") from None
-    encoding = "utf8" if detected == "utf-8-sig" else detected  # pyarrow skips a byte order mark
+    encoding = "utf8" if codec == "utf-8-sig" else codec  # pyarrow skips a byte order mark
     return CsvFile(path, data, names, separator, encoding, n_lines, odd, notes)
 
 
@@ -178,15 +178,15 @@ def _scan(
         block = file.read(BLOCK_BYTES)
         is_cut = len(block) == BLOCK_BYTES
         lines = io.BytesIO(block[: block.rfind(b"\n") + 1] if is_cut else block)
-    first: dict[bool, int] = {}  # number of the first non-ASCII line that is UTF-8 or is not
+    first_line: dict[bool, int] = {}  # first non-ASCII line, by whether it is UTF-8
     for number, line in enumerate(lines, 1):
         if not line.isascii():
             is_utf8 = _decodes(codecs.getincrementaldecoder("utf-8")(), line, final=True)
-            first.setdefault(is_utf8, number)
-            if len(first) == 2:
+            first_line.setdefault(is_utf8, number)
+            if len(first_line) == 2:
                 raise TableError(
-                    f"{path} mixes encodings: line {first[True]} is UTF-8, line {first[False]} is "
-                    "not. Convert the file to UTF-8, or read it with a single encoding: pass ",
+                    f"{path} mixes encodings: line {first_line[True]} is UTF-8, line "
+                    f"{first_line[False]} is not. Convert the file to UTF-8, or read it all with ",
                     Argument("encoding", "cp1252"),
                 )
     if fallback is None and not western:
@@ -229,20 +229,20 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
         raise TableError(f"{path} is not a valid CSV file: {error}. Export it again") from None
     finally:
         csv.field_size_limit(old_limit)
-    unnamed = [i for i, name in enumerate(names) if not name.strip()]
-    if unnamed not in ([], [0]):
+    indices = [i for i, name in enumerate(names) if not name.strip()]
+    if indices not in ([], [0]):
         raise TableError(
-            f"{path}: column {unnamed[-1] + 1} has no name. Name all columns in the first line"
+            f"{path}: column {indices[-1] + 1} has no name. Name all columns in the first line"
         )
-    if unnamed:
+    if indices:
         names[0] = unnamed_column_name(names[1:])
     return names, separator, blank + reader.line_num
 
 
 def unnamed_column_name(other_names: Sequence[str]) -> str:
     """Return a name for a first column without a name."""
-    numbered = [UNNAMED, *(f"{UNNAMED}.{i}" for i in range(1, len(other_names) + 1))]
-    return next(name for name in numbered if name not in other_names)
+    numbered_names = [UNNAMED, *(f"{UNNAMED}.{i}" for i in range(1, len(other_names) + 1))]
+    return next(name for name in numbered_names if name not in other_names)
 
 
 def is_unnamed(name: str) -> bool:

@@ -71,8 +71,8 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     if header:
         notes.append(f"{path.name}: rows skipped above the column names: {header}")
     if len(nonempty) > 1:
-        ignored = describe_names([other.name for other in nonempty[1:]])
-        notes.append(f"{path.name}: only sheet {sheet!r} was read, not {ignored}")
+        ignored_sheets = describe_names([other.name for other in nonempty[1:]])
+        notes.append(f"{path.name}: only sheet {sheet!r} was read, not {ignored_sheets}")
     return frame.infer_objects(), tuple(notes)
 
 
@@ -160,12 +160,12 @@ def _header_row(rows: Sequence[Sequence[Any]]) -> int:
     """
     width = len(rows[0])
     for index, row in enumerate(rows[:HEADER_ROWS]):
-        filled = [cell for cell in row if cell != ""]
-        if len(filled) >= width - (row[0] == ""):
-            strings = all(isinstance(cell, str) for cell in filled)
-            are_names = strings and len({*filled}) == len(filled)
+        filled_cells = [cell for cell in row if cell != ""]
+        if len(filled_cells) >= width - (row[0] == ""):
+            strings = all(isinstance(cell, str) for cell in filled_cells)
+            are_names = strings and len({*filled_cells}) == len(filled_cells)
             return index if are_names and width > 1 else 0
-        if 2 * len(filled) > width:
+        if 2 * len(filled_cells) > width:
             return 0
     return 0
 

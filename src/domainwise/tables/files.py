@@ -80,9 +80,9 @@ def open_table(
             source, notes = read_excel(path)
             names = list(source.columns)
         else:
-            first = parquet_files(path)[0]
-            keys = folder_keys(first.as_posix(), path.as_posix())
-            file_columns = _dataset(first, file_format).schema.names
+            first_file = parquet_files(path)[0]
+            keys = folder_keys(first_file.as_posix(), path.as_posix())
+            file_columns = _dataset(first_file, file_format).schema.names
             names = [name for name in (*file_columns, *keys) if not _is_index(name)]
     refuse_duplicate_names(names, str(path))
     return OpenTable(path, file_format, names, notes, source)

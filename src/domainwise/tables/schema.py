@@ -106,19 +106,19 @@ class Schema:
         """
         target, domains = cells.mark_missing(frame[self.target], self.na), None
         mark = cells.decimal_marks({self.target: target}, [self.target], self.decimal)
-        converted = cells.target_column(target, mark.get(self.target))
-        labelled = converted.notna().to_numpy()
+        converted_target = cells.target_column(target, mark.get(self.target))
+        has_labels = converted_target.notna().to_numpy()
         if self.domain in frame.columns:
             domain = cells.mark_missing(frame[self.domain], self.na, nan_text=False)
-            labelled = labelled & domain.notna().to_numpy()
-            domains = cells.as_labels(domain[labelled]).astype(str)
+            has_labels = has_labels & domain.notna().to_numpy()
+            domains = cells.as_labels(domain[has_labels]).astype(str)
         if self.task == "regression":
-            y = cells.as_numbers(converted[labelled], self.target)
+            y = cells.as_numbers(converted_target[has_labels], self.target)
         else:
-            y = cells.as_labels(converted[labelled]).astype(str)
+            y = cells.as_labels(converted_target[has_labels]).astype(str)
             if not {*y.tolist()} <= {str(label) for label in classes or ()}:
-                y = cells.as_labels(target[labelled]).astype(str)
-        return np.flatnonzero(labelled), y, domains
+                y = cells.as_labels(target[has_labels]).astype(str)
+        return np.flatnonzero(has_labels), y, domains
 
     def as_dict(self) -> dict[str, Any]:
         """Return the schema as a dict for JSON."""
@@ -127,8 +127,8 @@ class Schema:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Schema:
         """Return the schema described by a dict from :meth:`as_dict`."""
-        known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
-        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in known.items()})
+        plain: Any = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+        return cls(**{f.name: plain[f.name] for f in fields(cls) if f.name in plain})
 
 
 class ReadColumns(TransformerMixin, BaseEstimator):
@@ -215,9 +215,9 @@ def load_table(
     features, drop = (cells.split_names(entries, table.names) for entries in (features, drop))
     selected, notes = choose_features(table.names, features=features, drop=drop, **roles)
     (frame,) = table.frames([*selected, target, domain])
-    checked = check_table(frame, features=selected, **roles, **options)
-    all_notes = (*table.notes, *notes, *checked.notes)
-    return replace(checked, schema=replace(checked.schema, encoding=encoding), notes=all_notes)
+    result = check_table(frame, features=selected, **roles, **options)
+    all_notes = (*table.notes, *notes, *result.notes)
+    return replace(result, schema=replace(result.schema, encoding=encoding), notes=all_notes)
 
 
 def check_table(
@@ -250,9 +250,9 @@ def check_table(
 
     Raises a TableError, or one ColumnError about all features that cannot be used.
     """
-    for name, values, allowed in (("task", [task], TASKS), ("dates", dates, cells.DATE_PARTS)):
-        if isinstance(values, str) or not set(values) <= set(allowed):
-            raise TableError(Argument(name, values), f" is not supported; use {', '.join(allowed)}")
+    for name, values, choices in (("task", [task], TASKS), ("dates", dates, cells.DATE_PARTS)):
+        if isinstance(values, str) or not set(values) <= set(choices):
+            raise TableError(Argument(name, values), f" is not supported; use {', '.join(choices)}")
     if decimal not in (None, ".", ","):
         raise TableError(Argument("decimal", decimal), " is not supported; use '.' or ','")
     frame = named_frame(frame)
@@ -295,8 +295,8 @@ def check_table(
     schema = replace(schema, **roles, task=task, decimal=mark)
     notes += _identifier_notes(X, schema, domains)
     types = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
-    used = [f"{join_names(n, MAX_LISTED_FEATURES)} ({t})" for t, n in types.items() if n]
-    return Table(X, y, domains, schema, (*notes, f"features used: {'; '.join(used)}"))
+    lists = [f"{join_names(n, MAX_LISTED_FEATURES)} ({t})" for t, n in types.items() if n]
+    return Table(X, y, domains, schema, (*notes, f"features used: {'; '.join(lists)}"))
 
 
 def choose_features(
@@ -316,22 +316,22 @@ def choose_features(
     (['age'], [])
     """
     refuse_duplicate_names(names, where)
-    mentioned = [*(features or ()), *(drop or ())]
-    require_columns([target, domain, *mentioned], names, where)
+    user_names = [*(features or ()), *(drop or ())]
+    require_columns([target, domain, *user_names], names, where)
     if target == domain:
         raise TableError(f"target and domain are the same column, {target!r}. Choose two columns")
-    if clash := sorted({target, domain}.intersection(mentioned)):
+    if clash := sorted({target, domain}.intersection(user_names)):
         raise TableError(
             "the target and the domain cannot be features and cannot be dropped; got "
             f"{describe_names(clash)}. Remove them from the features and the columns to drop"
         )
-    unnamed = {name for name in names if is_unnamed(name)} - {target, domain, *mentioned}
+    unnamed_columns = {name for name in names if is_unnamed(name)} - {target, domain, *user_names}
     candidates = [name for name in names if not is_unnamed(name)] if features is None else features
     excluded = {target, domain, *(drop or ())}
     selected = [name for name in dict.fromkeys(candidates) if name not in excluded]
     if not selected:
         raise TableError(f"{where} has no feature columns left. Select more, or drop fewer columns")
-    return selected, [UNNAMED_NOTE] * bool(unnamed)
+    return selected, [UNNAMED_NOTE] * bool(unnamed_columns)
 
 
 def named_frame(frame: Any) -> Any:
@@ -419,7 +419,7 @@ def feature_schema(
     if problems and not auto_drop:
         raise ColumnError(problems)
     age = f" (age on {latest})" if "age" in dates else ""
-    for listed, text in (
+    for listed_names, text in (
         (names["empty"], "left out because they are empty"),
         (names["constant"], "left out because they are constant"),
         (list(problems), "left out because they cannot be used"),
@@ -428,7 +428,7 @@ def feature_schema(
         (names["time"], "read as times, in hours"),
         (names["date"], f"with dates, read as {', '.join(dates)}{age}"),
     ):
-        notes += [f"columns {text}: {', '.join(listed)}"] if listed else []
+        notes += [f"columns {text}: {', '.join(listed_names)}"] if listed_names else []
     numbers, categories, days = (
         {name: values[name] for name in names[column_type] if name not in problems}
         for column_type in ("number", "text", "date")

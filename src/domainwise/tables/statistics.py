@@ -195,8 +195,8 @@ def sketched(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
         return values, weights
     mid_ranks, total = np.cumsum(weights) - weights / 2, float(weights.sum())
     ranks = (np.arange(size) + 0.5) * (total / size)
-    chosen = np.searchsorted(mid_ranks, ranks).clip(max=len(values) - 1)
-    return values[chosen], np.full(size, total / size)
+    indices = np.searchsorted(mid_ranks, ranks).clip(max=len(values) - 1)
+    return values[indices], np.full(size, total / size)
 
 
 def joined_sketch(sketches: Sequence[Sketch]) -> Sketch:
@@ -284,8 +284,8 @@ class Statistics:
                     "rows, so it looks like an identifier. Drop it"
                 )
             names.append(sorted(counts))
-            ordered = sorted(counts, key=lambda text: (-counts[text], text))
-            frequent.append(ordered[0] if ordered else None)
+            by_frequency = sorted(counts, key=lambda text: (-counts[text], text))
+            frequent.append(by_frequency[0] if by_frequency else None)
         p = len(schema.numbers)
         count, mean, squares = (np.asarray(values)[0, :p] for values in vars(self.numbers).values())
         n, medians = self.domains.total(), self.medians()[:p]
