@@ -351,7 +351,10 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
     [
         (lambda X, y, d: ShiftDisplay.from_features(X, d[:9]), "sample_domain has 9 .* 151"),
         (lambda X, y, d: ShiftDisplay.from_features(X, None), "sample_domain is required"),
-        (lambda X, y, d: ShiftDisplay.from_features(y, d), "X must be a non-empty 2-D array of numbers"),
+        (
+            lambda X, y, d: ShiftDisplay.from_features(y, d),
+            "X must be a non-empty 2-D array of numbers",
+        ),
         (
             lambda X, y, d: ShiftDisplay.from_features(X, d, new=["Z"]),
             "new contains 'Z', which is unknown. Use only: A, B",

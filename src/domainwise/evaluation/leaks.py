@@ -52,7 +52,7 @@ class Leak:
 
 @dataclass(frozen=True)
 class Target:
-    """Classes as 0, 1, …, or numbers if there are no classes."""
+    """Class codes 0, 1, …, or numbers if ``n_classes`` is 0."""
 
     y: Array
     n_classes: int

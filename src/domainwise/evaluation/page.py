@@ -187,7 +187,7 @@ def _selected_parameters(result: MethodResult) -> str:
 
 #: Maximum number of columns in the plot of shifts.
 MAX_FEATURES = 12
-#: Colours of methods, readable on white and on black, and the same in ``reproduce``.
+#: Colours of methods, readable on white and on black; ``reproduce`` uses the same.
 COLOURS = {
     "constant": "#8b95a1",
     "svm": "#5b8def",

@@ -23,7 +23,7 @@ MAX_FAULTS = 5
 #: If there is no constant prediction to compare with, confidence is high if the 90 % range is at
 #: most this wide; for errors, relative to the mean.
 MAX_RANGE_WIDTH = 0.2
-#: Minimum AUC of a column that identifies a domain.
+#: Minimum AUC of a column that distinguishes a domain from the others.
 IDENTIFYING_AUC = 0.8
 NO_FAULT = (
     "No problem was found in the table. It was checked for leaks, placeholder values, wrong units, "
@@ -43,7 +43,7 @@ class Answer:
     certain: str  #: reason for the confidence
     faults: list[dict[str, str]]  #: each with a "problem" and an "action"
     more_faults: int  #: number of faults that are not in the list
-    labels: str  #: gain from labels from the next site
+    labels: str  #: gain from labels at the next site
     command: str  #: command that fits the recommended method
     watch: str  #: how to check new rows for shift
 
@@ -269,7 +269,7 @@ def names_of(*domains: object) -> str:
 
 
 def interval(results: Results, ends: tuple[float, float] | None) -> str:
-    """Two scores, as displayed, as text; a dash if they are unknown or equal."""
+    """An interval of displayed scores as text; a dash if it is unknown or empty."""
     low, high = ends or UNKNOWN
     text = " to ".join(results.show(results.measure.sign * end) for end in (low, high))
     return text if low < high else "–"
@@ -312,7 +312,7 @@ def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
 
 
 def label_sentence(results: Results) -> str:
-    """The gain from labels from the next site; empty if it is unknown."""
+    """The gain from labels at the next site; empty if it is unknown."""
     gains = {g["n_labels"]: results.measure.sign * g["score"] for g in results.label_gain}
     if not gains:
         return ""

@@ -24,7 +24,7 @@ ACCENT, GREY = "#e0533d", "#8b95a1"
 
 
 def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
-    """Return the domain code of each row, and the domains; ``rows`` is the argument ``name``."""
+    """Return the domain code of each row, and all domains; ``rows`` is the value of ``name``."""
     if sample_domain is None:
         raise ValueError("sample_domain is required. Pass the domain of each row.")
     same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)

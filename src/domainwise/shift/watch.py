@@ -142,7 +142,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
     # Defaults for a watch that was created by from_summary or loaded from a file in format 3. In
-    # such files, landmarks are rows, and a matrix (_root) maps kernel values to features.
+    # such files, landmarks are training rows, and _root maps kernel values to features.
     _uses_target = False
     n_features_: Array | None = None
     pooled_distance_: float = 0.0
