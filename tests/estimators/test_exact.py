@@ -463,9 +463,8 @@ def test_unsupervised_dcm_separates_domains_less_with_larger_weights():
 def test_extra_components_are_uncorrelated_with_labels_and_domains_in_variance_order(p, ridge):
     classes = len(np.unique(p.y))
     m = classes + 3
-    with pytest.warns(
-        UserWarning, match=f"only {classes - 1} components are informative about the target"
-    ):
+    message = f"only {classes - 1} of {m} components are informative about the target"
+    with pytest.warns(UserWarning, match=message):
         model = p.fit(DCM(n_components=m, ridge=ridge))
     extra = model.embedding_[:, classes - 1 :]
     assert extra.shape[1] == 4
@@ -485,9 +484,9 @@ def test_extra_components_are_uncorrelated_with_labels_and_domains_in_variance_o
 
 def test_extra_components_are_the_same_for_every_ridge():
     p = PROBLEMS["multi-class"]
-    with pytest.warns(UserWarning, match="only 4 components"):
+    with pytest.warns(UserWarning, match="only 4 of 7 components"):
         small = p.fit(DCM(n_components=7, ridge=1e-5))
-    with pytest.warns(UserWarning, match="only 4 components"):
+    with pytest.warns(UserWarning, match="only 4 of 7 components"):
         large = p.fit(DCM(n_components=7, ridge=10.0))
     np.testing.assert_allclose(small.embedding_[:, 4:], large.embedding_[:, 4:], atol=1e-7)
     np.testing.assert_allclose(
@@ -497,7 +496,7 @@ def test_extra_components_are_the_same_for_every_ridge():
 
 def test_extra_components_of_dica_are_uncorrelated_with_labels_and_domains():
     p = PROBLEMS["binary"]
-    with pytest.warns(UserWarning, match="only 1 components"):
+    with pytest.warns(UserWarning, match="only 1 of 4 components"):
         model = p.fit(DICA(n_components=4))
     for labels in (p.y, p.d):
         onehot = np.eye(labels.max() + 1)[labels]

@@ -155,6 +155,6 @@ def test_any_gamma_gives_finite_projections(problem, gamma):
 def test_a_linear_kernel_has_extra_components_at_any_scale(exponent):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 5)) * 10.0**exponent
-    with pytest.warns(UserWarning, match="only 1 components are informative about the target"):
+    with pytest.warns(UserWarning, match="only 1 of 4 components are informative about the"):
         model = COIR(4, kernel="linear").fit(X, np.arange(30) % 2)
     assert model.embedding_.shape == (30, 4)

@@ -325,7 +325,7 @@ def test_a_class_without_rows_in_a_domain_is_omitted_with_a_warning():
 def test_components_beyond_the_classes_are_principal_directions_with_a_warning():
     X, y, d = make("unequal")
     for model in (MDA(5), SCA(5, between=1.0)):
-        with pytest.warns(UserWarning, match="only 2 components are informative about the target"):
+        with pytest.warns(UserWarning, match="only 2 of 5 components are informative about the"):
             model.fit(X, y, sample_domain=d)
         assert model.n_informative_ == 2
         assert model.embedding_.shape[1] == 5

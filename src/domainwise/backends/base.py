@@ -53,12 +53,12 @@ class Backend:
         return np.asarray(validate_rows(estimator, X, dtype=(np.float64, np.float32), **options))
 
     def check_target(self, y: Any, rows: Any, kernel: Any, *, min_classes: int = 2) -> Labels:
-        """Check y against the rows."""
+        """Check that y is valid and has one entry per row."""
         y = self.labels_in_memory(y, rows, "y")
         return check_target(y, len(rows), kernel, min_classes=min_classes)
 
     def check_sample_domain(self, sample_domain: Any, rows: Any, kernel: Any) -> Labels:
-        """Check sample_domain against the rows."""
+        """Check that sample_domain is valid and has one entry per row."""
         sample_domain = self.labels_in_memory(sample_domain, rows, "sample_domain")
         return check_sample_domain(sample_domain, len(rows), kernel)
 
@@ -168,8 +168,8 @@ class LabelRules:
             finite = labels[np.isfinite(labels)]
             if (finite != np.round(finite)).any():
                 raise ValueError(
-                    f"{name} contains continuous values, but only labels (integers or strings) in "
-                    f'the rows that were read first. If {name} is continuous, set {argument}="rbf".'
+                    f"{name} contains continuous values, but the rows that were read first contain "
+                    f'only labels. If {name} is continuous, set {argument}="rbf".'
                 )
         return "delta"
 

@@ -75,7 +75,7 @@ class DenseGram(RowsGram):
             if shift == 0 and rank < self.n_samples - 1:
                 warn_caller(
                     f"the kernel matrix is singular (numerical rank {rank} of at most "
-                    f"{self.n_samples - 1}) and ridge=0, so that projections of new rows depend on "
+                    f"{self.n_samples - 1}) and ridge=0, so projections of new rows depend on "
                     "rounding errors. Pass a positive ridge."
                 )
         KX = self.uncentred_product(X)
@@ -171,7 +171,7 @@ def check_dense_memory(
 
 
 def available_memory(X: Any = None) -> int | None:
-    """Return the free memory in bytes, of the GPU for a tensor X on a GPU; None if not known."""
+    """Return the free bytes of host memory, or of the GPU if X is on one; None if not known."""
     if is_tensor(X) and X.device.type == "cuda":
         cuda = namespace(X).cuda
         unused_bytes = cuda.memory_reserved(X.device) - cuda.memory_allocated(X.device)

@@ -85,7 +85,7 @@ def conjugate_gradients(
                 break
             best_residual = min(best_residual, residual)
             Z = precondition(R)
-            # Polak-Ribiere converges also if the preconditioner is rounded to float32.
+            # Polak-Ribiere also converges if the preconditioner is rounded to float32.
             rz_new = (R * Z).sum(0)
             beta = (rz_new - (R_old * Z).sum(0)) / (rz + (rz == 0))
             P, rz = Z + beta * P, rz_new

@@ -77,7 +77,7 @@ class NystromMap:
         with np.errstate(over="ignore", invalid="ignore"):
             W = check_finite(_float64_matrix(kernel, landmarks), landmarks.dtype)
         eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
-        # Smaller pivots are differences that float32 does not resolve, or rounding errors of W.
+        # Pivots below this are differences that float32 does not resolve, or rounding errors of W.
         tolerance = max(eps, len(W) * eps_double) * float(np.abs(np.diagonal(W)).max(initial=0.0))
         scale = float(np.diagonal(W).max(initial=0.0))
         factor, order, rank, _ = dpstrf(W, tol=tolerance, lower=1)

@@ -44,8 +44,8 @@ MAX_TILE_BYTES, CUDA_TILE_BYTES = 4 * 2**20, 256 * 2**20
 #: Minimum number of entries of a matrix, and maximum degree of a polynomial kernel, for which
 #: compiled functions are used.
 COMPILED_ENTRIES, MAX_DEGREE = 2**24, 16
-#: Maximum size of a tile that is copied into a stored matrix; not for callable kernels, which are
-#: called once per tile.
+#: Maximum size of a tile that is copied into a stored matrix, except for callable kernels, which
+#: are called once per tile.
 COPIED_TILE_BYTES = 2**18
 
 
@@ -148,14 +148,14 @@ class FusedTiles:
             return None
         powers = range(degree - 1, 0, -1) if kind == functions.POLYNOMIAL else ()
         coefs = [comb(degree, k) * float(kernel.coef0) ** (degree - k) for k in powers]
-        # Differences do not depend on the origin, and are more precise close to it.
+        # Differences do not depend on the origin, but are more precise for rows close to it.
         origin = rows.right.mean(axis=0) if differences else 0.0
         scale = sqrt(kernel.gamma) if kernel.name == "rbf" else kernel.gamma
 
         def pack(X: Array) -> Array:
             if differences:
                 X = (X - origin) * scale
-            # Prepared RBF rows end with a norm and a one, which blocks do not contain.
+            # Prepared RBF rows end with a norm and a 1, which blocks do not contain.
             inner = kind == functions.INNER
             X = np.asarray(X[:, :-2] if inner else X, dtype=dtype)
             return np.asarray(functions.pack_rows(X, inner))

@@ -279,7 +279,7 @@ class Kernel:
         if tuple(K.shape) != (len(X), len(Y)):
             raise ValueError(
                 f"the callable kernel returned shape {tuple(K.shape)} for {len(X)} and {len(Y)} "
-                f"rows; expected ({len(X)}, {len(Y)}), one value for each pair of rows"
+                f"rows. Return shape ({len(X)}, {len(Y)}), one value for each pair of rows."
             )
         if is_tensor(X) and K.device != X.device:
             raise ValueError(

@@ -101,10 +101,11 @@ def with_extras(
     """Append leading principal directions that neither target nor domain explains (theory 4)."""
     if not n_extra:
         return components
+    m = len(components.eigenvalues)
     warn_caller(
-        f"only {components.values.shape[1]} components are informative about the target; the other "
-        f"{n_extra} are principal directions that neither target nor domain explains. Reduce "
-        "n_components to omit them."
+        f"only {m} of {m + n_extra} components are informative about the target; the others are "
+        "principal directions that neither target nor domain explains. Reduce n_components to "
+        "omit them."
     )
     d, U = np.linalg.eigh((G + G.T) / 2)
     keep = d > gram.tolerance * max(float(d[-1]), 0.0)
@@ -120,7 +121,7 @@ def with_extras(
     # of the label directions, which have the same scale.
     scale = max(pairs.values.max(initial=0.0), norms(gram, KQ).max(initial=0.0))
     floor = 1e-2 * gram.tolerance * scale / np.sqrt(gram.n_samples)
-    m, n_extra = len(components.eigenvalues), len(pairs.values)
+    n_extra = len(pairs.values)
     return replace(
         components,
         dual=gram.hstack([components.dual, dual]),

@@ -164,7 +164,7 @@ def current_client() -> Any:
 
 
 def memory_per_task() -> float | None:
-    """Return the bytes available to one task: the smallest memory per thread of any worker."""
+    """Return the bytes available to one task: the smallest memory per thread among workers."""
     client = current_client()
     if client is None:
         free = available_memory()
