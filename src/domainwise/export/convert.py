@@ -396,7 +396,7 @@ def _expanded(function: Expansion, X: Tensor) -> Tensor:
 @converts(invariant.InvariantKernel)
 def _invariant_kernel(model: Any, X: Tensor) -> Tensor:
     K = kernel_values(model.base_kernel, X, getattr(model, "X_fit_", None))
-    return model.correct(K - K.over("Mean") - model.column_means)
+    return model.correct(K - K.reduced("Mean") - model.column_means)
 
 
 @converts(invariant.InvariantSVR, invariant.InvariantSVC)
@@ -440,7 +440,7 @@ def _corrected(model: Any, outputs: Tensor) -> Tensor:
         level, slope = correction
         return outputs * (1.0 + slope) + (level - slope * prior.centre)
     weighted = outputs * np.exp(correction)
-    return weighted / weighted.over("Sum")
+    return weighted / weighted.reduced("Sum")
 
 
 def _probabilities(curve: Curve, values: Tensor) -> Tensor:
@@ -511,7 +511,7 @@ def _class_scores(model: Any, Z: Tensor, n_classes: int) -> Tensor:
     seen = np.asarray(model.classes_, dtype=np.intp)
     if hasattr(model, "decision_function"):
         columns = class_columns(output.decisions, len(seen))
-        smallest = columns.over("Min").op("Min", 0.0)
+        smallest = columns.reduced("Min").op("Min", 0.0)
     else:
         columns = output.probabilities.op("Max", MIN_PROBABILITY).op("Log")
         smallest = Z.repeated(np.log([MIN_PROBABILITY]))

@@ -24,12 +24,12 @@ class Tensor:
     container: Any  #: skl2onnx object that contains the nodes
     name: str
 
-    def op(self, kind: str, *operands: Any, domain: str = "", **attributes: Any) -> Tensor:
+    def op(self, op_type: str, *operands: Any, domain: str = "", **attributes: Any) -> Tensor:
         """Add a node with this tensor as its first input; arrays become constants."""
         inputs = [self.name, *(self._constant(operand).name for operand in operands)]
-        output = self.scope.get_unique_variable_name(kind)
-        name = self.scope.get_unique_operator_name(kind)
-        self.container.add_node(kind, inputs, output, domain, name=name, **attributes)
+        output = self.scope.get_unique_variable_name(op_type)
+        name = self.scope.get_unique_operator_name(op_type)
+        self.container.add_node(op_type, inputs, output, domain, name=name, **attributes)
         return Tensor(self.scope, self.container, output)
 
     def _constant(self, value: Any) -> Tensor:
@@ -50,11 +50,11 @@ class Tensor:
     __truediv__: ClassVar[Any] = partialmethod(op, "Div")
     __matmul__: ClassVar[Any] = partialmethod(op, "MatMul")
 
-    def cast(self, kind: str) -> Tensor:
+    def cast(self, type_name: str) -> Tensor:
         """Convert to another type."""
-        return self.op("Cast", to=getattr(TensorProto, kind))
+        return self.op("Cast", to=getattr(TensorProto, type_name))
 
-    def over(self, reduction: str) -> Tensor:
+    def reduced(self, reduction: str) -> Tensor:
         """Reduce each row to one column: "Mean", "Sum", "Max", "Min" or "SumSquare"."""
         return self.op(f"Reduce{reduction}", np.array([1]), keepdims=1)
 
@@ -124,18 +124,18 @@ def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
     rows = np.asarray(rows, dtype=np.float64)
     if kernel.name == "laplacian" or kernel.by_differences:
         return expm1(X.distances(rows, l1=kernel.name == "laplacian") * -kernel.gamma)
-    # Scale the rows, not the product: onnxruntime would fuse the scale in float32.
+    # Scale the rows, not the product, because ONNX Runtime would use float32 for the factor.
     right, gamma = kernel.prepare(rows).right, kernel.gamma
     X = X if kernel.origin is None else X - np.asarray(kernel.origin, dtype=np.float64)
     if kernel.name == "rbf":
         # The last two columns of prepared rows contain norms.
         products = X @ (sqrt(2.0 * gamma) * right[:, :-2].T)
-        return expm1((products + X.over("SumSquare") * -gamma + right[:, -1]).op("Min", 0.0))
+        return expm1((products + X.reduced("SumSquare") * -gamma + right[:, -1]).op("Min", 0.0))
     if kernel.name == "poly":
         return _polynomial(kernel, X @ (gamma * right.T))
     if kernel.name == "cosine":
-        X = _divided(X, X.op("Abs").over("Max"))
-        X = _divided(X, X.over("SumSquare").op("Sqrt"))
+        X = _divided(X, X.op("Abs").reduced("Max"))
+        X = _divided(X, X.reduced("SumSquare").op("Sqrt"))
     return X @ right.T
 
 

@@ -334,7 +334,7 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
 
 
 def _kernels(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
-    """List the plan's kernels, each with its gammas, or gammas from distances within sites."""
+    """List each kernel with each gamma; "auto" gammas are computed from distances within sites."""
     weights = np.repeat([float(file.content["rows"]) for file in sites], len(QUANTILE_LEVELS))
     kernels: list[dict[str, Any]] = []
     for i, kernel in enumerate(METRICS):

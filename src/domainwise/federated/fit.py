@@ -51,7 +51,7 @@ Candidate = dict[str, Any]  #: arguments of a model
 
 @default_output
 def fit(plan: Plan, files: SiteFiles) -> TableModel:
-    """Fit a model from the moments of several sites, and choose candidates by holding out sites.
+    """Fit a model from the moments of several sites; candidates are scored on held-out sites.
 
     Each candidate equals the model that the same plan would give if all rows were in one table.
     ``predict``, ``info`` and :func:`~domainwise.check_shift` accept the model like any other. A
@@ -70,8 +70,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     model : TableModel
         ``model.pipeline[-1].expected_score_`` contains the selected candidate's error on each
         held-out site: the root mean squared error, or the squared error of class indicators (0 or
-        1) with equally weighted classes. ``model.info`` also contains this error, and that of a
-        constant prediction.
+        1) with equally weighted classes. ``model.info`` also compares it with a constant.
     """
     sites = load_files(plan, files, "moments", check_moments)
     if len(sites) < 2:
@@ -86,10 +85,10 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
             "whichever site is held out, the other sites have only one class. Add a site with rows "
             "from another class"
         )
-    moments, method = _Search(plan, sites), find_method(plan.method)
+    site_search, method = _Search(plan, sites), find_method(plan.method)
     try:
-        search_candidates = moments.ridge if plan.method == RIDGE else moments.projection
-        model, candidates, best_scores, best = search_candidates()
+        run_search = site_search.ridge if plan.method == RIDGE else site_search.projection
+        model, candidates, best_scores, best = run_search()
     except ValueError as error:
         site_names = ", ".join(file.site for file in sites)
         raise SiteFileError(
@@ -98,15 +97,15 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
         ) from error
     classes = None if plan.classes is None else list(plan.classes)
     setting = Setting(
-        classes is not None, moments.n_rows, class_weight=plan.class_weight, seed=plan.seed
+        classes is not None, site_search.n_rows, class_weight=plan.class_weight, seed=plan.seed
     )
     search = method.make(setting)
     search.set_fitted(model, best, candidates)
-    search.expected_score_ = expected = moments.errors(best_scores)
+    search.expected_score_ = expected = site_search.errors(best_scores)
     # Sums over the rows of each domain (the first is the row count), and mean degrees of freedom.
     sources: dict[str, tuple[Array, float]] = {}
     for file in sites:
-        columns = (file.content["domains"], file.arrays["watch"], file.arrays["freedom"])
+        columns = [file.content["domains"], file.arrays["watch"], file.arrays["freedom"]]
         for name, totals, freedom in zip(*columns, strict=True):
             earlier_totals, earlier_freedom = sources.get(name, (0.0 * totals, 0.0))
             share = totals[0] / (totals[0] + earlier_totals[0])
@@ -122,8 +121,8 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     info = describe_model(method, setting, search, classes=classes, domains=counts, notes=notes)
     info |= {"sites": [file.site for file in sites], "plan": plan.hash, "expected_score": expected}
     if len(expected) > 1:
-        site_errors = (expected, moments.errors(moments.constant_scores()))
-        scores = [{site: -error for site, error in errors.items()} for errors in site_errors]
+        constant = site_search.errors(site_search.constant_scores())
+        scores = [{site: -e for site, e in errors.items()} for errors in (expected, constant)]
         info["check"] = vars(compare_with_constant(METRICS[plan.schema.task], *scores))
     steps = [("watch", watch), ("prepare", plan.prepare), ("model", search)]
     return TableModel(Pipeline(steps), plan.schema, info)
@@ -162,6 +161,7 @@ class _Search:
         self.map_arguments: Candidate = {
             "feature_map": "fourier" if plan.feature_map == "fourier" else "nystroem",
             "n_landmarks": plan.first_round("columns"),
+            "random_state": plan.seed,
         }
 
     def cells(self, i: int) -> Cells:
@@ -202,9 +202,7 @@ class _Search:
         plan, labels = self.plan, dict(enumerate(self.plan.classes or ()))
         arguments: Candidate = {"kernels": plan.kernels, "gammas": plan.gammas, **plan.candidates}
         arguments |= {"class_weight": plan.class_weight} if labels else {}
-        model = build(
-            plan.method, bool(labels), **arguments, **self.map_arguments, random_state=plan.seed
-        )
+        model = build(plan.method, bool(labels), **arguments, **self.map_arguments)
         cells = [
             {(self.sites[s].site, labels.get(c)): cell for (s, c), cell in self.cells(i).items()}
             for i in range(len(plan.maps))
@@ -223,11 +221,11 @@ class _Search:
             map_candidates = [{**kernel, **candidate} for candidate in grid]
             candidates += map_candidates
             scores.append(self._scores(nystrom, self.cells(i), map_candidates))
-        table = np.vstack(scores)
-        best = SearchResult.from_scores(candidates, table).indices[0]
+        score_table = np.vstack(scores)
+        best = SearchResult.from_scores(candidates, score_table).indices[0]
         nystrom = plan.maps[best // len(grid)]
-        by_class = ({c: cell} for (_, c), cell in self.cells(best // len(grid)).items())
-        cells: Cells = reduce(merged_cells, by_class)
+        site_cells = ({c: cell} for (_, c), cell in self.cells(best // len(grid)).items())
+        cells: Cells = reduce(merged_cells, site_cells)
         projection, W = self._fit_projection(nystrom, cells, candidates[best])
         if plan.classes is None:
             predictor: Any = Ridge()
@@ -240,7 +238,7 @@ class _Search:
             labels = label_array([plan.classes[c] for c in cells], "y")
             predictor = discriminant(cells, W, labels, plan.class_weight)
         model = Pipeline([("project", projection), ("predict", predictor)])
-        return model, candidates, table[best], candidates[best]
+        return model, candidates, score_table[best], candidates[best]
 
     def _scores(self, nystrom: NystromMap, cells: Cells, candidates: list[Candidate]) -> Array:
         """Return the score of each candidate for a map on each site; NaN where undefined."""
@@ -263,8 +261,8 @@ class _Search:
         self, nystrom: NystromMap, cells: Cells, candidate: Candidate
     ) -> tuple[Any, Array]:
         """Fit a projection to sums by class; return it and its weights for the map's columns."""
-        plan, arguments = self.plan, {**candidate, **self.map_arguments}
-        projection = build(plan.method, True, **arguments, random_state=plan.seed)
+        plan = self.plan
+        projection = build(plan.method, True, **candidate, **self.map_arguments)
         projection.fit_sums(nystrom, joined_cells(cells), self.width, plan.target_map)
         dual, triangle = projection.dual_coef_, nystrom.triangle
         return projection, dual if triangle is None else triangle.T @ dual

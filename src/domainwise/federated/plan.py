@@ -97,10 +97,11 @@ class Plan:
     gammas : "auto" or tuple of float, default="auto"
         Candidates for the kernel parameter; "auto" uses 0.3, 1 and 3 times the median rule's value.
     feature_map : {"fourier", "centres"}, default="fourier"
-        Random Fourier features from ``seed``, or landmarks at ``centres``, not at rows of a site.
+        Random Fourier features, which depend on ``seed``, or Nyström features with landmarks at
+        ``centres``. Neither depends on rows of a site.
     n_features : int or "auto", default="auto"
         Number of columns of the map; "auto" depends on the numbers of rows at the sites, up to 500.
-        Sites with too few rows for a larger number can send files only if they accept disclosure.
+        A site with too few rows for this number must accept disclosure to send its file.
     second_moments : {"auto", "classes", "sites"}, default="auto"
         Whether a site sends one second moment for each class or one for all classes; "auto" sends
         one for each class if all classes are large enough.

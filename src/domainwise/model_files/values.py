@@ -27,27 +27,25 @@ DAMAGED_TREE = "a tree refers to nodes, features or values that do not exist"
 def check_values(model: Any) -> None:
     """Raise ValueError if an object in a model, to be saved or just loaded, violates its rule."""
     for value in _objects(model):
-        kind = type(value)
+        cls, type_name = type(value), type(value).__name__
         if isinstance(value, np.ndarray):
             if value.dtype.kind not in "biufUOV" or value.dtype.itemsize == 0:
                 raise ValueError(f"an array of type {value.dtype!r} cannot be part of a model")
             continue
         # Attributes must not replace methods or settings of the class. Only in this package are
         # class attributes also used as default values.
-        from_sklearn = kind.__module__.startswith("sklearn.")
+        from_sklearn = cls.__module__.startswith("sklearn.")
         for name in vars(value):
-            if hasattr(kind, name) and (from_sklearn or callable(getattr(kind, name))):
-                raise ValueError(f"{kind.__name__}.{name} shadows a class attribute of this name")
-        jobs = vars(value).get("n_jobs")
-        if jobs is not None and not (isinstance(jobs, int) and abs(jobs) <= MAX_JOBS):
-            raise ValueError(
-                f"{kind.__name__} has n_jobs={jobs!r}; use an integer up to {MAX_JOBS}"
-            )
-        if kind.__name__ == "Pipeline" and vars(value).get("memory") is not None:
+            if hasattr(cls, name) and (from_sklearn or callable(getattr(cls, name))):
+                raise ValueError(f"{type_name}.{name} shadows a class attribute of the same name")
+        n_jobs = vars(value).get("n_jobs")
+        if n_jobs is not None and not (isinstance(n_jobs, int) and abs(n_jobs) <= MAX_JOBS):
+            raise ValueError(f"{type_name} has n_jobs={n_jobs!r}; use an integer up to {MAX_JOBS}")
+        if type_name == "Pipeline" and vars(value).get("memory") is not None:
             raise ValueError("Pipeline has a cache folder, which contains pickles. Use memory=None")
-        rule = RULES.get(kind.__name__)
+        rule = RULES.get(type_name)
         if rule is not None and rule[0] in vars(value) and not rule[1](value):
-            raise ValueError(f"the attributes of {kind.__name__} are inconsistent")
+            raise ValueError(f"the attributes of {type_name} are inconsistent")
 
 
 def training_rows(model: Any) -> list[str]:
@@ -58,16 +56,16 @@ def training_rows(model: Any) -> list[str]:
     """
     names = set()
     for value in _objects(model):
-        kind = type(value).__name__
+        type_name = type(value).__name__
         attributes: dict[str, Any] = getattr(value, "__dict__", {})
         # Landmarks of random Fourier features are frequencies. Those of a ShiftWatch are random
         # points, except in files of format 3, which have the attribute ``_root``.
         is_fourier = type(attributes.get("kernel")).__name__ == "FourierMap"
-        if is_fourier or (kind == "ShiftWatch" and "_root" not in attributes):
+        if is_fourier or (type_name == "ShiftWatch" and "_root" not in attributes):
             continue
-        for name in ROW_ATTRIBUTES | ({"components_"} if kind == "Nystroem" else set()):
+        for name in ROW_ATTRIBUTES | ({"components_"} if type_name == "Nystroem" else set()):
             if math.prod(np.shape(attributes.get(name, 0))) > 1:  # works for tensors, too
-                names.add(f"{kind}.{name}")
+                names.add(f"{type_name}.{name}")
     return sorted(names)
 
 
@@ -134,7 +132,7 @@ def _nodes_are_valid(
 def _is_array(
     value: Any, shape: tuple[int, ...], dtype: str = "float64", below: int | None = None
 ) -> bool:
-    """Whether a value is a finite array; integers must be at least 0, and less than ``below``."""
+    """Whether a value is a finite array of this shape and dtype; integers must be in [0, below)."""
     if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
         return False
     if value.dtype.kind == "f":
@@ -146,7 +144,7 @@ def _is_size(value: Any, size: int) -> bool:
     return isinstance(value, (int, np.integer)) and int(value) == size
 
 
-def _machine(machine: Any) -> bool:
+def _svm_is_valid(machine: Any) -> bool:
     """Whether the arrays of an SVC or an SVR have the sizes that libsvm assumes."""
     n_rows, n_features = machine.shape_fit_
     n_support, counts = len(machine.support_), machine._n_support
@@ -175,7 +173,7 @@ def _machine(machine: Any) -> bool:
     )
 
 
-def _boosting(model: Any) -> bool:
+def _boosting_is_valid(model: Any) -> bool:
     """Whether there are as many trees as expected, and nodes refer to existing nodes."""
     n_classes = len(model.classes_) if "classes_" in vars(model) else 1
     n_trees = 1 if n_classes == 2 else n_classes
@@ -199,7 +197,7 @@ def _boosting(model: Any) -> bool:
     )
 
 
-def _classes(model: Any) -> list[int] | None:
+def _class_counts(model: Any) -> list[int] | None:
     """Return the number of classes of each output; None if ``n_classes_`` is inconsistent."""
     if "classes_" not in vars(model):
         return [1] * model.n_outputs_
@@ -209,26 +207,26 @@ def _classes(model: Any) -> list[int] | None:
     return counts if agree else None
 
 
-def _tree(model: Any) -> bool:
+def _tree_is_valid(model: Any) -> bool:
     tree = model.tree_
     return (
         type(tree).__name__ == "Tree"
         and _is_size(model.n_features_in_, tree.n_features)
         and _is_size(model.n_outputs_, tree.n_outputs)
-        and _classes(model) == tree.n_classes.tolist()
+        and _class_counts(model) == tree.n_classes.tolist()
     )
 
 
-def _forest(forest: Any) -> bool:
-    return _classes(forest) is not None and all(
-        RULES.get(type(tree).__name__) == ("tree_", _tree)
+def _forest_is_valid(forest: Any) -> bool:
+    return _class_counts(forest) is not None and all(
+        RULES.get(type(tree).__name__) == ("tree_", _tree_is_valid)
         and _is_size(tree.n_features_in_, forest.n_features_in_)
-        and _classes(tree) == _classes(forest)
+        and _class_counts(tree) == _class_counts(forest)
         for tree in forest.estimators_
     )
 
 
-def _encoder(encoder: Any) -> bool:
+def _encoder_is_valid(encoder: Any) -> bool:
     """Whether the numbers of output columns agree with the categories."""
     none = [None] * len(encoder.categories_)
     drops = encoder._drop_idx_after_grouping
@@ -251,21 +249,16 @@ def _encoder(encoder: Any) -> bool:
     return True
 
 
-_SUFFIXES = ("Classifier", "Regressor")
 #: By type name: an attribute that only fitted objects have, and a check of fitted objects.
 RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("SVC", "SVR"), ("support_", _machine)),
-    **{f"HistGradientBoosting{suffix}": ("_predictors", _boosting) for suffix in _SUFFIXES},
-    **{f"{name}{s}": ("tree_", _tree) for name in ("DecisionTree", "ExtraTree") for s in _SUFFIXES},
-    **{
-        f"{name}{suffix}": ("estimators_", _forest)
-        for name in ("ExtraTrees", "RandomForest")
-        for suffix in _SUFFIXES
-    },
-    "OneHotEncoder": ("categories_", _encoder),
-    "DummyClassifier": ("n_outputs_", lambda dummy: _classes(dummy) is not None),
-    "DummyRegressor": (
-        "n_outputs_",
-        lambda dummy: _is_array(dummy.constant_, (1, dummy.n_outputs_)),
-    ),
+    **dict.fromkeys(("SVC", "SVR"), ("support_", _svm_is_valid)),
+    "OneHotEncoder": ("categories_", _encoder_is_valid),
+    "DummyClassifier": ("n_outputs_", lambda model: _class_counts(model) is not None),
+    "DummyRegressor": ("n_outputs_", lambda m: _is_array(m.constant_, (1, m.n_outputs_))),
 }
+for _suffix in ("Classifier", "Regressor"):
+    RULES[f"HistGradientBoosting{_suffix}"] = ("_predictors", _boosting_is_valid)
+    for _name in (f"DecisionTree{_suffix}", f"ExtraTree{_suffix}"):
+        RULES[_name] = ("tree_", _tree_is_valid)
+    for _name in (f"ExtraTrees{_suffix}", f"RandomForest{_suffix}"):
+        RULES[_name] = ("estimators_", _forest_is_valid)
