@@ -35,7 +35,7 @@ class KernelProjection(MethodProjection):
         self._warn_about_domains(sample_domain, domain, len(rows))
         labels = self._label_rows(backend, rows, target, domain if self._uses_domain else None)
         kernel = resolved_kernel(self, backend, rows)
-        gram, indefinite, basis = self._gram(backend, rows, kernel, labels)
+        gram, indefinite_matrix, basis = self._gram(backend, rows, kernel, labels)
         continuous = target is not None and target.values is not None
         solution = self._solve(gram, labels.space, continuous)
         solution = standardise(gram, solution, labels.space, warn=self.n_components is not None)
@@ -45,7 +45,7 @@ class KernelProjection(MethodProjection):
         self._offset, embedding = gram.offset(self.dual_coef_), solution.values
         if basis is not None:  # indefinite kernel: project training rows as transform does
             self.dual_coef_ = basis @ (basis.T @ self.dual_coef_)
-            embedding = indefinite @ self.dual_coef_
+            embedding = indefinite_matrix @ self.dual_coef_
             self._offset = embedding.mean(0)
             embedding = embedding - self._offset
         self.__dict__.pop("X_fit_", None)  # from an earlier fit
@@ -112,9 +112,9 @@ def make_gram(
     if not (precomputed or dense):
         refuse_unsound(kernel, len(rows))
         return backend.streamed_gram(rows, kernel, labels, **options), None, None
-    indefinite = basis = None
+    indefinite_matrix = basis = None
     matrix = backend.copy_rows(rows) if precomputed else backend.kernel_matrix(kernel, rows)
     if not kernel.sound:
-        indefinite = cast(matrix, namespace(matrix).float64)
-        matrix, basis = positive_part(indefinite)
-    return backend.dense_gram(matrix, labels, rows.dtype, **options), indefinite, basis
+        indefinite_matrix = cast(matrix, namespace(matrix).float64)
+        matrix, basis = positive_part(indefinite_matrix)
+    return backend.dense_gram(matrix, labels, rows.dtype, **options), indefinite_matrix, basis

@@ -182,13 +182,13 @@ class InvariantKernel(
             )
             check_dense_memory(len(X), "the exact kernel", advice)
         labels, dense = RowLabels(LabelSpace(len(X))), store_gram or len(X) <= DENSE_ROWS
-        gram, indefinite, self._positive = make_gram(Backend(), X, kernel, labels, dense=dense)
+        gram, matrix, self._positive = make_gram(Backend(), X, kernel, labels, dense=dense)
         # K is symmetric up to rounding, which an infinite weight amplifies: use K as stored.
         multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
         KF = gram.centred_product(F, multiply)
         A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)
         self._kernel = kernel
-        self._row_means = gram.row_means if indefinite is None else indefinite.mean(axis=0)
+        self._row_means = gram.row_means if matrix is None else matrix.mean(axis=0)
         self._dual, self._images = F @ A, KF @ A
         for name in ("X_fit_", "classes_"):
             self.__dict__.pop(name, None)  # from an earlier fit
@@ -340,7 +340,7 @@ def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Arra
     row_slices = panels(len(X), max(1, tile_side(8) ** 2 // max(1, len(row_means))))
     compiled = use_compiled(len(X) * len(row_means))
 
-    def work(thread: int, threads: int) -> None:
+    def fill_panels(thread: int, threads: int) -> None:
         for panel in row_slices[thread::threads]:
             values = X[panel]
             if rows is not None:
@@ -349,7 +349,7 @@ def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Arra
             K[panel] -= K[panel].mean(axis=1, keepdims=True)
             K[panel] -= shift
 
-    in_threads(len(row_slices), work)
+    in_threads(len(row_slices), fill_panels)
     return K
 
 

@@ -190,7 +190,7 @@ def domain_folds(
             and (usable is None or usable(y[train], y[test]))
         ]
 
-    rows = np.zeros((len(y), 1))
+    placeholder_X = np.zeros((len(y), 1))
     if domains is not None and 2 < len(y) == len(np.unique(domains)):
         warn_caller(
             "sample_domain is different in every row. Individual rows are held out, and scores say "
@@ -202,7 +202,7 @@ def domain_folds(
         with warnings.catch_warnings():
             # Splitters such as KFold ignore the domains.
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
-            pairs = splitter.split(rows, y, domains if has_domains else None)
+            pairs = splitter.split(placeholder_X, y, domains if has_domains else None)
             splits = usable_splits(
                 (
                     _row_indices(train, len(y), f"the training set of split {number}"),
