@@ -58,8 +58,8 @@ class Schema:
     #: comes first in 1/2/2024.
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
-    date_parts: tuple[str, ...] = ()  #: of each date: "month", "weekday" (0 is Monday), "age"
-    reference: str = ""  #: the day to which ages are computed, in years
+    date_parts: tuple[str, ...] = ()  #: used features: "month", "weekday" (0 is Monday), "age"
+    reference: str = ""  #: the day up to which ages are counted, in years
     decimal: str | None = None  #: passed or detected; used for new tables that are ambiguous
     encoding: str | None = None
     na: tuple[str, ...] = ()  #: values that count as missing
@@ -157,17 +157,17 @@ def make_preprocessor(schema: Schema) -> ColumnTransformer:
     """Return an unfitted transformer that converts a table's features to numbers.
 
     Numeric columns are imputed with the median and standardized. Categorical columns are imputed
-    with the most frequent category and one-hot encoded; categories that are unknown to ``fit`` are
+    with the most frequent category and one-hot encoded; categories that ``fit`` has not seen are
     encoded as zeros.
     """
-    median, frequent = (
+    median_imputer, mode_imputer = (
         SimpleImputer(strategy=strategy, keep_empty_features=True)
         for strategy in ("median", "most_frequent")
     )
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     steps = [
-        ("numeric", make_pipeline(median, StandardScaler()), schema.numbers),
-        ("categorical", make_pipeline(frequent, encoder), list(schema.categorical)),
+        ("numeric", make_pipeline(median_imputer, StandardScaler()), schema.numbers),
+        ("categorical", make_pipeline(mode_imputer, encoder), list(schema.categorical)),
     ]
     steps = [step for step in steps if step[2]]
     transformer = ColumnTransformer(steps, verbose_feature_names_out=False)
