@@ -283,7 +283,7 @@ def _kernel_sum(model: Any, X: Tensor, dual: Array) -> Tensor:
 
 
 @converts(TransformedTargetRegressor)
-def _transformed(model: TransformedTargetRegressor, X: Tensor) -> Tensor:
+def _scaled_target(model: TransformedTargetRegressor, X: Tensor) -> Tensor:
     scaler = model.transformer_
     refuse(model, f"with {type(scaler).__name__}", type(scaler) is not StandardScaler)
     scale = np.ravel(1.0 if scaler.scale_ is None else scaler.scale_)
@@ -305,8 +305,11 @@ def _constant(model: Any, X: Tensor) -> Any:
 def _boosting(model: Any, X: Tensor) -> Any:
     refuse(model, "with categorical_features", model._preprocessor is not None)
     names = ("left", "right", "feature_idx", "num_threshold", "missing_go_to_left")
-    nodes = [(k, tree.nodes) for stage in model._predictors for k, tree in enumerate(stage)]
-    trees = [(tree, tree["is_leaf"] > 0, tree["value"][:, None], [k]) for k, tree in nodes]
+    trees = [
+        (tree.nodes, tree.nodes["is_leaf"] > 0, tree.nodes["value"][:, None], [k])
+        for stage in model._predictors
+        for k, tree in enumerate(stage)
+    ]
     values = _trees(X, names, trees) + model._baseline_prediction
     if hasattr(model, "classes_"):
         return _decision_output(model, values)
@@ -336,44 +339,40 @@ def _forest(model: Any, X: Tensor) -> Any:
     # Sums are float32, so targets far from 0 would lose digits: subtract a typical value.
     offset = 0.0 if is_classifier(model) else float(trees[0].value[0, 0, 0])
     names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
-    tree_tables = [
-        (
-            tree.__getstate__()["nodes"],
-            tree.children_left < 0,
-            (tree.value[:, 0] - offset) / len(trees),
-            range(tree.value.shape[2]),
-        )
-        for tree in trees
-    ]
+    tree_tables = []
+    for tree in trees:
+        values = (tree.value[:, 0] - offset) / len(trees)
+        is_leaf, targets = tree.children_left < 0, range(tree.value.shape[2])
+        tree_tables.append((tree.__getstate__()["nodes"], is_leaf, values, targets))
     X = X.cast("FLOAT").cast("DOUBLE")  # scikit-learn's trees round rows to float32
-    values = _trees(X, names, tree_tables) + offset
-    return ClassifierOutput(values.codes(), None, values) if is_classifier(model) else values
+    means = _trees(X, names, tree_tables) + offset
+    return ClassifierOutput(means.codes(), None, means) if is_classifier(model) else means
 
 
 def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
     """Sum trees: tuples of nodes (with the fields ``names``), leaf mask, values and targets."""
-    nodes, leaves, values, targets = zip(*trees, strict=True)
-    leaf, sizes = np.concatenate(leaves), [len(node) for node in nodes]
-    tree, index = np.repeat(np.arange(len(trees)), sizes), np.concatenate([*map(np.arange, sizes)])
+    nodes, leaf_masks, values, targets = zip(*trees, strict=True)
+    is_leaf, sizes = np.concatenate(leaf_masks), [len(tree_nodes) for tree_nodes in nodes]
+    tree_ids = np.repeat(np.arange(len(trees)), sizes)
+    node_ids = np.concatenate([*map(np.arange, sizes)])
     fields = ("truenodeids", "falsenodeids", "featureids", "values", "missing_value_tracks_true")
     columns: dict[str, Any] = {
-        f"nodes_{field}": np.where(leaf, 0, np.concatenate([node[name] for node in nodes]))
+        f"nodes_{field}": np.where(is_leaf, 0, np.concatenate([n[name] for n in nodes]))
         for field, name in zip(fields, names, strict=True)
     }
     columns |= {
-        "nodes_treeids": tree,
-        "nodes_nodeids": index,
-        "nodes_modes": np.where(leaf, "LEAF", "BRANCH_LEQ"),
-        "target_treeids": np.repeat(tree[leaf], len(targets[0])),
-        "target_nodeids": np.repeat(index[leaf], len(targets[0])),
-        "target_ids": np.array(targets)[tree[leaf]].ravel(),
-        "target_weights": np.concatenate(values)[leaf].ravel(),
+        "nodes_treeids": tree_ids,
+        "nodes_nodeids": node_ids,
+        "nodes_modes": np.where(is_leaf, "LEAF", "BRANCH_LEQ"),
+        "target_treeids": np.repeat(tree_ids[is_leaf], len(targets[0])),
+        "target_nodeids": np.repeat(node_ids[is_leaf], len(targets[0])),
+        "target_ids": np.array(targets)[tree_ids[is_leaf]].ravel(),
+        "target_weights": np.concatenate(values)[is_leaf].ravel(),
     }
     attributes: dict[str, Any] = {"n_targets": int(np.max(targets)) + 1}
     for name, column in columns.items():
         if name in ("nodes_values", "target_weights"):
-            tensor = numpy_helper.from_array(column.astype(np.float64), name)
-            attributes[f"{name}_as_tensor"] = tensor
+            attributes[f"{name}_as_tensor"] = numpy_helper.from_array(column.astype(float), name)
         else:
             attributes[name] = column.tolist()
     return X.op("TreeEnsembleRegressor", domain="ai.onnx.ml", **attributes).cast("DOUBLE")
@@ -382,10 +381,10 @@ def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
 @converts(*(getattr(m, name) for m in (exact, fast) for name in m.__all__))
 @converts(DCMCV, FastDCMCV, invariant.InvariantFeatures)
 def _projection(model: Any, X: Tensor) -> Tensor:
-    return _expanded(model.expansion, X)
+    return _expansion_values(model.expansion, X)
 
 
-def _expanded(function: Expansion, X: Tensor) -> Tensor:
+def _expansion_values(function: Expansion, X: Tensor) -> Tensor:
     landmarks, dual, intercept = (
         None if values is None else np.asarray(to_host(values), dtype=np.float64)
         for values in (function.landmarks, function.dual, function.intercept)
@@ -416,7 +415,7 @@ def _invariant_machine(model: Any, X: Tensor) -> Any:
 @converts(ridge.InvariantRidgeCV, ridge.InvariantRidgeClassifierCV)
 def _ridge(model: Any, X: Tensor) -> Any:
     # finalize() runs the search if the model was fitted in batches.
-    functions = [_expanded(function, X) for function in model.finalize().expansions_]
+    functions = [_expansion_values(function, X) for function in model.finalize().expansions_]
     values = weighted_sum(functions, [1.0] * len(functions))
     if not is_classifier(model):
         return _corrected(model, values)
@@ -508,17 +507,17 @@ def _class_scores(model: Any, Z: Tensor, n_classes: int) -> Tensor:
     output = convert_inner(model, Z)
     if not n_classes:
         return output
-    seen = np.asarray(model.classes_, dtype=np.intp)
+    codes = np.asarray(model.classes_, dtype=np.intp)
     if hasattr(model, "decision_function"):
-        columns = class_columns(output.decisions, len(seen))
+        columns = class_columns(output.decisions, len(codes))
         smallest = columns.reduced("Min").op("Min", 0.0)
     else:
         columns = output.probabilities.op("Max", MIN_PROBABILITY).op("Log")
         smallest = Z.repeated(np.log([MIN_PROBABILITY]))
     # Classes that the model was not fitted to get the smallest value.
-    column_of = np.full(n_classes, len(seen))
-    column_of[seen] = np.arange(len(seen))
-    return columns.op("Concat", smallest, axis=1).op("Gather", column_of, axis=1)
+    indices = np.full(n_classes, len(codes))
+    indices[codes] = np.arange(len(codes))
+    return columns.op("Concat", smallest, axis=1).op("Gather", indices, axis=1)
 
 
 converts(own_ensemble.DomainContext)(

@@ -81,7 +81,7 @@ class SiteFile:
         notes = [f"for the site only: {note}" for note in self.notes]
         return [heading, *self.content["words"], *notes]
 
-    words = describe
+    words = describe  # older name, which the command line uses
 
     def digest(self) -> str:
         """SHA-256 of everything in the file.

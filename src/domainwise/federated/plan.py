@@ -317,7 +317,7 @@ class Plan:
             "does not contain: rows, except those passed as centres",
         ]
 
-    words = describe
+    words = describe  # older name, which the command line uses
 
     @property
     def n_classes(self) -> int:

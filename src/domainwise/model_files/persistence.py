@@ -107,15 +107,15 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
         if isinstance(error, RecursionError):
             reason = "an attribute refers to the model itself. Do not call set_fit_request"
         raise ModelFileError(f"{type(model).__name__} cannot be saved: {reason}") from error
-    with zipfile.ZipFile(io.BytesIO(content)) as written:
-        schema = json.loads(written.read(SCHEMA))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        schema = json.loads(archive.read(SCHEMA))
         if forbidden := types.forbidden_types(schema):
             text = f"{type(model).__name__} cannot be saved: {_describe_forbidden(forbidden)}"
             raise ModelFileError(text)
         files = types.shorten_names(schema)
         # Without indentation: the schema that skops writes would be most of a small model file.
         members = {SCHEMA: json.dumps(schema, separators=(",", ":")).encode()}
-        members |= {new: written.read(old) for old, new in files.items()}
+        members |= {new: archive.read(old) for old, new in files.items()}
     errors = _method_errors(model, METHODS)
     header: dict[str, Any] = {
         "format": FORMAT,
@@ -140,7 +140,8 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
 def load(path: str | Path) -> Any:
     """Load a model that :func:`save` has written.
 
-    The file is checked completely before any object is built, and no code from it is run.
+    Types are checked before any object is built, and values before the model is returned. No code
+    from the file is run.
 
     Parameters
     ----------
@@ -171,12 +172,12 @@ def load(path: str | Path) -> Any:
         schema = json.loads(members[SCHEMA])
         types.localize(schema)
         forbidden = types.forbidden_types(schema)
-        removed = [name for name in forbidden if name.startswith("domainwise.")]
-        if removed or int(header["format"]) < OLDEST_FORMAT:
+        unknown = [name for name in forbidden if name.startswith("domainwise.")]
+        if unknown or int(header["format"]) < OLDEST_FORMAT:
             raise ModelFileError(
                 f"{path} was written by domainwise {versions['domainwise']} in a format that "
                 f"version {__version__} cannot read"
-                f"{f': it contains {removed[0]}' if removed else ''}. Fit the model again"
+                f"{f': it contains {unknown[0]}' if unknown else ''}. Fit the model again"
             )
         if forbidden:
             raise ModelFileError(f"{path} was not loaded: {_describe_forbidden(forbidden)}")
