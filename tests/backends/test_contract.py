@@ -48,7 +48,7 @@ def test_lists_and_data_frames_use_the_numpy_backend():
 
 #: Functions that work for both arrays and tensors, or that are not called for tensors.
 SHARED = {
-    "check_precomputed", "dense_gram", "kernel_matrix", "labels_in_memory", "partitions", "predict",
+    "check_precomputed", "kernel_matrix", "labels_in_memory", "partitions", "predict",
     "resolve_kernel", "split_labels", "transform",
 }  # fmt: skip
 

@@ -127,9 +127,8 @@ def is_frame(X: Any) -> bool:
 
 def describe(X: Any) -> str:
     """Return the type of X in words, for messages."""
-    if not is_dask(X):
-        return f"a {type(X).__module__.split('.')[0]} {type(X).__name__}"
-    return f"a Dask {type(X).__name__}"
+    library = "Dask" if is_dask(X) else type(X).__module__.split(".")[0]
+    return f"a {library} {type(X).__name__}"
 
 
 def label_column(X: Any, labels: Any, name: str) -> Any:

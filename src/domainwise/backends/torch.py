@@ -16,7 +16,7 @@ from domainwise.arrays.namespace import precision_name, to_device_of, to_host
 from domainwise.backends.base import REMOVE_NAN, Backend
 from domainwise.backends.devices import move
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
-from domainwise.gram.torch.operator import TorchStreamedGram, kernel_product, sum_cells, sum_rows
+from domainwise.gram.torch import operator
 from domainwise.kernels.fourier import Basis
 from domainwise.labels.factors import RowLabels, label_rows
 
@@ -29,8 +29,7 @@ class HostRows:
     """Rows of a tensor, which are copied to the host when they are indexed."""
 
     def __init__(self, X: Tensor) -> None:
-        self._X, self.shape = X, tuple(X.shape)
-        self.ndim = X.ndim
+        self._X, self.shape, self.ndim = X, tuple(X.shape), X.ndim
         self.dtype = np.dtype(precision_name(X))
 
     def __len__(self) -> int:
@@ -45,9 +44,10 @@ class HostRows:
 class TorchBackend(Backend):
     """Backend for tensors: rows and models stay on their device, small matrices are on the host."""
 
-    streamed_gram = TorchStreamedGram
-    sum_rows = staticmethod(sum_rows)
-    sum_cells = staticmethod(sum_cells)
+    dense_gram = operator.TorchDenseGram
+    streamed_gram = operator.TorchStreamedGram
+    sum_rows = staticmethod(operator.sum_rows)
+    sum_cells = staticmethod(operator.sum_cells)
 
     def check_rows(
         self, estimator: Any, X: Tensor, *, reset: bool = True, ensure_min_samples: int = 1
@@ -127,7 +127,7 @@ class TorchBackend(Backend):
 
     def cross_product(self, kernel: Basis, rows: Tensor, support: Tensor, dual: Tensor) -> Tensor:
         """Return ``k(rows, support) dual``, up to the kernel's constant."""
-        return kernel_product(kernel, support, rows)(dual.double())
+        return operator.kernel_product(kernel, support, rows)(dual.double())
 
     def indexable(self, rows: Any) -> Any:
         """Return rows that are copied to the host when they are indexed."""

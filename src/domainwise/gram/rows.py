@@ -71,8 +71,7 @@ class RowsGram(Gram):
         if self.xp is np:
             return np.random.default_rng(self.seed).standard_normal(shape)
         generator = self.xp.Generator(self.device).manual_seed(self.seed)
-        options = {"dtype": self.xp.float64, "device": self.device}
-        return self.xp.randn(shape, generator=generator, **options)
+        return self.xp.randn(shape, generator=generator, dtype=self.xp.float64, device=self.device)
 
     def product(self, V: Matrix) -> Matrix:
         """Return ``H K H V``; the first call also computes the row means of K."""

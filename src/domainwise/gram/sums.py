@@ -450,10 +450,8 @@ def finalize(
         space, cross = _joint_space(sums, groups, centred_sums, np.sqrt(counts), m, target, domain)
     # Without landmarks, the weights of the features determine the signs of components.
     landmark_features = np.eye(m) if nystrom.triangle is None else nystrom.triangle - sums.mean[:m]
-    gram = NystromGram(
-        sums.second[:m, :m], cross, space, landmark_features, nystrom.landmarks.dtype
-    )
-    return gram, classes, domains
+    moments, dtype = sums.second[:m, :m], nystrom.landmarks.dtype
+    return NystromGram(moments, cross, space, landmark_features, dtype), classes, domains
 
 
 def _joint_space(

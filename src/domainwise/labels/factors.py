@@ -57,10 +57,8 @@ class LabelSpace:
     @property
     def size(self) -> int:
         """Dimension s of the space."""
-        for features in (self.target, self.domain, self.sign):
-            if features is not None:
-                return int(features.shape[0])
-        return 0
+        features = (self.target, self.domain, self.sign)
+        return next((len(matrix) for matrix in features if matrix is not None), 0)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The Gram operator for tensors, whose thin matrices are on the device of X, and sums over rows."""
+"""Gram operators for tensors, whose thin matrices are on the device of X, and sums over rows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import full_precision, to_device_of, to_host
 from domainwise.gram import sums, tiles
+from domainwise.gram.dense import DenseGram
 from domainwise.gram.iterative import (
     IterativeGram,
     LandmarkFeatures,
@@ -35,6 +36,10 @@ Tensor = Any
 BATCH_BYTES = {"cuda": 512 * 2**20, "cpu": 16 * 2**20}
 #: Compute capabilities of GPUs that multiply float64 about as fast as float32.
 FAST_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
+
+
+class TorchDenseGram(DenseGram):
+    """Centred Gram matrix of the rows of a tensor, stored in float64."""
 
 
 class TorchStreamedGram(IterativeGram):
