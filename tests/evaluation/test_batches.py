@@ -1,4 +1,4 @@
-"""Context measured with whole held-out domains, and with parts of them."""
+"""Scores with context on whole held-out domains, and on parts of them."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from domainwise.scoring.measures import choose_measure
 
 
 class Relative(ClassifierMixin, BaseEstimator):
-    """Guesses from the value itself, and with domains from that relative to their mean."""
+    """Predicts from the sign of a value; with domains, of its difference from the domain mean."""
 
     def fit(self, X, y, sample_domain=None):
         self.classes_ = np.unique(y)
@@ -28,7 +28,7 @@ class Relative(ClassifierMixin, BaseEstimator):
 
 
 def drifting(n=60, drift=0.0, seed=0):
-    """Domains with levels of their own, in which the first half of the rows is lower, or not."""
+    """Domains with different means; with drift, the first half of the rows is lower."""
     rng = np.random.default_rng(seed)
     domain = np.repeat(np.arange(6), n)
     inside = rng.normal(size=6 * n)
@@ -40,7 +40,7 @@ def drifting(n=60, drift=0.0, seed=0):
 
 
 def by_hand(X, y, domain, kind):
-    """Mean score over domains of `Relative`, as loops over batches find it."""
+    """Mean score of `Relative` over domains, from a loop over batches."""
     scores = []
     for name in np.unique(domain):
         rows = np.flatnonzero(domain == name)
@@ -66,11 +66,11 @@ def evaluated(X, y, domain, **options):
     )
 
 
-def test_scores_of_batches_are_those_of_loops_over_domains():
+def test_batch_scores_equal_scores_from_loops_over_domains():
     X, y, domain = drifting(drift=0.5)
     result = evaluated(X, y, domain).find("mine+context")
     assert tuple(result.batches) == BATCHES
-    assert {known["domains"] for known in result.batches.values()} == {6}
+    assert {means["domains"] for means in result.batches.values()} == {6}
     for kind in ("whole", "first half", "last half"):
         assert result.batches[kind]["context"] == pytest.approx(by_hand(X, y, domain, kind))
     assert result.batches["whole"]["context"] == pytest.approx(result.mean)
@@ -81,16 +81,18 @@ def test_context_does_not_hold_up_if_a_part_differs_from_the_whole():
     steady = evaluated(*drifting(drift=0.0)).find("mine+context")
     assert steady.holds_up
     X, y, domain = drifting(drift=1.5)
-    X[:, 0] -= np.array([X[domain == d, 0].mean() for d in range(6)])[domain]  # levels are equal
+    X[:, 0] -= np.array([X[domain == d, 0].mean() for d in range(6)])[
+        domain
+    ]  # the domain means are equal
     X[:, 0] += np.random.default_rng(1).normal(0, 0.5, 6)[domain]
     drifted = evaluated(X, y, domain).find("mine+context")
-    gains = {kind: known["context"] - known["plain"] for kind, known in drifted.batches.items()}
+    gains = {kind: means["context"] - means["plain"] for kind, means in drifted.batches.items()}
     assert gains["whole"] > 0 > gains["first half"] + drifted.batches["first half"]["error"]
     assert not drifted.holds_up
     assert not evaluated(X, y, domain).find("other").holds_up
 
 
-def test_a_folder_holds_the_scores_of_batches(tmp_path):
+def test_a_folder_contains_the_batch_scores(tmp_path):
     pytest.importorskip("pyarrow")
     X, y, domain = drifting()
     result = evaluated(X, y, domain, out=tmp_path / "run").find("mine+context")

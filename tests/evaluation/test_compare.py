@@ -1,4 +1,4 @@
-"""Two evaluations side by side: plain differences, with notes where care is asked for."""
+"""Comparison of two evaluations: differences, intervals, and notes about what differs."""
 
 import json
 
@@ -59,7 +59,7 @@ def predictions(evaluations, key="linear"):
         (("numbers", "fewer"), root_mean_squared_error),
     ],
 )
-def test_differences_are_those_of_the_scores_on_each_domain(folders, names, score):
+def test_differences_equal_those_between_scores_on_each_domain(folders, names, score):
     base, evaluations = folders
     compared = compare_evaluations(base / names[0], base / names[1], "linear")
     a, b = (predictions(evaluations[name]) for name in names)
@@ -85,7 +85,7 @@ def test_differences_are_those_of_the_scores_on_each_domain(folders, names, scor
     values = np.array(list(expected.values()))
     assert pair.mean["difference"] == pytest.approx(values.mean())
     assert pair.p_value == pytest.approx(wilcoxon(np.round(values, 9)).pvalue)
-    # As wide as Student's t with these deviations, about.
+    # About as wide as an interval from Student's t distribution.
     half = 2.447 * values.std(ddof=1) / np.sqrt(7)
     np.testing.assert_allclose(
         (pair.mean["low"], pair.mean["high"]),
@@ -104,14 +104,14 @@ def test_an_evaluation_does_not_differ_from_itself(folders):
     base, _ = folders
     compared = compare_evaluations(base / "whole", base / "whole")
     assert compared.notes == ["The table, rows and folds are the same."]
-    assert len(compared.pairs) == 2  # the best one is not compared twice
+    assert len(compared.pairs) == 2  # the pair of best methods is not repeated
     for pair in compared.pairs:
         assert [pair.mean[name] for name in ("difference", "low", "high")] == [0.0, 0.0, 0.0]
         assert pair.p_value == 1.0
         assert pair.words == "no practical difference"
 
 
-def test_another_measure_of_the_same_folder_is_found(folders):
+def test_a_measure_that_both_folders_have_is_compared(folders):
     base, evaluations = folders
     compared = compare_evaluations(base / "whole", base / "less")
     assert compared.measure.name == "balanced_accuracy"
@@ -121,13 +121,13 @@ def test_another_measure_of_the_same_folder_is_found(folders):
     assert compared.pairs[0].mean["second"] == pytest.approx(best.mean)
 
 
-def test_the_margin_of_an_error_is_a_part_of_it(folders):
+def test_the_margin_of_an_error_is_a_share_of_the_baseline(folders):
     base, evaluations = folders
     compared = compare_evaluations(base / "numbers", base / "fewer")
     assert compared.margin == pytest.approx(0.02 * -evaluations["numbers"].baseline.mean)
 
 
-def test_other_rows_folds_and_domains_are_noted(folders):
+def test_notes_report_different_folds_and_domains(folders):
     base, _ = folders
     notes = compare_evaluations(base / "whole", base / "some").notes
     assert any("different groups" in note for note in notes)
@@ -143,13 +143,13 @@ def test_other_rows_folds_and_domains_are_noted(folders):
         ("numbers", "the task is classification"),
     ],
 )
-def test_what_answers_another_question_is_refused(folders, second, words):
+def test_evaluations_of_different_tasks_or_measures_are_refused(folders, second, words):
     base, _ = folders
     with pytest.raises(ValueError, match=words):
         compare_evaluations(base / "whole", base / second)
 
 
-def test_a_method_that_one_lacks_is_refused(folders):
+def test_a_method_that_is_missing_in_one_evaluation_is_refused(folders):
     base, _ = folders
     with pytest.raises(
         ValueError, match="method='svm' is not in both evaluations. Use one of: linear"
@@ -157,7 +157,7 @@ def test_a_method_that_one_lacks_is_refused(folders):
         compare_evaluations(base / "whole", base / "less", "svm")
 
 
-def test_folders_without_predictions_have_intervals_of_means_alone(folders, tmp_path):
+def test_folders_without_predictions_have_intervals_for_means_only(folders, tmp_path):
     import shutil
 
     base, _ = folders

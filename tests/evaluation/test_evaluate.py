@@ -1,4 +1,4 @@
-"""The numbers of an evaluation, and what may be seen on the way to them."""
+"""Scores of an evaluation, compared with loops written by hand, and which rows each step sees."""
 
 import json
 import warnings
@@ -41,7 +41,7 @@ def prepared(X, train, test):
 
 
 def by_hand(X, y, domain, make, parameters, score):
-    """Nested leave-one-domain-out, written out; domains with one class are for training."""
+    """Nested leave-one-domain-out as a loop; domains with one class are used only for training."""
     scores = {}
     for name in np.unique(domain):
         if len(np.unique(y[domain == name])) < 2:
@@ -51,8 +51,8 @@ def by_hand(X, y, domain, make, parameters, score):
         means = []
         for parameter in parameters:
             inner = []
-            for held in np.unique(domain[train]):
-                rows = domain[train] != held
+            for held_out in np.unique(domain[train]):
+                rows = domain[train] != held_out
                 model = make(parameter).fit(A[rows], y[train][rows])
                 inner.append(score(y[train][~rows], model.predict(A[~rows])))
             means.append(np.mean(inner))
@@ -61,7 +61,7 @@ def by_hand(X, y, domain, make, parameters, score):
     return scores
 
 
-def test_scores_of_classes_are_those_of_a_loop_written_by_hand():
+def test_classification_scores_equal_those_of_a_loop_written_by_hand():
     X, y, domain = problem()
     evaluation = evaluate(X, y, domain, methods=QUICK, scoring="accuracy", inner_scoring="accuracy")
     expected = by_hand(
@@ -80,7 +80,7 @@ def test_scores_of_classes_are_those_of_a_loop_written_by_hand():
     assert result.spread == pytest.approx(np.std(list(expected.values()), ddof=1))
 
 
-def test_errors_of_numbers_are_those_of_a_loop_written_by_hand_and_shown_as_errors():
+def test_regression_errors_equal_those_of_a_loop_written_by_hand_and_are_positive():
     X, y, domain = problem(regression=True)
     evaluation = evaluate(X, y, domain, methods=QUICK)
     expected = by_hand(
@@ -98,7 +98,7 @@ def test_errors_of_numbers_are_those_of_a_loop_written_by_hand_and_shown_as_erro
     assert evaluation.best.key == "linear"
 
 
-def test_parameters_do_not_depend_on_the_domain_that_is_left_out(one_width):
+def test_parameters_do_not_depend_on_the_held_out_domain(one_width):
     X, y, domain = problem()
     changed_X, changed_y = X.copy(), y.copy()
     last = domain == "site 4"
@@ -126,7 +126,7 @@ def test_inner_splits_get_source_domains_only():
 
 
 class Spy(ClassifierMixin, BaseEstimator):
-    """Writes down what it is fitted to."""
+    """Records the rows and domains that it is fitted to."""
 
     seen: ClassVar = []
 
@@ -141,16 +141,16 @@ class Spy(ClassifierMixin, BaseEstimator):
 
 def test_methods_get_rows_of_source_domains_only(monkeypatch):
     X, y, domain = problem()
-    X[:, 2] = np.unique(domain, return_inverse=True)[1]  # tells the domain, before scaling
+    X[:, 2] = np.unique(domain, return_inverse=True)[1]  # identifies the domain, before scaling
     Spy.seen.clear()
     spied = replace(METHODS["linear"], build=lambda setting: Spy(), grids=None)
     monkeypatch.setitem(METHODS, "linear", spied)
     evaluate(X, y, domain, methods=["linear"])
-    # The fits after those of all splits are for the score where domains are seen.
+    # The fits after those of all splits are for the scores on seen domains.
     assert [seen for _, seen in Spy.seen[:5]] == [set(range(4))] * 5
     assert [seen for _, seen in Spy.seen[5:]] == [set(range(5))] * SEEN_FOLDS
     for rows, _ in Spy.seen[:5]:
-        # Standardised with the sources' own mean, which the left-out domain would shift.
+        # Standardized with the mean of the sources, which the held-out domain would shift.
         assert len(rows) == 64
         np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-12)
 
@@ -161,14 +161,16 @@ def test_a_method_for_classes_refuses_a_continuous_target():
         evaluate(X, y, domain, methods=["constant", "mda"])
 
 
-def test_by_default_methods_are_compared_that_a_person_would_choose_between():
+def test_the_default_methods_are_the_documented_ones():
     names = [method.key for method in choose_methods(None)]
     assert ",".join(names) == "constant,svm,linear,boosting,dcmcv,invariantridge,ensemble"
     assert {method.key for method in choose_methods("all")} == set(METHODS)
 
 
 @pytest.mark.parametrize("regression", [False, True])
-def test_every_method_runs_on_classes_and_on_numbers(regression, narrow_grids, few_trees):
+def test_every_method_runs_on_classes_and_on_continuous_targets(
+    regression, narrow_grids, few_trees
+):
     narrow_grids()
     X, y, domain = problem(3, 12, regression=regression)
     names = {key for key, method in METHODS.items() if not (regression and method.classes_only)}
@@ -178,7 +180,7 @@ def test_every_method_runs_on_classes_and_on_numbers(regression, narrow_grids, f
     assert all(np.isfinite(result.mean) for result in evaluation.results)
 
 
-def test_more_than_ten_domains_are_left_out_in_groups_and_scored_one_by_one():
+def test_more_than_ten_domains_are_held_out_in_groups_and_scored_one_by_one():
     X, y, domain = problem(12, 8)
     evaluation = evaluate(X, y, domain, methods=QUICK)
     assert len(evaluation.domains) == 12
@@ -219,7 +221,7 @@ def test_rare_classes_get_balanced_accuracy_and_common_ones_accuracy():
     assert evaluate(X, rare, domain, methods=QUICK).measure.name == "balanced_accuracy"
 
 
-def test_a_domain_where_the_measure_is_undefined_is_left_out_of_the_means():
+def test_means_omit_a_domain_where_the_measure_is_undefined():
     X, _, domain = problem()
     y = np.tile([0, 1], len(X) // 2)
     y[domain == "site 2"] = 0
@@ -231,7 +233,7 @@ def test_a_domain_where_the_measure_is_undefined_is_left_out_of_the_means():
     assert json.loads(evaluation.to_json())["methods"][0]["per_domain"][2]["score"] is None
 
 
-def test_machines_without_probabilities_are_left_out_with_the_reason():
+def test_methods_without_probabilities_are_skipped_with_the_reason():
     X, y, domain = problem(3, 12)
     evaluation = evaluate(X, y, domain, methods=["svm", "linear"], scoring="neg_log_loss")
     assert [result.key for result in evaluation.results] == ["linear"]
@@ -247,7 +249,7 @@ def test_rows_are_drawn_evenly_and_small_domains_stay_whole():
     assert len(draw_rows(codes, None, 0)) == 405
 
 
-def test_class_means_are_discriminant_analysis_with_equal_priors():
+def test_class_means_equal_discriminant_analysis_with_equal_priors():
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     rng = np.random.default_rng(0)
@@ -259,7 +261,7 @@ def test_class_means_are_discriminant_analysis_with_equal_priors():
         np.testing.assert_allclose(ours.predict_proba(X), even.predict_proba(X), atol=1e-9)
 
 
-def test_within_is_the_mean_of_folds_inside_the_domain():
+def test_within_is_the_mean_score_of_folds_within_the_domain():
     X, _, domain = problem(3, 60)
     y = np.tile([0, 0, 1], 60)
     evaluation = evaluate(X, y, domain, methods=["constant"])
@@ -290,7 +292,7 @@ def test_within_is_the_mean_of_folds_inside_the_domain():
         (dict(X=np.full((80, 2), np.inf)), "infinity"),
     ],
 )
-def test_bad_input_is_refused_with_words_about_it(change, words):
+def test_invalid_input_is_refused_with_the_reason(change, words):
     X, y, domain = problem()
     arguments = dict(X=X, y=y, sample_domain=domain, methods=["constant"]) | change
     if words is None:
@@ -300,7 +302,7 @@ def test_bad_input_is_refused_with_words_about_it(change, words):
         evaluate(**arguments)
 
 
-def test_a_class_that_only_one_domain_has_is_refused_when_nothing_else_is_left():
+def test_training_rows_with_only_one_class_are_refused():
     X, _, domain = problem(3, 10)
     y = (domain == "site 0").astype(int)
     with pytest.raises(
@@ -317,7 +319,7 @@ def test_no_warning_reaches_the_caller(one_width):
 
 
 @pytest.mark.parametrize("unit", [1e-4, 1e4])
-def test_support_vector_machines_do_not_see_the_unit_of_the_target(unit):
+def test_support_vector_machines_do_not_depend_on_the_unit_of_the_target(unit):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((90, 3))
     y = X[:, 0] + 0.1 * rng.standard_normal(90)
@@ -329,7 +331,7 @@ def test_support_vector_machines_do_not_see_the_unit_of_the_target(unit):
         assert scaled.find(key).mean / unit == pytest.approx(plain.find(key).mean, rel=0.15)
 
 
-def test_numbers_in_columns_of_objects_are_numbers_and_sparse_rows_are_named():
+def test_numbers_in_object_columns_are_numeric_and_sparse_input_is_refused():
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame(rng.standard_normal((60, 2)), columns=["a", "b"]).astype(object)

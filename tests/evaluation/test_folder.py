@@ -1,4 +1,4 @@
-"""Evaluations on disk: they go on after a kill, refuse what is not theirs, can be read again."""
+"""Results folders: evaluations continue after a kill, check the folder, and can be read again."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def run(out=None, **change):
 
 
 def numbers(evaluation):
-    """All that must not depend on interruptions."""
+    """All content that must not depend on interruptions."""
     content = evaluation.to_dict()
     for method in content["methods"]:
         del method["seconds"]
@@ -43,7 +43,7 @@ def numbers(evaluation):
 
 
 def forked(work):
-    """Do something in a process of its own, and return its number."""
+    """Call a function in a child process, and return the process id."""
     child = os.fork()
     if child:
         return child
@@ -62,11 +62,13 @@ def undisturbed():
     return numbers(run())
 
 
-def test_ten_kills_at_random_moments_change_no_number(tmp_path, undisturbed):
+def test_ten_kills_at_random_times_change_no_number(tmp_path, undisturbed):
     rng = np.random.default_rng(0)
     killed = 0
     for number in range(10):
-        out = tmp_path / str(number // 5)  # five times each, so that the end is reached, too
+        out = tmp_path / str(
+            number // 5
+        )  # five kills per folder, so that some runs come close to the end
         results = out / "jobs" / "results.jsonl"
         child = forked(lambda out=out: run(out))
         goal = size_of(results) + rng.integers(4000)
@@ -82,12 +84,12 @@ def test_ten_kills_at_random_moments_change_no_number(tmp_path, undisturbed):
         assert not list((tmp_path / folder / "jobs").glob(".*.parquet"))
 
 
-def test_only_what_is_missing_is_done_again(tmp_path, undisturbed):
+def test_only_missing_jobs_are_run_again(tmp_path, undisturbed):
     run(tmp_path)
     results = tmp_path / "jobs" / "results.jsonl"
     lines = results.read_text("utf-8").splitlines(keepends=True)
     jobs = [place for place, line in enumerate(lines) if '"kind": "job"' in line]
-    # The second job is finished but for its line, which is cut off in the middle.
+    # The second job is finished, except that its line is cut off in the middle.
     results.write_text("".join(lines[: jobs[1]]) + lines[jobs[1]][:40], "utf-8")
     done = []
     evaluation = run(tmp_path, progress=lambda cost, rows: done.extend(rows))
@@ -114,7 +116,7 @@ def test_only_what_is_missing_is_done_again(tmp_path, undisturbed):
         ),
     ],
 )
-def test_another_table_or_question_is_refused_unless_forced(tmp_path, change, words):
+def test_another_table_or_other_arguments_are_refused_unless_forced(tmp_path, change, words):
     run(tmp_path, methods=METHODS[:2])
     before = (tmp_path / "jobs" / "results.jsonl").read_bytes()
     with pytest.raises(ValueError, match=words):
@@ -124,7 +126,7 @@ def test_another_table_or_question_is_refused_unless_forced(tmp_path, change, wo
     assert [result.key for result in evaluation.results] == ["constant"]
 
 
-def test_of_two_processes_in_a_folder_one_is_kept_out(tmp_path):
+def test_a_second_process_cannot_use_the_same_folder(tmp_path):
     ready, begun = os.pipe()
     over, _end = os.pipe()
 
@@ -140,12 +142,12 @@ def test_of_two_processes_in_a_folder_one_is_kept_out(tmp_path):
         with pytest.raises(ResultsError, match="another run is writing"):
             run(tmp_path, force=True)
     finally:
-        os.kill(child, signal.SIGKILL)  # the system frees the folder
+        os.kill(child, signal.SIGKILL)  # the system releases the lock
         os.waitpid(child, 0)
     assert run(tmp_path).results
 
 
-def test_another_metric_needs_no_fits_and_reports_the_metric_of_the_search(tmp_path):
+def test_another_metric_needs_no_fits_and_reports_the_metric_used_in_the_search(tmp_path):
     both = run(tmp_path, scoring=["accuracy", "balanced_accuracy"])
     done = []
     later = run(tmp_path, scoring="balanced_accuracy", progress=lambda *job: done.append(job))
@@ -157,7 +159,7 @@ def test_another_metric_needs_no_fits_and_reports_the_metric_of_the_search(tmp_p
     assert later.to_dict()["recipe"] == both.to_dict()["recipe"]
 
 
-def test_scores_are_those_of_the_predictions_kept_in_parquet(tmp_path):
+def test_scores_are_those_of_the_predictions_in_parquet_files(tmp_path):
     evaluation = run(tmp_path, scoring=["accuracy", "roc_auc"])
     predictions = pandas.concat(map(pandas.read_parquet, (tmp_path / "jobs").glob("*.parquet")))
     outside = predictions[predictions["fold"] < 0]
@@ -167,7 +169,7 @@ def test_scores_are_those_of_the_predictions_kept_in_parquet(tmp_path):
     assert len(outside) == 60 * len(METHODS)
 
 
-def test_predictions_that_were_changed_are_refused_by_name(tmp_path):
+def test_changed_prediction_files_are_refused_by_name(tmp_path):
     run(tmp_path)
     files = sorted((tmp_path / "jobs").glob("*linear.parquet"))
     first, second = files[0].read_bytes(), files[1].read_bytes()
@@ -184,7 +186,7 @@ def test_predictions_that_were_changed_are_refused_by_name(tmp_path):
     assert files[0].read_bytes() == first
 
 
-def test_force_removes_only_what_jobs_wrote(tmp_path):
+def test_force_removes_only_files_that_jobs_wrote(tmp_path):
     run(tmp_path)
     own = [tmp_path / "jobs" / name for name in ("mine.parquet", ".mine.parquet", "notes.txt")]
     for path in own:
@@ -209,7 +211,7 @@ def test_force_removes_only_what_jobs_wrote(tmp_path):
         ({"notes": [1]}, r"notes\[0\]: str expected, got int"),
     ],
 )
-def test_a_result_of_another_form_is_refused_in_words(tmp_path, change, words):
+def test_an_invalid_result_file_is_refused_with_a_reason(tmp_path, change, words):
     run(tmp_path)
     path = tmp_path / "evaluation.json"
     stored = json.loads(path.read_text("utf-8")) | change
@@ -230,7 +232,7 @@ def test_the_scores_do_not_depend_on_the_configured_output_of_transformers(outpu
     )
 
 
-def test_what_was_found_can_be_read_again(tmp_path):
+def test_an_evaluation_can_be_read_again(tmp_path):
     evaluation = run(tmp_path, scoring=["accuracy", "roc_auc"])
     again, stored = read_evaluation(tmp_path)
     assert str(again) == str(evaluation)

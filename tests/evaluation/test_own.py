@@ -1,4 +1,4 @@
-"""Methods of a caller's own in the comparison: what they get, and what is refused."""
+"""Methods that the user passes as estimators: what they get, and what is refused."""
 
 from typing import ClassVar
 
@@ -24,7 +24,7 @@ def problem(n_domains=4, size=16, seed=0):
     return X, np.where(value > np.median(value), "yes", "no"), domain
 
 
-def test_a_tuned_model_of_the_callers_scores_as_the_method_it_equals():
+def test_a_custom_model_with_the_same_grid_scores_like_the_built_in_method():
     X, y, domain = problem()
     grid = {"C": [1 / alpha for alpha in ALPHAS[::-1]]}
     mine = ("mine", LogisticRegression(max_iter=1000), grid)
@@ -36,7 +36,7 @@ def test_a_tuned_model_of_the_callers_scores_as_the_method_it_equals():
     assert evaluation.find("mine").candidates == len(ALPHAS)
 
 
-def test_a_model_without_a_grid_is_fitted_as_it_is_and_never_tuned():
+def test_a_model_without_a_grid_is_not_tuned():
     X, y, domain = problem()
     own = [("plain", SVC(C=3.0)), ("piped", make_pipeline(StandardScaler(), SVC(C=3.0)))]
     evaluation = evaluate(X, y, domain, methods=own, scoring="accuracy", progress=False)
@@ -47,7 +47,7 @@ def test_a_model_without_a_grid_is_fitted_as_it_is_and_never_tuned():
         mean, spread = X[train].mean(axis=0), X[train].std(axis=0)
         model = SVC(C=3.0).fit((X[train] - mean) / spread, y[train])
         assert score == model.score((X[~train] - mean) / spread, y[~train])
-    assert evaluation.find("piped").known == evaluation.find("plain").known  # standardised twice
+    assert evaluation.find("piped").known == evaluation.find("plain").known  # standardized twice
 
 
 class Spy(ClassifierMixin, BaseEstimator):
@@ -64,11 +64,11 @@ class Spy(ClassifierMixin, BaseEstimator):
         return np.full(len(X), self.classes_[0])
 
 
-def test_classes_and_domains_come_as_they_are_called():
+def test_custom_models_get_the_original_names_of_classes_and_domains():
     X, y, domain = problem()
     Spy.seen.clear()
     evaluate(X, y, domain, methods=[("spy", Spy())], progress=False)
-    fits = Spy.seen[:4]  # the others are of random folds, where all domains are seen
+    fits = Spy.seen[:4]  # the other fits are for random folds, where all domains are seen
     assert len(Spy.seen) == 8
     for i, (rows, targets, domains) in enumerate(fits):
         assert set(targets) == {"no", "yes"}
@@ -76,7 +76,7 @@ def test_classes_and_domains_come_as_they_are_called():
         np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-12)
 
 
-def test_domains_reach_estimators_of_this_package_inside_a_pipeline():
+def test_domains_are_passed_to_estimators_inside_a_pipeline():
     X, y, domain = problem()
     model = make_pipeline(StandardScaler(), InvariantSVC())
     evaluation = evaluate(X, y, domain, methods=[("invariant kernel", model)], progress=False)
@@ -87,7 +87,7 @@ def test_domains_reach_estimators_of_this_package_inside_a_pipeline():
     assert evaluation.scores["invariant kernel"] != without.scores["no weight"]
 
 
-def test_raw_rows_are_for_the_callers_own_alone():
+def test_only_custom_methods_get_unprepared_rows():
     pandas = pytest.importorskip("pandas")
     X, y, domain = problem()
     frame = pandas.DataFrame(X, columns=["a", "b", "c"])
@@ -124,16 +124,20 @@ def test_objects_that_are_not_methods_are_refused(method, words):
         evaluate(X, y, domain, methods=[method], progress=False)
 
 
-def test_a_failure_of_the_callers_model_is_reported_and_other_methods_continue():
+def test_a_failing_custom_model_is_reported_and_other_methods_continue():
     X, y, domain = problem()
     bad = ("bad", SVC(kernel="precomputed"))
     evaluation = evaluate(X, y, domain, methods=["linear", bad], progress=False)
     assert "failed" in evaluation.left_out["bad"]
     assert [result.key for result in evaluation.results] == ["linear"]
+    with pytest.raises(
+        ValueError, match=r"could be evaluated: bad \(failed: .*Choose other methods"
+    ):
+        evaluate(X, y, domain, methods=[bad], progress=False)
 
 
 class Centred(ClassifierMixin, BaseEstimator):
-    """Compares a row with the mean of its domain's rows at hand, or of the sources without."""
+    """Compares each row with the mean of its domain or, without domains, of the sources."""
 
     def fit(self, X, y, sample_domain=None):
         self.classes_ = np.unique(y)
@@ -148,7 +152,7 @@ class Centred(ClassifierMixin, BaseEstimator):
         return self.classes_[((X - centre)[:, 0] > 0).astype(int)]
 
 
-def test_domains_of_left_out_rows_reach_predict_only_in_a_row_that_is_marked_so():
+def test_only_the_result_with_context_gets_the_domains_of_held_out_rows():
     X, _, domain = problem()
     shift = X[:, 0] + 5 * np.unique(domain, return_inverse=True)[1]
     centre = np.array([shift[domain == name].mean() for name in np.unique(domain)])
@@ -187,7 +191,7 @@ class Mixed(Centred):
         return super().fit(X, y)
 
 
-def test_weights_of_members_are_shown_as_what_was_chosen():
+def test_member_weights_are_reported_as_parameters():
     X, y, domain = problem()
     evaluation = evaluate(X, y, domain, methods=["constant", ("mine", Mixed())], progress=False)
     alone, together = evaluation.find("mine"), evaluation.find("mine+context")
@@ -198,7 +202,7 @@ def test_weights_of_members_are_shown_as_what_was_chosen():
 
 
 class Whole(Centred):
-    """Gets rows that it does not learn from."""
+    """Gets all rows, but is fitted only to those in ``learn_from``."""
 
     seen: ClassVar = []
 
@@ -211,7 +215,7 @@ class Whole(Centred):
         return super().predict(X, sample_domain)
 
 
-def test_a_domain_in_context_is_all_of_its_rows_also_those_that_are_not_drawn():
+def test_the_context_of_a_domain_includes_rows_that_were_not_drawn():
     X, y, domain = problem(3, 40)
     Whole.seen.clear()
     with np.errstate(all="ignore"):
@@ -222,13 +226,13 @@ def test_a_domain_in_context_is_all_of_its_rows_also_those_that_are_not_drawn():
     assert {frozenset(sources) for _, sources, _ in fits} == {
         frozenset({"site 0", "site 1", "site 2"} - {name}) for name in np.unique(domain)
     }
-    asked = [(n, None if d is None else set(d)) for n, d, rows in Whole.seen if rows is None]
-    assert asked.count((10, None)) >= 3
-    # Others are of random folds, or have a column shuffled in copies of the domain.
-    assert [n for n, names in asked if names is not None and len(names) == 1] == [40] * 3
+    calls = [(n, None if d is None else set(d)) for n, d, rows in Whole.seen if rows is None]
+    assert calls.count((10, None)) >= 3
+    # Other calls are for random folds, or for copies of the domain with a shuffled column.
+    assert [n for n, names in calls if names is not None and len(names) == 1] == [40] * 3
 
 
-def test_a_job_with_one_of_its_two_rows_lost_is_done_again(tmp_path):
+def test_a_job_is_run_again_if_one_of_its_two_rows_is_missing(tmp_path):
     X, y, domain = problem()
     options = dict(methods=["constant", ("mine", Centred())], scoring="accuracy", progress=False)
     first = evaluate(X, y, domain, **options, out=tmp_path)

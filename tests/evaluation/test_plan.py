@@ -1,4 +1,4 @@
-"""What a quick evaluation takes, how many workers there are, and what is scored."""
+"""What a quick evaluation skips, how many workers are used, and which rows are scored."""
 
 from dataclasses import replace
 
@@ -30,9 +30,9 @@ def planned(monkeypatch, seconds, methods=None, max_rows="auto"):
     return plan_quick(problem(), choose_methods(methods), None, None, max_rows, 1)
 
 
-def test_a_quick_evaluation_leaves_out_rows_and_then_the_longest_methods(monkeypatch):
-    swift = planned(monkeypatch, 0.01)
-    assert (len(swift.problem.y), len(swift.methods), swift.left_out) == (600, 7, {})
+def test_a_quick_evaluation_uses_fewer_rows_and_then_skips_the_slowest_methods(monkeypatch):
+    fast = planned(monkeypatch, 0.01)
+    assert (len(fast.problem.y), len(fast.methods), fast.left_out) == (600, 7, {})
     slow = planned(monkeypatch, 0.5)
     assert len(slow.problem.y) == 300
     assert list(slow.left_out) == ["ensemble", "invariantridge"]
@@ -41,13 +41,13 @@ def test_a_quick_evaluation_leaves_out_rows_and_then_the_longest_methods(monkeyp
     assert [method.key for method in slowest.methods] == ["constant", "linear"]
 
 
-def test_methods_that_are_named_are_run_however_long_they_take(monkeypatch):
+def test_methods_chosen_by_name_are_never_skipped(monkeypatch):
     slow = planned(monkeypatch, 1000.0, "linear,ensemble", max_rows=200)
     assert [method.key for method in slow.methods] == ["linear", "ensemble"]
     assert len(slow.problem.y) == 200
 
 
-def test_scores_are_of_all_rows_of_held_out_domains_and_models_of_those_that_were_drawn():
+def test_models_are_fitted_to_drawn_rows_and_scored_on_all_rows_of_held_out_domains():
     X, y, domain = table()
     evaluation = evaluate(X, y, domain, methods=["linear"], max_rows=80, progress=False)
     records = evaluation.records["linear"]
@@ -60,7 +60,7 @@ def test_scores_are_of_all_rows_of_held_out_domains_and_models_of_those_that_wer
     few = replace(drawn, parent=replace(drawn.parent, max_scored=400))
     (_, test), *_ = outer_splits(few, None)
     assert [len(rows) for rows in few.scored_rows(test)] == [100]
-    half = test[::2]  # a split of the caller's that holds out a part of a domain
+    half = test[::2]  # a split from the user that holds out a part of a domain
     assert few.full.index[few.scored_rows(half)[0]].tolist() == few.index[half].tolist()
 
 
@@ -80,7 +80,7 @@ def test_two_domains_are_held_out_one_at_a_time(quick):
     assert any("chosen by cross-validation over rows" in note for note in evaluation.notes)
 
 
-def test_workers_are_as_many_as_memory_allows_and_one_for_little_work(monkeypatch):
+def test_memory_limits_the_number_of_workers_and_little_work_needs_one(monkeypatch):
     monkeypatch.setattr(runner, "effective_n_jobs", lambda n_jobs: 16 if n_jobs < 0 else n_jobs)
     monkeypatch.setattr(runner, "available_memory", lambda: 2_000_000_000)
     some = problem()

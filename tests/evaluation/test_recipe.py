@@ -1,4 +1,4 @@
-"""One recipe: what was measured can be fitted to all rows, and what was predicted is kept."""
+"""An evaluated method can be fitted to all rows, and its predictions are available."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def evaluation():
     return evaluate(make_frame(), "ill", "hospital", **OPTIONS)
 
 
-def test_column_names_are_as_good_as_columns(evaluation):
+def test_column_names_give_the_same_scores_as_columns(evaluation):
     frame = make_frame()
     rows = frame[["age", "dose", "sex"]]
     same = evaluate(rows, frame["ill"], frame["hospital"], **OPTIONS)
@@ -45,7 +45,7 @@ def test_column_names_are_as_good_as_columns(evaluation):
     assert evaluation.facts["columns"] == 3
 
 
-def test_the_best_is_fitted_to_all_rows_unless_another_is_named(evaluation, tmp_path):
+def test_fit_uses_all_rows_and_the_best_method_unless_another_is_named(evaluation, tmp_path):
     frame = make_frame()
     rows = frame[["age", "dose", "sex"]]
     model = evaluation.fit()
@@ -53,7 +53,7 @@ def test_the_best_is_fitted_to_all_rows_unless_another_is_named(evaluation, tmp_
     assert model.predict(rows).shape == (96,)
     linear = evaluation.fit("Logistic")
     assert isinstance(linear[-1].estimator_, LogisticRegression)
-    # All 96 rows, not the 60 that were drawn: the same search by hand.
+    # The same search by hand, on all 96 rows instead of the 60 that were drawn.
     from sklearn.model_selection import GridSearchCV
 
     from domainwise.search.grids import LINEAR
@@ -72,11 +72,11 @@ def test_the_best_is_fitted_to_all_rows_unless_another_is_named(evaluation, tmp_
         evaluation.fit("dcm")
 
 
-def test_predictions_for_left_out_domains_are_kept_and_give_the_scores(evaluation):
+def test_predictions_for_held_out_domains_have_the_reported_scores(evaluation):
     frame = make_frame()
     predictions = evaluation.predictions_
     assert set(predictions["method"]) == {"constant", "linear", "svm"}
-    assert len(predictions) == 3 * len(frame)  # all rows are scored, also those that were not drawn
+    assert len(predictions) == 3 * len(frame)  # rows that were not drawn are scored, too
     for (method, domain), part in predictions.groupby(["method", "domain"]):
         assert (frame["hospital"].to_numpy()[part["row"]] == domain).all()
         assert (frame["ill"].to_numpy()[part["row"]] == part["target"]).all()
@@ -84,8 +84,8 @@ def test_predictions_for_left_out_domains_are_kept_and_give_the_scores(evaluatio
         assert score == pytest.approx(evaluation.scores[method][domain])
     linear = predictions[predictions["method"] == "linear"]
     np.testing.assert_allclose(linear["probability_no"] + linear["probability_yes"], 1)
-    chosen = np.where(linear["probability_yes"] > 0.5, "yes", "no")
-    assert (chosen == linear["prediction"]).all()
+    most_probable = np.where(linear["probability_yes"] > 0.5, "yes", "no")
+    assert (most_probable == linear["prediction"]).all()
     svm = predictions[predictions["method"] == "svm"]
     assert ((svm["decision_yes"] > 0) == (svm["prediction"] == "yes")).all()
     numbers = evaluate(make_frame(regression=True), "ill", "hospital", methods=["linear"])
@@ -95,13 +95,13 @@ def test_predictions_for_left_out_domains_are_kept_and_give_the_scores(evaluatio
 @pytest.mark.parametrize(
     ("positive", "scoring"),
     [
-        # Parameters are chosen by the first measure.
+        # Parameters are chosen for the first measure.
         ("yes", ["f1", "average_precision", "roc_auc", "neg_log_loss"]),
         ("no", ["average_precision", "f1", "roc_auc"]),
         (None, ["roc_auc", "f1", "average_precision"]),
     ],
 )
-def test_the_positive_class_is_the_one_named(positive, scoring, monkeypatch):
+def test_pos_label_sets_the_positive_class(positive, scoring, monkeypatch):
     monkeypatch.setattr(results, "SLOW_DRAWS", 2)  # intervals are tested elsewhere
     frame, asked = make_frame(), {"methods": ["linear"], "scoring": scoring}
     named = evaluate(frame, "ill", "hospital", pos_label=positive, **asked)
@@ -120,7 +120,7 @@ def test_the_positive_class_is_the_one_named(positive, scoring, monkeypatch):
     assert scores["average_precision"]["D"] == pytest.approx(score)
 
 
-def test_a_scorer_of_the_callers_gets_the_estimator_and_classes_as_they_are():
+def test_a_custom_scorer_gets_the_estimator_and_unchanged_classes():
     frame = make_frame()
     scorer = make_scorer(f1_score, pos_label="no")
     own = evaluate(frame, "ill", "hospital", methods=["linear"], scoring=scorer)
@@ -140,7 +140,7 @@ def test_a_scorer_of_the_callers_gets_the_estimator_and_classes_as_they_are():
         (dict(pos_label="maybe"), ValueError, "pos_label='maybe' must be one of the two classes"),
     ],
 )
-def test_each_wrong_argument_has_its_own_error(change, error, words):
+def test_invalid_arguments_have_specific_errors(change, error, words):
     arguments = (
         dict(X=make_frame(), y="ill", sample_domain="hospital", methods=["constant"]) | change
     )
@@ -153,13 +153,13 @@ def test_a_notebook_shows_a_table_and_the_verdict(evaluation):
     assert page.count("<tr>") == 4
     assert "logistic" in page
     assert evaluation.verdict().split(";")[0] in page.replace("&#x27;", "'")
-    loud = evaluate(
+    with_markup = evaluate(
         make_frame(), "ill", "hospital", methods=[("<b>", LogisticRegression())], progress=False
     )
-    assert "&lt;b&gt;" in loud._repr_html_()
+    assert "&lt;b&gt;" in with_markup._repr_html_()
 
 
-def test_a_data_frame_is_read_as_a_file_is(tmp_path):
+def test_a_data_frame_is_read_like_a_file(tmp_path):
     rng = np.random.default_rng(0)
     n = 120
     dose, share, hour = rng.normal(size=n), rng.uniform(0, 1, n), rng.integers(0, 24, n)
@@ -189,7 +189,7 @@ def test_a_data_frame_is_read_as_a_file_is(tmp_path):
     np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
 
 
-def test_a_data_frame_in_which_nothing_varies_is_refused():
+def test_a_data_frame_with_constant_columns_is_refused():
     frame = pandas.DataFrame({"a": [1.0] * 20, "b": None})
-    with pytest.raises(ValueError, match="X has no usable column: .*are constant: a"):
+    with pytest.raises(ValueError, match="X has no usable column: .*are constant: a.*Pass other"):
         evaluate(frame, np.tile([0, 1], 10), np.repeat([0, 1], 10), progress=False)

@@ -1,4 +1,4 @@
-"""How sure scores are: every figure against a plain computation of its own."""
+"""Intervals and seen scores, each compared with a simple independent computation."""
 
 import warnings
 from dataclasses import replace
@@ -58,7 +58,7 @@ def record(n=30, seed=0, numbers=False):
         ("neg_mean_squared_error", lambda y, p: -np.mean((y - p) ** 2)),
     ],
 )
-def test_weighted_scores_of_draws_are_those_of_the_drawn_rows(name, score):
+def test_weighted_scores_equal_scores_of_the_drawn_rows(name, score):
     site = record(numbers=name.startswith("neg_"))
     counts = np.random.default_rng(0).multinomial(30, np.full(30, 1 / 30), size=20)
     scores = weighted_scores(name, site, counts.astype(float), NAMES)
@@ -68,7 +68,7 @@ def test_weighted_scores_of_draws_are_those_of_the_drawn_rows(name, score):
         assert actual == pytest.approx(expected, abs=1e-12)
 
 
-def test_draws_of_another_measure_ask_its_scorer():
+def test_bootstrap_scores_of_other_measures_come_from_the_scorer():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=200)
     decisions = y + rng.normal(size=200)
@@ -90,26 +90,26 @@ def test_the_best_method_and_the_baseline_have_intervals_for_every_metric():
     assert all(np.isfinite(result.generalization_gap) for result in evaluation.described)
 
 
-def test_rows_of_a_domain_that_is_left_out_twice_are_drawn_once_for_both_models():
+def test_models_for_a_domain_that_is_held_out_twice_are_scored_on_the_same_drawn_rows():
     measure = choose_measure("accuracy", NAMES, True)
     one, two = record(seed=1), record(seed=1)
     two["prediction"] = record(seed=2)["prediction"]
     both = resampled(measure, NAMES, [one, two], 3)
-    each = [resampled(measure, NAMES, [site], 3) for site in (one, two)]
-    np.testing.assert_allclose(both, np.mean(each, axis=0))
+    separate = [resampled(measure, NAMES, [site], 3) for site in (one, two)]
+    np.testing.assert_allclose(both, np.mean(separate, axis=0))
 
 
-def test_pieces_of_a_domain_are_scored_together():
+def test_parts_of_a_domain_are_scored_together():
     measure = choose_measure("balanced_accuracy", NAMES, True)
     whole = record(60)
-    pieces = [
+    parts = [
         {**whole, **{n: whole[n][i::2] for n in ("row", "target", "prediction")}} for i in (0, 1)
     ]
     expected = balanced_accuracy_score(whole["target"], whole["prediction"])
-    assert pooled_score(measure, NAMES, pieces) == pytest.approx(expected)
+    assert pooled_score(measure, NAMES, parts) == pytest.approx(expected)
 
 
-def test_intervals_are_those_of_domains_and_rows_drawn_by_hand():
+def test_intervals_equal_those_from_domains_and_rows_resampled_by_hand():
     X, y, domain = table(gap=2.0)
     evaluation = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
     hits = [r["target"] == r["prediction"] for r in evaluation.records["linear"]]
@@ -131,7 +131,7 @@ def test_intervals_are_those_of_domains_and_rows_drawn_by_hand():
 
 def test_the_gap_is_the_mean_of_seen_minus_unseen_scores():
     X, y, domain = table()
-    other = domain == "site 3"  # where the first column means the contrary
+    other = domain == "site 3"  # where the first column has the opposite effect
     rows = np.column_stack([X[:, 0] * np.where(other, -1, 1), X[:, 0] * other])
     evaluation = evaluate(rows, y, domain, methods=["linear"], scoring="accuracy", progress=False)
     gaps = np.array(
@@ -141,7 +141,7 @@ def test_the_gap_is_the_mean_of_seen_minus_unseen_scores():
     assert gaps.mean() > 0.1
 
 
-def test_a_domain_without_a_mistake_has_the_exact_interval_of_its_share():
+def test_a_domain_without_errors_has_the_exact_interval_for_its_share():
     X, y, domain = table((30, 30, 30))
     X[:, 0] = 100.0 * (2 * y - 1)
     evaluation = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
@@ -151,7 +151,7 @@ def test_a_domain_without_a_mistake_has_the_exact_interval_of_its_share():
     assert [[cell.text for cell in row[1:3]] for row in rows] == [["1.000", "0.884 to 1.000"]] * 3
 
 
-def test_a_class_without_a_mistake_does_not_make_a_domain_sure():
+def test_a_class_without_errors_does_not_make_the_interval_of_a_domain_too_narrow():
     target = np.repeat(["a", "b"], [11, 89])
     predicted = np.where(np.arange(100) < 60, target, "a")  # all of a, and 49 of 89
     site = {"row": np.arange(100), "target": target, "prediction": predicted,
@@ -163,7 +163,7 @@ def test_a_class_without_a_mistake_does_not_make_a_domain_sure():
     score = (1 + 49 / 89) / 2
     assert low == pytest.approx(score - np.hypot(1 - few.low, 49 / 89 - many.low) / 2)
     assert high == pytest.approx(score + (many.high - 49 / 89) / 2)
-    twice = domain_interval(measure, [site, site], draws)  # left out twice: the same rows
+    twice = domain_interval(measure, [site, site], draws)  # held out twice, with the same rows
     assert twice == pytest.approx((low, high))
     assert low < np.quantile(draws, 0.025)
     target[0], predicted[0] = "b", "b"
@@ -171,7 +171,7 @@ def test_a_class_without_a_mistake_does_not_make_a_domain_sure():
     assert domain_interval(measure, [site], draws) == tuple(np.quantile(draws, (0.025, 0.975)))
 
 
-def test_scores_that_some_draws_do_not_have_are_left_out_without_a_warning():
+def test_samples_without_a_defined_score_cause_no_nan_and_no_warning():
     rng = np.random.default_rng(0)
     y = np.r_[1, np.zeros(19, dtype=int)]  # a third of all draws has no event
     site = {"row": np.arange(20), "target": y, "prediction": y, "probabilities": None,
@@ -183,7 +183,7 @@ def test_scores_that_some_draws_do_not_have_are_left_out_without_a_warning():
     assert np.isfinite(draws).all()
 
 
-def test_the_score_on_seen_domains_is_that_of_random_folds_written_by_hand():
+def test_scores_on_seen_domains_equal_those_of_random_folds_written_by_hand():
     X, y, domain = table()
     X[domain == "site 3"] += 4.0
     evaluation = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
@@ -209,23 +209,24 @@ def test_a_constant_prediction_has_no_generalization_gap():
     assert evaluation.best.generalization_gap == pytest.approx(0.0)
 
 
-def test_intervals_of_a_mean_have_about_their_nominal_coverage():
-    rng, held, both = np.random.default_rng(0), 0, 0
+def test_intervals_for_a_mean_have_about_their_nominal_coverage():
+    rng, n_covered, n_two_stage = np.random.default_rng(0), 0, 0
     draws = np.random.default_rng(1).integers(8, size=(500, 8))
     for _ in range(400):
         means = rng.normal(0.7, 0.03, size=8)
         hits = rng.random((8, 60)) < means[:, None]
         _, low, high = expected_score(hits.mean(axis=1), 0)
-        held += low <= 0.7 <= high
+        n_covered += low <= 0.7 <= high
         scores = np.array([h[rng.integers(60, size=(50, 60))].mean(axis=1) for h in hits])
         two_stage = scores[draws, rng.integers(50, size=draws.shape)].mean(axis=1)
         low, high = widened_interval(float(hits.mean()), two_stage, 8, 1.0)
-        both += low <= 0.7 <= high
-    assert 0.92 < held / 400 < 0.98
-    assert both / 400 > 0.98  # with rows drawn as well, as if their noise were not in the scores
+        n_two_stage += low <= 0.7 <= high
+    assert 0.92 < n_covered / 400 < 0.98
+    # Drawing rows as well would count their noise twice.
+    assert n_two_stage / 400 > 0.98
 
 
-def test_folds_inside_a_domain_are_for_those_with_enough_rows():
+def test_only_domains_with_enough_rows_have_folds():
     X, y, domain = table((80, 80, 80))
     y[np.flatnonzero(domain == "site 1")[11:]] = 0  # at most eleven events
     domain[-30:] = "site 3"
@@ -239,7 +240,7 @@ def test_folds_inside_a_domain_are_for_those_with_enough_rows():
 
 
 @pytest.mark.parametrize("name", ["accuracy", "balanced_accuracy", "neg_root_mean_squared_error"])
-def test_draws_of_many_rows_vary_as_those_of_all_rows(name, monkeypatch):
+def test_samples_of_representative_rows_vary_like_samples_of_all_rows(name, monkeypatch):
     rng = np.random.default_rng(0)
     target = rng.choice(3, 4000, p=[0.6, 0.3, 0.1])
     predicted = np.where(rng.random(4000) < 0.7, target, rng.integers(3, size=4000))
@@ -248,8 +249,8 @@ def test_draws_of_many_rows_vary_as_those_of_all_rows(name, monkeypatch):
     if name.startswith("neg"):
         site |= {"target": 1.0 * target, "prediction": target + rng.exponential(size=4000)}
     measure = choose_measure(name, site["target"], not name.startswith("neg"))
-    few = resampled(measure, np.arange(3), [site], 0)
+    representative = resampled(measure, np.arange(3), [site], 0)
     monkeypatch.setattr(results, "MANY_ROWS", 5000)
-    every = resampled(measure, np.arange(3), [site], 0)
-    assert few.mean() == pytest.approx(every.mean(), abs=4 * every.std() / 20)
-    assert few.std() == pytest.approx(every.std(), rel=0.2)
+    all_rows = resampled(measure, np.arange(3), [site], 0)
+    assert representative.mean() == pytest.approx(all_rows.mean(), abs=4 * all_rows.std() / 20)
+    assert representative.std() == pytest.approx(all_rows.std(), rel=0.2)
