@@ -1,4 +1,4 @@
-"""Errors say what was given and what is accepted, before anything is computed."""
+"""Errors say what was passed and what is accepted, before anything is computed."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def given(rows):
 
 
 @BOTH
-def test_arrays_in_memory_do_not_go_with_dask(method, given):
+def test_arrays_in_memory_cannot_be_combined_with_dask(method, given):
     p, X, y, domain = given
     with pytest.raises(TypeError, match="X is a Dask Array but y is a numpy ndarray. Pass y as"):
         method().fit(X, p.y, sample_domain=domain)
@@ -36,7 +36,7 @@ def test_arrays_in_memory_do_not_go_with_dask(method, given):
 
 
 @BOTH
-def test_chunks_have_to_match(method, given):
+def test_chunks_must_match(method, given):
     _, X, y, domain = given
     with pytest.raises(ValueError, match="y has 2 partitions but X has 4. Rechunk"):
         method().fit(X, y.rechunk(300), sample_domain=domain)
@@ -46,7 +46,7 @@ def test_chunks_have_to_match(method, given):
 
 
 @BOTH
-def test_divisions_have_to_match(method, rows):
+def test_divisions_must_match(method, rows):
     frame = rows("three").frame()
     X = dd.from_pandas(frame, npartitions=3)
     y = X["y"].repartition(divisions=[0, 10, 20, len(frame) - 1])
@@ -54,7 +54,7 @@ def test_divisions_have_to_match(method, rows):
         method().fit(X.drop(columns="y"), y, "site")
 
 
-def test_lengths_that_differ_inside_a_partition_are_found_in_the_pass(given):
+def test_different_lengths_within_a_partition_are_reported_by_the_pass(given):
     _, X, y, domain = given
     y = y[y >= 0]
     fewer = X[X[:, 0] < 1.0]
@@ -63,7 +63,7 @@ def test_lengths_that_differ_inside_a_partition_are_found_in_the_pass(given):
 
 
 @BOTH
-def test_features_have_to_be_counted(method, given):
+def test_the_number_of_features_must_be_known(method, given):
     _, X, y, domain = given
     unknown = da.Array(X.dask, X.name, (X.chunks[0], (np.nan,)), dtype=X.dtype)
     with pytest.raises(ValueError, match="number of features of X is unknown"):
@@ -71,7 +71,7 @@ def test_features_have_to_be_counted(method, given):
 
 
 @BOTH
-def test_names_need_a_data_frame_that_has_them(method, given, rows):
+def test_column_names_need_a_data_frame_with_these_columns(method, given, rows):
     _, X, y, _ = given
     with pytest.raises(TypeError, match="sample_domain='site' names a column, but X is a Dask Arr"):
         method().fit(X, y, sample_domain="site")
@@ -81,7 +81,7 @@ def test_names_need_a_data_frame_that_has_them(method, given, rows):
 
 
 @BOTH
-def test_rows_have_to_be_numbers_in_two_dimensions(method, given, rows):
+def test_rows_must_be_numeric_and_two_dimensional(method, given, rows):
     _, X, y, _ = given
     with pytest.raises(ValueError, match="Expected a 2D Dask array"):
         method().fit(X[:, 0], y)
@@ -97,7 +97,7 @@ def test_rows_have_to_be_numbers_in_two_dimensions(method, given, rows):
 
 
 @BOTH
-def test_missing_values_are_placed(method, rows):
+def test_errors_say_which_rows_contain_missing_values(method, rows):
     p = rows("three")
     p.X[5, 2] = np.inf
     with pytest.raises(ValueError, match=r"(partition 0|rows 0 to \d+): Input X contains NaN or"):
@@ -134,7 +134,7 @@ def test_no_rows_at_all(given):
         DCM().fit(X[none], y[none], sample_domain=domain[none])
 
 
-def test_more_landmarks_than_rows_or_than_were_looked_at(given, monkeypatch):
+def test_more_landmarks_than_rows_or_sampled_rows(given, monkeypatch):
     p, X, y, domain = given
     message = f"n_landmarks=5000 is more than the number of rows, {len(p)}"
     with pytest.raises(ValueError, match=message):
@@ -177,7 +177,7 @@ def test_errors_of_searches_name_the_type_of_x(search, given):
         search().fit(X, y, sample_domain=domain)
 
 
-def test_missing_values_are_not_taken_for_a_scale(given):
+def test_missing_values_are_refused_when_gamma_is_computed(given):
     p, _, y, domain = given
     p.X[3, 2] = np.nan
     with pytest.raises(ValueError, match="Input X contains NaN"):

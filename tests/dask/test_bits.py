@@ -1,4 +1,4 @@
-"""The bits of a result do not depend on who computed what, or when."""
+"""The bits of a result do not depend on which worker computed what, or when."""
 
 import pickle
 
@@ -39,7 +39,7 @@ def threads():
 
 @pytest.mark.parametrize("kind", ["three", "regression"])
 @pytest.mark.parametrize("method", FAST)
-def test_schedules_and_numbers_of_workers_do_not_matter(
+def test_results_do_not_depend_on_the_schedule_or_the_number_of_workers(
     method, kind, rows, client, threads, assert_same_bits
 ):
     p = rows(kind)
@@ -60,7 +60,7 @@ def test_schedules_and_numbers_of_workers_do_not_matter(
         assert_same_bits(serial, fit())
 
 
-def test_exact_products_do_not_depend_on_the_schedule_either(
+def test_exact_products_do_not_depend_on_the_schedule(
     rows, client, threads, assert_same_bits, monkeypatch
 ):
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
@@ -75,7 +75,7 @@ def test_exact_products_do_not_depend_on_the_schedule_either(
             assert_same_bits(serial, DCM().fit(X, y, sample_domain=domain))
 
 
-def test_blas_keeps_to_one_thread_while_any_task_runs():
+def test_blas_uses_one_thread_while_any_task_runs():
     from domainwise.gram.dask.graphs import one_blas_thread
     from domainwise.gram.tiles import blas_limit, n_threads
 
@@ -86,7 +86,7 @@ def test_blas_keeps_to_one_thread_while_any_task_runs():
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)
-        assert n_threads() == 1  # the second still runs
+        assert n_threads() == 1  # the second task is still running
         second.__exit__(None, None, None)
         assert n_threads() == before
     finally:

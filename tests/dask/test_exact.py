@@ -1,4 +1,4 @@
-"""The exact family on Dask arrays: block pairs, conjugate gradients, and the same projection."""
+"""Exact estimators on Dask arrays give the same projections as on NumPy arrays."""
 
 import numpy as np
 import pytest
@@ -17,14 +17,14 @@ pytestmark = pytest.mark.dask
 
 @pytest.fixture
 def _streamed(monkeypatch):
-    """Small problems are streamed, too, here and on Dask."""
+    """Small problems are also streamed, in memory and on Dask."""
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
     monkeypatch.setattr("domainwise.gram.dask.operator.MIN_BLOCKS", 3)
 
 
 @pytest.mark.usefixtures("_streamed")
 @pytest.mark.parametrize("kind", ["three", "regression"])
-def test_a_cluster_finds_what_numpy_finds(kind, rows, client):
+def test_a_cluster_gives_the_same_result_as_numpy(kind, rows, client):
     p, new = rows(kind), rows(kind, seed=1)
     X, y, domain = p.arrays()
     here = DCM(tol=1e-12).fit(p.X, p.y, sample_domain=p.domain)
@@ -41,7 +41,7 @@ def test_a_cluster_finds_what_numpy_finds(kind, rows, client):
 
 
 @pytest.mark.parametrize("method", [DCM, COIR, DICA, KPCA, SCA, MDA, MIDA])
-def test_few_rows_are_solved_as_numpy_does(method, rows, client):
+def test_few_rows_give_the_same_result_as_numpy(method, rows, client):
     p = rows("three")
     X, y, domain = p.arrays()
     here = method().fit(p.X, p.y, sample_domain=p.domain)
@@ -52,7 +52,7 @@ def test_few_rows_are_solved_as_numpy_does(method, rows, client):
 
 @pytest.mark.usefixtures("_streamed")
 @pytest.mark.parametrize("method", [COIR, DICA, KPCA, SCA, MDA, MIDA])
-def test_the_other_methods_run_on_block_pairs(method, rows):
+def test_the_other_methods_use_block_pairs(method, rows):
     p = rows("three")
     X, y, domain = p.arrays()
     here = method(tol=1e-9, max_iter=400).fit(p.X, p.y, sample_domain=p.domain)
@@ -62,7 +62,7 @@ def test_the_other_methods_run_on_block_pairs(method, rows):
 
 
 @pytest.mark.usefixtures("_streamed")
-def test_a_data_frame_with_named_columns_is_an_array(rows):
+def test_a_data_frame_gives_the_same_result_as_an_array(rows):
     import dask.dataframe as dd
 
     frame = rows("three").frame()
@@ -75,7 +75,7 @@ def test_a_data_frame_with_named_columns_is_an_array(rows):
 
 @pytest.mark.parametrize("name", ["rbf", "linear", "poly", "laplacian", "cosine"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_products_are_those_of_the_streamed_operator(name, dtype, monkeypatch):
+def test_products_equal_those_of_the_streamed_operator(name, dtype, monkeypatch):
     monkeypatch.setattr("domainwise.gram.dask.operator.MIN_BLOCKS", 7)
     rng = np.random.default_rng(0)
     X = (rng.standard_normal((230, 5)) + 3).astype(dtype)
@@ -111,7 +111,7 @@ def test_gamma_follows_the_same_rules(rows):
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
-def test_everyone_meets_everyone_once_and_nobody_twice_in_a_round(n):
+def test_every_pair_meets_once_and_no_player_twice_in_a_round(n):
     rounds = tournament(n)
     met = [pair for pairs in rounds for pair in pairs]
     assert sorted(met) == [(i, j) for i in range(n) for j in range(i + 1, n)]
@@ -120,7 +120,7 @@ def test_everyone_meets_everyone_once_and_nobody_twice_in_a_round(n):
         assert len(players) == len(set(players))
 
 
-def test_blocks_get_smaller_with_a_workers_memory(monkeypatch):
+def test_blocks_are_smaller_if_workers_have_less_memory(monkeypatch):
     X = da.zeros((200_000, 64), chunks=(10_000, 64))
     sizes = []
     for memory in (None, 2**30, 2**26):
@@ -130,7 +130,7 @@ def test_blocks_get_smaller_with_a_workers_memory(monkeypatch):
     assert 256 <= sizes[2] < 5_000
 
 
-def test_a_gathered_model_needs_no_dask(rows):
+def test_a_model_moved_to_numpy_does_not_need_dask(rows):
     import pickle
 
     p = rows("three")

@@ -1,4 +1,4 @@
-"""The fast family on Dask collections is the fast family on NumPy arrays."""
+"""Fast estimators give the same results on Dask collections and on NumPy arrays."""
 
 import numpy as np
 import pytest
@@ -21,11 +21,11 @@ def assert_equal_models(a, b, X, atol=1e-10):
 
 @pytest.mark.parametrize("kind", ["classes", "three", "regression", "outputs"])
 @pytest.mark.parametrize("method", FAST)
-def test_a_cluster_finds_what_numpy_finds(method, kind, rows, client):
+def test_a_cluster_gives_the_same_result_as_numpy(method, kind, rows, client):
     p = rows(kind)
     X, y, domain = p.arrays()
-    # At the default epsilon one target's kernel is followed down to directions that are rounding
-    # and come out otherwise when rows are summed in another order, in NumPy as well.
+    # With the default epsilon, the kernel of a single target has directions that are rounding
+    # errors, which depend on the order in which rows are summed, in NumPy as well.
     params = {"epsilon": 0.1} if kind == "regression" and method is not FastKPCA else {}
     here = method(n_landmarks=60, **params).fit(p.X, p.y, sample_domain=p.domain)
     with client.as_current():
@@ -36,7 +36,7 @@ def test_a_cluster_finds_what_numpy_finds(method, kind, rows, client):
 
 
 @pytest.mark.parametrize("method", [FastSCA, FastMDA, FastMIDA])
-def test_methods_of_classes_and_domains_are_the_same_too(method, rows, client):
+def test_methods_that_need_classes_give_the_same_result(method, rows, client):
     p = rows("three")
     X, y, domain = p.arrays()
     here = method(n_landmarks=60).fit(p.X, p.y, sample_domain=p.domain)
@@ -46,7 +46,7 @@ def test_methods_of_classes_and_domains_are_the_same_too(method, rows, client):
 
 
 @pytest.mark.parametrize("method", [FastDCM, FastDICA])
-def test_without_a_target_it_is_the_same_too(method, rows):
+def test_unsupervised_fits_give_the_same_result(method, rows):
     p = rows("nothing")
     X, _, domain = p.arrays()
     here = method(n_components=3, n_landmarks=60).fit(p.X, sample_domain=p.domain)
@@ -66,7 +66,7 @@ def test_without_a_target_it_is_the_same_too(method, rows):
         {"n_landmarks": 0.25},
     ],
 )
-def test_arguments_mean_the_same(params, rows):
+def test_arguments_have_the_same_effect(params, rows):
     p = rows("three")
     X, y, domain = p.arrays()
     params = {"n_landmarks": 60, **params}
@@ -75,7 +75,7 @@ def test_arguments_mean_the_same(params, rows):
     assert_equal_models(there, here, p.X)
 
 
-def test_descriptors_of_domains_may_be_continuous(rows):
+def test_domain_descriptors_can_be_continuous(rows):
     import dask.array as da
 
     p = rows()
@@ -95,7 +95,7 @@ def test_float32_rows_stay_float32(rows):
     np.testing.assert_allclose(there.transform(p.X), here.transform(p.X), atol=1e-3)
 
 
-def test_column_names_and_series_are_the_same_labels(rows, client, assert_same_bits):
+def test_labels_can_be_column_names_or_series(rows, client, assert_same_bits):
     import dask.dataframe as dd
 
     frame = rows("three").frame()
@@ -112,7 +112,7 @@ def test_column_names_and_series_are_the_same_labels(rows, client, assert_same_b
     assert by_name.feature_names_in_.tolist() == features
 
 
-def test_several_columns_are_several_targets(rows):
+def test_several_columns_can_be_targets(rows):
     import dask.dataframe as dd
 
     frame = rows().frame().drop(columns=["y"])
@@ -124,7 +124,7 @@ def test_several_columns_are_several_targets(rows):
     assert_equal_models(there, here, frame[features])
 
 
-def test_lengths_need_not_be_known(rows):
+def test_lengths_can_be_unknown(rows):
     import dask.dataframe as dd
 
     p = rows("three")
@@ -137,7 +137,7 @@ def test_lengths_need_not_be_known(rows):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_empty_partitions_add_nothing(known, rows):
+def test_empty_partitions_do_not_change_the_result(known, rows):
     p = rows("three")
     X, y, domain = p.arrays(cuts=(0.0, 0.0, 0.3, 0.3, 1.0))
     assert X.chunks[0].count(0) == 4
@@ -150,7 +150,7 @@ def test_empty_partitions_add_nothing(known, rows):
     assert_equal_models(there, here, p.X)
 
 
-def test_classes_and_domains_may_occur_in_one_partition_only(rows):
+def test_a_class_or_domain_can_occur_in_one_partition_only(rows):
     import dask.dataframe as dd
 
     frame = rows("three").frame().sort_values("y", ignore_index=True)
@@ -162,7 +162,7 @@ def test_classes_and_domains_may_occur_in_one_partition_only(rows):
     assert "a site of its own" in there.domains_
 
 
-def test_what_the_first_look_missed_is_counted_all_the_same(rows, monkeypatch):
+def test_labels_that_are_not_in_the_sampled_rows_are_counted(rows, monkeypatch):
     import dask.dataframe as dd
 
     monkeypatch.setattr("domainwise.backends.partitions.SAMPLE_PARTITIONS", 2)
@@ -188,7 +188,7 @@ def test_categories_and_nullable_columns_are_labels(rows):
     assert_equal_models(there, plain, frame[[f"x{i}" for i in range(10)]], atol=0)
 
 
-def test_a_range_of_target_landmarks_covers_what_the_look_missed(rows, monkeypatch):
+def test_a_range_of_target_landmarks_covers_targets_that_were_not_sampled(rows, monkeypatch):
     monkeypatch.setattr("domainwise.backends.partitions.SAMPLE_ROWS", 80)
     monkeypatch.setattr("domainwise.backends.partitions.MIN_SAMPLE_ROWS", 80)
     p = rows("regression")

@@ -1,4 +1,4 @@
-"""Data that no worker could hold, block by block through workers that are too small for it."""
+"""Fits to data that do not fit into the memory of a worker."""
 
 import numpy as np
 import pytest
@@ -33,13 +33,13 @@ def test_data_larger_than_the_memory_of_a_worker_is_fitted(new_cluster):
         client.as_current(),
     ):
         model = FastDCM(n_landmarks=20).fit(X, y, sample_domain=domain)
-        # Not `ru_maxrss`: a process inherits that from the one that started it, here a test worker
-        # which may have held more than any Dask worker does.
+        # Not `ru_maxrss`: a process inherits it from the process that started it, here a test
+        # worker, which may have used more memory than any Dask worker.
         peaks = list(client.run(peak_mib).values())
     print(f"{X.nbytes / 2**20:.0f} MiB; peak of the workers: {[round(p) for p in peaks]} MiB")
     assert model.n_samples_seen_ == n
     assert len(model.domains_) == 10
     assert len(peaks) == 2
-    # The highest mark ever, interpreter and libraries (some 250 MiB) included: Dask spills by what
-    # it sees a few times a second, so the limit itself may be passed for a moment.
+    # The peaks include interpreter and libraries (about 250 MiB). Dask checks memory only a few
+    # times a second, so a worker can exceed its limit for a moment.
     assert max(peaks) < X.nbytes / 2**20 - 128

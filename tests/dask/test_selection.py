@@ -1,4 +1,4 @@
-"""Folds of model selection run on a Dask client through joblib's backend for it."""
+"""The folds of model selection run on a Dask client, with joblib's Dask backend."""
 
 import joblib
 import numpy as np
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.dask
 
 
 @pytest.mark.parametrize("search", [DCMCV, FastDCMCV])
-def test_a_search_on_workers_chooses_what_one_process_chooses(search, rows, client):
+def test_searches_on_workers_and_in_one_process_are_equal(search, rows, client):
     p = rows("three", n_per_domain=15)
     params = dict(gammas=[0.05, 0.2], ridges=[1e-3, 1e-1], domain_weights=[0.0, 0.01])
     here = search(**params).fit(p.X, p.y, sample_domain=p.domain)
@@ -22,7 +22,7 @@ def test_a_search_on_workers_chooses_what_one_process_chooses(search, rows, clie
     np.testing.assert_allclose(there.transform(p.X), here.transform(p.X), atol=1e-8)
 
 
-def test_domains_are_left_out_on_workers(rows, client):
+def test_domains_are_held_out_on_workers(rows, client):
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     from sklearn.pipeline import make_pipeline
 

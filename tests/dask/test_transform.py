@@ -44,7 +44,7 @@ def test_a_data_frame_keeps_its_index_and_divisions(model, new, client):
     np.testing.assert_allclose(found.to_numpy(), model.transform(new[FEATURES]), atol=1e-12)
 
 
-def test_nothing_is_computed_before_it_is_asked_for(model, new):
+def test_nothing_is_computed_before_it_is_requested(model, new):
     import dask.dataframe as dd
 
     computed = []
@@ -57,7 +57,7 @@ def test_nothing_is_computed_before_it_is_asked_for(model, new):
     Z = model.transform(there)
     assert computed == []
     Z.partitions[1].compute(scheduler="synchronous")
-    assert len(computed) <= 2  # the one partition, read for its rows and for its index
+    assert len(computed) <= 2  # one partition, read for its rows and for its index
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -73,7 +73,7 @@ def test_an_array_keeps_its_chunks_and_precision(dtype, rows):
     np.testing.assert_allclose(Z.compute(), model.transform(p.X.astype(dtype)), atol=1e-12)
 
 
-def test_lengths_need_not_be_known(model, new):
+def test_lengths_can_be_unknown(model, new):
     import dask.dataframe as dd
 
     X = dd.from_pandas(new, npartitions=4)[FEATURES].to_dask_array()
@@ -121,7 +121,7 @@ def test_fit_transform_returns_a_collection(rows):
     np.testing.assert_allclose(Z.compute(), exact.transform(frame[FEATURES]), atol=1e-8)
 
 
-def test_a_model_travels_once_and_not_with_every_task(rows):
+def test_a_model_is_sent_once_and_not_with_every_task(rows):
     import dask.dataframe as dd
 
     frame = rows("three").frame()
@@ -131,7 +131,7 @@ def test_a_model_travels_once_and_not_with_every_task(rows):
     assert sum("model" in str(key) for key in graph) == 1
 
 
-def test_other_containers_would_gather_and_are_refused(model, new):
+def test_outputs_that_would_load_all_rows_into_memory_are_refused(model, new):
     import dask.dataframe as dd
 
     model.set_output(transform="pandas")

@@ -1,4 +1,4 @@
-"""What tensors are refused, and how."""
+"""Errors for tensors that are not accepted."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_bad_labels_are_refused(data):
         DCM().fit(X, y, sample_domain=d.to("meta"))
 
 
-def test_a_model_elsewhere_is_refused(fitted, data):
+def test_a_model_on_another_device_is_refused(fitted, data):
     X, y, domain = data
     with pytest.raises(TypeError, match='call to\\("numpy"\\)'):
         fitted.transform(X)
@@ -65,7 +65,7 @@ def test_a_model_elsewhere_is_refused(fitted, data):
         fitted.transform(torch.as_tensor(X[:, :4]))
 
 
-def test_a_device_that_is_not_here_is_refused(fitted):
+def test_an_unavailable_device_is_refused(fitted):
     if torch.cuda.is_available():
         with pytest.raises(
             RuntimeError, match="no CUDA device with this index. Use an index from 0 to"
@@ -89,7 +89,7 @@ def test_running_out_of_memory_says_what_to_change(fitted, data, monkeypatch):
         fitted.transform(torch.as_tensor(data[0]))
 
 
-def test_precision_is_chosen_for_a_block_only():
+def test_precision_applies_only_to_its_block():
     from domainwise.kernels.functions import current_precision
 
     with domainwise.precision("tf32"):
@@ -105,7 +105,7 @@ def test_precision_is_chosen_for_a_block_only():
         pass
 
 
-def test_same_tensor_twice_gives_the_same_bits(data):
+def test_two_fits_to_the_same_tensor_have_the_same_bits(data):
     X, y, domain = data
     T = torch.as_tensor(X.astype(np.float32))
     first, second = (DCM().fit(T, y, sample_domain=domain) for _ in range(2))
@@ -113,7 +113,7 @@ def test_same_tensor_twice_gives_the_same_bits(data):
 
 
 @pytest.mark.parametrize("odd, message", [(float("nan"), "missing values"), (1, "mixes labels")])
-def test_lists_of_labels_are_looked_at_as_they_came(data, odd, message):
+def test_lists_of_labels_are_checked_before_conversion(data, odd, message):
     X, y, domain = data
     labels = ["a" if value else "b" for value in y]
     labels[0] = odd

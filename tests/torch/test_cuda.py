@@ -1,4 +1,4 @@
-"""What only a CUDA device can show; skipped where there is none."""
+"""Tests that need a CUDA device; they are skipped if there is none."""
 
 import copy
 import os
@@ -50,7 +50,7 @@ def fitted(estimator, X, y, domain):
     ],
     ids=repr,
 )
-def test_a_gpu_gives_what_arrays_give(estimator, dtype, tolerance, dense_rows, data, monkeypatch):
+def test_a_gpu_and_arrays_agree(estimator, dtype, tolerance, dense_rows, data, monkeypatch):
     monkeypatch.setattr(exact_base, "DENSE_ROWS", dense_rows)
     X, y, domain = data
     X, y, domain = (np.concatenate([part] * 4) for part in (X, y, domain))
@@ -103,7 +103,7 @@ def test_models_move_between_devices(data):
     np.testing.assert_allclose(host.to("cuda").transform(X).cpu(), expected, rtol=1e-8, atol=1e-10)
 
 
-def test_a_model_from_a_gpu_is_read_where_there_is_none(data, tmp_path):
+def test_a_model_from_a_gpu_is_loaded_on_a_machine_without_one(data, tmp_path):
     X, y, domain = on_cuda(*data)
     path = tmp_path / "model.pickle"
     path.write_bytes(pickle.dumps(DCM().fit(X, y, sample_domain=domain)))
@@ -122,7 +122,7 @@ def test_a_model_from_a_gpu_is_read_where_there_is_none(data, tmp_path):
 def test_running_out_of_memory_says_what_to_change(data):
     X, y, domain = on_cuda(*data)
     model = DCM().fit(X, y, sample_domain=domain)
-    rows = X.repeat(200_000, 1)  # 1.9 GB, and as much again in the product
+    rows = X.repeat(200_000, 1)  # 1.9 GB, and the product needs as much again
     limit = (torch.cuda.memory_reserved() + 2**28) / torch.cuda.get_device_properties(
         0
     ).total_memory

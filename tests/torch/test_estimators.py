@@ -1,4 +1,4 @@
-"""Estimators on tensors do what they do on arrays."""
+"""Estimators give the same results for tensors and for arrays."""
 
 import copy
 import pickle
@@ -91,7 +91,7 @@ def assert_same(found, expected, X, tolerance):
 
 @pytest.mark.parametrize("estimator", [*EXACT, *FAST], ids=repr)
 @pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 2e-3)])
-def test_tensors_give_what_arrays_give(estimator, dtype, tolerance, data):
+def test_tensors_and_arrays_give_the_same_result(estimator, dtype, tolerance, data):
     X, y, domain = data
     X = X.astype(dtype)
     expected = fitted(estimator, X, y, domain)
@@ -101,7 +101,7 @@ def test_tensors_give_what_arrays_give(estimator, dtype, tolerance, data):
 
 @pytest.mark.parametrize("estimator", EXACT[:8] + EXACT[9:], ids=repr)
 @pytest.mark.parametrize("dtype, tolerance", [("float64", 2e-5), ("float32", 5e-3)])
-def test_streamed_products_give_what_arrays_give(estimator, dtype, tolerance, data, monkeypatch):
+def test_streamed_tensors_and_arrays_agree(estimator, dtype, tolerance, data, monkeypatch):
     monkeypatch.setattr(exact_base, "DENSE_ROWS", 10)
     X, y, domain = data
     X = X.astype(dtype)
@@ -114,7 +114,7 @@ def test_streamed_products_give_what_arrays_give(estimator, dtype, tolerance, da
 
 
 @pytest.mark.parametrize("estimator", [DCM(), FastDCM(n_landmarks=30), FOURIER], ids=repr)
-def test_a_continuous_target_and_descriptors_give_what_arrays_give(estimator, data):
+def test_continuous_targets_and_descriptors_give_the_same_result_as_arrays(estimator, data):
     X, _, _ = data
     y, time = X[:, 0] + X[:, 1] ** 2, np.linspace(0, 1, len(X))[:, None]
     expected = fitted(estimator, X, y, time)
@@ -122,14 +122,14 @@ def test_a_continuous_target_and_descriptors_give_what_arrays_give(estimator, da
 
 
 @pytest.mark.parametrize("estimator", [DCM(n_components=3), FastDCM(n_landmarks=30)], ids=repr)
-def test_without_a_target_tensors_give_what_arrays_give(estimator, data):
+def test_without_a_target_tensors_and_arrays_give_the_same_result(estimator, data):
     X, _, domain = data
     expected = fitted(estimator, X, None, domain)
     T, d = tensors(X, domain)
     assert_same(fitted(estimator, T, None, d), expected, X, 1e-6)
 
 
-def test_labels_may_be_lists_arrays_strings_or_tensors(data):
+def test_labels_can_be_lists_arrays_strings_or_tensors(data):
     X, y, domain = data
     T = torch.as_tensor(X)
     expected = DCM().fit(T, torch.as_tensor(y), sample_domain=torch.as_tensor(domain)).transform(T)
@@ -145,7 +145,7 @@ def test_labels_may_be_lists_arrays_strings_or_tensors(data):
     assert DCM().fit(T, y.tolist(), sample_domain=names).domains_.tolist() == ["a", "b", "c", "d"]
 
 
-def test_a_precomputed_kernel_and_a_callable_one_may_be_tensors(data):
+def test_precomputed_and_callable_kernels_can_be_tensors(data):
     X, y, domain = data
     T = torch.as_tensor(X)
 
@@ -159,7 +159,7 @@ def test_a_precomputed_kernel_and_a_callable_one_may_be_tensors(data):
     np.testing.assert_allclose(stored, expected, rtol=1e-6, atol=1e-8)
 
 
-def test_fitted_arrays_follow_the_rows(data):
+def test_fitted_arrays_have_the_device_and_precision_of_the_rows(data):
     T, y, domain = tensors(*data, dtype="float32")
     model = DCM().fit(T, y, sample_domain=domain)
     for name in ("X_fit_", "dual_coef_", "embedding_"):
@@ -167,12 +167,12 @@ def test_fitted_arrays_follow_the_rows(data):
         assert getattr(model, name).device == T.device
     assert isinstance(model.eigenvalues_, torch.Tensor)
     np.testing.assert_allclose(model.fit_transform(T, y, domain), model.transform(T), atol=1e-4)
-    T += 1  # a copy was kept
+    T += 1  # the model contains a copy
     assert not torch.equal(model.X_fit_, T)
 
 
 @pytest.mark.parametrize("estimator", [DCM(), FastDCM(n_landmarks=30), FOURIER], ids=repr)
-def test_one_row_projects_as_among_many(estimator, data):
+def test_one_row_is_projected_like_many_rows(estimator, data):
     T, y, domain = tensors(*data)
     model = fitted(estimator, T, y, domain)
     many = model.transform(T[:20])
@@ -181,7 +181,7 @@ def test_one_row_projects_as_among_many(estimator, data):
 
 
 @pytest.mark.parametrize("feature_map", ["nystroem", "fourier"])
-def test_batches_of_tensors_give_what_one_pass_gives(feature_map, data):
+def test_batches_of_tensors_give_the_same_result_as_one_pass(feature_map, data):
     T, y, domain = tensors(*data)
     landmarks = data[0][:30] if feature_map == "nystroem" else "uniform"
     model = FastDCM(landmarks=landmarks, gamma=0.1, feature_map=feature_map)
@@ -192,7 +192,7 @@ def test_batches_of_tensors_give_what_one_pass_gives(feature_map, data):
     np.testing.assert_allclose(parts.transform(T), whole, rtol=1e-8, atol=1e-10)
 
 
-def test_many_groups_and_batches_sum_up_alike(data, monkeypatch):
+def test_many_groups_and_batches_have_the_same_sums(data, monkeypatch):
     from domainwise.arrays import namespace
     from domainwise.gram.torch import operator
 
@@ -229,7 +229,7 @@ def test_models_are_saved_and_loaded(estimator, data, tmp_path):
     assert torch.equal(again.transform(T), model.transform(T))
 
 
-def test_a_model_saved_on_a_device_that_is_not_here_wakes_up_on_the_cpu(data):
+def test_a_model_saved_on_an_unavailable_device_is_loaded_on_the_cpu(data):
     T, y, domain = tensors(*data)
     model = DCM().fit(T, y, sample_domain=domain)
     state = model.__getstate__()
@@ -240,7 +240,7 @@ def test_a_model_saved_on_a_device_that_is_not_here_wakes_up_on_the_cpu(data):
     assert other.dual_coef_.device.type == "cpu"
 
 
-def test_gradients_are_cut_off(data):
+def test_gradients_are_detached(data):
     T, y, domain = tensors(*data)
     model = DCM().fit(T.clone().requires_grad_(), y, sample_domain=domain)
     Z = model.transform(T.clone().requires_grad_())
@@ -253,7 +253,7 @@ def test_importing_domainwise_does_not_import_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_search_moves_with_the_model_that_it_has_chosen(data):
+def test_moving_a_search_moves_its_selected_model(data):
     X, y, domain = data
     search = domainwise.DCMCV(gammas=[0.1], ridges=[0.1], domain_weights=[1.0])
     expected = search.fit(X, y, sample_domain=domain).transform(X[:5])

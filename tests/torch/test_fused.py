@@ -1,4 +1,4 @@
-"""The fused kernel against float64: on a GPU, or under Triton's interpreter where Triton is."""
+"""The fused kernel compared with float64, on a GPU or under Triton's interpreter."""
 
 import os
 from dataclasses import replace
@@ -19,7 +19,7 @@ TOLERANCE = {"tf32": 2e-3, "tf32x3": 3e-6, "ieee": 3e-6}
 
 
 def errors(kernel, X, new, r, precision, V=None):
-    """Relative errors of the fused product and its reference."""
+    """Return the fused kernel, and the relative error of its product."""
     from domainwise.gram.torch.fused import FusedKernel, Tile
 
     rng = np.random.default_rng(1)
@@ -42,7 +42,7 @@ def rows(n, p, scale=1.0, seed=0):
 @pytest.mark.parametrize("precision", ["tf32", "tf32x3", "ieee"])
 @pytest.mark.parametrize("name", ["rbf", "laplacian", "poly"])
 @pytest.mark.parametrize("r", [1, 3, 20])
-def test_products_are_as_precise_as_was_asked_for(name, precision, r):
+def test_products_have_the_requested_precision(name, precision, r):
     X = rows(300, 5)
     assert errors(make_kernel(name, X), X, X, r, precision)[1] < TOLERANCE[precision]
 
@@ -59,7 +59,7 @@ def test_any_number_of_columns():
         assert errors(make_kernel("rbf", X), X, X, r, "tf32x3")[1] < 3e-6
 
 
-def test_a_tiny_gamma_keeps_its_digits():
+def test_products_with_a_tiny_gamma_are_precise():
     X = rows(200, 5)
     V = np.random.default_rng(0).standard_normal((200, 3))
     for name in ("rbf", "laplacian"):
@@ -69,18 +69,18 @@ def test_a_tiny_gamma_keeps_its_digits():
         assert error < 1e-5
 
 
-def test_a_narrow_kernel_and_far_rows_go_by_differences():
+def test_narrow_kernels_and_distant_rows_use_differences():
     X = rows(200, 5, scale=3000.0)
     fused, error = errors(make_kernel("rbf", X, gamma=1.0), X, X, 2, "tf32x3")
     assert fused.kind == 2
     assert error < 3e-6
-    X[0] *= 1e6  # one outlier, which no common scale of float16 fits
+    X[0] *= 1e6  # with an outlier, no common scale fits float16
     fused, error = errors(Kernel("rbf", gamma=1e-7), X, X, 2, "tf32x3")
     assert fused.kind == 2
     assert error < 3e-6
 
 
-def test_norms_are_factored_out_only_where_float16_holds_the_values():
+def test_norms_are_factored_out_only_if_values_fit_float16():
     X = rows(200, 16)
     assert errors(make_kernel("rbf", X), X, X, 2, "tf32x3")[0].factored
     fused, error = errors(make_kernel("rbf", X), X, 10 * rows(40, 16, seed=2), 2, "tf32x3")
@@ -91,7 +91,7 @@ def test_norms_are_factored_out_only_where_float16_holds_the_values():
 @pytest.mark.parametrize(
     "name, gamma", [("rbf", 0.1), ("rbf", 3.0), ("rbf", 1e-6), ("laplacian", 0.1)]
 )
-def test_sums_over_groups_give_the_product(name, gamma, monkeypatch):
+def test_sums_over_groups_equal_the_product(name, gamma, monkeypatch):
     from domainwise.gram.torch import fused as groups
 
     monkeypatch.setattr(groups, "SEGMENT_ROWS", 128)

@@ -1,4 +1,4 @@
-"""Ridge searches on tensors equal those on arrays, and stay where the tensors are."""
+"""Ridge searches on tensors equal those on arrays, and stay on the device of the tensors."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def tensors(*arrays):
 
 @pytest.mark.parametrize("scoring", [None, "balanced_accuracy"])
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
-def test_a_search_on_tensors_equals_that_on_arrays(data, class_weight, scoring):
+def test_searches_on_tensors_and_on_arrays_are_equal(data, class_weight, scoring):
     X, y, domain = data
     model = InvariantRidgeClassifierCV(
         landmarks=X[::5], class_weight=class_weight, scoring=scoring, **GRID
@@ -95,7 +95,7 @@ def test_a_model_moves_and_is_saved(data, tmp_path):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_search_on_a_gpu_equals_that_on_arrays(data):
+def test_searches_on_a_gpu_and_on_arrays_are_equal(data):
     X, y, domain = data
     model = InvariantRidgeClassifierCV(landmarks=X[::5], **GRID)
     arrays = clone(model).fit(X, y, sample_domain=domain)
