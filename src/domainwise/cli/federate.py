@@ -100,7 +100,7 @@ def plan(
             settings |= {"dates": common.split_commas(features.dates), "smallest_cell": smallest}
             new_plan = Plan.of_table(frame, target=target, **settings | _read_more(more))
     summary = {"plan": new_plan.hash, "merged": new_plan.merged is not None}
-    _write(out, new_plan.words(), new_plan.save, summary)
+    _write(out, new_plan.describe(), new_plan.save, summary)
 
 
 def _read_more(path: Path | None) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def _add_site_command(name: str, help_text: str) -> None:
             frame = read_table(data, encoding=encoding)
             file = make_file(frame, loaded_plan, site=site, accept_disclosure=accept_disclosure)
         summary = {"site": file.site, "plan": file.plan, **file.content, "notes": file.notes}
-        _write(out, file.words(), file.save, summary)
+        _write(out, file.describe(), file.save, summary)
 
     federate.command(name, help=help_text)(site_command)
 
