@@ -309,7 +309,7 @@ class Plan:
         maps = f"{self.feature_map} map"
         if self.merged is not None:
             contains = TEXTS["plan_merged"].format(n_sites=len(self.merged["sites"]))
-            maps += f" with {self.merged['columns']} columns for {len(self.maps)} kernels"
+            maps += f" with {self.merged['columns']} columns (kernels: {len(self.maps)})"
         return [
             f"plan {self.hash[:12]}: {self.method}, {maps}; nothing is sent about fewer than "
             f"{self.smallest_cell} rows",
