@@ -156,6 +156,9 @@ def test_three_classes_are_ranked_each_against_the_rest(three):
     p = mine[[f"probability_{c}" for c in classes]].to_numpy()
     area = roc_auc_score(hit.ravel(), p.ravel())
     assert column(sections, "AUC")[three.domains[0]] == f"{area:.2f}"
+    calibration = next(part for part in sections["sections"] if part.title == "Calibration")
+    assert "probability of the predicted class is" in calibration.sentences[0]
+    assert "and it is correct in" in calibration.sentences[0]
 
 
 @pytest.mark.parametrize("name", ["binary", "numbers"])

@@ -239,6 +239,14 @@ def test_the_answer_fits_twelve_lines_of_a_terminal():
     )  # fmt: skip
 
 
+def test_minor_problems_are_not_called_more_problems_if_there_is_no_serious_one():
+    answer = replace(make_evaluation({"svm": SVM}).answer, more_faults=1)
+    assert answer.faults == []
+    lines = answer.lines()
+    assert "1 minor problem in the report" in lines[-2]
+    assert not any("…" in line for line in lines)
+
+
 def test_scores_have_as_many_digits_as_differ():
     evaluation = make_evaluation({"svm": SVM, "dcm": [score + 0.00004 for score in SVM]})
     assert (evaluation.show(evaluation.best.mean), evaluation.show(SVM[0])) == (

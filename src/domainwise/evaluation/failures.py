@@ -188,21 +188,21 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
             max_domains=MAX_PANELS,
         )
         errors = {domain: curve.error for domain, curve in display.curves.items()}
-        alt = (
-            f"Probabilities of {label} against observed frequencies on {len(errors)} held-out "
-            f"domains, with calibration errors up to {max(errors.values()):.2f}"
-        )
+        alt = f"Probabilities of {label} against observed frequencies by held-out domain"
         caption = "On the dotted line, predicted probabilities equal observed frequencies"
         picture = Picture(to_svg(figure, "reliable", alt), alt, caption)
     worst = max(errors, key=lambda d: errors[d])
     predicted, observed, rows, _ = display.curves[worst]
-    about = f"class {display.about}" if len(classes) == 2 else display.about
+    about, share = f"class {display.about}", percent(rows @ observed / rows.sum())
+    outcome = f"its observed frequency is {share}"
+    if len(classes) > 2:
+        about, outcome = display.about, f"it is correct in {share} of the rows"
     sentence = (
         f"The calibration error of {label}, which is the mean absolute difference between "
         f"predicted probabilities and observed frequencies, is {_mean(errors):.2f} on average over "
         f"held-out domains. It is largest on {names_of(worst)}: {errors[worst]:.2f}. There, the "
         f"mean predicted probability of {about} is {percent(rows @ predicted / rows.sum())}, and "
-        f"its observed frequency is {percent(rows @ observed / rows.sum())}."
+        f"{outcome}."
     )
     columns = {"calibration error": {d: f"{e:.2f}" for d, e in errors.items()}}
     return Section("Calibration", [sentence], [picture], columns)

@@ -220,10 +220,8 @@ def scores_figure(evaluation: Results) -> Figure:
 def domains_picture(evaluation: Results) -> Picture:
     """Scores of the methods on each domain, with the worst domain highlighted."""
     worst, best, measure = evaluation.worst_domain, evaluation.recommended, evaluation.measure
-    alt = (
-        f"{measure.label} of methods on each of {len(evaluation.domains)} held-out domains. "
-        f"The worst domain of {best.label} is {worst!s}: {measure.format(best.scores[worst])}"
-    )
+    alt = f"{measure.label} of methods by held-out domain. The worst domain of {best.label} is "
+    alt += f"{worst!s}: {measure.format(best.scores[worst])}"
     caption = (
         f"Each row is a held-out domain; the worst domain of {best.label} is at the top. "
         "Horizontal lines are 95 % confidence intervals"

@@ -26,8 +26,8 @@ MAX_RANGE_WIDTH = 0.2
 #: Minimum AUC of a column that distinguishes a domain from the others.
 IDENTIFYING_AUC = 0.8
 NO_FAULT = (
-    "No problem was found in the table. It was checked for leaks, placeholder values, wrong units, "
-    "wrong signs and missing columns."
+    "No serious problem was found. The table was checked for leaks, placeholder values, wrong "
+    "units and signs, and missing columns."
 )
 
 
@@ -76,7 +76,8 @@ class Answer:
         wrapped = (wrap(text, max_lines=1 + (i < extra_lines)) for i, text in enumerate(faults))
         lines = [line for texts in wrapped for line in texts]
         if hidden:
-            lines.append(f"{hidden} more {'problem' if hidden == 1 else 'problems'} in the report")
+            kind = f"{'more' if self.faults else 'minor'} problem{'s' * (hidden > 1)}"
+            lines.append(f"{hidden} {kind} in the report")
         sections["Check first"] = lines
         sections["Next"] = [self.command] * bool(self.command)
         return [
@@ -127,7 +128,7 @@ def _reason(results: Results) -> str:
     method, rival, leader = results.recommended, results.rival, results.leader()
     label, show = results.measure.label, results.show
     n_scored, n_domains = len(method.known), results.facts.get("domains", 0)
-    of_all = f" of {n_domains}" if n_scored < n_domains else ""
+    of_all = f" of {in_words(n_domains)}" if n_scored < n_domains else ""
     plural = "s" * (max(n_scored, n_domains) > 1)
     domains = f"{in_words(n_scored)}{of_all} held-out domain{plural}"
     where = f"over {domains}"
