@@ -243,7 +243,7 @@ def test_nobody_at_the_address(folder, tmp_path, monkeypatch):
             address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
             refused(f"{address}: cannot connect to a Dask scheduler", *given, "--dask", address)
     for address in ("nonsense", "http://127.0.0.1:8787/status", ""):
-        refused("pass the address of a scheduler", *given, "--dask", address)
+        refused("is not the address of a Dask scheduler; pass", *given, "--dask", address)
     assert os.listdir(tmp_path) == []
 
 
