@@ -201,7 +201,7 @@ def test_without_a_terminal_there_is_a_line_for_each_job_after_the_time_it_takes
     assert lines[0].endswith(" on one worker.")  # others would mostly start
     held_out = [line.split(":")[0] for line in lines if "so far" in line]
     names = ("ayr", "bath", "cork")
-    methods = ("logistic", "majority")
+    methods = ("constant", "logistic")
     assert sorted(held_out) == [f"{m}, {d} held out" for m in methods for d in names]
     assert lines[-1].endswith("so far (6 of 6 fits, about 0 s left)")
     assert "Quick evaluation" in result.output

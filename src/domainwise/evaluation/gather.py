@@ -96,7 +96,7 @@ def scored_evaluation(
                 key,
                 label,
                 method.kind,
-                method.about,
+                method.about(measured.classification),
                 scores,
                 _by_domain(measured, method_jobs, "within"),
                 [job["parameters"] for job in method_jobs],

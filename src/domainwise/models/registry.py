@@ -74,7 +74,8 @@ class Method:
     grids: tuple[Grid, Grid] | None  #: candidates for classes and for a continuous target
     #: "baseline" (others are compared with it), "projection", "machine", or a user's "own".
     kind: str
-    about: str = ""  #: description in one line, with the arguments that the search chooses
+    #: Descriptions in one line, for classes and for a continuous target.
+    descriptions: tuple[str, str] = ("", "")
     searches: bool = False  #: whether the estimator is a search, to which the grid is passed
     compared: bool = False  #: whether `evaluate` runs it by default
     #: Whether `evaluate` reports a second row, with predictions that use the domains of new rows.
@@ -95,6 +96,10 @@ class Method:
     def label(self, classification: bool) -> str:
         """Name in tables."""
         return self.labels[0 if classification else 1]
+
+    def about(self, classification: bool) -> str:
+        """Description in one line, with the arguments that the search chooses."""
+        return self.descriptions[0 if classification else 1]
 
     def rows(self, classification: bool) -> list[tuple[str, str, bool]]:
         """Return key, name, and whether predictions use domains, for each of its rows in tables."""
@@ -188,13 +193,14 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
         context = has_argument(last.estimator.predict)
     else:
         context = requests_domains(estimator, "predict") or has_argument(estimator.predict)
+    about = type(estimator).__name__ + (f"; the search chooses {', '.join(grid)}" if grid else "")
     return Method(
         name,
         (name, name),
         partial(_clone, estimator),
         None if grid is None else (grid, grid),
         "own",
-        type(estimator).__name__ + (f"; the search chooses {', '.join(grid)}" if grid else ""),
+        (about, about),
         prepare=prepare,
         context=context,
     )
@@ -302,11 +308,17 @@ _dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.Fas
 _LINEAR = "and a linear model; the search chooses"
 _SCATTER = f"{_LINEAR} gamma, ridge and domain weight"
 _MIDA = f"{_LINEAR} gamma, the number of components and domain weight"
-#: Description of each method in one line, with the arguments that the search chooses.
-ABOUT = {
-    "constant": "predicts the most frequent class, or the mean, of the source domains",
+#: Description of each method in one line, or one for classes and one for a continuous target.
+ABOUT: dict[str, str | tuple[str, str]] = {
+    "constant": (
+        "predicts the most frequent class of the source domains for every row",
+        "predicts the mean of the source domains for every row",
+    ),
     "svm": "support vector machine with an RBF kernel; the search chooses C and gamma",
-    "linear": "logistic or ridge regression; the search chooses its penalty",
+    "linear": (
+        "logistic regression; the search chooses its penalty",
+        "ridge regression; the search chooses its penalty",
+    ),
     "boosting": "gradient boosting with 100 trees; the search chooses their number of leaves",
     "kpca": f"kernel PCA {_LINEAR} gamma and the number of components",
     "coir": f"DCM with domain weight 0 {_LINEAR} gamma and ridge",
@@ -315,7 +327,8 @@ ABOUT = {
     "fastdcm": f"DCM with landmarks {_SCATTER}",
     "dcmcv": f"DCM, which reduces differences between domains, {_SCATTER}",
     "invariant": (
-        "vote (or mean) of the five best SVMs, with kernels that reduce differences between domains"
+        "vote of the five best SVMs, whose kernels reduce differences between domains",
+        "mean of the five best SVMs, whose kernels reduce differences between domains",
     ),
     "invariantridge": (
         "kernel ridge regression, averaged over the ten best kernels; the kernels reduce "
@@ -341,6 +354,11 @@ _baseline: Callable[..., Method] = partial(Method, kind="baseline", compared=Tru
 _machine: Callable[..., Method] = partial(Method, kind="machine", searches=True)
 
 
+def _for_tasks(about: str | tuple[str, str]) -> tuple[str, str]:
+    """Return the descriptions for classes and for a continuous target."""
+    return (about, about) if isinstance(about, str) else about
+
+
 def _projection(label: str, *values: Grid, build: Any = None, **options: Any) -> Method:
     """Return the projection of this name; if it begins with Fast, it always uses landmarks."""
     name, searches = label.removeprefix("Fast"), build is dcm_path
@@ -352,9 +370,9 @@ def _projection(label: str, *values: Grid, build: Any = None, **options: Any) ->
 
 
 METHODS: dict[str, Method] = {
-    method.key: replace(method, about=ABOUT[method.key])
+    method.key: replace(method, descriptions=_for_tasks(ABOUT[method.key]))
     for method in (
-        _baseline("constant", ("majority", "constant"), _constant, None, cost=0.1, trivial=True),
+        _baseline("constant", ("constant",) * 2, _constant, None, cost=0.1, trivial=True),
         _baseline("svm", ("SVM", "SVR"), _svm, grids.SVM, cost=5.0),
         _baseline("linear", ("logistic", "ridge"), _linear, grids.LINEAR, cost=0.7),
         _baseline("boosting", ("boosting",) * 2, _boosting, (grids.BOOSTING,) * 2, cost=8.0),
@@ -405,7 +423,7 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
     """
     if isinstance(name, Method):
         return name
-    lowered = str(name).lower()
+    lowered = "constant" if name == "majority" else str(name).lower()  # the name before 0.2
     if lowered == "auto" and n_rows is not None:
         return METHODS["ensemble" if n_rows <= ENSEMBLE_ROWS else "invariantridge"]
     if lowered.endswith(CONTEXT):  # the same model, to which predict passes domains
