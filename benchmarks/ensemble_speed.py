@@ -21,11 +21,20 @@ import sys
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from leaderboard_data import OUTER_FOLDS, STAGE, TRAINING_ROWS, domain_scores, tasks
+from leaderboard_data import (
+    MORE_SETS,
+    OUTER_FOLDS,
+    STAGE,
+    TRAINING_ROWS,
+    domain_scores,
+    prepare,
+    tasks,
+)
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 VERSIONS = ("before", "now")
@@ -73,6 +82,7 @@ def job(name: str, number: int, rows: int, data: Path) -> dict[str, Any]:
 def run(arguments: argparse.Namespace) -> None:
     """Run the jobs that have no results yet, each version in a separate process."""
     arguments.out.mkdir(parents=True, exist_ok=True)
+    prepare([name for name in arguments.sets if name in MORE_SETS], arguments.data)
     store = arguments.out / "ensemble_speed.jsonl"
     finished_jobs = {(r["set"], r["fold"], r["rows"], r["version"]) for r in read(store)}
     sources = dict(zip(VERSIONS, (arguments.before, arguments.now), strict=True))
@@ -157,22 +167,25 @@ def report(arguments: argparse.Namespace) -> None:
         rows += from_leaderboard(arguments.leaderboard, rows)
     by_key = {(r["rows"], r["set"], r["version"], r["fold"]): r for r in rows}
     lines, ratios = [], []
+    tables = {name: [name] for name in (*STAGE, "heart")}
+    draws = [name for name in ("synthetic", *MORE_SETS) if name.startswith("synthetic")]
+    tables[f"synthetic, {len(draws)} draws"] = draws
     for size in sorted({r["rows"] for r in rows}):
-        for name in STAGE:
+        for label, names in tables.items():
             folds = [
-                f
-                for f in range(OUTER_FOLDS)
+                (name, f)
+                for name, f in product(names, range(OUTER_FOLDS))
                 if all((size, name, version, f) in by_key for version in VERSIONS)
             ]
             if not folds:
                 continue
-            before, now = ([by_key[size, name, v, f] for f in folds] for v in VERSIONS)
+            before, now = ([by_key[size, name, v, f] for name, f in folds] for v in VERSIONS)
             seconds = [sum(r["seconds"] for r in results) for results in (before, now)]
             times = [
                 sum(r["seconds"] for r in p) / sum(r["boosting"] for r in p) for p in (before, now)
             ]
             ratios.append(seconds[1] / seconds[0])
-            cells = [name, size, before[0]["classes"] or "", len(folds)]
+            cells = [label, size, before[0]["classes"] or "", len(folds)]
             cells += [f"{s / len(folds):.1f}" for s in seconds]
             cells += [f"{ratios[-1]:.2f}", f"{times[0]:.0f}", f"{times[1]:.0f}"]
             peaks = [max(r["mib"] for r in results) for results in (before, now)]
@@ -214,7 +227,8 @@ def main() -> None:
     parser.add_argument("what", choices=["run", "report"])
     parser.add_argument("--before", type=Path, default=Path("build/before/src"))
     parser.add_argument("--now", type=Path, default=here.parent.parent / "src")
-    parser.add_argument("--sets", nargs="*", default=list(STAGE), choices=list(STAGE))
+    sets = [*STAGE, *MORE_SETS]
+    parser.add_argument("--sets", nargs="*", default=sets, choices=sets)
     parser.add_argument("--rows", nargs="*", type=int, default=[600])
     parser.add_argument("--folds", type=int, default=OUTER_FOLDS)
     parser.add_argument("--data", type=Path, default=Path("build/leaderboard"))
