@@ -1,4 +1,4 @@
-"""What differs between domains: figures against plain computations."""
+"""Differences between domains: statistics agree with plain computations."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def described(frame, y, site, **options):
     return describe_differences(make_problem(frame, y, site, **asked))
 
 
-def test_figures_of_a_number_are_those_of_a_plain_loop():
+def test_statistics_of_a_numeric_column_agree_with_a_plain_loop():
     rng = np.random.default_rng(0)
     codes = np.repeat([0, 1, 2], [30, 40, 50])
     x = rng.normal(size=120) + 0.6 * codes
@@ -61,7 +61,7 @@ def test_figures_of_a_number_are_those_of_a_plain_loop():
     np.testing.assert_allclose(description["quantiles"][1], quantiles)
 
 
-def test_figures_of_text_are_those_of_its_shares():
+def test_statistics_of_a_text_column_agree_with_its_shares():
     codes = np.repeat([0, 1], [50, 50])
     x = np.array(["a"] * 40 + ["b"] * 10 + ["a"] * 10 + ["b"] * 40, dtype=object)
     description = describe_column("x", x, codes, 2)
@@ -74,7 +74,7 @@ def test_figures_of_text_are_those_of_its_shares():
     }
 
 
-def test_a_column_that_only_one_domain_lacks_tells_it():
+def test_a_column_that_is_missing_in_one_domain_identifies_it():
     codes = np.repeat([0, 1, 2], 30)
     x = np.random.default_rng(0).normal(size=90)
     x[codes == 2] = np.nan
@@ -106,7 +106,7 @@ def test_rows_and_classes_of_domains_are_counted():
     np.testing.assert_allclose(numbers[0]["target"], expected)
 
 
-def test_of_many_columns_those_that_tell_domains_are_kept():
+def test_only_the_columns_that_identify_domains_best_are_described():
     rng = np.random.default_rng(0)
     codes = np.repeat(np.arange(4), 20)
     X = rng.normal(size=(80, MAX_COLUMNS + 10))

@@ -1,4 +1,4 @@
-"""How methods fail: every number on the page is that of a plain computation from predictions."""
+"""Errors by domain: numbers on the page agree with plain computations from predictions."""
 
 import re
 import sys
@@ -71,7 +71,7 @@ def predictions(evaluation):
     return frame[frame["method"] == evaluation.best.key]
 
 
-def test_words_and_columns_about_classes_are_those_of_the_predictions(binary):
+def test_sentences_and_columns_about_classes_agree_with_the_predictions(binary):
     sections = failure_sections(binary)
     frame = predictions(binary)
     p = frame[f"probability_{binary.facts['classes'][-1]}"]
@@ -100,7 +100,7 @@ def test_words_and_columns_about_classes_are_those_of_the_predictions(binary):
 
 
 @pytest.mark.parametrize("asked", [0.5, 0.8])
-def test_coverage_is_counted_where_neither_model_nor_threshold_saw_the_domain(binary, asked):
+def test_coverage_is_computed_with_thresholds_from_the_other_domains(binary, asked):
     predicted = predictions_by_domain(binary.records[binary.best.key], binary.domains)
     classes = np.array(binary.facts["classes"])
     coverage = coverage_by_domain(predicted, classes, asked)
@@ -147,7 +147,7 @@ def test_the_mean_residual_of_a_continuous_target_is_reported(numbers):
     ]
 
 
-def test_three_classes_are_ranked_each_against_the_rest(three):
+def test_auc_of_three_classes_compares_each_class_with_the_others(three):
     sections = failure_sections(three)
     frame = predictions(three)
     classes = three.facts["classes"]
@@ -162,7 +162,7 @@ def test_three_classes_are_ranked_each_against_the_rest(three):
 
 
 @pytest.mark.parametrize("name", ["binary", "numbers"])
-def test_a_folder_gives_the_same_answers_as_the_evaluation(name, folder, request):
+def test_a_results_folder_gives_the_same_sections_as_the_evaluation(name, folder, request):
     evaluation = request.getfixturevalue(name)
     again, _ = read_evaluation(folder / name)
     first, second = failure_sections(evaluation), failure_sections(again)
@@ -174,7 +174,7 @@ def test_a_folder_gives_the_same_answers_as_the_evaluation(name, folder, request
     assert svg == [[picture.svg for picture in part.pictures] for part in second["sections"]]
 
 
-def test_the_page_shows_the_answers_and_names_are_text(binary, tmp_path):
+def test_the_page_has_sections_about_errors_and_names_are_text(binary, tmp_path):
     page = binary.report(tmp_path / "page.html").read_text("utf-8")
     assert 'id="failures"' in page
     assert "<i>b</i>" not in page
@@ -207,7 +207,7 @@ def test_a_page_without_predictions_says_why_errors_are_not_shown(
     assert said(copy) == f"{start} (the results folder has no subfolder jobs)."
 
 
-def test_of_six_domains_each_is_in_colour_and_has_a_panel(binary):
+def test_each_of_six_domains_has_a_colour_and_a_panel(binary):
     parts = {part.title: part for part in failure_sections(binary)["sections"]}
     picture = parts["Classification errors"].pictures[0]
     assert picture.caption.endswith(
@@ -218,7 +218,7 @@ def test_of_six_domains_each_is_in_colour_and_has_a_panel(binary):
     assert " others: up to" not in calibration
 
 
-def test_of_forty_domains_the_worst_few_are_named_in_pictures():
+def test_only_the_worst_of_forty_domains_are_named_in_pictures():
     rng = np.random.default_rng(0)
     codes, p = np.repeat(np.arange(40), 20), rng.uniform(size=800)
     predicted = {

@@ -1,4 +1,4 @@
-"""Faults in a table: each kind is named where it is, and a table without faults gives none."""
+"""Faults in a table are reported with their columns and domains; clean tables have none."""
 
 from dataclasses import asdict
 
@@ -85,7 +85,7 @@ def test_text_and_missing_cells_leak_as_well():
     assert fault.message.startswith("Whether result is missing predicts the target")
 
 
-def test_a_level_between_two_others_leaks_though_no_order_does():
+def test_a_column_with_a_nonmonotonic_relation_to_the_target_leaks():
     columns, y, site = table()
     rng = np.random.default_rng(0)
     columns["code"] = np.where(y == 1, 5.0, rng.choice([1.0, 9.0], size=len(y)))
@@ -112,7 +112,7 @@ def test_a_leak_and_its_copy_are_both_named():
     assert sorted(leaking_columns(leaks)) == ["first", "second"]
 
 
-def test_honest_columns_that_are_nearly_perfect_get_one_neutral_line():
+def test_legitimate_columns_that_are_almost_perfect_are_one_remark():
     rng = np.random.default_rng(0)
     site, y = np.repeat(np.arange(6), N), rng.integers(2, size=6 * N)
     columns = {name: 4 * y + rng.normal(size=len(y)) for name in ("a", "b", "c")}
@@ -141,7 +141,7 @@ def test_a_good_column_and_a_rare_class_are_not_leaks():
     assert only(columns, y, site).columns == ["leak"]
 
 
-def test_leaks_of_many_small_domains_are_seen_in_all_rows_together():
+def test_leaks_in_many_small_domains_are_detected_in_pooled_rows():
     rng = np.random.default_rng(0)
     site, y = np.repeat(np.arange(60), 8), rng.integers(2, size=480)
     columns = {"x": rng.normal(size=480), "leak": y + 0.05 * rng.normal(size=480)}
@@ -182,14 +182,14 @@ def test_a_filler_may_be_a_rare_value_elsewhere():
     assert only(columns, y, site).domains == ["site C"]
 
 
-def test_values_that_belong_to_a_domain_are_not_fillers():
+def test_values_that_are_properties_of_domains_are_not_fillers():
     columns, y, site = table()
     columns["altitude"] = np.array([10.0, 250.0, 40.0, 700.0, 95.0, 3.0])[site]
     columns["rain"] = np.maximum(columns["balance"], 0)  # half of all rows are 0
     assert faults(columns, y, site) == []
 
 
-def test_missing_columns_of_the_same_sites_are_one_fault():
+def test_columns_that_are_missing_at_the_same_sites_are_one_fault():
     columns, y, site = table()
     columns["weight"][site >= 2] = np.nan  # most sites lack it
     columns["ward"][(site >= 2) & (np.arange(len(site)) % 10 > 0)] = None
@@ -238,7 +238,7 @@ def test_another_unit_at_one_site_is_named(column, change, words):
     assert words in fault.message
 
 
-def test_another_unit_of_a_column_around_zero_is_seen_in_its_spread():
+def test_another_unit_of_a_column_around_zero_is_detected_by_its_spread():
     columns, y, site = table()
     columns["balance"][site == 1] *= 100
     fault = only(columns, y, site)
@@ -255,7 +255,7 @@ def test_another_unit_at_two_of_six_sites_is_one_fault():
     assert (fault.kind, fault.domains) == ("unit", ["site A", "site E"])
 
 
-def test_units_of_a_quantity_are_not_guessed_for_another_one():
+def test_units_of_one_quantity_are_not_suggested_for_another():
     columns, y, site = table()
     columns["price"] = columns.pop("temperature")
     columns["price"][site == 2] += 273.15
@@ -272,14 +272,14 @@ def test_a_swapped_sign_is_named_by_its_level_or_by_its_correlations(column):
     assert (fault.kind, fault.columns, fault.domains) == ("sign", [column], ["site D"])
 
 
-def test_a_site_far_from_all_others_is_a_remark_though_no_unit_fits():
+def test_a_site_far_from_all_others_is_a_remark_if_no_unit_fits():
     columns, y, site = table()
     columns["weight"][site == 5] += 400.0
     (fault,) = faults(columns, y, site, least=1)
     assert (fault.kind, fault.severity, fault.domains) == ("level", 1, ["site F"])
 
 
-def test_sites_whose_levels_differ_by_nature_raise_no_alarm():
+def test_sites_with_naturally_different_levels_have_no_faults():
     columns, y, site = table()
     rng = np.random.default_rng(0)
     columns["price"] = np.exp(rng.normal(scale=1.5, size=6)[site] + 0.2 * rng.normal(size=len(y)))
@@ -332,14 +332,14 @@ def test_rows_that_two_sites_share_are_counted():
     assert (fault.kind, fault.domains, fault.rows) == ("copied rows", ["site B", "site E"], 30)
 
 
-def test_rows_that_are_alike_in_all_domains_by_chance_are_not_copies():
+def test_rows_that_are_equal_by_chance_are_not_copies():
     rng = np.random.default_rng(0)
     site, y = np.repeat(np.arange(6), 200), rng.integers(2, size=1200)
     columns = {f"x{j}": rng.integers(3, size=1200).astype(float) for j in range(4)}
     assert faults(columns, y, site, least=1) == []
 
 
-def test_domains_with_one_class_and_tiny_ones_are_remarks():
+def test_tiny_domains_and_domains_with_one_class_are_remarks():
     columns, y, site = table()
     y[site == 2] = 1
     fault = remark(columns, y, site)
@@ -354,7 +354,7 @@ def test_domains_with_one_class_and_tiny_ones_are_remarks():
 # In an evaluation ---------------------------------------------------------------------------------
 
 
-def test_a_fault_is_connected_to_the_methods_that_fail_there():
+def test_the_effect_of_a_fault_on_scores_is_reported():
     pandas = pytest.importorskip("pandas")
     columns, _, site = table()
     y = (columns["balance"] > 0).astype(int)
@@ -369,7 +369,7 @@ def test_a_fault_is_connected_to_the_methods_that_fail_there():
     )
 
 
-def test_perfect_scores_are_a_fault_of_their_own():
+def test_perfect_scores_are_a_fault():
     rng = np.random.default_rng(0)
     site = np.repeat(["a", "b", "c", "d"], 60)
     y = rng.integers(2, size=240)
@@ -397,7 +397,7 @@ def test_methods_are_also_compared_without_columns_that_leak():
     assert result.results[0].mean > 0.95 > mean
 
 
-def test_columns_are_left_out_of_frames_and_arrays():
+def test_columns_are_dropped_from_frames_and_arrays():
     pandas = pytest.importorskip("pandas")
     columns, y, site = table()
     asked = dict(task="auto", scoring=None, max_rows=100, random_state=0)
@@ -411,7 +411,7 @@ def test_columns_are_left_out_of_frames_and_arrays():
     np.testing.assert_array_equal(array.parent.X[:, 0], columns["balance"])
 
 
-def test_a_fault_of_an_earlier_file_is_read():
+def test_a_fault_stored_by_an_earlier_version_is_read():
     from domainwise.evaluation.faults import stored_fault
 
     old = {"kind": "unit", "column": "a", "domain": "b", "words": "a at b looks odd"}

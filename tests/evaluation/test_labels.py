@@ -1,4 +1,4 @@
-"""Gain from labels from the next site, on the page and in JSON."""
+"""Gain from labels at the next site, on the page and in JSON."""
 
 from dataclasses import replace
 
@@ -73,13 +73,13 @@ def test_the_gain_of_classes_uses_probabilities_and_the_measure(shares):
     assert scores[-1] > scores[0] + 0.05
 
 
-def test_counts_for_which_no_domain_has_rows_enough_are_left_out():
+def test_numbers_of_labels_for_which_no_domain_has_enough_rows_are_omitted():
     evaluation = run(*sites(n=24))
     assert [gain["n_labels"] for gain in evaluation.label_gain] == [0, 5, 10]
     assert [gain["domains"] for gain in evaluation.label_gain] == [6, 6, 6]
 
 
-def test_the_gain_is_in_json_with_the_keys_that_were_there_before(levels):
+def test_the_gain_is_stored_in_json(levels):
     content = levels.to_dict()
     assert content["label_gain"] == levels.label_gain
     assert [list(gain) for gain in content["label_gain"]] == [KEYS] * 4
@@ -96,7 +96,7 @@ def test_the_page_has_the_sentence_and_a_table(levels, tmp_path):
 
 
 @pytest.mark.parametrize("case", ["small domains", "no predictions", "no probabilities", "own"])
-def test_without_what_it_needs_the_section_is_absent(case, levels, shares, tmp_path):
+def test_the_section_is_omitted_if_the_gain_cannot_be_computed(case, levels, shares, tmp_path):
     if case == "small domains":
         evaluation = run(*sites(n=9))
     elif case == "no predictions":

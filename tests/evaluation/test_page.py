@@ -1,4 +1,4 @@
-"""The report of an evaluation: everything in one file, the worst domain singled out."""
+"""The HTML report of an evaluation: its contents, and that it is safe to open."""
 
 import hashlib
 import re
@@ -49,7 +49,7 @@ class Ids(HTMLParser):
         self.ids += [value for name, value in attributes if name == "id"]
 
 
-def test_the_page_loads_nothing_and_may_run_its_own_script_alone(page):
+def test_the_page_loads_nothing_and_may_run_only_its_own_script(page):
     assert not re.search(r"<script[^>]|<link[^>]+https?:|url\(https?:|src=\"https?:", page)
     assert "@import" not in page
     (script,) = re.findall(r"<script>(.*?)</script>", page, flags=re.S)
@@ -106,7 +106,7 @@ def test_ids_are_unique(page):
     assert len(parser.ids) == len(set(parser.ids))
 
 
-def test_the_first_screen_is_the_answer_and_the_worst_domain_is_singled_out(evaluation, page):
+def test_the_first_screen_is_the_answer_and_the_worst_domain_is_highlighted(evaluation, page):
     from markupsafe import escape
 
     text = page.split('<div class="answer">')[1].split("<nav")[0].replace("\u00a0", " ")
@@ -140,7 +140,7 @@ def test_columns_are_in_the_order_of_their_importance(evaluation, page):
     assert names == sorted(importance, key=lambda name: -importance[name])
 
 
-def test_every_picture_has_words(page):
+def test_every_picture_has_a_description(page):
     pictures = re.findall(r"<svg[^>]*>", page)
     # What to expect, methods and domains; a small one for each column and one of all; failures.
     assert len(pictures) == 3 + 3 + 1 + 2
@@ -160,7 +160,7 @@ def test_tables_have_a_row_for_each_method_and_domain(evaluation):
     assert per_domain["worst"].sum() == 2
 
 
-def test_the_picture_of_shift_shows_medians_in_deviations_inside_domains(evaluation):
+def test_the_shift_picture_shows_medians_in_standard_deviations_within_domains(evaluation):
     from domainwise.evaluation.page import shift_picture
 
     picture = shift_picture(evaluation)

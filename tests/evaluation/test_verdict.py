@@ -1,4 +1,4 @@
-"""The answer in words: what to take, what to expect, and how certain that is."""
+"""The answer in sentences: the recommended method, what to expect, and the confidence."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def make_evaluation(scores, *, scoring="accuracy", seen=None):
 SVM = [0.70, 0.71, 0.72, 0.73, 0.74, 0.75, 0.76, 0.77]
 
 
-def test_the_best_method_is_recommended_with_its_lead_and_whether_that_is_chance():
+def test_the_best_method_is_recommended_with_its_lead_and_a_p_value():
     evaluation = make_evaluation({"svm": SVM, "dcm": [score + 0.05 for score in SVM]})
     assert evaluation.recommended.key == "dcm"
     assert evaluation.best.p_value == pytest.approx(2 / 2**8)
@@ -52,7 +52,7 @@ def test_the_best_method_is_recommended_with_its_lead_and_whether_that_is_chance
     assert few.answer.reason.endswith("; with five domains, this may be due to chance.")
 
 
-def test_many_methods_make_a_small_p_value_a_matter_of_chance():
+def test_p_values_are_adjusted_for_the_number_of_methods():
     gain = [0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, -0.01]
     ours = {
         key: [a + b + shift for a, b in zip(SVM, gain, strict=True)]
@@ -65,7 +65,7 @@ def test_many_methods_make_a_small_p_value_a_matter_of_chance():
     assert chance in evaluation.answer.reason
 
 
-def test_of_methods_that_are_alike_the_simplest_is_recommended():
+def test_the_simplest_of_equally_good_methods_is_recommended():
     better = [score + 0.009 for score in SVM]
     evaluation = make_evaluation(
         {"svm": SVM, "ensemble": better, "dcm": [score - 0.02 for score in SVM]}
@@ -95,7 +95,7 @@ def test_of_methods_that_are_alike_the_simplest_is_recommended():
     assert close.recommended.key == "svm"
 
 
-def test_a_method_that_needs_whole_domains_is_offered_beside_the_recommended_one():
+def test_a_better_method_that_needs_whole_domains_is_mentioned():
     evaluation = make_evaluation(
         {"ensemble": SVM, "ensemble+context": [score + 0.05 for score in SVM]}
     )
@@ -131,7 +131,7 @@ def test_a_constant_that_is_as_good_is_reported():
     assert answer.command == ""
 
 
-def test_the_range_is_that_of_students_t_over_domains():
+def test_the_range_is_a_prediction_interval_from_students_t_distribution():
     evaluation = make_evaluation({"svm": SVM})
     reach = stats.t.ppf(0.95, 7) * np.std(SVM, ddof=1) * np.sqrt(1 + 1 / 8)
     assert evaluation.next_site == pytest.approx((0.735 - reach, 0.735 + reach))
@@ -143,7 +143,7 @@ def test_the_range_is_that_of_students_t_over_domains():
     assert evaluation.to_dict()["answer"]["range"] == pytest.approx([low, high])
 
 
-def test_the_range_uses_scores_of_the_method_that_the_other_domains_choose():
+def test_the_range_uses_the_method_recommended_by_the_other_domains():
     up = [0.99, *[score + 0.005 for score in SVM[1:]]]  # its lead is that of one domain
     evaluation = make_evaluation({"svm": SVM, "ensemble": up})
     assert evaluation.recommended.key == "ensemble"
@@ -165,7 +165,7 @@ def test_two_or_three_domains_have_no_range_but_a_probability(n, chance):
     assert evaluation.answer.certainty == "low"
 
 
-def test_certainty_is_low_with_few_domains_medium_where_they_differ_and_else_high():
+def test_confidence_is_low_with_few_domains_medium_if_they_differ_and_otherwise_high():
     few = make_evaluation({"constant": [0.5] * 5, "svm": SVM[:5]}).answer
     assert few.certainty == "low"
     expected = "Five domains are not enough to predict the score at the next site reliably."
@@ -187,7 +187,7 @@ def test_certainty_is_low_with_few_domains_medium_where_they_differ_and_else_hig
     assert clear.next_site[1] < 3
 
 
-def test_a_domain_of_few_rows_counts_less_in_the_recommendation():
+def test_a_domain_with_few_rows_has_less_weight_in_the_recommendation():
     evaluation = make_evaluation({"svm": [0.7] * 7 + [1.0], "dcm": [0.72] * 7 + [0.66]})
     assert evaluation.recommended.key == evaluation.best.key == "svm"
     rows = {f"site {i}": 300 for i in range(7)} | {"site 7": 3}
@@ -205,7 +205,7 @@ def test_a_domain_of_few_rows_counts_less_in_the_recommendation():
     assert np.mean(mean + share * (scores - mean)) == pytest.approx(mean)
 
 
-def test_the_answer_fits_twelve_lines_of_a_terminal():
+def test_the_answer_has_at_most_twelve_lines_in_a_terminal():
     evaluation = make_evaluation(
         {"constant": [0.5] * 8, "svm": SVM, "dcm": [s + 0.05 for s in SVM]}
     )
@@ -247,7 +247,7 @@ def test_minor_problems_are_not_called_more_problems_if_there_is_no_serious_one(
     assert not any("…" in line for line in lines)
 
 
-def test_scores_have_as_many_digits_as_differ():
+def test_scores_have_enough_digits_to_distinguish_the_best_methods():
     evaluation = make_evaluation({"svm": SVM, "dcm": [score + 0.00004 for score in SVM]})
     assert (evaluation.show(evaluation.best.mean), evaluation.show(SVM[0])) == (
         "0.73504",
@@ -273,7 +273,7 @@ def test_small_errors_keep_their_digits():
     assert "0.000" not in repr(evaluation)
 
 
-def test_differences_have_the_decimals_of_the_scores_beside_them():
+def test_differences_have_the_same_decimals_as_scores():
     errors = choose_measure("rmse", np.arange(2.0), False)
     assert [errors.format(-x, scale=-0.645) for x in (0.645, 0.0025, -0.0025)] == [
         "0.645", "0.003", "-0.003"

@@ -1,4 +1,4 @@
-"""Displays: what they draw is what a plain computation gives, and names in them are text."""
+"""Displays draw the results of plain computations, and names in them are text."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def test_matplotlib_is_imported_only_by_drawing():
 # Shift
 
 
-def test_features_are_standardised_by_the_middle_of_the_domains(rows):
+def test_features_are_standardized_with_medians_over_domains(rows):
     X, _, domain = rows
     X[5, 1] = np.nan
     display = ShiftDisplay.from_features(X, domain, new=["C"])
@@ -241,7 +241,7 @@ def test_equal_probabilities_share_a_bin_and_few_rows_form_one_bin():
     assert len(reliability(np.linspace(0, 1, 20), np.ones(20)).rows) == 1
 
 
-def test_calibration_is_of_the_positive_class_or_of_the_predicted_one(rows):
+def test_calibration_is_for_the_positive_class_or_the_predicted_class(rows):
     X, y, domain = rows
     model = LogisticRegression().fit(X, y)
     display = CalibrationByDomainDisplay.from_estimator(model, X, y, domain)

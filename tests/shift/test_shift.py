@@ -1,4 +1,4 @@
-"""What is strange about new rows is said, and what is not strange is not."""
+"""Shift is reported if new rows differ from the sources, and not otherwise."""
 
 import json
 
@@ -83,7 +83,7 @@ def test_a_sign_that_does_not_change_ranges_is_detected_by_the_distance():
     assert check_shift(watch, X[:300]) == []
 
 
-def test_rows_far_from_all_sources_are_reported_with_distances_of_sources(fitted):
+def test_rows_far_from_all_sources_are_reported_with_usual_distances(fitted):
     X, watch = fitted
     rows = X[SITES == "B"] + 0.8 * X.std(axis=0)
     (far,) = (f for f in check_shift(watch, rows) if f.kind == "distance")
@@ -330,7 +330,7 @@ class TestFrames:
         )
         assert "occurs in no source: 'chalk', 'peat'" in str(finding)
 
-    def test_columns_may_have_another_order_but_must_not_be_absent(self):
+    def test_columns_may_be_in_another_order_but_must_be_present(self):
         watch = ShiftWatch().fit(self.frame())
         new = self.frame(40, seed=1)
         assert check_shift(watch, new[new.columns[::-1]].assign(more=1)) == []
