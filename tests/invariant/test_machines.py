@@ -295,7 +295,7 @@ def test_errors_name_invalid_targets_and_domains():
 def test_tensors_are_errors_except_in_invariant_features(model):
     torch = pytest.importorskip("torch")
     X, y, d = problem()
-    with pytest.raises(TypeError, match="use InvariantFeatures, which supports them"):
+    with pytest.raises(TypeError, match="Use InvariantFeatures, which supports them"):
         model.fit(torch.from_numpy(X), y, sample_domain=d)
     features = InvariantFeatures(30, random_state=0)
     Z = features.fit_transform(torch.from_numpy(X), sample_domain=torch.from_numpy(d))
