@@ -358,3 +358,10 @@ def test_texts_and_counts_in_the_description_are_checked(sites, round_, change, 
         else (contextlib.nullcontext())
     ):
         merge_or_fit(sites, replace(file, content=incomplete))
+
+
+@pytest.mark.parametrize("call", [merge, fit, statistics_of, moments_of])
+def test_a_path_instead_of_a_plan_is_a_type_error(call):
+    data = {"files": []} if call in (merge, fit) else {"frame": make_frame(0)}
+    with pytest.raises(TypeError, match="plan must be a Plan; got str"):
+        call(plan="plan.json", **data)

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.federated.plan import Plan, PlanError
+from domainwise.federated.plan import Plan, PlanError, check_plan
 from domainwise.shift.watch import MAX_SOURCES
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 from domainwise.tables.schema import class_codes, named_frame, require_columns
@@ -281,6 +281,7 @@ def hide_small_counts(counts: Any, n: Any, min_rows: int) -> Any:
 
 def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     """Check a site's table, and omit rows and values about which nothing may be sent."""
+    check_plan(plan)
     schema, min_rows = plan.schema, plan.smallest_cell
     frame = named_frame(frame)
     require_columns([*schema.features, schema.target], list(frame.columns), "the table")

@@ -24,7 +24,7 @@ from sklearn import config_context
 
 from domainwise import __version__
 from domainwise.arrays import Array
-from domainwise.federated.plan import Plan
+from domainwise.federated.plan import Plan, check_plan
 from domainwise.jobs.store import DAMAGED, check_form, replacing
 from domainwise.model_files.persistence import check_archive
 
@@ -80,8 +80,6 @@ class SiteFile:
         heading = f"site {self.site!r}, {ROUNDS[self.kind]} round, plan {self.plan[:12]}"
         notes = [f"for the site only: {note}" for note in self.notes]
         return [heading, *self.content["words"], *notes]
-
-    words = describe  # older name, which the command line uses
 
     def digest(self) -> str:
         """SHA-256 of everything in the file.
@@ -187,8 +185,7 @@ def load_files(
     plan: Plan, files: SiteFiles, kind: str, check: Callable[[Plan, SiteFile], None]
 ) -> list[SiteFile]:
     """Read and check the site files from one round, and return them sorted by site."""
-    if not isinstance(plan, Plan):
-        raise TypeError(f"plan must be a Plan; got {type(plan).__name__}")
+    check_plan(plan)
     if not isinstance(files, (str, Path, SiteFile, Iterable)):
         raise TypeError(f"files must be SiteFile objects or paths; got {type(files).__name__}")
     by_site: dict[str, SiteFile] = {}

@@ -30,7 +30,7 @@ from domainwise.federated.files import (
     default_output,
     load_files,
 )
-from domainwise.federated.plan import RIDGE, TEXTS, Plan, PlanError, to_json
+from domainwise.federated.plan import RIDGE, TEXTS, Plan, PlanError, check_plan, to_json
 from domainwise.gram.nystrom import LabelMap
 from domainwise.kernels.functions import Kernel, resolve_gamma
 from domainwise.labels.factors import residual_trace
@@ -289,6 +289,7 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     statistics : Computes the files that are merged.
     moments : Computes a site's second-round file.
     """
+    check_plan(plan)
     if plan.merged is not None:
         raise PlanError("this is the second-round plan. Pass the first-round plan")
     sites = load_files(plan, files, "statistics", check_statistics)

@@ -317,8 +317,6 @@ class Plan:
             "does not contain: rows, except those passed as centres",
         ]
 
-    words = describe  # older name, which the command line uses
-
     @property
     def n_classes(self) -> int:
         """Number of classes; 1 for a continuous target."""
@@ -421,6 +419,12 @@ def _make_centres(
     for name in schema.categorical:
         columns[name] = rng.choice(sorted(table.X[name].dropna().unique()), n_centres)
     return import_pandas().DataFrame(columns)
+
+
+def check_plan(plan: Any) -> None:
+    """Raise TypeError if this is not a plan."""
+    if not isinstance(plan, Plan):
+        raise TypeError(f"plan must be a Plan; got {type(plan).__name__}")
 
 
 def to_json(value: Any) -> Any:
