@@ -43,7 +43,7 @@ def draw(number: int, n: int = N_ROWS) -> pd.DataFrame:
 
 
 def wait_for(*paths: Path) -> None:
-    """Wait until the files are in the folder; a file appears when it is complete."""
+    """Wait until the files are in the folder; a file appears only when it is complete."""
     end = time.monotonic() + TIMEOUT
     while missing := [path.name for path in paths if not path.exists()]:
         if time.monotonic() > end:
@@ -52,14 +52,14 @@ def wait_for(*paths: Path) -> None:
 
 
 def run_site(folder: Path, site: str) -> None:
-    """Write the two files of a hospital; this runs in a separate process."""
+    """Write a hospital's two files; this runs in a separate process."""
     rows = draw(SITES.index(site))
-    for plan, summarize, ending in (
+    for plan, summarize, suffix in (
         ("plan.json", statistics, "statistics.npz"),
         ("merged.json", moments, "moments.npz"),
     ):
         wait_for(folder / plan)
-        summarize(rows, Plan.load(folder / plan), site=site).save(folder / f"{site}.{ending}")
+        summarize(rows, Plan.load(folder / plan), site=site).save(folder / f"{site}.{suffix}")
 
 
 def coordinate(folder: Path) -> Any:

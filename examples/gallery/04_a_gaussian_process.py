@@ -74,12 +74,12 @@ figure, panels = plt.subplots(2, 3, figsize=(9.5, 5), sharex=True, sharey=True)
 line = np.linspace(-3, 3, 120)
 for row, (title, model) in zip(panels, models.items(), strict=True):
     for number, axes in enumerate(row):
-        rows = batch_new == number
-        points = np.column_stack([line, np.full(120, X_new[rows, 1].mean())])
+        in_batch = batch_new == number
+        points = np.column_stack([line, np.full(120, X_new[in_batch, 1].mean())])
         mean, deviation = model.predict(points, return_std=True)
         axes.fill_between(line, mean - 2 * deviation, mean + 2 * deviation, alpha=0.2, linewidth=0)
         axes.plot(line, mean, linewidth=1.8)
-        axes.scatter(X_new[rows, 0], signal_new[rows], s=12, color="#e0533d", zorder=3)
+        axes.scatter(X_new[in_batch, 0], signal_new[in_batch], s=12, color="#e0533d", zorder=3)
         if row is panels[0]:
             axes.set_title(f"new batch {number + 1}")
     row[0].set_ylabel(title, fontweight="bold")

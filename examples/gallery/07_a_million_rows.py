@@ -28,8 +28,8 @@ CENTRES = np.zeros((3, N_FEATURES))
 CENTRES[:, :2] = 1.6 * np.column_stack([np.cos(ANGLES), np.sin(ANGLES)])
 
 
-def draw(site):
-    """Draw rows and classes of one site."""
+def draw_site():
+    """Draw the rows and classes of one site."""
     y = rng.integers(3, size=N_ROWS)
     shift = rng.normal(scale=0.8, size=N_FEATURES)
     X = rng.standard_normal((N_ROWS, N_FEATURES), dtype=np.float32)
@@ -45,11 +45,11 @@ def draw(site):
 # rows. A weight that is moderate for a thousand rows is large for a million, so we use a small one.
 
 model = FastDCM(n_landmarks=150, domain_weight=1e-5, random_state=0)
-X_test, y_test = draw(-1)  # a site that is not in the stream
+X_test, y_test = draw_site()  # a site that is not in the stream
 seconds, n_rows = 0.0, 0
 snapshots = {}
 for site in range(N_BATCHES):
-    X, y = draw(site)
+    X, y = draw_site()
     started = time.perf_counter()
     model.partial_fit(X, y, sample_domain=np.full(N_ROWS, site))
     seconds += time.perf_counter() - started

@@ -32,7 +32,7 @@ plt.show()
 # --------------
 #
 # We compare only a few methods, so that this example runs in seconds. All methods get the same
-# columns, preprocessed with statistics of the source hospitals only. ``mean`` is the mean score
+# columns, preprocessed with statistics from the source hospitals only. ``mean`` is the mean score
 # over held-out hospitals, and ``low`` and ``high`` are the limits of its confidence interval.
 # ``worst`` is the lowest score at a single hospital.
 
@@ -50,7 +50,7 @@ evaluation.table()[columns].round(3)
 # The verdict
 # -----------
 # The verdict states the recommended method, the score to expect at the next hospital, and the
-# confidence. The range is that of the score at *one* new hospital.
+# confidence. The range is for the score at *one* new hospital.
 
 print(evaluation.verdict())
 

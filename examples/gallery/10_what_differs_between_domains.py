@@ -33,7 +33,7 @@ SPREAD = np.array([12, 0.35, 0.08, 0.03])
 
 
 def log_well(n, offset):
-    """Draw n logs and rock types of a well; the offset of its tools is in units of SPREAD."""
+    """Draw n logs and rock types for a well; the offset of its tools is in units of SPREAD."""
     rock = rng.integers(3, size=n)
     values = CENTRES[rock] + SPREAD * (offset + rng.normal(size=(n, 4)))
     return pd.DataFrame(values, columns=COLUMNS), np.array(["sand", "silt", "shale"])[rock]

@@ -31,7 +31,7 @@ MARKERS = [f"marker_{letter}" for letter in "abcde"]
 
 
 def make_patients(name, n=400):
-    """Draw the table of one hospital."""
+    """Draw a table for one hospital."""
     ill = rng.random(n) < 0.4
     effects = [0.8, 0.8, 0.8, *rng.normal(scale=1.5, size=2)]
     values = {m: e * ill + rng.normal(size=n) for m, e in zip(MARKERS, effects, strict=True)}

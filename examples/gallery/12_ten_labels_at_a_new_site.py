@@ -68,11 +68,14 @@ for name, model in models.items():
     losses[name] = np.empty((DRAWS, len(COUNTS)))
     for draw in range(DRAWS):
         order = rng.permutation(rows)
-        scored = order[max(COUNTS) :]
+        scored_rows = order[max(COUNTS) :]
         for j, n_labels in enumerate(COUNTS):
-            labelled = order[:n_labels]
-            adapted = model.adapt(X[labelled], y[labelled]) if n_labels else model
-            losses[name][draw, j] = log_loss(y[scored], adapted.predict_proba(X[scored]))
+            labelled_rows = order[:n_labels]
+            adapted = model
+            if n_labels:
+                adapted = model.adapt(X[labelled_rows], y[labelled_rows])
+            probabilities = adapted.predict_proba(X[scored_rows])
+            losses[name][draw, j] = log_loss(y[scored_rows], probabilities)
 
 # %%
 # Observed and predicted

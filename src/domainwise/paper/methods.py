@@ -148,11 +148,11 @@ class Method:
 
     key: str  #: name in result files
     label: str  #: name in tables
-    kind: str  #: baseline, exact, ridge, fast, reference, or extra (not in the paper)
-    parameter_names: tuple[str, ...] = ()  #: of the projection or, without one, of the SVM
-    projection: type[BaseEstimator] | None = None  #: None if it predicts from the features
-    landmark_rule: str = ""  #: "divisor" (N/M landmarks), "count" (M), "fifth" (N/5) or none
-    ridge: float = Parameters.ridge  #: if the paper's parameters are used
+    kind: str  #: baseline, exact, ridge (other values), fast, reference, extra (not in the paper)
+    parameter_names: tuple[str, ...] = ()  #: parameters of the projection or, if None, the SVM
+    projection: type[BaseEstimator] | None = None  #: None to predict from the features
+    landmark_rule: str = ""  #: "divisor" (N/M landmarks), "count" (M), "fifth" (N/5) or "" (none)
+    ridge: float = Parameters.ridge  #: ridge in the paper setting
 
     @property
     def competes(self) -> bool:
@@ -216,7 +216,7 @@ METHODS: dict[str, Method] = {
 def build_pipeline(
     case: Case, method: Method, parameters: Parameters, *, impute: bool = False
 ) -> Pipeline:
-    """Build the pipeline of a method for a case; ``impute`` adds mean imputation."""
+    """Build the pipeline for a method and a case; ``impute`` adds mean imputation."""
     is_regression = case.task == "regression"
     steps: list[tuple[str, Any]] = [("impute", SimpleImputer())] if impute else []
     if case.scaling != "none":

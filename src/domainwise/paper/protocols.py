@@ -35,7 +35,7 @@ class Metric:
     key: str
     label: str
     decimals: int
-    score: Callable[[NDArray, NDArray], float]  #: takes targets and predictions
+    score: Callable[[NDArray, NDArray], float]  #: function of targets and predictions
     greater_is_better: bool = True
     binary: bool = False  #: whether it is defined for two classes only
     uses_decision: bool = False  #: whether it takes decision values instead of predictions
@@ -97,7 +97,7 @@ PROVENANCE = "dcm.tex, the LaTeX source of 'Domain-based Covariance Minimization
 
 
 def read_toml(name: str) -> dict[str, Any]:
-    """Read a TOML file of this package."""
+    """Read a TOML file in this package."""
     return tomllib.loads((files("domainwise.paper") / name).read_text(encoding="utf-8"))
 
 
@@ -126,7 +126,7 @@ class Case:
     tuned_methods: tuple[str, ...]
     source_params: Mapping[str, Any] = field(default_factory=dict)  #: arguments for the loader
     repeats: int = 20
-    tuned_repeats: int = 10  #: with the same domains as the first ``repeats``
+    tuned_repeats: int = 10  #: in the tuned setting, with the same domains as the first ``repeats``
     task: str = "classification"  #: or "regression"
     n_components: int | None = None  #: None if the paper does not give it
     m: int | None = None  #: the paper's M, from which fast methods get their number of landmarks
@@ -183,7 +183,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper.
+    """A table in the paper.
 
     ``stand_in`` describes the data that replace the paper's, and is part of every output; it is
     empty if the paper's data are used. ``data_files`` are names from ``list_datasets``.

@@ -1,4 +1,4 @@
-"""Reports of a results file: tables, a Markdown file, an HTML file, and JSON."""
+"""Report the contents of a results file as tables, Markdown, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def legend(run: RunSummary) -> str:
     """Explain the marks in the tables of a run."""
     text = (
         f"The best mean of the competing methods is bold. {WITHIN} marks means within one standard"
-        f" deviation of the paper's mean, and {OUTSIDE} marks others."
+        f" deviation of the paper's mean, and {OUTSIDE} marks other means."
     )
     if any(_is_paired(case) for case in run.cases()):
         text += (
@@ -171,8 +171,8 @@ def case_caption(case: CaseView) -> str:
 # Markdown -----------------------------------------------------------------------------------------
 
 _TIMES = (
-    "The column s contains CPU seconds for one fit and prediction in a separate process, and MiB"
-    " its peak memory, including Python and the data. Empty cells were not measured."
+    "The columns s and MiB contain the CPU seconds and the peak memory (with Python and data) of"
+    " one fit and prediction in a separate process. Empty cells were not measured."
 )
 
 

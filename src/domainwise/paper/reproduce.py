@@ -1,7 +1,7 @@
 """Plan, run and resume the jobs of ``domainwise reproduce``.
 
 In addition to the trials for the tables, jobs run the SVM over many repeats, compute the data for
-the paper's figure and for the spectrum, and measure time and memory.
+the paper's figure and for a plot of eigenvalues, and measure time and memory.
 
 The figure shows projections of the synthetic data onto two components of COIR, DICA and DCM, with
 n ~ Poisson(500) rows per domain in 5 dimensions and γ = 1 (theory 10.2). A binary target determines
@@ -143,8 +143,8 @@ def eigenvalues(rows_per_domain: int, root_seed: int) -> Row:
     means = K.mean(axis=0)
     values = np.linalg.eigvalsh(K - means - means[:, None] + K.mean())
     rank = int(np.sum(values > len(K) * np.finfo(np.float64).eps * values[-1]))
-    labels = delta_kernel(y, y), delta_kernel(d, d)
-    result = algorithm1(K, *labels, epsilon=EPSILON, n_components=rank)
+    label_kernels = delta_kernel(y, y), delta_kernel(d, d)
+    result = algorithm1(K, *label_kernels, epsilon=EPSILON, n_components=rank)
     return {
         "n_classes": len(np.unique(y)),
         "n_domains": len(np.unique(d)),
@@ -164,7 +164,7 @@ def _synthetic_domains(
 
 def _panel(title: str, Z: Array, y: Array, max_points: int) -> Row:
     rows = evenly_spaced(len(Z), max_points)
-    Z = np.column_stack([Z, np.zeros(len(Z))])  # if there is only one component
+    Z = np.column_stack([Z, np.zeros(len(Z))])  # zeros if there is only one component
     return {
         "title": title,
         "n_rows": len(Z),
@@ -178,7 +178,7 @@ def _panel(title: str, Z: Array, y: Array, max_points: int) -> Row:
 
 #: A fit is measured three times, or fewer if the total reaches this number of seconds.
 TIMING_SECONDS = 3.0
-TIME_LIMIT = 600  #: maximum number of seconds of a measurement
+TIME_LIMIT = 600  #: maximum number of seconds for a measurement
 #: Methods that a quick run measures, on one case per data set; starting a process takes seconds.
 QUICK_METHODS = ("svm", "dcm")
 

@@ -48,9 +48,8 @@ def describe_run(run: RunSummary) -> list[str]:
     if stand_ins := [table.table.title for table in run.tables if table.table.stand_in]:
         sentences.append(TEXTS["stand_ins"].format(names=join(stand_ins)))
     if run.failures:
-        sentences.append(
-            TEXTS["failures"].format(fits=count(len(run.failures), "fit").capitalize())
-        )
+        fits = count(len(run.failures), "fit").capitalize()
+        sentences.append(TEXTS["failures"].format(fits=fits))
     return sentences
 
 
@@ -85,7 +84,7 @@ def agreement(run: RunSummary) -> list[str]:
     if run.quick or not is_within:
         return []
     n_total, n_within = sum(map(len, is_within.values())), sum(map(sum, is_within.values()))
-    tables = join([f"{title} {sum(cells)} of {len(cells)}" for title, cells in is_within.items()])
+    tables = join([f"{title} {sum(flags)} of {len(flags)}" for title, flags in is_within.items()])
     text = TEXTS["agreement"]
     return [text.format(total=n_total, within=n_within, min_repeats=MIN_REPEATS, tables=tables)]
 
@@ -112,7 +111,7 @@ def headline(table: TableView) -> str:
     """Name the best methods for a table."""
     phrases = []
     for setting, parameters in PARAMETERS.items():
-        winners = [list(map(_winner, case.best_methods())) for case in table.in_setting(setting)]
+        winners = [list(map(_label, case.best_methods())) for case in table.in_setting(setting)]
         wins = Counter(label for labels in winners for label in labels).most_common()
         if len(wins) > 1:
             names = join([f"{name} (in {n} of {len(winners)} cases)" for name, n in wins])
@@ -217,7 +216,7 @@ def findings(run: RunSummary) -> dict[str, list[str]]:
 
 
 def svm_column(run: RunSummary) -> list[str]:
-    """Compare the SVM column in the synthetic table, whose parameters the paper gives."""
+    """Compare the SVM's accuracy on synthetic data, where the paper gives all its parameters."""
     gaps = [
         (case.case.title, gap)
         for case in run.cases("paper")
@@ -263,7 +262,7 @@ def reasons(run: RunSummary) -> list[str]:
 
 
 def ridge_paths(run: RunSummary) -> list[str]:
-    """List COIR and DCM with ridge 1e-5, 1e-3 and infinity, and Algorithm 1, for each case."""
+    """List scores of COIR and DCM with ridge 1e-5, 1e-3 and ∞, and of Algorithm 1, by case."""
     lines = []
     for case in run.cases("paper"):
         metric = case.primary
@@ -281,7 +280,7 @@ def ridge_paths(run: RunSummary) -> list[str]:
     return lines
 
 
-def _winner(method: MethodView) -> str:
+def _label(method: MethodView) -> str:
     return "a constant prediction" if method.key == "majority" else method.label
 
 

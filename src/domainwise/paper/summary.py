@@ -26,7 +26,7 @@ class CellView:
 
     ours: Summary
     paper: Sequence[float] | None  #: mean and standard deviation
-    within_sd: bool | None  #: whether ours is within one of the paper's sd; None if not comparable
+    within_sd: bool | None  #: whether our mean is within one sd of the paper's, if comparable
     is_best: bool
 
     @property
@@ -102,7 +102,7 @@ class CaseView:
 
 @dataclass(frozen=True)
 class TableView:
-    """A table of the paper with the cases that were run."""
+    """A table in the paper with the cases that were run."""
 
     table: Table
     cases: Sequence[CaseView]
@@ -153,10 +153,10 @@ def summarise_run(store: ResultStore) -> RunSummary:
     quick = store.header.get("profile") == "quick"
     views = {
         table.key: [
-            _case_view(case.quick() if quick else case, setting, table, by_method, times)
+            _case_view(case.quick() if quick else case, setting, table, method_rows, times)
             for case in table.cases
             for setting in SETTINGS
-            if (by_method := results.get((case.key, setting)))
+            if (method_rows := results.get((case.key, setting)))
         ]
         for table in TABLES.values()
     }
@@ -177,10 +177,10 @@ def _case_view(
     case: Case,
     setting: str,
     table: Table,
-    by_method: Mapping[str, Mapping[int, Row]],
+    method_rows: Mapping[str, Mapping[int, Row]],
     times: Mapping[tuple[str, str], Row],
 ) -> CaseView:
-    rows = {name: dict(sorted(by_method[name].items())) for name in METHODS if name in by_method}
+    rows = {key: dict(sorted(method_rows[key].items())) for key in METHODS if key in method_rows}
     scores: dict[str, dict[str, dict[int, float]]] = {}  # by metric and method
     summaries: dict[str, dict[str, Summary]] = {}
     best_mean: dict[str, float] = {}

@@ -87,9 +87,10 @@ def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
         sample(np.flatnonzero(bunch.sample_domain == name), bunch.target, case.rows_per_domain)
         for name in rng.permutation(domains)[:needed]
     ]
-    train, test = map(np.concatenate, (rows[: case.train_domains], rows[case.train_domains :]))
+    train_rows = np.concatenate(rows[: case.train_domains])
+    test_rows = np.concatenate(rows[case.train_domains :])
     arrays = (bunch.data, bunch.target, bunch.sample_domain)
-    return Split(*(values[indices] for indices in (train, test) for values in arrays))
+    return Split(*(values[indices] for indices in (train_rows, test_rows) for values in arrays))
 
 
 def sample_rows(
@@ -207,7 +208,7 @@ def domain_folds(domain: Array, n_folds: int, rng: np.random.Generator) -> Itera
 
 
 def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parameters]:
-    """Return the candidates of a method; gammas follow from the scaled source rows ``X``."""
+    """Return a method's candidates; gammas are computed from the scaled source rows ``X``."""
     median_gamma = resolve_gamma("median", "rbf", X)
     defaults = Parameters(
         epsilon=case.epsilon,
@@ -248,7 +249,7 @@ INVARIANCE_REPEATS = 5
 INVARIANCE_ROWS = 1000
 INVARIANCE = ("domain_dependence", "target_dependence", "mean_mmd")
 
-_PAPER_RULE = "the paper's parameters; where it gives none, ridge 1e-3, λ = N·ridge, C = 1"
+_PAPER_RULE = "the paper's parameters; where the paper gives none, ridge 1e-3, λ = N·ridge, C = 1"
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,7 @@ class Trial:
         if self.setting != "tuned" or method.key == "majority":
             parameters = paper_parameters(self.case, method, split.y, len(split.X), random_state)
             return parameters, {"rule": _PAPER_RULE, "parameters": parameters.used_by(method)}
-        # All methods have the same tuning rows and groups of domains.
+        # All methods use the same tuning rows and groups of domains.
         rng = np.random.default_rng(derive_seed(*names, "tuning"))
         return tune(self.case, method, split, rng, random_state)
 
