@@ -28,7 +28,7 @@ class Estimator(Protocol):
         """Return the parameters by name."""
 
     def fit(self, *args: Any, **params: Any) -> Any:
-        """Fit to rows."""
+        """Fit the estimator to rows."""
 
 
 class Splitter(Protocol):

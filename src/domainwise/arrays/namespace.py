@@ -21,7 +21,7 @@ from domainwise.arrays import Array, is_tensor
 #: Up to this number of features, a loop over features is faster on a GPU than torch.cdist with
 #: p=1, which uses a block of threads for each pair of rows.
 MAX_LOOP_FEATURES = 64
-#: Up to this number of groups, tensors are summed by group with a product of group indicators.
+#: Up to this number of groups, rows of tensors are summed by a product with group indicators.
 MAX_INDICATORS = 512
 
 
@@ -96,7 +96,7 @@ def cholesky(A: Any) -> Callable[[Any], Any] | None:
         factor, error_code = torch.linalg.cholesky_ex(A)
         return None if int(error_code) else lambda V: torch.cholesky_solve(V, factor)
     try:
-        # The transpose of the symmetric A is in Fortran order, so that LAPACK does not copy it.
+        # The transpose of the symmetric A is in Fortran order, so LAPACK does not copy it.
         factorization = cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
         return None

@@ -72,7 +72,7 @@ class DaskBackend(Backend):
         return X
 
     def labels_in_memory(self, labels: Any, rows: Any, name: str) -> Any:
-        """Return labels as an array in memory, where one label per row fits."""
+        """Return labels as an array; unlike X, one label per row fits into memory."""
         if labels is not None and not is_dask(labels):
             partitions.check_aligned(rows, labels, name)
         return None if labels is None else fetch(labels)
@@ -88,7 +88,7 @@ class DaskBackend(Backend):
     def resolve_kernel(  # type: ignore[override]
         self, kernel: Any, X: Any, *, gamma: Any, **arguments: Any
     ) -> Kernel:
-        """Compute kernel parameters as ``make_kernel`` does, from some rows and from reductions."""
+        """Compute kernel parameters as ``make_kernel`` does, from sampled rows or reductions."""
         row = np.zeros((1, X.shape[1]), dtype=X.dtype)
         if isinstance(gamma, str) and isinstance(kernel, str):
             if gamma == "scale":
@@ -104,10 +104,10 @@ class DaskBackend(Backend):
             if resolved.name in VALID_KERNELS:
                 return resolved
             return check_kernel(resolved, fetch(X[evenly_spaced(len(X), FUNCTION_ROWS)]))
-        origin, max_distance = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype), 0.0
+        origin, max_squared_distance = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype), 0.0
         if resolved.name == "rbf":
-            max_distance = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
-        return resolved.with_origin(origin, max_distance)
+            max_squared_distance = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
+        return resolved.with_origin(origin, max_squared_distance)
 
     @staticmethod
     def kernel_matrix(kernel: Kernel, rows: Any) -> Array:
@@ -172,7 +172,7 @@ def _finish_projection(rows: Any, values: Array, shared: tuple[Array, Any, Array
 
 
 def collect(tasks: list[Any], X: Any, columns: Array, dtype: Any) -> Any:
-    """Return a collection of the type of X whose partitions are the results of tasks."""
+    """Return a collection of the same type as X, whose partitions are the results of tasks."""
     if partitions.is_frame(X):
         import dask.dataframe as dd
 
@@ -188,7 +188,7 @@ def collect(tasks: list[Any], X: Any, columns: Array, dtype: Any) -> Any:
 def _map_partitions(
     X: Any, layout: partitions.Layout, model: Any, method: str, empty: Array, columns: Any
 ) -> Any:
-    """Apply a fitted model to every partition; ``empty`` is a result without rows."""
+    """Call a method of a fitted model on every partition; ``empty`` is its result for no rows."""
     shared = constant((model, layout, method, empty, columns), "model")
     if partitions.is_frame(X):
         return X.map_partitions(_apply_to_rows, shared, meta=_with_index(X._meta, empty, columns))

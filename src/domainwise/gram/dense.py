@@ -210,9 +210,9 @@ def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
 
 
 class RefinedCholesky:
-    """Solves ``(K + shift I) X = V`` for several shifts by inverses in float32.
+    """Solves ``(K + shift I) X = V`` for several shifts with inverses in float32.
 
-    A float32 factorization takes half the time, and a few refinements with K in float64 make the
+    A factorization takes half as long as in float64. A few refinements with K in float64 make the
     solution precise, unless the system is nearly singular. K is centred and positive semi-definite.
     """
 

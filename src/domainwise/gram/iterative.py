@@ -58,9 +58,9 @@ def conjugate_gradients(
 
     ``shift`` is a number, or one number per column; ``precondition`` is a symmetric positive
     definite approximation of the inverse; ``max_iter`` includes the products of restarts.
-    ``monitor`` is called with the iteration and the largest relative residual. If ``product`` is
-    fast but less precise, ``accurate_product`` computes the true residual, and replaces
-    ``product`` when a restart does not halve the residual.
+    ``monitor`` is called with the iteration number and the largest relative residual. If
+    ``product`` is fast but less precise, ``accurate_product`` computes the true residual, and
+    replaces ``product`` when a restart does not halve the residual.
     """
     is_imprecise = accurate_product is not None
     X, R = V * 0, V
@@ -85,7 +85,7 @@ def conjugate_gradients(
                 break
             best_residual = min(best_residual, residual)
             Z = precondition(R)
-            # Polak-Ribiere also converges if the preconditioner is rounded to float32.
+            # The Polak-Ribiere formula also converges if the preconditioner is rounded to float32.
             rz_new = (R * Z).sum(0)
             beta = (rz_new - (R_old * Z).sum(0)) / (rz + (rz == 0))
             P, rz = Z + beta * P, rz_new
@@ -145,7 +145,7 @@ class LandmarkFeatures:
 
 
 def whitened_moments(moments: Any, n_samples: int, eps: float) -> tuple[Any, Any, Any]:
-    """Return the mean of features and :func:`inverse_root` of their centred second moment."""
+    """Return the mean of features, and :func:`inverse_root` of their centred second moments."""
     mean = moments[0] / n_samples
     return mean, *inverse_root(moments[1:] - n_samples * namespace(mean).outer(mean, mean), eps)
 
@@ -170,7 +170,7 @@ class Preconditioner:
 
     @classmethod
     def from_features(cls, features: Array) -> Preconditioner:
-        """Store U, computed from centred Nystrom features F with ``F F' ~ K``.
+        """Return a preconditioner that stores U, from centred Nystrom features F with ``F F' ~ K``.
 
         The features, which are the largest array of a fit, are overwritten by U.
         """
@@ -183,7 +183,7 @@ class Preconditioner:
 
 
 class IterativeGram(RowsGram):
-    """Centred Gram matrix of the rows of X, which is not stored.
+    """A centred Gram matrix that is not stored, for the rows of X.
 
     Subclasses implement the product and the preconditioner.
     """
@@ -284,7 +284,7 @@ class StreamedGram(IterativeGram):
         self.info = {**self.info, "iterations": path}
         if not float32:
             return self.product, None
-        assert self.row_means is not None  # computed by an accurate product, not in float32
+        assert self.row_means is not None  # so that they are computed accurately, not in float32
         multiply = partial(tiles.symmetric_product, self.kernel, self.prepared, float32=True)
         return lambda V: self.centred_product(V, multiply), self.product
 

@@ -26,12 +26,12 @@ from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, Solutio
 
 #: A product with a triangular matrix is computed in this number of panels, to skip most zeros.
 PANELS = 4
-#: Sums of kernel values are converted to sums of features if that causes only small rounding errors
-#: in solutions: about this number divided by the ridge and by the smallest squared diagonal of L.
+#: Sums of kernel values are converted to sums of features if that causes only small errors in
+#: solutions: about this number divided by the ridge and the smallest squared diagonal entry of L.
 DIRECT_ROUNDING = 2e-18
 #: Spacing of a grid of target landmarks, in bandwidths of the RBF kernel, and its maximum size.
 GRID_STEP, MAX_GRID = 0.5, 5000
-#: Landmarks are chosen from at most this number of evenly spaced labels of the first batch.
+#: Label landmarks are chosen from at most this number of evenly spaced labels of the first batch.
 MAX_CANDIDATES = 10_000
 
 
@@ -71,13 +71,13 @@ class NystromMap:
     ) -> NystromMap:
         """Choose linearly independent landmarks by a pivoted Cholesky decomposition.
 
-        ``ridge`` is the regularization of later solutions, per row. Kernel values are summed
-        (``direct``) if the rounding errors of these solutions are then below ``rounding``.
+        ``ridge`` is the regularization, per row, of the linear systems to be solved later. Kernel
+        values are summed (``direct``) if this causes errors below ``rounding`` in their solutions.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             W = check_finite(_float64_matrix(kernel, landmarks), landmarks.dtype)
         eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
-        # Pivots below this are differences that float32 does not resolve, or rounding errors of W.
+        # Smaller pivots are below the resolution of the landmarks' dtype, or rounding errors of W.
         tolerance = max(eps, len(W) * eps_double) * float(np.abs(np.diagonal(W)).max(initial=0.0))
         scale = float(np.diagonal(W).max(initial=0.0))
         factor, order, rank, _ = dpstrf(W, tol=tolerance, lower=1)
@@ -129,8 +129,8 @@ class NystromMap:
         and all landmarks can be shared by kernels that differ in gamma. ``compiled=True`` uses
         compiled exponentials, which are faster for many rows.
         """
-        values = self._values if self.direct else self.features
-        return values(X, memory, distances=distances, compiled=compiled)
+        evaluate = self._values if self.direct else self.features
+        return evaluate(X, memory, distances=distances, compiled=compiled)
 
     def _values(
         self, X: Any, memory: Any = None, distances: Any = None, compiled: bool = False
@@ -146,7 +146,7 @@ class NystromMap:
         return cast(values, self.dtype or self._prepared.dtype)
 
     def gram(self, X: Array) -> Array:
-        """Return ``Phi Phi'``, which equals the kernel matrix in landmark rows and columns."""
+        """Return ``Phi Phi'``, which equals the kernel matrix in rows and columns of landmarks."""
         index_of = {row.tobytes(): i for i, row in enumerate(X)}
         indices = np.array([index_of.get(row.tobytes(), -1) for row in self.landmarks])
         if not isinstance(self.kernel, Kernel) or indices.min() < 0:
@@ -188,7 +188,7 @@ class LabelMap:
     """The map from continuous labels to features, defined before the pass over the rows."""
 
     kernel: Kernel | None  #: None for the linear kernel, whose features are the labels themselves
-    points: Array  #: landmarks among the labels, of shape (q, k)
+    points: Array  #: landmarks, one row per landmark and one column per label column
     triangle: Array  #: lower Cholesky factor of the landmarks' kernel matrix
 
     @classmethod
@@ -201,7 +201,7 @@ class LabelMap:
         name: str,
         points: Any = None,
     ) -> LabelMap:
-        """Choose landmarks from ``points``, or from the values (n, k) of the first batch.
+        """Choose landmarks from ``points``, or from ``values``, the labels of the first batch.
 
         If ``gamma`` is a string, it is computed from the values. Landmarks are added until the
         residual trace per row is below ``tolerance``. ``name`` is used in error messages.

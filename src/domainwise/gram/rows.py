@@ -1,4 +1,4 @@
-"""The base class of operators over N rows of arrays or tensors."""
+"""The base class of Gram operators whose thin matrices are arrays or tensors of N rows."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ MAX_COLUMNS = 400
 class RowsGram(Gram):
     """Centred Gram matrix of N rows; thin matrices are float64 arrays or tensors of shape (N, r).
 
-    Only small matrices and scalars are copied from the device of a tensor. ``dtype``, the precision
-    of the rows, determines the size of rounding errors. Linear solves stop at a relative residual
+    Only small matrices and scalars are copied from a tensor's device. ``dtype``, the precision of
+    the rows, determines the size of rounding errors. Linear solves stop at a relative residual
     of ``tol``, eigensolvers at a hundredth of it (at depth 2, at ``tol`` itself).
     """
 
@@ -115,19 +115,19 @@ class RowsGram(Gram):
         precondition: Callable[[Matrix], Matrix] | None = None,
         grow: int | None = None,
     ) -> RitzPairs:
-        """Return leading eigenpairs by block Krylov subspaces.
+        """Return leading eigenpairs, computed with block Krylov subspaces.
 
         The initial subspace is spanned by :meth:`first_block` and ``start``. Each step adds the
-        residuals of the ``grow`` leading Ritz pairs (by default, as many as initial columns). At
-        depth 2 without a preconditioner, it adds the products of K with the Ritz vectors instead.
-        A subspace with too many columns is replaced by its leading Ritz vectors.
+        residuals of the ``grow`` leading Ritz pairs (by default, of as many as there are initial
+        columns). At depth 2 without a preconditioner, it adds the products of K with the Ritz
+        vectors instead. A subspace with too many columns is replaced by its leading Ritz vectors.
         """
         columns = self.first_block(k)
         if start is not None:
             columns = self.hstack([columns, start if precondition is None else precondition(start)])
         columns = columns - columns.mean(0)
         # The error of an eigenvector is about the square root of the error of its eigenvalue, so
-        # require less than tol; but tol at depth 2, where small eigenvalues limit the precision.
+        # tol is reduced, except at depth 2, where small eigenvalues limit the precision.
         floor = 1e-6 if self.dtype == np.float32 else 1e-12
         tol = max(self.tol * (1e-2 if depth == 1 else 1.0), floor)
         block = min(grow or columns.shape[1], columns.shape[1])
@@ -147,10 +147,10 @@ class RowsGram(Gram):
             leading = C[:, :width]
             left, right = self.combine(AX, leading), self.combine(BX, leading * values[:width])
             residual, ritz_images = left - right, self.combine(KX, leading)
-            # Relative to the largest pair, which limits the precision of small eigenvalues.
+            # Relative to the largest pair, because that limits the precision of small eigenvalues.
             scale = norms(self, left).max(initial=np.finfo(float).tiny)
-            error = norms(self, residual) / scale
-            history.append(float(error[:n_pairs].max(initial=0.0)))
+            errors = norms(self, residual) / scale
+            history.append(float(errors[:n_pairs].max(initial=0.0)))
             converged = history[-1] <= tol
             stalled = len(history) > STALL_STEPS and history[-1] > 0.5 * min(history[:-STALL_STEPS])
             if converged or stalled or not columns.shape[1] or len(history) >= self.max_iter:

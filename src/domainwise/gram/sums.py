@@ -1,4 +1,4 @@
-"""Sums of features in one pass over the rows: over all rows, or by cell (theory 9.2, 13.1)."""
+"""Sums of features over all rows or by cell, computed in one pass (theory 9.2, 13.1)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.gram.tiles import in_threads, panels, use_compiled
 from domainwise.labels.factors import LabelSpace, category_space
 
-#: Number of rows in a batch; their features take a few megabytes.
+#: Number of rows in a batch, whose features take a few megabytes.
 BATCH_ROWS = 4096
 
 
 @dataclass(frozen=True)
 class NystromSums:
-    """Sums over rows of the features Phi, followed by the features of continuous labels.
+    """Sums over rows of the features Phi, and of the features of continuous labels.
 
     :meth:`partial` sums over a batch, :meth:`merge` adds two sums, and :func:`finalize` turns sums
     into a Gram operator. A distributed computation needs only these three functions.
 
-    Centred second moments are merged by Chan's update, which is precise. The second moments of Phi
-    are zero if the method does not use them.
+    Centred second moments are merged by Chan's update, which is numerically stable. The second
+    moments of Phi are zero if the method does not use them.
     """
 
     n_samples: int
@@ -46,7 +46,7 @@ class NystromSums:
     groups: dict[Any, tuple[int, Array]]  #: row count and sum of features for each (class, domain)
 
     def __sizeof__(self) -> int:
-        """Bytes of all arrays, from which Dask estimates transfer times."""
+        """Size of all arrays in bytes, from which Dask estimates transfer times."""
         totals = sum(total.nbytes for _, total in self.groups.values())
         return int(self.mean.nbytes + self.second.nbytes + totals)
 
@@ -120,10 +120,7 @@ class NystromSums:
             out[..., :m] = solve_triangular(triangle, (sums[..., :m] + shift).T, lower=True).T
             return out
 
-        groups = {
-            key: (count, solve(total, count * constant))
-            for key, (count, total) in self.groups.items()
-        }
+        groups = {key: (n, solve(total, n * constant)) for key, (n, total) in self.groups.items()}
         second = solve(solve(self.second).T)
         return NystromSums(self.n_samples, solve(self.mean, constant), second, groups)
 
@@ -173,7 +170,7 @@ def sum_rows(
 ) -> NystromSums:
     """Sum over the rows of X, batch by batch, in threads whose results are merged in order.
 
-    ``dense`` returns the features of the continuous labels of a batch; see
+    ``dense`` returns the continuous label features of a batch, given its slice of rows; see
     :meth:`NystromSums.partial` for the other arguments.
     """
     batches = panels(len(X), batch_rows or BATCH_ROWS)
@@ -284,7 +281,7 @@ class CellSums:
         return sum(cell.n_samples for cell in self.maps[0].values())
 
     def __sizeof__(self) -> int:
-        """Bytes of all arrays, from which Dask estimates transfer times."""
+        """Size of all arrays in bytes, from which Dask estimates transfer times."""
         return sum(cell.__sizeof__() for cells in self.maps for cell in cells.values())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -316,7 +313,7 @@ def joined_cells(cells: Mapping[Any, NystromSums]) -> NystromSums:
 def cells_by_split(
     cells: Cells, splits: Sequence[tuple[Sequence[int], Sequence[int]]]
 ) -> Iterator[tuple[Cells, Cells]]:
-    """Yield the training cells and the test cells of each split, by class.
+    """Yield the training cells and the test cells of each split, merged by class.
 
     The keys of ``cells`` are (part, class). A split consists of training parts and test parts.
     """
@@ -327,7 +324,7 @@ def cells_by_split(
     def union(selected: Iterable[int]) -> Cells:
         return reduce(merged_cells, (parts.get(part, {}) for part in selected), {})
 
-    all_parts = set().union(*(part for split in splits for part in split))
+    all_parts = set().union(*(side for split in splits for side in split))
     test_parts = [part for _, test in splits for part in test]
     if sorted(test_parts) != sorted(all_parts) or any(
         len(train) + len(test) != len(all_parts) for train, test in splits
@@ -351,7 +348,7 @@ def sum_cells(
 ) -> CellSums:
     """Sum over the rows of each cell of X, in threads whose results are merged in order.
 
-    The landmarks of all maps are chosen from the same rows, so that distances can be shared.
+    If there are several maps, their kernels are Laplacian and share distances to the landmarks.
     """
     xp, batches = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
     landmarks = common_landmarks(maps)
@@ -394,7 +391,7 @@ def sum_cells(
 def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) -> None:
     """Raise MemoryError if the cells do not fit into the memory of the device of X.
 
-    ``widths`` are the numbers of columns of the maps. Merging doubles the memory.
+    ``widths`` contains the number of columns of each map. Merging doubles the memory.
     """
     needed = 2.0 * 8.0 * n_cells * sum(width**2 for width in widths)
     free = available_memory(X)
@@ -408,7 +405,7 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
 
 
 def common_landmarks(maps: Sequence[NystromMap]) -> Any:
-    """Return an array of the landmarks of all maps; rows that no map uses are zero."""
+    """Return the landmarks of several maps in one array, with zeros for rows that no map uses."""
     first = maps[0]
     if len(maps) == 1 or first.chosen is None:
         return None
@@ -427,10 +424,10 @@ def finalize(
     domain: LabelMap | None = None,
     conditional: bool = False,
 ) -> tuple[NystromGram, list[Any], list[Any]]:
-    """Return the Gram operator of sums over rows, and the classes and domains of the rows.
+    """Turn sums over rows into a Gram operator; also return the classes and domains.
 
     The columns of the sums are features of X, features of a continuous target, the target itself,
-    and features of continuous domain descriptors. ``target`` and ``domain`` are the maps of
+    and features of continuous domain descriptors. ``target`` and ``domain`` are the feature maps of
     continuous labels.
     """
     m = nystrom.n_features
@@ -442,7 +439,7 @@ def finalize(
     class_codes = _codes([key[0] for key in keys], classes) if classes else None
     domain_codes = _codes([key[1] for key in keys], domains) if len(domains) > 1 else None
     groups = category_space(counts, class_codes, domain_codes, conditional=conditional)
-    # Orthonormal group directions 1_g / sqrt(n_g) times the centred features.
+    # Products of the orthonormal group directions 1_g / sqrt(n_g) with the centred features.
     centred_sums = (totals - counts[:, None] * sums.mean) / np.sqrt(counts)[:, None]
     if target is None and domain is None:
         space, cross = groups, centred_sums[: groups.size, :m]
@@ -468,7 +465,7 @@ def _joint_space(
     ``root_counts`` are the square roots of the group sizes.
     """
     n_groups, label_moments = len(centred_sums), sums.second[m:, m:]
-    # Group directions are orthonormal, except that centring removes the constant.
+    # Group directions are orthonormal, except that centring removes the constant vector.
     group_gram = np.eye(n_groups) - np.outer(root_counts, root_counts) / sums.n_samples
     gram = np.block([[group_gram, centred_sums[:, m:]], [centred_sums[:, m:].T, label_moments]])
     # Scale features to unit variance; the constant group direction must stay zero.
@@ -483,7 +480,7 @@ def _joint_space(
     products = np.vstack([centred_sums[:, :m], sums.second[m:, :m]])
     cross = basis.T @ products
     n_target = 0 if target is None else target.n_features
-    # Group directions are followed by the features of a target, the target itself, and the domain.
+    # Group directions are followed by target features, the target itself, and domain features.
     ends = n_groups + np.cumsum([0, n_target, target is not None])
     group_directions, target_features, target_values, domain_features = np.split(
         coordinates, ends, axis=1

@@ -2,8 +2,8 @@
 
 A tile is small enough to stay in the cache between its evaluation and its use. The assignment of
 tiles to threads is fixed, and the sums of the threads are added in order. The bits of a result
-therefore depend only on the number of threads, which is the current limit of BLAS, and on whether
-tiles are evaluated by NumPy or by Numba (for large matrices, if Numba is installed).
+therefore depend only on the number of threads that BLAS may use, and on whether tiles are evaluated
+by NumPy or by Numba (for large matrices, if Numba is installed).
 
 Products of float64 rows can be evaluated in float32 (``float32=True``), which is faster. Sums over
 tiles are always in float64.
@@ -39,7 +39,7 @@ from domainwise.kernels.functions import (
     resolve_gamma,
 )
 
-#: Maximum size of a tile, so that it fits the cache of a CPU, or keeps a GPU busy.
+#: Maximum size of a tile: on a CPU, it fits into the cache; on a GPU, it keeps the device busy.
 MAX_TILE_BYTES, CUDA_TILE_BYTES = 4 * 2**20, 256 * 2**20
 #: Minimum number of entries of a matrix, and maximum degree of a polynomial kernel, for which
 #: compiled functions are used.
@@ -121,7 +121,7 @@ def in_threads(
 
 @dataclass(frozen=True)
 class FusedTiles:
-    """Rows as the arguments of compiled functions: scaled, in blocks, in one precision."""
+    """Rows prepared for compiled functions: scaled, in blocks, in one precision."""
 
     functions: Any  #: the module :mod:`domainwise.kernels.compiled`
     kind: int  #: how a tile is evaluated, such as ``functions.INNER``
@@ -332,8 +332,8 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
 def thin_product(A: Any, B: Any) -> Any:
     """Return ``A B`` in float64 without a float64 copy of the whole float32 A.
 
-    A product rounded to float32 is not in the range of K, so that projections with a small ridge
-    would be inaccurate.
+    A product rounded to float32 is not in the range of K, which would make projections with a
+    small ridge inaccurate.
     """
     xp, (n, k) = namespace(A), A.shape
     if A.dtype == xp.float64:
@@ -344,7 +344,7 @@ def thin_product(A: Any, B: Any) -> Any:
     return xp.vstack([cast(A[a], xp.float64) @ B for a in slices])
 
 
-#: Number of rows of a tile: 1024 x 1024 float64 numbers take 8 MiB, so that a few fit into a cache.
+#: Number of rows of a tile: 1024 x 1024 float64 numbers take 8 MiB, so a few fit into a cache.
 TILE_ROWS = 1024
 
 Tile = Callable[[slice, slice], NDArray[np.float64]]
@@ -387,7 +387,7 @@ def alignment(inner: NDArray[np.float64], i: int, j: int) -> float:
 
 
 def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -> tuple[Tile, int]:
-    """Return a function that evaluates tiles of a kernel matrix, and the number of its rows."""
+    """Return a function that evaluates tiles of a kernel matrix, and the number of rows."""
     values = label_array(values, name)
     if kernel == "auto":
         kernel = "rbf" if is_continuous(values) else "delta"

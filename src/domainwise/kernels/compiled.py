@@ -1,6 +1,6 @@
 """Kernel values and their products on a CPU, compiled by Numba (``fast`` extra; theory 8.1).
 
-A product evaluates a *strip* at a time: the kernel values between four rows and a block of
+A product is computed one *strip* at a time: the kernel values between four rows and a block of
 ``BLOCK`` rows. Exponents, kernel values and their products stay in the first-level cache, and no
 tile of K is stored. All loops run over a fixed number of contiguous values, so that they are
 compiled to vector instructions. So is the exponential, which combines a polynomial with the
@@ -30,9 +30,9 @@ FEATURES = 4
 INNER, DIFFERENCES, ABSOLUTE, POLYNOMIAL = range(4)
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-#: Allows fused multiply-add instructions.
+#: Compiler flags that allow fused multiply-add instructions.
 _FUSED = {"contract"}
-#: Also allows sums over a strip to be reordered for vector registers.
+#: Compiler flags that also allow sums over a strip to be reordered for vector registers.
 _SUMMED = {"contract", "reassoc", "nsz"}
 
 # _C and _D are coefficients of polynomials that interpolate ``(e^r - 1) / r`` at Chebyshev points,
@@ -46,7 +46,7 @@ _C = tuple(
                   0.0013933730715792083)
 )  # fmt: skip
 _LOG2E_64, _SHIFT_64, _LOWEST_64 = 1.4426950408889634, 6755399441055744.0, -708.0
-#: log(2) as a sum of two numbers; the last bits of the first are zero, so that products are exact.
+#: log(2) as a sum of two numbers; the first ends in zero bits, so its integer multiples are exact.
 _HIGH, _LOW = 0.6931471803691238, 1.9082149292705877e-10
 _D = (1.0, 0.5000000000000006, 0.1666666666666667, 0.04166666666657239, 0.008333333333326084,
       0.0013888888932751, 0.0001984126987500228, 2.4801504014426906e-05, 2.755725517000089e-06,
@@ -78,7 +78,7 @@ def _clip(x, low, high):
 
 
 def _exponentials(values):
-    """Replace numbers x <= 0 by ``e^x - 1``, also precise for small x."""
+    """Replace numbers x <= 0 by ``e^x - 1``, which is precise even for small x."""
 
 
 @overload(_exponentials, jit_options={"fastmath": _FUSED, "error_model": "numpy"})
@@ -120,7 +120,7 @@ def expm1(values):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def _inner(left, i, right, width, t):
-    """Write the inner products of four rows with a block, plus their last features, to t."""
+    """Write the inner products of four rows with a block, plus the last features of both, to t."""
     last = width * BLOCK
     for j in range(BLOCK):
         t[j] = left[last + i] + right[last + j]
@@ -143,7 +143,7 @@ def _inner(left, i, right, width, t):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def _differences(left, i, right, width, squared, t):
-    """Write the negative squared or absolute distances between four rows and a block to t."""
+    """Write the negative squared or L1 distances between four rows and a block to t."""
     t[:] = 0
     for k in range(0, width, 2):
         u, v = left[k * BLOCK + i : (k + 2) * BLOCK], right[k * BLOCK : (k + 2) * BLOCK]

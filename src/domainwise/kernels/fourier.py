@@ -26,8 +26,8 @@ class FourierMap:
     frequencies with random phases. If M is odd, the last feature has a random phase.
 
     ``orthogonal=True``, for the RBF kernel with few features, makes the frequencies orthogonal in
-    blocks of ``n_columns``, all with the root mean square length. The sines of a block come before
-    its cosines, so that for a small gamma the first features are nearly linear in x.
+    blocks of ``n_columns``, with the root mean square length of independent ones. The sines of a
+    block come before its cosines, so the first features are nearly linear in x if gamma is small.
 
     :meth:`prepare` and :meth:`block` have the interface of
     :class:`~domainwise.kernels.functions.Kernel`, with ``points`` instead of a second set of rows.
@@ -109,7 +109,7 @@ class FourierMap:
         return cast(self.block(rows, as_type_of(self.points, rows)), X.dtype)
 
     def prepare(self, X: Any) -> Prepared:
-        """Return X with a column of ones, for rows, and X itself, for points, in float64.
+        """Return X with a column of ones (for rows) and X itself (for points), in float64.
 
         Cauchy frequencies can be so large that angles are wrong in float32.
         """

@@ -2,7 +2,7 @@
 
 Every Gram matrix in this package is centred, which removes any constant from the kernel.
 :class:`Kernel` therefore evaluates ``k(x, x') - constant``. For the RBF kernel, this is
-``expm1(-gamma d^2)``, with rows relative to a common origin, so that values are precise for a tiny
+``expm1(-gamma d^2)``, with rows relative to a common origin, which is precise for a tiny
 ``gamma`` and for features with a large offset, even in float32.
 """
 
@@ -39,15 +39,15 @@ MEDIAN_ROWS = 2000
 #: RBF distances are computed from inner products, which are faster than differences of rows, if
 #: the error of the exponent ``-gamma d^2`` is at most this.
 EXPONENT_ERROR = {"float32": 1e-3, "float64": 1e-9}
-#: Limits for the largest absolute value, so that squared distances and their inverses fit float64.
+#: Limits for the largest absolute value, between which squared distances and inverses fit float64.
 MIN_MAGNITUDE, MAX_MAGNITUDE = 1e-153, 1e153
 #: Limits for polynomial and linear kernel values, so that sums of their products do not overflow.
 MAX_POLYNOMIAL = {"float32": 1e17, "float64": 1e100}
 MAX_LINEAR = {"float32": 1e38, "float64": 1e154}
-#: Exponentials of MIN_CHUNKED or more values are computed in chunks of CHUNK values, which fit the
-#: cache.
+#: Exponentials of MIN_CHUNKED or more values are computed in chunks of CHUNK values, which fit into
+#: the cache.
 CHUNK, MIN_CHUNKED = 2**15, 2**12
-#: Number of entries per unit in the table of exponentials, and the end of the table at e^-40.
+#: Table of exponentials: number of entries per unit of the exponent, and its end at e^-40.
 TABLE_STEPS, TABLE_END = 2048, 40
 
 
@@ -73,7 +73,7 @@ def _is_vectorized(char: str) -> bool:
 
 
 def expm1(X: Any, *, compiled: bool = False) -> Any:
-    """Replace numbers x <= 0 by ``e^x - 1``, also precise for small x, and return the array.
+    """Replace numbers x <= 0 by ``e^x - 1``, precise even for small x, and return the array.
 
     If NumPy's expm1 does not use vector instructions, float32 values are computed as
     ``2 h / (1 - h)`` with ``h = tanh(x / 2)``, and float64 values by :func:`_expm1_by_table`.
@@ -134,7 +134,7 @@ class Kernel:
     name: str  #: one of ``KERNEL_NAMES`` or ``"callable"``
     #: Scale of ``rbf``, ``laplacian`` and ``poly``; the other kernels do not use it.
     gamma: float = 1.0
-    degree: float = 3  #: of the polynomial kernel ``(gamma x'y + coef0)^degree``
+    degree: float = 3  #: exponent in the polynomial kernel ``(gamma x'y + coef0)^degree``
     coef0: float = 1.0
     #: Subtracted from all rows, for kernels whose centred matrix does not depend on it.
     origin: Array | None = None
@@ -155,7 +155,7 @@ class Kernel:
 
     @property
     def is_product(self) -> bool:
-        """Whether :meth:`block` is the product of prepared rows, so that K has a thin factor."""
+        """Whether :meth:`block` multiplies prepared rows, so K is a product of thin matrices."""
         return self.name in ("linear", "cosine")
 
     def centred_on(self, X: Any) -> Kernel:
@@ -163,21 +163,21 @@ class Kernel:
         if self.name not in ("rbf", "linear"):
             return self
         origin = cast(X.mean(0, dtype=namespace(X).float64), X.dtype)
-        max_distance, batch_rows = 0.0, max(1, 2**22 // X.shape[1])
+        max_squared_distance, batch_rows = 0.0, max(1, 2**22 // X.shape[1])
         if self.name == "rbf":
             with np.errstate(over="ignore"):
                 for start in range(0, len(X), batch_rows):
-                    distances = squared_norms(X[start : start + batch_rows] - origin)
-                    max_distance = max(max_distance, float(distances.max()))
-        return self.with_origin(to_host(origin), max_distance)
+                    largest = float(squared_norms(X[start : start + batch_rows] - origin).max())
+                    max_squared_distance = max(max_squared_distance, largest)
+        return self.with_origin(to_host(origin), max_squared_distance)
 
-    def with_origin(self, origin: Array, max_distance: float) -> Kernel:
+    def with_origin(self, origin: Array, max_squared_distance: float) -> Kernel:
         """Return this kernel with an origin, or with ``by_differences`` if that is more precise.
 
-        ``max_distance`` is the largest squared distance between a row and the origin.
+        ``max_squared_distance`` is the squared distance of the farthest row from the origin.
         """
         if self.name == "rbf":
-            error = self.gamma * max_distance * float(np.finfo(origin.dtype).eps)
+            error = self.gamma * max_squared_distance * float(np.finfo(origin.dtype).eps)
             if not error <= EXPONENT_ERROR[precision_name(origin)]:
                 return replace(self, origin=None, by_differences=True)
         return replace(self, origin=origin, by_differences=False)

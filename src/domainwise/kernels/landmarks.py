@@ -66,9 +66,9 @@ def choose_landmarks(
         return np.arange(n)
     if rule == "stratified" and domains is not None:
         # Take a random row from each domain in turn until m rows are selected.
-        by_domain = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
-        turns = np.concatenate([np.arange(len(rows)) for rows in by_domain])
-        indices = np.concatenate(by_domain)[np.argsort(turns, kind="stable")[:m]]
+        domain_rows = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
+        turns = np.concatenate([np.arange(len(rows)) for rows in domain_rows])
+        indices = np.concatenate(domain_rows)[np.argsort(turns, kind="stable")[:m]]
     elif rule in ("uniform", "stratified"):
         indices = rng.choice(n, m, replace=False)
     else:

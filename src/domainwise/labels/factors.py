@@ -200,7 +200,7 @@ def _dense_labels(
 
 
 def centre_by_class(features: Array, codes: Array) -> list[Array]:
-    """Return, for each class, the features minus the class mean, with zeros in other rows."""
+    """Return, for each class, the features minus the class mean, and zeros for other classes."""
     members = [codes == code for code in np.unique(codes)]
     return [np.where(m[:, None], features - features[m].mean(axis=0), 0.0) for m in members]
 
@@ -341,7 +341,7 @@ def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
     K : array-like of shape (N, N)
         A symmetric positive semi-definite matrix.
     tolerance : float, default=1e-10
-        Residual trace relative to the trace of K.
+        Maximum residual trace, relative to the trace of K.
 
     Returns
     -------

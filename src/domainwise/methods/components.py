@@ -14,7 +14,7 @@ from domainwise.labels.factors import LabelSpace
 from domainwise.methods.contract import Gram, Matrix, RitzPairs
 
 #: Components of a continuous target are used if their eigenvalue exceeds this fraction of the
-#: first one (theory 4).
+#: first eigenvalue (theory 4).
 CONTINUOUS_CUT = 1e-2
 #: Default number of components of an unsupervised method.
 UNSUPERVISED_COMPONENTS = 10
@@ -46,7 +46,7 @@ def standardise(
 ) -> Components:
     """Scale components to unit variance, fix their signs, and drop those without variance.
 
-    ``warn=False`` omits the warning about dropped components, if no number was requested.
+    ``warn=False``, if no number of components was requested, drops components without a warning.
     """
     deviations = norms(gram, components.values) / np.sqrt(gram.n_samples)
     varies = deviations > components.floor
@@ -98,7 +98,10 @@ def with_extras(
     n_extra: int,
     eigenvalue: float = 1.0,
 ) -> Components:
-    """Append leading principal directions that neither target nor domain explains (theory 4)."""
+    """Append leading principal directions that neither target nor domain explains (theory 4).
+
+    Q is a basis of the label directions, KQ is ``K Q``, and G is ``Q'K Q``.
+    """
     if not n_extra:
         return components
     m = len(components.eigenvalues)

@@ -98,7 +98,7 @@ class Gram(ABC):
         return lambda V: self.solve(V, shift).X
 
     def float32_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
-        """Return functions that apply ``(K + shift I)^-1`` in float32, or None if it is slower."""
+        """Return functions that apply ``(K + shift I)^-1`` in float32; None by default."""
         return None
 
     @abstractmethod

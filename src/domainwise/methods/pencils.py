@@ -106,7 +106,7 @@ def dcm_scores(
         U, G = U[:, in_range], np.diag(d[in_range])
         mu, a, n_informative = dcm_scores(G, U.T @ Y, U.T @ D, weight, tolerance)
         return mu, U @ a, n_informative
-    # Of the directions z = L'a with the largest mu, use the most informative about the target.
+    # Of the directions z = L'a with the largest mu, use the one most related to the target.
     leading = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
     z = leading @ np.linalg.eigh(leading.T @ target @ leading)[1][:, -1:]
     return mu[:1], U @ (z / root[:, None]), 0
@@ -117,7 +117,7 @@ def _unsupervised_dcm(
 ) -> Components:
     """Solve ``(I + c K) v = gamma (I + w P_d K) v`` with c = 1/(1 + N eps), where K_y = I.
 
-    The unknown is mu = gamma - 1, because gamma is 1 up to rounding if the kernel is small.
+    The unknown is mu = gamma - 1, because gamma is 1 up to rounding if kernel values are small.
     """
     n = gram.n_samples
     c = 1.0 / (1.0 + n * epsilon)
@@ -194,7 +194,7 @@ def dica(
     W, KY_F = solution.image[:, r:], solution.image[:, :r]
     KW = KZ - lam * W  # W is (K + lam I)^-1 K Z
     if (norms(gram, KW) < 1e-4 * norms(gram, KZ)).any():
-        KW = gram.product(W)  # the terms cancel where the kernel is small
+        KW = gram.product(W)  # the terms cancel if kernel values are small
     core = np.eye(means.shape[1]) + gram.inner(Z, KW)
     S = np.linalg.solve(core, gram.inner(Z, KY_F))
     X = Y_F - gram.combine(W, S)  # R^-1 F
@@ -308,6 +308,5 @@ def mida(
             "their variance is smaller than the penalty on differences between domains. Reduce "
             "domain_weight to get more components."
         )
-    return from_pairs(
-        gram, RitzPairs(pairs.values[:m], pairs.X[:, :m], pairs.KX[:, :m], pairs.info)
-    )
+    pairs = RitzPairs(pairs.values[:m], pairs.X[:, :m], pairs.KX[:, :m], pairs.info)
+    return from_pairs(gram, pairs)

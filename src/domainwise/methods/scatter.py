@@ -26,9 +26,9 @@ from domainwise.labels.factors import Cells, LabelSpace, joint_basis, label_fact
 from domainwise.methods import components
 from domainwise.methods.contract import Gram, Matrix, Solution
 
-#: If ``4 c delta`` is at least this, the roots of the polynomial A are complex or nearly equal.
+#: If ``4 c delta`` is at least this, the roots of the quadratic A are complex or nearly equal.
 CLOSE_ROOTS = 0.99
-#: Relative residual to which solutions by float32 inverses are refined.
+#: Relative residual to which solutions computed with float32 inverses are refined.
 REFINED_RESIDUAL = 1e-12
 
 
@@ -174,11 +174,11 @@ def sca(
         return _from_labels(gram, problem, k)
     Q, KQ, J, right, A = problem
     left = between * J @ J.T
-    total_weight = (1.0 - between) / gram.n_samples  # of the total scatter
+    total_scatter_weight = (1.0 - between) / gram.n_samples
 
     def images(X: Matrix, KX: Matrix, KKX: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         QKX = gram.inner(Q, KX)
-        left_image = gram.combine(KQ, left @ QKX) + total_weight * KKX
+        left_image = gram.combine(KQ, left @ QKX) + total_scatter_weight * KKX
         return X, left_image, gram.combine(KQ, right @ QKX) + A.image(X, KX, KKX)
 
     pairs = gram.ritz(images, k, depth=2, start=KQ, precondition=A.precondition)
@@ -205,11 +205,12 @@ def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> comp
 
 
 def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, Array]:
-    """Return the positive eigenvalues of ``J' S (I + M S)^-1 J`` and ``(I + M S)^-1 J z``.
+    """Return the positive eigenvalues of ``J' S (I + M S)^-1 J``, and its mapped eigenvectors.
 
-    With ``S = Q'K A^-1 K Q = L L'`` they are the squared singular values, in descending order, of
-    ``(I + L'M L)^-1/2 L'J``. The root exists although M is indefinite, because the right side of
-    the problem is positive definite. Values below ``tolerance`` times the largest are dropped.
+    An eigenvector z is mapped to ``(I + M S)^-1 J z``. With ``S = Q'K A^-1 K Q = L L'``, the
+    eigenvalues are the squared singular values of ``(I + L'M L)^-1/2 L'J``, in descending order.
+    The root exists although M is indefinite, because the right side of the problem is positive
+    definite. Values below ``tolerance`` times the largest are dropped.
     """
     d, U = np.linalg.eigh((S + S.T) / 2)
     L = U * np.sqrt(np.maximum(d, 0.0))
@@ -230,7 +231,7 @@ class Quadratic:
 
     def __init__(self, gram: Gram, c: float, delta: float) -> None:
         self.gram, self.c, self.delta = gram, c, delta
-        self._inverses: list[Callable[[Matrix], Matrix]] | None = None  #: of the two factors of A
+        self._factor_inverses: list[Callable[[Matrix], Matrix]] | None = None
 
     def image(self, X: Matrix, KX: Matrix, KKX: Matrix) -> Matrix:
         """Return ``A X``."""
@@ -258,7 +259,7 @@ class Quadratic:
             solution = gram.solve(V, 1 / c)
             return Solution(solution.X / c, solution.image / c, dict(solution.info))
         elif (inverses := gram.float32_inverses(shifts)) is not None:
-            self._inverses = inverses
+            self._factor_inverses = inverses
             Y = (V - small * inverses[0](V) - inverses[1](KV)) / root
             return Solution(Y, gram.product(Y), approximate=True)
         else:
@@ -267,7 +268,7 @@ class Quadratic:
             Y = (with_small.image - with_large.image) / root
             KY = (large * with_large.image - small * with_small.image) / root
         if (components.norms(gram, KY) < 1e-4 * components.norms(gram, KV)).any():
-            KY = gram.product(Y)  # the terms cancel where the kernel is small
+            KY = gram.product(Y)  # the terms cancel if kernel values are small
         return Solution(Y, KY, dict(info))
 
     def form(self, inverse: Solution, KV: Matrix) -> Array:
@@ -280,14 +281,14 @@ class Quadratic:
 
     def precondition(self, R: Matrix) -> Matrix:
         """Return an approximation of ``A^-1 R``, up to a scalar factor."""
-        if self._inverses is None:
-            self._inverses = [self.gram.preconditioner(shift) for shift in self._shifts()]
-        for inverse in self._inverses:
+        if self._factor_inverses is None:
+            self._factor_inverses = [self.gram.preconditioner(shift) for shift in self._shifts()]
+        for inverse in self._factor_inverses:
             R = inverse(R)
         return R
 
     def _shifts(self) -> list[float]:
-        """Return the shifts in the factors ``K + shift`` of A; complex ones are made real."""
+        """Return the shifts in the factors ``K + shift`` of A; complex shifts are approximated."""
         c, delta = self.c, self.delta
         if 4 * c * delta >= CLOSE_ROOTS:
             return [float(np.sqrt(delta / c))] * 2
@@ -318,7 +319,7 @@ class Quadratic:
             if history[-1] <= goal or stalled:
                 break
             Z = self.precondition(R)
-            # Polak-Ribiere, because rounding makes the preconditioner inexact.
+            # Use the Polak-Ribiere formula, because rounding makes the preconditioner inexact.
             rz_old, rz = rz, _dots(gram, R, Z)
             beta = _ratio(rz - _dots(gram, R_old, Z), rz_old)
             P = Z + gram.combine(P, np.diag(beta))

@@ -35,7 +35,7 @@ _limit: Any = None
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread while any task of this process runs.
+    """Limit BLAS to one thread while any task runs in this process.
 
     The limit applies to the process, and tasks of a threaded scheduler overlap: the first task sets
     the limit, and the last one restores the previous limit.

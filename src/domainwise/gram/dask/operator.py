@@ -104,12 +104,12 @@ class DaskGram(IterativeGram):
 
 
 def in_blocks(X: Any) -> Any:
-    """Rechunk a Dask array into blocks of rows, a few of which fit the memory of a worker."""
+    """Rechunk a Dask array into blocks of rows, a few of which fit into a worker's memory."""
     n, p = X.shape
     rows = min(MAX_BLOCK_ROWS, max(1, -(-n // MIN_BLOCKS)))
     memory = memory_per_task()
     if memory is not None:
-        # For two blocks: rows, left and right prepared rows, thin matrices and sums.
+        # Two blocks are in memory, with their left and right prepared rows, thin matrices and sums.
         row_bytes = 2 * (X.dtype.itemsize * 3 * (p + 2) + 8 * 3 * THIN_COLUMNS)
         rows = min(rows, max(256, int(memory * MEMORY_SHARE / row_bytes)))
     return X.rechunk({0: rows, 1: -1})
@@ -164,12 +164,12 @@ def _checked(block: Any, rows: slice) -> Array:
     X = np.asarray(block)
     if len(X) != rows.stop - rows.start:
         raise ValueError(
-            f"the chunk of X for rows {rows.start} to {rows.stop} has {len(X)} rows. Call "
+            f"the chunk of X for rows {rows.start} to {rows.stop - 1} has {len(X)} rows. Call "
             "X.compute_chunk_sizes() after creating X."
         )
     if not np.isfinite(X).all():
         raise ValueError(
-            f"rows {rows.start} to {rows.stop}: Input X contains NaN or infinity. Impute such "
+            f"rows {rows.start} to {rows.stop - 1}: Input X contains NaN or infinity. Impute such "
             "values, or remove the rows that contain them."
         )
     return X

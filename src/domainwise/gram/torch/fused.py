@@ -1,10 +1,10 @@
 """Fused products on CUDA: float16 operands, their scales, and the launch of Triton kernels.
 
 Operands have about 22 significant bits with ``precision("tf32x3")`` and 11 with ``"tf32"``. Both
-are implemented with float16 *pieces*, which have the 11 bits of TF32 at twice the speed. A number x
-is split into ``hi = float16(x)`` and ``lo = float16(x - hi)``, and a product of two numbers into
-three products, ``hi hi + hi lo + lo hi``. The range of float16 is small, so that operands are first
-scaled by powers of two. If no common scale fits the data, distances are computed from differences.
+use float16 *pieces*, which have the 11 bits of TF32 at twice the speed. A number x is split into
+``hi = float16(x)`` and ``lo = float16(x - hi)``, and a product of two numbers into three products,
+``hi hi + hi lo + lo hi``. The range of float16 is small, so operands are first scaled by powers of
+two. If no common scale fits the data, distances are computed from differences.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SMALL_EXPONENT = 1 / 64
 FACTOR_LIMIT = 7.0
 #: Kernel values, at most 1, are multiplied by 2^14, to use more of the range of float16.
 LIFT = 14.0
-#: Range of float16 pieces: the maximum, and the smallest median of the maxima of the rows.
+#: Limits for using float16 pieces: maximum and median of the largest absolute values of the rows.
 MAX_PIECE, MIN_MEDIAN = 2.0**10, 2.0**-6
 #: Number of rows of a thin matrix that are split into pieces at the same time.
 PANEL_ROWS = 2**18
@@ -49,7 +49,7 @@ INNER, LAPLACIAN, DIFFERENCES, POLYNOMIAL = range(4)
 
 @cache
 def can_launch(device: Any) -> bool:
-    """Whether Triton can be imported and the device has the tensor cores that are needed."""
+    """Whether Triton can be imported and the device has the required tensor cores."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
         return False
     with suppress(ImportError):
@@ -191,13 +191,13 @@ class FusedKernel:
 
     def _plan_differences(self, U: Any, V: Any) -> None:
         centred = U - U.mean(0)
-        bound = U.abs().amax(0) + V.abs().amax(0)  # of the differences in each column
+        max_difference = U.abs().amax(0) + V.abs().amax(0)  # an upper bound in each column
         if self.kind == LAPLACIAN:
-            mean, largest = float(centred.abs().mean(0).sum()), float(bound.sum())
+            mean, largest = float(centred.abs().mean(0).sum()), float(max_difference.sum())
         else:
-            mean, largest = 2 * float(centred.square().mean(0).sum()), float(bound.square().sum())
-        self.mean_exponent = mean
-        self.accurate = mean < SMALL_EXPONENT
+            mean = 2 * float(centred.square().mean(0).sum())
+            largest = float(max_difference.square().sum())
+        self.mean_exponent, self.accurate = mean, mean < SMALL_EXPONENT
         if self.accurate:
             self.value_scale = _scale_to_one(min(1.0, largest))
 
@@ -248,7 +248,7 @@ class FusedKernel:
     ) -> Any:
         """Run a Triton kernel on a grid of row blocks and chunks of the right side.
 
-        It is called with rows, ``operands``, result, coefficients, row counts, ``sizes``, scales.
+        It receives rows, ``operands``, the result, coefficients, row counts, ``sizes`` and scales.
         """
         left, right = self.left, self.right
         rows = (left.rows, right.rows, left.half, right.half)
@@ -267,11 +267,10 @@ class FusedKernel:
         return out
 
     def _unscaled(self, out: Any, r: int, scales: Any, weighted: Any, unweighted: Any) -> Any:
-        """Add the results of the chunks and undo the scaling; the constant 1 is not included.
+        """Return products with ``k - constant``: add the results of the chunks, undo the scaling.
 
         ``weighted`` and ``unweighted`` are the column sums of the multiplied matrix, with and
-        without the factored norms; they correct for ``middle``, which was subtracted from kernel
-        values.
+        without the norms that were factored out; they correct for the subtracted ``middle``.
         """
         n = self.left.n
         result = out[0, :n, :r].double()

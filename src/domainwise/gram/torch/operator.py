@@ -1,4 +1,4 @@
-"""Gram operators for tensors, whose thin matrices are on the device of X, and sums over rows."""
+"""Gram operators for tensors, with thin matrices on the device of X, and sums over rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Tensor = Any
 
 #: Maximum size of the features of a batch, in bytes.
 BATCH_BYTES = {"cuda": 512 * 2**20, "cpu": 16 * 2**20}
-#: Compute capabilities of GPUs that multiply float64 about as fast as float32.
+#: Compute capabilities of GPUs that multiply float64 numbers about as fast as float32 numbers.
 FAST_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 
 

@@ -1,10 +1,10 @@
 """The fused kernel: products ``k(left, right) Z`` whose kernel values stay in registers.
 
 A program computes the result for BM rows of the left side, in a loop over tiles of BN rows of the
-right side: one dot computes inner products, a few instructions turn them into kernel values, and a
-second dot multiplies these by Z. Operands are split into *pieces* (see
-:mod:`domainwise.gram.torch.fused`): float16 numbers whose sum is the float32 number to 11 bits (one
-piece) or 22 bits (two).
+right side: one ``tl.dot`` computes inner products, a few instructions turn them into kernel values,
+and a second ``tl.dot`` multiplies these by Z. Operands are split into *pieces* (see
+:mod:`domainwise.gram.torch.fused`): float16 numbers whose sum approximates a float32 number to 11
+bits (one piece) or 22 bits (two pieces).
 
 The accumulators of tensor cores round down, which adds a bias. They are added to a total after
 every FLUSH rows, so that the error does not grow with the number of rows.
@@ -72,7 +72,7 @@ def _differences(
     left, right, rows, cols, n_left, n_right, lift, P, KIND: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Return ``lift`` minus the distances between rows, which are stored as (P, n)."""
+    """Return ``lift`` minus the L1 or squared distances; rows are stored with shape (P, n)."""
     t = tl.full((BM, BN), lift, dtype=tl.float32)
     for f in range(P):
         x = tl.load(left + f * n_left.to(tl.int64) + rows)
@@ -89,7 +89,7 @@ def _differences(
 def _times_pieces(
     value, Z, cols, acc, R: tl.constexpr, JOINED: tl.constexpr
 ):  # fmt: skip
-    """Add ``value Z`` to acc; value and Z are split into two float16 pieces."""
+    """Add ``value Z`` to acc; both are split into two float16 pieces."""
     # Truncate to the leading 11 bits, which float16 represents exactly.
     top = (value.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
     value_hi = top.to(tl.float16)
@@ -144,14 +144,14 @@ def fused_product(
     DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, R: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, FLUSH: tl.constexpr,
 ):  # fmt: skip
-    """Write ``k(left, right) Z`` of one chunk of the right rows to ``out[chunk]``.
+    """Write ``k(left, right) Z`` for chunk i of the right rows to ``out[i]``.
 
     KIND is 0 for RBF from inner products, 1 for the Laplacian kernel, 2 for RBF from differences,
     3 for polynomials. ``lift`` is added to exponents, so that small values do not underflow in
-    float16. All row counts are multiples of the tiles; Z is zero in the padding. One column (R = 1)
-    is multiplied in float32, without tensor cores.
+    float16. Row counts are multiples of the tile sizes; Z is zero in the padding. A single column
+    (R = 1) is multiplied in float32, without tensor cores.
     """
-    # tl.dot needs 16 columns: with 8, both pieces of Z are columns of one product.
+    # tl.dot needs 16 columns: if R is 8, both pieces of Z are columns of one product.
     JOINED: tl.constexpr = PIECES == 2 and R == 8
     WIDE: tl.constexpr = 2 * R if JOINED else R
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
