@@ -1,4 +1,4 @@
-"""The console script, which also says if a package that it needs is missing."""
+"""The console script, which reports if a package that it needs is missing."""
 
 from __future__ import annotations
 

@@ -148,18 +148,18 @@ def worst_domain_score(
     same_length(codes, "sample_domain", truth, "y_true")
     scores = []
     for code, domain in enumerate(domains.tolist()):
-        rows = codes == code
-        rows_text = f"for domain {domain!r} ({rows.sum()} rows)"
+        in_domain = codes == code
+        domain_text = f"for domain {domain!r} ({in_domain.sum()} rows)"
         try:
-            score = float(metric(truth[rows], predictions[rows]))
+            score = float(metric(truth[in_domain], predictions[in_domain]))
         except ValueError as error:
             raise ValueError(
-                f"metric cannot be computed {rows_text}: {str(error).rstrip('.')}. Exclude this "
+                f"metric cannot be computed {domain_text}: {str(error).rstrip('.')}. Exclude this "
                 "domain, or use another metric."
             ) from error
         if not np.isfinite(score):
             raise ValueError(
-                f"metric is {score} {rows_text}. Exclude this domain, or use a metric that is "
+                f"metric is {score} {domain_text}. Exclude this domain, or use a metric that is "
                 "defined for it."
             )
         scores.append(score)
@@ -317,8 +317,8 @@ class InvarianceReport:
     Attributes
     ----------
     domain_dependence : float
-        Normalized HSIC (0 to 1) of the features with the domains; smaller is more invariant. It is
-        0 if there is only one domain.
+        Normalized HSIC (0 to 1) of the features with the domains; smaller means more invariant. It
+        is 0 if there is only one domain.
     target_dependence : float or None
         Normalized HSIC of the features with the target; larger is better. None without a target.
     mmd : ndarray of shape (n_domains, n_domains)

@@ -20,7 +20,7 @@ Differences from the paper, where its text cannot be run as printed (theory 10.1
 * Step 6 of Algorithm 2 multiplies two matrices whose shapes do not match. The Nyström extension
   to new points, :math:`\tilde B^\top C_x \tilde W_x K_z`, is used instead.
 * Algorithm 2 adds :math:`N\epsilon I` on the right side, which Algorithm 1 does not, so the two
-  differ even if every point is a landmark: directions with eigenvalue 1 are ordered by variance.
+  differ even if every point is a landmark: it orders directions with eigenvalue 1 by variance.
 """
 
 from __future__ import annotations
@@ -461,7 +461,7 @@ def _root_inverse(W: Matrix) -> Matrix:
 def _landmark_kernel(
     C: ArrayLike, W: ArrayLike, letter: str, n_samples: int | None = None
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """Check C and W for points (x), targets (y) or domains (d); return centred C, W, means of C."""
+    """Check C and W for points (x), targets (y) or domains (d); return centred C, W, C's means."""
     values = check_matrix(C, f"C_{letter}")
     if n_samples is not None and len(values) != n_samples:
         raise ValueError(

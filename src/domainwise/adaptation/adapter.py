@@ -42,7 +42,7 @@ class Adaptable(ABC):
 
     classes_: Array
     held_out_: HeldOut | None
-    site_labels_: dict[str, SiteLabels]  #: adapted models only, like the next three
+    site_labels_: dict[str, SiteLabels]  #: only in adapted models, like the next three
     n_site_labels_: int
     corrections_: dict[str, Array]
     site_quantiles_: dict[str, SiteQuantiles]
@@ -59,8 +59,8 @@ class Adaptable(ABC):
 
     def _reset_adaptation(self) -> None:
         """Remove attributes that an earlier fit or adaptation has set."""
-        site = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_")
-        for name in (*site, "priors_", "_label_gains"):
+        names = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_")
+        for name in (*names, "priors_", "_label_gains"):
             vars(self).pop(name, None)
 
     def _source_outputs(self) -> dict[str, SourceOutputs]:
@@ -146,7 +146,7 @@ class Adaptable(ABC):
         ----------
         X : array-like of shape (n_labels, n_features)
             Labelled rows from one site, with the columns of ``fit``. One row is enough. Rows should
-            be a random sample from the site: similar rows have less weight.
+            be a random sample from the site: rows that resemble each other get less weight.
         y : array-like of shape (n_labels,)
             Targets of these rows. Classes must have occurred in ``fit``.
         X_site : array-like of shape (n_rows, n_features), default=None
@@ -256,7 +256,7 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     domain_scores_ : ndarray of shape (n_domains,)
         Score on each source domain for the estimator that was fitted without this domain.
     expected_score_ : tuple of float
-        Mean of ``domain_scores_``, and lower and upper bound of an approximate 95 % confidence
+        Mean of ``domain_scores_``, and the lower and upper bounds of an approximate 95 % confidence
         interval for it.
     expected_range_ : tuple of float or None
         Range that contains the score on a new domain with 90 % probability. None with fewer than

@@ -30,7 +30,7 @@ from domainwise.scoring.statistics import defined_score, expected_score
 
 #: Probabilities are mixed with this share of the uniform distribution, because trees predict zeros.
 SMOOTHING = 0.01
-#: Pseudo-count of labelled rows that have the class shares of the source domains.
+#: Number of artificial labels, with the sources' class shares, that are added to a site's labels.
 PRIOR_ROWS = 10.0
 #: Candidates for the prior standard deviation of a class's bias; 0 means no correction.
 BIAS_SCALES = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)
@@ -157,9 +157,7 @@ class LinePrior:
                 error_variance = float(residuals @ residuals) / (n - 2) / squares
                 slope_variances.append(coefficient**2 - error_variance)
         noise, spread = float(np.mean(noise_variances)), Spread.learn(held_out)
-        if (
-            len(groups) < 2
-        ):  # it is unknown how much sites differ: one label moves the level halfway
+        if len(groups) < 2:  # how much sites differ is unknown: one label moves the level halfway
             return cls(centre, noise, 0.0, noise, spread)
         estimates = (level_variances, slope_variances)
         level, slope = (max(0.0, float(np.mean(v))) if v else 0.0 for v in estimates)
@@ -194,7 +192,7 @@ class ClassPrior:
 
     The scale of the prior is chosen on source domains that are treated as new sites. If classes had
     equal weights in the fit (``balanced``), biases are fitted to probabilities times class shares.
-    Otherwise, biases would adapt to the shares, and reduce balanced accuracy.
+    Without this factor, biases would adapt to the shares, and reduce balanced accuracy.
     """
 
     scale: float  #: prior standard deviation of a bias
@@ -253,7 +251,7 @@ class ClassPrior:
         return self._biases(smooth_logs(outputs), y)
 
     def _biases(self, logs: Array, y: Array) -> Array:
-        """Return the posterior mode of each draw, by Newton's method with bounded steps."""
+        """Return the most probable biases for each draw, by Newton's method with bounded steps."""
         n_draws, n_labels, n_classes = logs.shape
         biases = np.zeros((n_draws, n_classes))
         if self.scale == 0.0 or not n_labels:
@@ -308,8 +306,8 @@ def leave_one_out_priors(held_out: SourceOutputs, codes: Sequence[int]) -> dict[
     if held_out.outputs.shape[1] > 1:
         priors = ClassPrior.learn_without(held_out, codes)
     else:
-        rows = [held_out.domain != code for code in codes]
-        priors = [LinePrior.learn(held_out.take(r) if r.any() else held_out) for r in rows]
+        masks = [held_out.domain != code for code in codes]
+        priors = [LinePrior.learn(held_out.take(m) if m.any() else held_out) for m in masks]
     return dict(zip(codes, priors, strict=True))
 
 
@@ -463,8 +461,9 @@ class SiteQuantiles(Thresholds):
         groups = np.arange(n) % 50
         label_scores = np.zeros(n)
         for group in np.unique(groups):
-            rows = groups == group
-            label_scores[rows] = _corrected_scores(prior, outputs, labels.y, ~rows, rows)
+            in_group = groups == group
+            group_scores = _corrected_scores(prior, outputs, labels.y, ~in_group, in_group)
+            label_scores[in_group] = group_scores
         quantiles = DomainQuantiles.from_scores(np.concatenate(scores), np.concatenate(domains))
         return cls(quantiles, np.sort(label_scores))
 
@@ -481,6 +480,6 @@ class SiteQuantiles(Thresholds):
 def _corrected_scores(
     prior: Prior, outputs: Array, y: Array, labelled_rows: Array, scored_rows: Array
 ) -> Array:
-    """Return nonconformity scores of the rows ``scored``, corrected with the rows ``labelled``."""
+    """Return nonconformity scores of ``scored_rows``, corrected with ``labelled_rows``."""
     correction = prior.corrections(outputs[labelled_rows][None], y[labelled_rows][None])[0]
     return nonconformity(prior.apply(outputs[scored_rows], correction), y[scored_rows])

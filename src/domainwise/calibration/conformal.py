@@ -40,7 +40,7 @@ def calibration_split(
 ) -> Split:
     """Return training rows, and rows from domains that are used only for calibration.
 
-    These are half of the domains, drawn at random, or those held out in the first split of ``cv``.
+    The latter are half of the domains, drawn at random, or those that ``cv`` holds out first.
     """
     n_domains = 1 if domains is None else len(np.unique(domains))
     if n_domains < 2:
@@ -106,7 +106,7 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
     def _held_out_predictions(
         self, X: Any, y: Array, sample_domain: Any, train: Array, test: Array
     ) -> dict[str, Predictions]:
-        """Predict test rows one by one ("plain") and, if domains are used, with "context"."""
+        """Predict test rows one by one ("plain") and, if the estimator uses it, with "context"."""
         model = fit_rows(self.estimator, X, y, sample_domain, train)
         domains = {"plain": None}
         if sample_domain is not None and requests_domains(self.estimator, "predict"):
@@ -160,8 +160,8 @@ class DomainConformal(DomainMetaEstimator):
         its predictions. A :class:`sklearn.frozen.FrozenEstimator` is not fitted again; it needs
         ``calibration="split"``, and all domains passed to ``fit`` are then used for calibration.
     cv : int, splitter or iterable, default=None
-        None holds out domains one at a time, or in ten groups. With ``calibration="split"``, the
-        domains held out in the first split are used; None draws half of the domains at random.
+        None holds out domains one at a time, or more than ten domains in ten groups. With
+        ``calibration="split"``, only the first split is used, and None draws half of the domains.
     calibration : {"cv", "split"}, default="cv"
         "cv" scores each domain with the estimator fitted to the other domains, and then fits the
         estimator to all rows: the coverage is *approximate*. "split" calibrates on domains that are
@@ -216,7 +216,7 @@ class DomainConformal(DomainMetaEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {"estimator": "no_validation"}
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
-        """Fit the estimator, and score it on rows of held-out domains.
+        """Fit the estimator, and score it on rows from held-out domains.
 
         Parameters
         ----------

@@ -57,7 +57,7 @@ def class_columns(values: Array) -> Array:
 
 
 def equal_weights(domains: Array, classes: Array | None = None) -> Array:
-    """Return row weights that sum to 1, equally for all domains and for the classes in a domain."""
+    """Return row weights that sum to 1, with equal sums for all domains and for their classes."""
     groups = domains if classes is None else domains * (int(classes.max()) + 1) + classes
     _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     weights = 1.0 / sizes[codes]
@@ -204,14 +204,14 @@ def adapt_class_shares(
     source_shares = source_shares / source_shares.sum()
     codes = check_sample_domain(sample_domain, len(p), "delta").codes
     for code in np.unique(codes):
-        rows = codes == code
-        adapted, new_shares = p[rows], source_shares
+        in_domain = codes == code
+        adapted, new_shares = p[in_domain], source_shares
         for _ in range(MAX_EM_STEPS):
-            adapted = p[rows] * (new_shares / source_shares)
+            adapted = p[in_domain] * (new_shares / source_shares)
             adapted /= adapted.sum(axis=1, keepdims=True)
             previous, new_shares = new_shares, adapted.sum(axis=0) + prior_rows * source_shares
             new_shares = new_shares / new_shares.sum()
             if np.abs(new_shares - previous).max() < TOLERANCE:
                 break
-        p[rows] = adapted
+        p[in_domain] = adapted
     return p

@@ -1,6 +1,6 @@
 """Thresholds of prediction sets for new domains: quantiles of nonconformity scores.
 
-All domains have equal weights. The last functions compute thresholds that model files contain.
+All domains have equal weights. The functions at the end compute thresholds for model files.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Thresholds:
     threshold: Callable[..., float]
 
     def sets(self, scores: Array, coverage: float) -> Array:
-        """Return whether each class is in the set, because its score is within the threshold."""
+        """Return whether each class is in the set: whether its score is within the threshold."""
         return np.asarray(scores <= self.threshold(coverage, warn=True))
 
     def intervals(self, predicted: Array, coverage: float) -> Array:
@@ -137,8 +137,8 @@ class PredictionSets(HasThresholds):
         Returns
         -------
         sets : ndarray of bool of shape (n_rows, n_classes)
-            In the order of ``classes_``; larger coverages give larger sets. If there are too few
-            domains, sets contain all classes, with a warning.
+            Columns are in the order of ``classes_``; larger coverages give larger sets. If there
+            are too few domains, sets contain all classes, with a warning.
         """
         scores = self._class_scores(X, sample_domain)
         return self._thresholds(sample_domain).sets(scores, coverage)

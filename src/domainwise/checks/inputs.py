@@ -77,7 +77,7 @@ def check_target(
     if is_constant and min_classes > 1:
         raise ValueError(
             f"y is constant (every row is {y[0]}), so there is nothing to learn. Pass a target "
-            "that varies, or, if the estimator does not require y, omit it."
+            "that varies or, if the estimator does not require y, omit y."
         )
     return labels
 
@@ -233,7 +233,7 @@ def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
 
 
 def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_rows: int) -> None:
-    """Warn if there are no domains, only one, or one per row; continuous descriptors are fine."""
+    """Warn if domain labels are missing, all equal, or all different."""
     if sample_domain is None:
         reason = (
             "sample_domain is missing. Pass it to fit (cross_val_score does not pass groups to "
@@ -298,7 +298,7 @@ def label_array(values: Any, name: str) -> Array:
 def as_sortable(values: Array, name: str) -> Array:
     """Return labels as an array of one type; reject missing values and mixed types."""
     if values.dtype.kind == "V":
-        raise ValueError(f"{name} contains records. Pass one string or number per row.")
+        raise ValueError(f"{name} contains structured records. Pass one string or number per row.")
     if values.dtype.kind in "mM":
         raise ValueError(
             f"{name} contains dates or durations. Convert them to numbers (such as days) to use "
@@ -411,8 +411,8 @@ _NOT_NUMBERS = {
 
 
 def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Call ``check_is_table`` (option ``numbers``) and scikit-learn's ``validate_data``."""
-    check_is_table(X, numbers=options.pop("numbers", True))
+    """Call ``check_is_table`` with the option ``numeric``, and scikit-learn's ``validate_data``."""
+    check_is_table(X, numeric=options.pop("numeric", True))
     try:
         return validate_data(estimator, X, y, **options)
     except (TypeError, ValueError) as error:
@@ -434,10 +434,10 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
         raise
 
 
-def check_is_table(X: Any, *, numbers: bool = False) -> None:
+def check_is_table(X: Any, *, numeric: bool = False) -> None:
     """Reject X that is not an array or data frame, or whose values would be misinterpreted.
 
-    With ``numbers=True``, dates, times and sparse columns are rejected, too.
+    With ``numeric=True``, dates, times and sparse columns are rejected, too.
     """
     is_sequence = hasattr(X, "__len__") and not isinstance(X, str | bytes | dict | set | frozenset)
     if not is_sequence and not hasattr(X, "__array__") and not hasattr(X, "shape"):
@@ -450,7 +450,7 @@ def check_is_table(X: Any, *, numbers: bool = False) -> None:
         )
     if isinstance(X, np.ndarray) and X.dtype.names:
         raise TypeError("X is a structured array. Convert it to a data frame.")
-    for prefixes, (contents, advice) in _NOT_NUMBERS.items() if numbers else ():
+    for prefixes, (contents, advice) in _NOT_NUMBERS.items() if numeric else ():
         columns = [name for name, dtype in _columns(X) if dtype.lower().startswith(prefixes)]
         if columns:
             raise TypeError(
@@ -496,7 +496,7 @@ def encode_labels(values: ArrayLike, name: str) -> tuple[NDArray[np.intp], NDArr
 def same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> None:
     """Reject arrays of different lengths; the names are for the message."""
     if a.ndim == 0 or b.ndim == 0 or len(a) != len(b):
-        sizes = [array.shape[0] if array.ndim else "no" for array in (a, b)]
+        sizes = [len(array) if array.ndim else 0 for array in (a, b)]
         raise ValueError(
             f"{a_name} has {sizes[0]} entries but {b_name} has {sizes[1]}. Pass one entry per row "
             "in both."

@@ -17,7 +17,7 @@ from domainwise.kernels.functions import Kernel
 
 #: Numbers of evenly spaced rows with which a matrix and a function are checked.
 MATRIX_ROWS, FUNCTION_ROWS = 1000, 200
-#: Negative eigenvalues and asymmetries up to this share of the matrix's norm are rounding errors.
+#: Negative eigenvalues and asymmetries up to this share of the norm count as rounding errors.
 ROUNDING = {"float64": 1e-8, "float32": 1e-4}
 #: Kernels that are positive semi-definite for all parameters, or that are checked elsewhere.
 VALID_KERNELS = ("rbf", "laplacian", "linear", "cosine", "precomputed")

@@ -5,7 +5,7 @@ in place of lines such as ``{kernel} {target}``, with the indentation of the lin
 contain such lines, too. In the docstring of a class, ``{class}`` is replaced by its name, and
 ``{exact_class}`` by the name of the corresponding exact estimator.
 
-All batches passed to partial_fit need the same arguments, and either all or none need domains.
+All batches passed to partial_fit must have the same arguments, and all or none must have domains.
 Landmarks and gamma are computed from the first batch only, so a later change would be ignored, or
 would affect only some of the rows.
 """
@@ -191,7 +191,7 @@ class LabelLandmarkArguments(LandmarkArguments):
 
 #: Arguments that do not change results.
 _NO_EFFECT_ON_RESULTS = {"n_jobs", "verbose"}
-#: Key of the entry of a record that says whether domains were passed.
+#: Key of a record's entry that says whether domains were passed.
 _DOMAINS_KEY = "sample_domain"
 
 

@@ -54,7 +54,7 @@ class DCMKind:
     template: Projection  #: unfitted model with the arguments that are not searched
     grid: list[Candidate]
     fold_type: type  #: class for one split with its rows in memory
-    predictor: Any  #: is fitted to projected rows
+    predictor: Any  #: fitted to projected rows to score a candidate
     one_pass: bool = False  #: whether moments of all splits are computed in one pass over the rows
 
     def candidates(self, data: Data) -> list[Candidate]:

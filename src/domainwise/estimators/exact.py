@@ -67,9 +67,9 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
     .. math:: (P_y K^2 + K) \beta = \gamma \, (w P_d K^2 + K) \beta,
        \qquad P = K_\cdot (K_\cdot + N \epsilon I)^{-1}
 
-    where :math:`K` is the centred kernel matrix of the N rows, and :math:`P_y` and :math:`P_d` are
-    computed from those of targets and domains. The problem is reduced exactly to one whose size is
-    the number of classes and domains, so no N x N matrix is needed.
+    where :math:`K`, :math:`K_y` and :math:`K_d` are the centred kernel matrices of the N rows, of
+    their targets and of their domains. The problem is reduced exactly to one whose size is the
+    number of classes and domains, so no N x N matrix is needed.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ class MIDAMethod(DomainArguments, ComponentArguments, Projection):
 @with_shared_arguments
 @arguments
 class SCA(ExactArguments, ScatterMethod, KernelProjection):
-    r"""Scatter component analysis: directions that separate compact classes, but not domains.
+    r"""Scatter component analysis: directions that separate classes, but not domains.
 
     Finds the directions with the largest :math:`\gamma` in
 
@@ -259,8 +259,8 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
 
     Notes
     -----
-    S. Hu's code does not divide the class scatters by N. Its parameters ``beta``,
-    ``delta`` and ``epsilon`` correspond to ``between = beta N / (beta N + 1 - beta)``,
+    The code by S. Hu (see :class:`MDA`) does not divide class scatters by N. Its parameters
+    ``beta``, ``delta`` and ``epsilon`` correspond to ``between = beta N / (beta N + 1 - beta)``,
     ``domain_weight = delta``, ``within_weight = N`` and ``ridge = epsilon / N``.
 
     References

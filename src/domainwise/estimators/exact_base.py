@@ -18,7 +18,7 @@ DENSE_ROWS = 3000
 
 
 class KernelProjection(MethodProjection):
-    """An exact projection: coefficients over all training rows."""
+    """An exact projection, with coefficients for every training row."""
 
     solver: str
     tol: float
@@ -77,7 +77,7 @@ class KernelProjection(MethodProjection):
         return factors.continuous_feature(labels.values, kernel, gamma, n * residual, name=name)
 
     def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: factors.RowLabels) -> Any:
-        """Return the result of :func:`make_gram` for the solver of this estimator."""
+        """Return the result of :func:`make_gram` for this estimator's solver."""
         options = {name: getattr(self, name) for name in ("tol", "max_iter", "verbose")}
         options["seed"] = fixed_seed(self.random_state)
         no_ridge = self.ridge == 0

@@ -49,7 +49,7 @@ class OnePass:
     _sum_rows: Callable[..., NystromSums | CellSums]
 
     def begin_pass(self, X: Array, y: MaybeArray, sample_domain: MaybeArray, n_rows: int) -> None:
-        """Choose landmarks from these rows, a sample of ``n_rows`` rows, and record label types."""
+        """Choose landmarks from X, a sample of all ``n_rows`` rows, and record label types."""
         vars(self).pop("_sums", None)  # from an earlier fit
         backend = Backend()
         labels = self._check_labels(backend, y, sample_domain, X, min_classes=1)
@@ -65,7 +65,7 @@ class OnePass:
 
     @property
     def label_rules(self) -> LabelRules:
-        """Rules to check the labels of later rows with."""
+        """Rules that the labels of later rows must follow."""
         return LabelRules(
             self._kinds,
             self.target_kernel if self._uses_target else None,
@@ -103,7 +103,7 @@ class LandmarkProjection(Projection, OnePass):
 
         {as_in_fit}
         self : object
-            If y contains classes, it can transform rows after two classes have been seen.
+            If y contains classes, ``transform`` needs rows from at least two of them.
         """
         if is_dask(X):
             raise TypeError(
@@ -215,7 +215,7 @@ class LandmarkProjection(Projection, OnePass):
         return np.hstack(columns) if columns else None
 
     def _finalized(self) -> tuple[NystromGram, list[Any], list[Any], Array]:
-        """Return operator, classes, domains and mean features of all rows seen so far."""
+        """Return the operator, classes, domains and feature means of all rows seen so far."""
         for moment in (self._sums.mean, self._sums.second):
             check_finite(moment, self._map.landmarks.dtype)
         refuse_masked_targets(*map(list, zip(*self._sums.groups, strict=True)))
@@ -274,8 +274,8 @@ class FastProjection(LandmarkProjection, MethodProjection):
     ) -> Self:
         """Fit from sums of Nystrom features, without the rows.
 
-        ``width`` is the number of columns of X. ``target`` is the map of a continuous target, whose
-        features follow those of ``nystrom``.
+        ``width`` is the number of columns of X. ``target`` is the feature map of a continuous
+        target; in the sums, its features follow those of ``nystrom``.
         """
         self._validate_params()
         if not self._uses_domain:
@@ -287,7 +287,7 @@ class FastProjection(LandmarkProjection, MethodProjection):
         return self
 
     def _finish(self) -> None:
-        """Solve from the sums, unless only one row or one class has been seen."""
+        """Compute the projection, unless only one row or one class has been seen."""
         gram, classes, domains, mean = self._finalized()
         if len(classes) == 1 or gram.n_samples == 1:
             return
@@ -309,7 +309,7 @@ def refuse_descriptors(domain: Labels, exact_name: str) -> None:
 def chosen_landmarks(
     estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
 ) -> Array:
-    """Return the landmarks that were passed, or choose them from a sample of ``n_rows`` rows."""
+    """Return the landmarks that were passed, or choose some of ``rows``, a sample of ``n_rows``."""
     X = backend.indexable(rows)
     if not isinstance(estimator.landmarks, str):
         return check_landmarks(to_host(estimator.landmarks), X)

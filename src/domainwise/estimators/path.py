@@ -1,8 +1,8 @@
 """Project the rows of a split with all candidates of DCM, which share computations (theory 3).
 
 The score vectors ``a`` and the eigenvalues do not depend on the ridge, and the label space does not
-depend on epsilon or the weight. All candidates with the same kernel share the product K Q, each
-ridge needs one solve with a few columns, and all other computations are cheap.
+depend on epsilon or the weight. All candidates with the same kernel share the product of the Gram
+matrix with a basis of the label space. Each ridge needs one solve with a few right-hand sides.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
 
     Candidates have ``conditional``, ``epsilon``, ``domain_weight`` and ``ridge``. The fold's method
     ``gram(conditional)`` returns the operator of its training rows and their label space;
-    ``project`` projects training and test rows, given coefficients and their product with K. Only
-    informative components are used, at most the template's ``n_components``. They have unit
-    variance on the training rows.
+    ``project`` projects training and test rows, given coefficients and their product with the Gram
+    matrix. Only informative components are used, at most the template's ``n_components``. They have
+    unit variance on the training rows.
     """
     for conditional in dict.fromkeys(candidate["conditional"] for candidate in candidates):
         indices = [i for i, c in enumerate(candidates) if c["conditional"] == conditional]
@@ -52,8 +52,8 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
         gram, space = fold.gram(conditional)
         n = gram.n_samples
         assert space.target is not None
-        features = [space.target] if space.domain is None else [space.target, space.domain]
-        basis = joint_basis(*(label_factor(block, n, 0.0) for block in features))
+        blocks = [space.target] if space.domain is None else [space.target, space.domain]
+        basis = joint_basis(*(label_factor(block, n, 0.0) for block in blocks))
         Q = gram.lift(basis)
         KQ = gram.product(Q)
         G = gram.inner(Q, KQ)
@@ -65,9 +65,9 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
         U, s, _ = np.linalg.svd(np.hstack(list(directions.values())), full_matrices=False)
         U = U[:, s > gram.tolerance * s[0]]
         V, KV = gram.combine(Q, U), gram.combine(KQ, U)
-        rows = _project_for_ridges(fold, gram, V, KV, ridges)
+        projected_rows = _project_for_ridges(fold, gram, V, KV, ridges)
         for i, setting in zip(indices, settings, strict=True):
-            train, test = rows[candidates[i]["ridge"]]
+            train, test = projected_rows[candidates[i]["ridge"]]
             coordinates = U.T @ directions[setting]
             scale = train.mapped(coordinates).std()
             nonzero = scale > gram.tolerance * max(float(scale.max(initial=0.0)), 1e-300)
@@ -249,9 +249,9 @@ class MomentFold:
 
 
 def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterator[sums.Cells]:
-    """Choose the template's landmarks, and yield the cells of each split's training rows.
+    """Choose the template's landmarks, and yield moments of each split's training rows.
 
-    There is one cell per class. All splits share one pass over the rows (theory 13.5).
+    There is one cell of moments per class. All splits share one pass over the rows (theory 13.5).
     """
     X, target, domain = data.X, data.target, data.domain
     assert target is not None

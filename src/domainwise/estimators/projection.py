@@ -1,4 +1,4 @@
-"""Base classes of exact and Nystrom estimators, and a projection as a function of kernel values."""
+"""Base classes of exact and Nystrom estimators, and linear combinations of kernel values."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Expansion:
 
     @classmethod
     def from_features(cls, features: NystromMap, coefficients: Any, intercept: Any) -> Expansion:
-        """Express a function of the features by kernel values, on the coefficients' device."""
+        """Convert a linear function of features to an expansion on the coefficients' device."""
         dual = features.dual(to_host(coefficients))
         constant = features.kernel.constant * dual.sum(axis=0)
         arrays = (features.landmarks, dual, constant)
@@ -68,7 +68,7 @@ class Expansion:
         return backend.cross_product(self.kernel, X, self.landmarks, self.dual) + self.intercept
 
     def to(self, device: Any) -> Expansion:
-        """Return the function on a torch device, or in memory for ``"numpy"``."""
+        """Return a copy on a torch device, or with NumPy arrays for ``"numpy"``."""
         return replace(self, **{name: to_device(getattr(self, name), device) for name in _ARRAYS})
 
     def __getstate__(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     _needs_classes = False
 
     def _label_kernel(self, role: str) -> tuple[Any, float | str, float]:
-        """Return kernel and gamma of continuous labels, and the trace per row that is neglected."""
+        """Return the kernel, gamma and negligible trace per row for continuous labels."""
         kernel, gamma, weight = self.target_kernel, self.target_gamma, 1.0
         if role == "domain":
             kernel, gamma, weight = self.domain_kernel, self.domain_gamma, float(self.domain_weight)
@@ -170,7 +170,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         Returns
         -------
         Z : ndarray of shape (n_rows, n_components)
-            In the precision of X.
+            The projected rows, in the precision of X.
         """
         check_is_fitted(self)
         backend = backend_of(X)
@@ -259,10 +259,10 @@ class MethodProjection(Projection):
     @property
     @abstractmethod
     def _method(self) -> Callable[..., Components]:
-        """Function that solves the problem; its arguments have the names of the estimator's."""
+        """Function that solves the eigenproblem; its arguments are named like the estimator's."""
 
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        """Call the method with the estimator's arguments that it accepts."""
+        """Call the method with those of the estimator's arguments that it accepts."""
         names = inspect.signature(self._method).parameters.keys() - {"gram", "labels"}
         options = {n: continuous if n == "continuous" else getattr(self, n) for n in names}
         return self._method(gram, labels, **options)

@@ -62,12 +62,12 @@ class InvariantKernel(
         The training rows; not set for ``kernel="precomputed"``.
     {fitted_kernel}
     classes_ : ndarray
-        Class labels, if ``conditional``.
+        Class labels; only if ``conditional=True``.
     {features_seen}
 
     See Also
     --------
-    InvariantFeatures : Its Nystrom features, for many rows.
+    InvariantFeatures : Nystrom features of this kernel, for many rows.
     InvariantSVC : A support vector classifier with this kernel.
 
     Notes
@@ -139,7 +139,7 @@ class InvariantKernel(
         Returns
         -------
         K : ndarray of shape (n_rows, n_samples)
-            In the precision of X.
+            Kernel values, in the precision of X.
         """
         check_is_fitted(self)
         rows = check_rows(self, X, reset=False)
@@ -183,7 +183,7 @@ class InvariantKernel(
             check_dense_memory(len(X), "the exact kernel", advice)
         labels, dense = RowLabels(LabelSpace(len(X))), store_gram or len(X) <= DENSE_ROWS
         gram, matrix, self._positive = make_gram(Backend(), X, kernel, labels, dense=dense)
-        # K is symmetric up to rounding, which an infinite weight amplifies: use K as stored.
+        # An infinite weight amplifies rounding errors, so multiply by K exactly as it is stored.
         multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
         KF = gram.centred_product(F, multiply)
         A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)
@@ -216,10 +216,10 @@ class InvariantKernel(
 class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjection):
     r"""Nystrom features whose inner products are the invariant kernel.
 
-    The centred features :math:`\Phi` of landmarks give :math:`K \approx \Phi\Phi'`. Along the
+    The centred Nystrom features :math:`\Phi` give :math:`K \approx \Phi\Phi'`. Along the
     singular directions of :math:`\Phi'F`, in which domains differ, they are multiplied by
     :math:`(1 + w\sigma^2)^{-1/2}`. A linear model on these features approximates a kernel machine
-    with :class:`InvariantKernel`, for any number of rows. The class can replace
+    with :class:`InvariantKernel`, for any number of rows. The class can be used in place of
     :class:`sklearn.kernel_approximation.Nystroem`.
 
     Parameters
@@ -229,16 +229,16 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     Attributes
     ----------
     landmarks_ : ndarray of shape (n_landmarks, n_features)
-        The linearly independent landmarks, one per feature; only if ``feature_map="nystroem"``.
+        The linearly independent landmarks, one per output; only if ``feature_map="nystroem"``.
     {frequencies}
     dual_coef_ : ndarray of shape (n_landmarks, n_landmarks)
-        Coefficients of the landmarks, or of the Fourier features, in each feature.
+        Coefficients of the landmarks, or of the Fourier features, in each output.
     domain_eigenvalues_ : ndarray
         Squared singular values of ``Phi'F``, which measure how much the uncorrected features
         separate domains.
     {seen_so_far}
     classes_ : ndarray
-        Class labels seen so far, if ``conditional``.
+        Class labels seen so far; only if ``conditional=True``.
     solver_info_ : dict
         How many landmarks were requested and used.
     {features_seen}
@@ -286,7 +286,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
         return bool(self.conditional)
 
     def _check_labels(self, *arguments: Any, **options: Any) -> Any:
-        """Check labels, which may have a single class."""
+        """Check labels; a single class is accepted."""
         return super()._check_labels(*arguments, **options | {"min_classes": 1})
 
     def _finish(self) -> None:
@@ -323,7 +323,7 @@ def symmetric(K: Array) -> Array:
 
 def corrected_gram(K: Array, images: Array) -> Array:
     """Return ``K - T T'``, where T is ``images``; the result is exactly symmetric if K is."""
-    # Of the product of a matrix and its transpose, NumPy computes one triangle and copies it.
+    # NumPy computes one triangle of a product of a matrix and its transpose, and mirrors it.
     corrected = images @ images.T
     return np.subtract(K, corrected, out=corrected)
 
@@ -393,7 +393,7 @@ def domain_factor(
     """Return the factor F (N, r) of ``P_d = F F'`` for the domain kernel of an estimator.
 
     Domains are compared within the classes of ``target``, unless it is None. For one domain, F has
-    no columns; continuous descriptors are approximated as accurately as ``weight`` requires.
+    no columns. For continuous descriptors, F is approximate, but accurate enough for ``weight``.
     """
     feature = factors.Feature(domain.codes, domain.n_categories)
     if domain.values is not None:

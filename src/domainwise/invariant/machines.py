@@ -52,7 +52,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     _extra_argument: ClassVar[str]  #: an argument of these SVMs besides ``C`` and ``tol``
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
-        """Learn from source domains.
+        """Fit the SVM to rows from source domains.
 
         {source_rows}
         y : array-like of shape (n_samples,)
@@ -153,7 +153,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         As in SVC.
     {svm_solver}
     probability : bool, default=False
-        Enable ``predict_proba``, which needs further fits: source domains are held out in turn, in
+        Whether to enable ``predict_proba``. This needs more fits: source domains are held out, in
         at most ten groups, and a logistic regression turns their decision values into
         probabilities, which are then calibrated for unseen domains. Without ``sample_domain``, or
         if a class occurs in only one group of domains, rows are held out instead, with a warning.
@@ -164,11 +164,11 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         Class labels.
     {machine_fitted}
     calibration_ : object
-        The fitted logistic regression, if ``probability``.
+        The fitted logistic regression; only if ``probability=True``.
 
     See Also
     --------
-    InvariantKernel : The kernel, for other machines.
+    InvariantKernel : The same kernel, for other kernel machines.
 
     References
     ----------
@@ -278,7 +278,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
 
     See Also
     --------
-    InvariantKernel : The kernel, for other machines.
+    InvariantKernel : The same kernel, for other kernel machines.
 
     Notes
     -----

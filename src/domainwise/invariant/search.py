@@ -149,7 +149,7 @@ class InvariantKind:
     def outcomes(
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
-        """Score candidates that share kernel values on one split."""
+        """Score candidates on one split; they share its kernel values."""
         ((train, test),) = splits
         estimator = self._model(batch[0])
         prefix, machine = find_machine(estimator)
@@ -229,9 +229,9 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     param_grid : dict or list of dict
         As in GridSearchCV.
     cv : int, splitter or iterable, default=None
-        None holds out one domain at a time. Splitters get the domains as ``groups``.
+        None holds out one domain at a time. Domains are passed to splitters as ``groups``.
     scoring : str or callable, default=None
-        A scikit-learn scorer; None is the estimator's own score.
+        A scikit-learn scorer; None means the estimator's own ``score`` method.
     n_average : int, default=1
         Number of candidates whose predictions are combined.
     n_jobs : int, default=None
@@ -250,7 +250,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     members_ : list of dict
         Arguments of the candidates whose predictions are combined, the best first.
     estimators_ : list of estimator
-        The estimator with each of these arguments, fitted to all rows.
+        The estimators with these arguments, each fitted to all rows.
     {scores}
     held_out_outputs_ : ndarray of shape (n_members, n_samples, n_columns) or None
         Outputs of the members for rows that they were not fitted to, if the search computes them.
@@ -304,7 +304,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         self._validate_params()
         prefix, _ = find_machine(self.estimator)
         # Data frames are not converted, because steps may select columns by name.
-        inputs.validate_rows(self, X, numbers=False, skip_check_array=True)
+        inputs.validate_rows(self, X, numeric=False, skip_check_array=True)
         rows: Any = X
         if not hasattr(X, "iloc"):
             rows = check_array(X, dtype=None, ensure_all_finite="allow-nan")
@@ -324,8 +324,8 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         kind = InvariantKind(self.estimator, self.param_grid)
         data = Data(rows, labels, domains)
         # Select the best candidate for each kernel and weight, and the best n_average of these.
-        path = {prefix + name for name in SVM_ARGUMENTS}
-        rule = partial(driver.best_of_paths, path=path, n=self.n_average)
+        svm_arguments = {prefix + name for name in SVM_ARGUMENTS}
+        rule = partial(driver.best_of_paths, path=svm_arguments, n=self.n_average)
         with one_thread_if_small(rows):
             result = driver.search(kind, data, splits, as_score(scorer), rule, n_jobs=self.n_jobs)
         self._record_search(result, arguments=False)
@@ -337,7 +337,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     def _check_columns(self, X: Any) -> None:
         """Raise an error if columns differ from those in fit, or are in another order."""
         check_is_fitted(self)
-        inputs.validate_rows(self, X, numbers=False, reset=False, skip_check_array=True)
+        inputs.validate_rows(self, X, numeric=False, reset=False, skip_check_array=True)
 
     @property
     def classes_(self) -> Array:
@@ -401,7 +401,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         return np.mean([model.predict_proba(X) for model in self.estimators_], axis=0)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """Return the score of the predictions for the metric ``scoring``; larger is better.
+        """Score predictions with the scorer ``scoring``; larger is better.
 
         Parameters
         ----------

@@ -173,7 +173,7 @@ def positive_last(classes: Array, pos_label: Any) -> Array:
     if len(names) != 2 or str(pos_label) not in names:
         raise ValueError(
             f"pos_label={pos_label!r} must be one of the two classes of a binary target, but the "
-            f"target has the classes {', '.join(names)}. Choose one of two classes, or omit it."
+            f"target has the classes {', '.join(names)}. Correct or omit pos_label."
         )
     return classes[[1, 0]] if names[0] == str(pos_label) else classes
 

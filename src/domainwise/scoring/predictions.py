@@ -193,7 +193,7 @@ class HeldOut:
     domain: Array  #: domain codes
     plain: Array  #: predictions of shape (n_rows, n_columns), for rows predicted one by one
     context: Array | None = None  #: the same for rows predicted together with their domain
-    members: dict[str, Array] | None = None  #: ``plain`` of each member of an ensemble
+    members: dict[str, Array] | None = None  #: like ``plain``, for each ensemble member
 
     @classmethod
     def from_rows(

@@ -31,7 +31,7 @@ def defined_score(score: Callable[..., float], *rows: Array) -> float:
 
 
 def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, float]:
-    """Return a 95 % confidence interval; NaN if most scores are undefined, or all are equal."""
+    """Return a bootstrap 95 % interval; NaN if most scores are undefined, or all are equal."""
     samples = np.random.default_rng(0).choice(rows, (ROW_SAMPLES, len(rows)))
     scores = np.array([defined_score(score, sample) for sample in samples])
     if np.isfinite(scores).mean() >= 0.5:
@@ -162,7 +162,7 @@ MIN_PAIRS = 6
 
 
 def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
-    """Compare scores by Wilcoxon's signed-rank test over common repeats.
+    """Compare scores with Wilcoxon's signed-rank test over common repeats.
 
     >>> compare({0: 4.0, 1: 3.0}, {0: 2.0, 1: 3.0, 2: 7.0})
     Paired(difference=1.0, p_value=None)
@@ -205,7 +205,7 @@ def in_words(number: int) -> str:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Average ranks over data sets (1 is best), Friedman's test, Nemenyi's critical difference.
+    """Average ranks over data sets (1 is best), Friedman's test and Nemenyi's critical difference.
 
     Two methods whose average ranks differ by less than ``critical_difference`` do not differ
     significantly at the 5 % level.

@@ -42,7 +42,7 @@ class LeaveDomainsOut(BaseCrossValidator):
         same folds. With ``n_repeats=None`` and several domains per test set, an int shuffles the
         domains before they are assigned to test sets; None assigns them in sorted order.
     max_splits : int, default=None
-        Maximum number of splits. If there would be more, more domains are held out together.
+        Maximum number of splits. If there would be more, larger groups of domains are held out.
 
     See Also
     --------
@@ -52,7 +52,7 @@ class LeaveDomainsOut(BaseCrossValidator):
     -----
     Domains are passed to :meth:`split` as ``groups``. With metadata routing enabled, they are taken
     from ``sample_domain``: ``cross_validate(..., params={"sample_domain": d})`` works without
-    further requests.
+    ``set_split_request``.
 
     Examples
     --------
@@ -112,8 +112,8 @@ class LeaveDomainsOut(BaseCrossValidator):
                     "one entry per row."
                 )
         for test_domains in self._test_sets(n_domains):
-            test = np.isin(codes, test_domains)
-            yield np.flatnonzero(~test), np.flatnonzero(test)
+            is_test = np.isin(codes, test_domains)
+            yield np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
     @property
     def shuffle(self) -> bool:
@@ -264,7 +264,7 @@ def row_folds(
 
 
 def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
-    """Divide n rows into parts; each split uses a whole part for training, for testing or not.
+    """Divide n rows into parts; each split trains on a whole part, tests on it, or omits it.
 
     Returns the part of each row, and the training and test parts of each split.
     """
@@ -330,5 +330,5 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
 
 def spaced_rows(codes: Array, max_rows: int) -> Array:
     """Return indices of evenly spaced rows from each domain, at most ``max_rows`` from each."""
-    domains = (np.flatnonzero(codes == code) for code in np.unique(codes))
-    return np.concatenate([d[evenly_spaced(len(d), max_rows)] for d in domains])
+    domain_rows = (np.flatnonzero(codes == code) for code in np.unique(codes))
+    return np.concatenate([rows[evenly_spaced(len(rows), max_rows)] for rows in domain_rows])
