@@ -1,4 +1,4 @@
-"""Figures of the report: functions that draw parts of a summary as :class:`Picture` objects."""
+"""Figures in the report: functions that draw parts of a summary as :class:`Picture` objects."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def ranking_plots(run: RunSummary) -> Iterator[Picture]:
 
 def projection_plots(run: RunSummary) -> Iterator[Picture]:
     """Draw the paper's figure: for each method, the source domains and three unseen domains."""
-    panels_of = {row["method"]: row["panels"] for row in run.projections}
-    for key, panels in ((key, panels_of[key]) for key in METHODS if key in panels_of):
+    method_panels = {row["method"]: row["panels"] for row in run.projections}
+    for key, panels in ((key, method_panels[key]) for key in METHODS if key in method_panels):
         label = METHODS[key].label
         with drawing(9.2, 2.5) as figure:
             grid = figure.subplots(1, len(panels), sharex=True, sharey=True)
