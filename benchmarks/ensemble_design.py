@@ -121,7 +121,8 @@ def job(name: str, fold: int, member: str, data: Path, out: Path) -> str:
     inner = dict(zip(outer, model.held_out_.members.values(), strict=True))
     y_new = task.y_new[task.scored]
     stored = {"y": model.held_out_.y, "domain": model.held_out_.domain, "classes": task.n_classes}
-    stored |= {"y_new": model._known(y_new) if task.n_classes else y_new, "seconds": seconds}
+    y_new = model._encode_target(y_new) if task.n_classes else y_new
+    stored |= {"y_new": y_new, "seconds": seconds}
     stored |= {"domain_new": np.unique(task.domain_new[task.scored], return_inverse=True)[1]}
     for in_context, values in outer.items():
         view = "context" if in_context else "plain"

@@ -141,7 +141,7 @@ def test_regression_scorers_are_errors_for_classes(fit, names):
 
 def test_a_scorer_that_fails_on_all_domains_is_an_error_in_the_ensemble():
     model = dw.DomainEnsembleClassifier(["linear"], scoring=get_scorer("r2"))
-    with pytest.raises(ValueError, match="not defined on any held-out domain.*another scoring"):
+    with pytest.raises(ValueError, match="not defined on any held-out domain.*another scorer"):
         model.fit(X, np.array(["no", "yes"])[Y], sample_domain=DOMAIN)
 
 

@@ -126,7 +126,7 @@ def test_statistics_around_a_row_are_those_of_the_part_that_it_joins():
     batch = Batch.from_rows(Z, keys, 10)
     inside = 0
     for number, part in enumerate(batch.parts):
-        around = batch.around(number, Z, keys)
+        around = batch.context_moments(number, Z, keys)
         members = np.array([np.flatnonzero(keys == key)[0] for key in part.keys])
         for i in range(len(Z)):
             rows = members if i in members else np.append(members[:-1], i)

@@ -15,7 +15,7 @@ from domainwise import DomainEnsembleClassifier
 from domainwise.checks.inputs import Labels
 from domainwise.datasets import make_synthetic
 from domainwise.ensemble import members
-from domainwise.ensemble.forests import packed, round_leaves, unpacked
+from domainwise.ensemble.forests import pack_forest, round_leaves, unpack_forest
 from domainwise.model_files.persistence import load, save
 from domainwise.search.scores import MIN_PROBABILITY
 
@@ -37,7 +37,7 @@ def outputs(forest, X):
 
 def test_a_forest_that_was_packed_predicts_the_same_bits(forest):
     model, X = forest
-    again = unpacked(packed(model))
+    again = unpack_forest(pack_forest(model))
     new = np.random.default_rng(1).normal(size=(2000, 5))
     # Rows that lie on thresholds, as trees see them, are the hardest ones.
     thresholds = model.estimators_[0].tree_.threshold.astype(np.float32)
@@ -49,7 +49,7 @@ def test_a_forest_that_was_packed_predicts_the_same_bits(forest):
 
 def test_packing_takes_a_fraction_of_the_memory(forest):
     model, _ = forest
-    assert len(pickle.dumps(packed(model))) < 0.35 * len(pickle.dumps(model))
+    assert len(pickle.dumps(pack_forest(model))) < 0.35 * len(pickle.dumps(model))
 
 
 def test_rounding_of_leaves_is_far_below_what_trees_differ_by(forest):
@@ -77,18 +77,18 @@ def test_rounding_of_leaves_is_far_below_what_trees_differ_by(forest):
     ],
 )
 def test_trees_that_point_outside_of_themselves_are_refused(forest, name, change):
-    state = packed(forest[0])
+    state = pack_forest(forest[0])
     state[name] = change(state[name])
     with pytest.raises(
         ValueError, match="a tree refers to nodes, features or values that do not exist"
     ):
-        unpacked(state)
+        unpack_forest(state)
 
 
 def test_other_models_are_left_as_they_are():
     model = HistGradientBoostingRegressor()
-    assert packed(model) is model
-    assert unpacked(model) is model
+    assert pack_forest(model) is model
+    assert unpack_forest(model) is model
 
 
 def test_a_saved_ensemble_holds_packed_trees_and_predicts_the_same(tmp_path):

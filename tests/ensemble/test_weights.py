@@ -58,7 +58,7 @@ def test_weights_for_a_domain_do_not_depend_on_its_own_scores():
     y, domains = np.zeros(6), np.repeat([0, 1, 2], 2)
     members = {"one": np.array([[1.0], [1], [2], [2], [1], [1]]), "two": np.full((6, 1), 1.1)}
     judge = HeldOutScore(y, None, domains, 3, np.arange(6), np.ones(6), False, None)
-    weights, _, without = judge.mixed(members)
+    weights, _, without = judge.mix_predictions(members)
     errors = np.array([[1.0, 4.0, 1.0], [1.21, 1.21, 1.21]])
     for domain, others in enumerate([[1, 2], [0, 2], [0, 1]]):
         by_others = softmax_weights(exponent_scores(errors[:, others], errors=True))

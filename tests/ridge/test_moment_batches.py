@@ -124,7 +124,7 @@ def test_a_batch_that_is_refused_leaves_no_trace(rows):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"scoring": "accuracy"}, "scoring='accuracy' requires predictions of rows"),
+        ({"scoring": "accuracy"}, "scoring='accuracy' requires predictions for rows"),
         ({"cv": KFold(3)}, "splits rows"),
         ({"cv": 3}, "splits rows"),
     ],
@@ -138,7 +138,7 @@ def test_what_needs_rows_again_is_refused(rows, arguments, message):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("scoring", "accuracy", "scoring='accuracy' requires predictions of rows, which partial"),
+        ("scoring", "accuracy", "scoring='accuracy' requires predictions for rows, but partial"),
         ("cv", KFold(2), "splits rows, which partial_fit does not store"),
         ("domain_epsilon", -1.0, "'domain_epsilon' parameter"),
     ],
@@ -203,5 +203,5 @@ def test_moments_that_do_not_fit_are_refused_with_advice(rows, monkeypatch):
     monkeypatch.setattr("domainwise.gram.sums.available_memory", lambda *_: 10_000)
     model = InvariantRidgeClassifierCV(n_landmarks=50, **GRID)
     for fit in (model.fit, model.partial_fit):
-        with pytest.raises(MemoryError, match="groups of rows, for . kernel.*fewer n_landmarks"):
+        with pytest.raises(MemoryError, match="groups of rows, for . kernel.*fewer landmarks .n_landmarks."):
             fit(X, y, sample_domain=d)

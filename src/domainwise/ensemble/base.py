@@ -1,4 +1,4 @@
-"""Base class of the ensembles, which fits members, weights them, and averages their predictions."""
+"""Base class for ensembles, which fits members, weights them, and averages their predictions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from domainwise.ensemble.batches import (
     SourceRange,
     SourceSamples,
     Trust,
-    moments_around,
+    context_moments,
     part_count,
     row_keys,
 )
@@ -63,19 +63,19 @@ from domainwise.splits.folds import LeaveDomainsOut, Split, domain_folds, draw_r
 
 #: Maximum number of groups of domains that are held out in turn.
 MAX_SPLITS = 10
-#: Maximum number of these groups for types of members that are slow to fit.
+#: Maximum number of these groups for member types that are slow to fit.
 EXPENSIVE_SPLITS = 5
-#: Maximum number of rows on which members are compared; statistics of domains use all rows.
+#: Maximum number of rows on which members are compared; domain statistics use all rows.
 MAX_ROWS = 20_000
-#: Minimum weight of the members with context that are refitted to measure trust.
+#: Minimum weight of a member with context that is refitted to measure :class:`Trust`.
 MIN_WEIGHT = 0.02
-#: Prefix of the names of members that use context.
+#: Name prefix of members that use context.
 CONTEXT_PREFIX = "context_"
 
 
 @arguments
 class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
-    """Base class of the ensembles for classification and for regression."""
+    """Base class for the ensembles for classification and regression."""
 
     members: str | Sequence[str | tuple[str, Estimator]] = field(default="auto", kw_only=False)
     context: bool | str = "auto"
@@ -110,14 +110,14 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows of all source domains; missing values are NaN.
+            Rows from all source domains; missing values are NaN.
         y : array-like of shape (n_samples,)
             Targets.
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row.
         learn_from : array-like of int or bool, default=None
             Rows to which members are fitted; None for all rows. The other rows are only used for
-            the statistics of features and domains.
+            feature and domain statistics.
 
         Returns
         -------
@@ -140,7 +140,9 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             learn_from = is_used[train]
         labels = domain.names[domain.codes]
         self._learn(rows[train], target[train], labels[train], learn_from)
-        score = self._score(self._known(target[test]), domain.take(test), np.arange(len(test)))
+        score = self._score(
+            self._encode_target(target[test]), domain.take(test), np.arange(len(test))
+        )
         self._quantiles = {"plain": score.quantiles(self._predict(rows[test], None))}
         if self.uses_context:
             self._quantiles["context"] = score.quantiles(self._predict(rows[test], labels[test]))
@@ -155,12 +157,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if self.context is True and domain.n_categories < 2:
             raise ValueError(
                 f"context=True requires at least two domains, but sample_domain contains "
-                f"{domain.n_categories}. Pass rows of several domains, or use context=False."
+                f"{domain.n_categories}. Pass rows from several domains, or use context=False."
             )
         self._seed = fixed_seed(self.random_state)
         self.domains_ = domain.names
         self.domain_context_ = DomainContext().fit(X)
-        Z = self.domain_context_._standardised(X)
+        Z = self.domain_context_._standardized(X)
         self._reach = source_limits(np.nan_to_num(Z), domain.codes, domain.n_categories)
         if learn_from is None:
             rows = draw_rows(domain.codes, max(MAX_ROWS, 2 * domain.n_categories), self._seed)
@@ -192,9 +194,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=self._seed)
         splits, _ = domain_folds(y, domain.codes, classification=classification, cv=cv)
         fewer_splits = joined_splits(splits, y, classification) if self.cv is None else splits
-        scored = np.unique(np.concatenate([test for _, test in splits]))
-        with_context = scored[np.isin(domain.codes[scored], context_domains)]
-        scores = {False: self._score(y, domain, scored), True: self._score(y, domain, with_context)}
+        scored_rows = np.unique(np.concatenate([test for _, test in splits]))
+        context_rows = scored_rows[np.isin(domain.codes[scored_rows], context_domains)]
+        row_sets = {False: scored_rows, True: context_rows}
+        scores = {key: self._score(y, domain, indices) for key, indices in row_sets.items()}
         members = [(member, member.name, False) for member in types]
         if len(context_domains):
             members += [(m, CONTEXT_PREFIX + m.name, True) for m in types if m.in_context]
@@ -204,15 +207,15 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         seconds: dict[str, float] = {}
         for member, name, in_context in members:
             member_start = time.monotonic()
-            # With context there are twice as many features, which takes about twice as long.
-            expected = member_start - start + 2 * seconds.get(member.name, 0.0)
-            if predicted and self.time_budget is not None and expected > self.time_budget:
+            # With context there are twice as many features, so a fit takes about twice as long.
+            expected_seconds = member_start - start + 2 * seconds.get(member.name, 0.0)
+            too_long = self.time_budget is not None and expected_seconds > self.time_budget
+            if predicted and too_long:
                 self.dropped_.append(name)
                 continue
             plain = self.members_.get(member.name)
-            selected = () if plain is None else plain.parameters
             self.members_[name], predicted[name] = member.search(
-                replace(data[in_context], plain_candidates=selected),
+                replace(data[in_context], plain_candidates=plain.parameters if plain else ()),
                 fewer_splits if member.expensive else splits,
                 scores[in_context],
                 name,
@@ -225,13 +228,13 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 print(f"{type(self).__name__}: fitted {name} in {seconds[name]:.1f} s", flush=True)
         if self.dropped_:
             warn_caller(
-                f"time_budget={self.time_budget} s was exceeded, so these members were not fitted: "
-                f"{', '.join(self.dropped_)}. Increase time_budget to fit them."
+                f"time_budget={self.time_budget} s does not suffice for all members. These were "
+                f"not fitted: {', '.join(self.dropped_)}. Increase time_budget to fit them."
             )
         self._weight_members(predicted, scores[False], scores[True], context_domains)
         if self.uses_context:
             types_by_name = {CONTEXT_PREFIX + m.name: m for m in types}
-            samples = SourceSamples(Z, codes, rows, with_context, context_domains, size)
+            samples = SourceSamples(Z, codes, rows, context_rows, context_domains, size)
             self._trust = self._learn_trust(data[True], samples, predicted, types_by_name)
 
     def _member_types(self) -> list[MemberType]:
@@ -247,24 +250,24 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             else:
                 raise ValueError(
                     f"members contains {member!r}. Choose from {', '.join(MEMBER_TYPES)}, or pass "
-                    "pairs (name, estimator)."
+                    "your own estimators as pairs (name, estimator)."
                 )
         names = [member.name for member in types]
         if not names or len(set(names)) < len(names):
             raise ValueError(
-                f"members must contain at least one name, and each name only once; got "
+                f"members must contain at least one member, and each name only once; got "
                 f"{self.members!r}"
             )
         return types
 
     def _check_member(self, name: Any, estimator: Any) -> None:
         """Refuse a regressor among classifiers, and a classifier among regressors."""
-        expected, refused = ("classifier", "regressor")[:: 1 if is_classifier(self) else -1]
+        needed_type, wrong_type = ("classifier", "regressor")[:: 1 if is_classifier(self) else -1]
         has_tags = hasattr(estimator, "__sklearn_tags__")
-        if has_tags and estimator.__sklearn_tags__().estimator_type == refused:
+        if has_tags and estimator.__sklearn_tags__().estimator_type == wrong_type:
             raise ValueError(
-                f"members contains {name!r}, a {type(estimator).__name__}, which is a {refused}. "
-                f"Pass a {expected} to {type(self).__name__}."
+                f"members contains {name!r}, a {type(estimator).__name__}, which is a "
+                f"{wrong_type}. Pass a {needed_type} to {type(self).__name__}."
             )
 
     def _features(self, X: Array, domain: Labels | None = None) -> dict[bool, Array]:
@@ -275,7 +278,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         extrapolate without bound, for example if a new domain uses another unit.
         """
         context = self.domain_context_
-        Z = context._standardised(X)
+        Z = context._standardized(X)
         plain = np.clip(np.nan_to_num(Z), *self._reach)
         if domain is None:
             return {False: plain}
@@ -284,9 +287,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return {False: plain, True: self._in_context(Z, plain, domain.codes, moments)}
 
     def _in_context(self, Z: Array, plain: Array, codes: Array, moments: Moments) -> Array:
-        """Return the features of members with context; ``codes`` are groups in ``moments``."""
+        """Return the features for members with context; ``codes`` are groups in ``moments``."""
         context = self.domain_context_
-        relative = context._relative(Z, codes, *context._shrunk(moments, with_domains=True))
+        mean, variance = context._shrunk_moments(moments, with_domains=True)
+        relative = context._relative_values(Z, codes, mean, variance)
         factors = np.ones(Z.shape[1])
         factors[context.relative_features_] = RELATIVE_FACTOR
         return np.column_stack([factors * plain, relative])
@@ -298,13 +302,13 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         context_score: HeldOutScore,
         context_domains: Array,
     ) -> None:
-        """Compute the weights of members, and the scores of the ensemble on held-out domains.
+        """Compute member weights, and the scores of the ensemble on held-out domains.
 
-        ``context_score`` scores members with context, on rows of the ``context_domains``.
+        ``context_score`` scores members with context, on rows from the ``context_domains``.
         """
         plain = {n: p for n, p in predicted.items() if not self.members_[n].in_context}
         context = {n: p for n, p in predicted.items() if self.members_[n].in_context}
-        self.weights_, mix, held_out = score.mixed(plain)
+        self.weights_, plain_mix, held_out = score.mix_predictions(plain)
         self.domain_scores_ = score.scores(held_out)
         self.expected_score_ = expected_score(self.domain_scores_, self._seed)
         self._shares = self._plain_shares = None
@@ -316,10 +320,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self.context_expected_score_ = self.expected_score_
         context_held_out = None
         if context:
-            weights, context_mix, held_out_members = context_score.mixed(context)
+            weights, context_mix, held_out_members = context_score.mix_predictions(context)
             mixes = {"plain": held_out, "context": held_out_members}
-            mix_weights, _, context_held_out = context_score.mixed(mixes, PRIOR)
-            combined = mix_weights["plain"] * mix + mix_weights["context"] * context_mix
+            mix_weights, _, context_held_out = context_score.mix_predictions(mixes, PRIOR)
+            combined = mix_weights["plain"] * plain_mix + mix_weights["context"] * context_mix
             self.context_weights_ = {
                 **{n: mix_weights["plain"] * w for n, w in self.weights_.items()},
                 **{n: mix_weights["context"] * w for n, w in weights.items()},
@@ -330,7 +334,9 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             if score.classes is not None:
                 rows, domains = context_score.rows, score.domains[context_score.rows]
                 self._shares = ShareRange.of_sources(combined[rows], domains, context_domains)
-                self._plain_shares = ShareRange.of_sources(mix[rows], domains, context_domains)
+                self._plain_shares = ShareRange.of_sources(
+                    plain_mix[rows], domains, context_domains
+                )
         self._reset_adaptation()
         self.held_out_: HeldOut | None = score.held_out(held_out, context_held_out, predicted)
 
@@ -345,7 +351,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
         Members with context are refitted to a sample of rows, without one half of the source
         domains. Predicting this half in small batches changes their predictions. The change is
-        added to the held-out predictions from which the weights of members were computed.
+        added to the held-out predictions from which member weights were computed.
         """
         weights = self.context_weights_
         members = [m for n, m in self.members_.items() if m.in_context and weights[n] > MIN_WEIGHT]
@@ -378,8 +384,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         row_weights = equal_weights(domains.ravel(), *([data.y[rows]] if data.n_classes else []))
         return Trust.fitted(samples.size, sizes, plain[rows], mixed, y, row_weights)
 
-    def _members(self, features: Array, *, in_context: bool) -> dict[str, Array]:
-        """Return the predictions of all members with or without context."""
+    def _member_outputs(self, features: Array, *, in_context: bool) -> dict[str, Array]:
+        """Return the predictions of all members that use context, or of all that do not."""
         members = {name: m for name, m in self.members_.items() if m.in_context == in_context}
         return {name: member.predict(features) for name, member in members.items()}
 
@@ -391,22 +397,23 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     def _predict_checked(self, X: Array, sample_domain: Any) -> Array:
         domain = domain_labels(sample_domain, X)
         if sample_domain is None or not self.uses_context:
-            return mix(self._members(self._features(X)[False], in_context=False), self.weights_)
-        plain, mixed, unusual = self._in_batches(X, domain)
+            members = self._member_outputs(self._features(X)[False], in_context=False)
+            return mix(members, self.weights_)
+        plain, mixed, unusual = self._predict_in_batches(X, domain)
         if unusual:
             self._warn_without_context(unusual, domain)
             is_unusual = np.isin(np.asarray(domain.codes), list(unusual))
             mixed[is_unusual] = plain[is_unusual]
         return mixed
 
-    def _in_batches(
+    def _predict_in_batches(
         self, X: Array, domain: Labels
     ) -> tuple[Array, Array, dict[int, Outlier | None]]:
         """Predict rows without context, and in the context of their batches.
 
-        Returns both predictions, and the outlying statistics of unusual domains, for which context
-        should not be used, by domain code. Distinct rows are sorted by domain and content and
-        predicted once, so that results do not depend on the order of rows.
+        Return both predictions, and the codes of unusual domains, for which context should not be
+        used, with their outlying statistics or None. Distinct rows are sorted by domain and content
+        and predicted once, so that results do not depend on the order of rows.
         """
         refuse_too_large(X, "X")
         codes, keys = np.asarray(domain.codes), row_keys(X, self._seed)
@@ -415,12 +422,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         is_new[1:] = (np.diff(codes[order]) != 0) | (keys[order][1:] != keys[order][:-1])
         index = np.empty(len(X), dtype=np.intp)
         index[order] = np.cumsum(is_new) - 1
-        Z = self.domain_context_._standardised(X)
+        Z = self.domain_context_._standardized(X)
         batches = self._batches(Z, keys, domain)
-        distinct = order[is_new]
-        codes, keys, Z, X = codes[distinct], keys[distinct], Z[distinct], X[distinct]
+        distinct_rows = order[is_new]
+        codes, keys, Z, X = (values[distinct_rows] for values in (codes, keys, Z, X))
         features = self._features(X)[False]
-        members = self._members(features, in_context=False)
+        members = self._member_outputs(features, in_context=False)
         plain = mix(members, self.weights_)
         outliers, source_range = {}, self._source_range
         trust = np.zeros(domain.n_categories)
@@ -434,22 +441,22 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         context_sum = np.zeros(plain_sum.shape)
         n_parts = np.array([batches[code].n_parts for code in codes[trusted].tolist()], dtype=int)
         for part in range(n_parts.max(initial=0)):
-            selected = np.flatnonzero(n_parts > part)
-            rows = trusted[selected]
-            moments = moments_around(batches, part, Z[rows], keys[rows], codes[rows])
+            indices = np.flatnonzero(n_parts > part)
+            rows = trusted[indices]
+            moments = context_moments(batches, part, Z[rows], keys[rows], codes[rows])
             values = self._in_context(Z[rows], features[rows], np.arange(len(rows)), moments)
-            members = self._members(values, in_context=True)
-            context_sum[selected] += mix(members, self.context_weights_)
+            members = self._member_outputs(values, in_context=True)
+            context_sum[indices] += mix(members, self.context_weights_)
         with_context = context_sum / n_parts[:, None] + plain_sum
         weight = trust[codes[trusted]][:, None]
         mixed[trusted] = np.where(
             weight < 1.0, weight * with_context + (1.0 - weight) * plain[trusted], with_context
         )
         plain, mixed = plain[index], mixed[index]
-        return plain, mixed, self._without_context(plain, mixed, domain, outliers)
+        return plain, mixed, self._unusual_domains(plain, mixed, domain, outliers)
 
     def _batches(self, Z: Array, keys: Array, domain: Labels) -> dict[int, Batch]:
-        """Return batches by domain code, without batches of a single row."""
+        """Return batches by domain code, without single-row batches."""
         statistics = self.domain_context_._statistics
         if statistics is not None:
             names = enumerate(np.asarray(domain.names).tolist())
@@ -468,12 +475,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
     @property
     def _batch_size(self) -> float:
-        """Typical number of rows of a source domain; larger batches are divided into parts."""
+        """Typical number of rows in a source domain; larger batches are divided into parts."""
         return np.inf if self._trust is None else self._trust.size
 
     def batch_of(self, X: Array, n_rows: int, moments: Moments) -> Batch:
-        """Make the batch of a domain from a sample of its rows and the moments of all its rows."""
-        Z, keys = self.domain_context_._standardised(X), row_keys(X, self._seed)
+        """Create a domain's batch from a sample of its rows and the moments of all its rows."""
+        Z, keys = self.domain_context_._standardized(X), row_keys(X, self._seed)
         return Batch.from_rows(Z, keys, self._batch_size, n_rows, moments)
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
@@ -495,7 +502,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         """Whether any member uses context."""
         return any(member.in_context for member in self.members_.values())
 
-    def _without_context(
+    def _unusual_domains(
         self, plain: Array, mixed: Array, domain: Labels, outliers: dict[int, Outlier | None]
     ) -> dict[int, Outlier | None]:
         """Return the domains to predict without context, with their outlying statistics or None.
@@ -509,12 +516,13 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             names = np.asarray(domain.names).tolist()
             excluded = {c for c, name in enumerate(names) if name in statistics.without_context}
             return {code: unusual.get(code) for code in sorted(excluded | set(unusual))}
-        outside = np.zeros(domain.n_categories, dtype=bool)
+        is_outside = np.zeros(domain.n_categories, dtype=bool)
         for predicted, source_shares in ((mixed, self._shares), (plain, self._plain_shares)):
             if source_shares is not None:
                 shares = class_shares(predicted, domain.codes, domain.n_categories)
-                outside |= source_shares.excludes(shares, np.bincount(domain.codes))
-        return {c: unusual.get(c) for c in sorted({*np.flatnonzero(outside).tolist(), *unusual})}
+                is_outside |= source_shares.excludes(shares, np.bincount(domain.codes))
+        outside = np.flatnonzero(is_outside).tolist()
+        return {code: unusual.get(code) for code in sorted({*outside, *unusual})}
 
     def _warn_without_context(self, unusual: dict[int, Outlier | None], domain: Labels) -> None:
         """Warn about unusual domains, which are predicted without context."""
@@ -525,12 +533,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             reason = "the shares of predicted classes are outside the range of the source domains"
             if outlier is not None:
                 column = outlier.feature if features is None else features[outlier.feature]
-                reason = outlier.in_words(column)
+                reason = outlier.describe(column)
             reasons.append(f"{names[code]} ({reason})")
         more = " ..." if len(unusual) > 5 else ""
         warn_caller(
             f"Context was not used for these domains: {', '.join(reasons)}{more}. Their rows were "
-            "predicted one by one. Pass all rows of a domain together, check the units of its "
+            "predicted one by one. Pass all rows of each domain together, check the units of the "
             "columns, or omit sample_domain.",
             ContextWarning,
         )
@@ -542,10 +550,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         domain = domain_labels(sample_domain, rows)
         if not self.uses_context:
             return []
-        return np.asarray(domain.names)[list(self._in_batches(rows, domain)[2])].tolist()
+        return np.asarray(domain.names)[list(self._predict_in_batches(rows, domain)[2])].tolist()
 
     def with_statistics(self, statistics: DomainStatistics) -> Self:
-        """Return a copy that uses these statistics of domains instead of statistics of X."""
+        """Return a copy that uses these domain statistics instead of those of X."""
         ensemble = copy(self)
         ensemble.domain_context_ = self.domain_context_.with_statistics(statistics)
         return ensemble
@@ -571,7 +579,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
 
 def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[Split]:
-    """Join splits, so that there are at most ``EXPENSIVE_SPLITS`` of them."""
+    """Join splits so that at most ``EXPENSIVE_SPLITS`` remain."""
     groups = np.array_split(np.arange(len(splits)), min(len(splits), EXPENSIVE_SPLITS))
     joined = []
     for group in groups:
@@ -583,7 +591,7 @@ def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[S
 
 
 def mix(members: dict[str, Array], weights: dict[str, float]) -> Array:
-    """Return the weighted sum of the outputs of members; missing weights are 0."""
+    """Return the weighted sum of the members' outputs; missing weights are 0."""
     return np.asarray(sum(weights.get(name, 0.0) * values for name, values in members.items()))
 
 
@@ -594,7 +602,7 @@ def _check_learn_from(learn_from: Any, n: int) -> Array:
     are_indices = rows.ndim == 1 and rows.dtype.kind in "iu" and len(np.unique(rows)) == len(rows)
     if not are_indices or not len(rows) or rows.min() < 0 or rows.max() >= n:
         raise ValueError(
-            f"learn_from must be a boolean mask of {n} rows, or contain row indices from 0 to "
-            f"{n - 1}, each only once; got {learn_from!r}"
+            f"learn_from must select at least one row, with a boolean mask of {n} values or with "
+            f"row indices from 0 to {n - 1}, each only once; got {learn_from!r}"
         )
     return rows

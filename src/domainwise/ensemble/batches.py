@@ -1,7 +1,7 @@
 """Batches of any size: their random parts, the weight of context, and detection of outliers.
 
 Members with context are fitted to source domains, whose typical number of rows is called *size*
-here. The mean of fewer rows is noisier, that of more rows less noisy. A larger batch is therefore
+here. The mean of fewer rows is noisier, the mean of more rows less so. A larger batch is therefore
 divided at random into parts of this size, and each row is predicted relative to several parts. In a
 smaller batch, context has less weight (theory 14).
 """
@@ -21,7 +21,7 @@ from domainwise.ensemble.moments import Moments
 #: Number of parts relative to which each row of a large batch is predicted. A prediction then takes
 #: up to 1 + MAX_PARTS times as long as one without context.
 MAX_PARTS = 6
-#: Minimum size of a batch that is divided, as a multiple of the size of a source domain.
+#: A batch is divided if it is at least this many times as large as a typical source domain.
 MIN_DIVIDED_RATIO = 1.5
 #: Candidates for ``half`` of :class:`Trust`, and its value if it cannot be measured.
 HALF_TRUST = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 300.0, 1000.0)
@@ -30,13 +30,13 @@ DEFAULT_HALF = 20.0
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 #: Lower bound for variances before logarithms are taken, relative to variances of the sources.
 MIN_VARIANCE = 1e-3
-#: Minimum number of rows of a domain whose variances are checked.
+#: Minimum number of values of a feature whose variance is checked.
 MIN_VARIANCE_ROWS = 8
 #: Minimum number of source domains from which a range is computed.
 MIN_DOMAINS = 4
-#: Share of domains that are outside the range although they are like the sources.
+#: Expected share of domains outside the range among domains that resemble the sources.
 OUTLIER_RATE = 0.01
-#: Number of batches of each size drawn from a source domain, and maximum number of rows drawn from.
+#: Number of batches of each size that a source domain supplies, from at most this number of rows.
 DRAWS, MAX_DRAWN_ROWS = 4, 2000
 #: Limits when trust is measured: number of source domains, number of predicted rows per domain and
 #: batch size, and number of rows to which members are fitted.
@@ -53,10 +53,9 @@ def _scramble(keys: Array) -> Array:
 
 
 def row_keys(X: Array, seed: int) -> Array:
-    """Return a pseudo-random 64-bit key of each row; equal rows have equal keys."""
-    bits = np.where(np.isnan(X), np.nan, X + 0.0).view(
-        np.uint64
-    )  # one bit pattern for NaN and one for zero
+    """Return a pseudo-random 64-bit key for each row; equal rows have equal keys."""
+    # All NaN values, and both zeros, get the same bit pattern.
+    bits = np.where(np.isnan(X), np.nan, X + 0.0).view(np.uint64)
     keys = np.full(len(X), seed, dtype=np.uint64)
     for column in bits.T:
         keys = _scramble((keys ^ column) + _HASH_INCREMENT)
@@ -98,14 +97,16 @@ class Part:
         """Make a part from standardized rows, which are summed in this order."""
         return cls(keys, _moments(Z), _moments(Z[:-1]))
 
-    def around(self, Z: Array, keys: Array) -> Moments:
+    def context_moments(self, Z: Array, keys: Array) -> Moments:
         """Return the moments of the part as the context of each row.
 
         A row that is not in the part replaces the last row of the part.
         """
         observed = ~np.isnan(Z)
-        single = Moments(observed.astype(np.float64), np.where(observed, Z, 0.0), np.zeros(Z.shape))
-        replaced = self.without_last.merged(single)
+        row_moments = Moments(
+            observed.astype(np.float64), np.where(observed, Z, 0.0), np.zeros(Z.shape)
+        )
+        replaced = self.without_last.merged(row_moments)
         is_inside = np.isin(keys, self.keys)[:, None]
         names = ("count", "mean", "squares")
         pairs = ((getattr(self.moments, n), getattr(replaced, n)) for n in names)
@@ -149,26 +150,27 @@ class Batch:
 
     @property
     def n_parts(self) -> int:
-        """Number of times that each row is predicted."""
+        """Number of contexts in which each row is predicted."""
         return max(1, len(self.parts))
 
-    def around(self, part: int, Z: Array, keys: Array) -> Moments:
+    def context_moments(self, part: int, Z: Array, keys: Array) -> Moments:
         """Return the moments of the part with this index as the context of each row."""
         if self.parts:
-            return self.parts[part].around(Z, keys)
+            return self.parts[part].context_moments(Z, keys)
         moments = self.moments
-        values = (moments.count, moments.mean, moments.squares)
-        return Moments(*(np.broadcast_to(v, Z.shape) for v in values))
+        arrays = (moments.count, moments.mean, moments.squares)
+        return Moments(*(np.broadcast_to(array, Z.shape) for array in arrays))
 
 
-def moments_around(
+def context_moments(
     batches: Mapping[int, Batch], part: int, Z: Array, keys: Array, codes: Array
 ) -> Moments:
     """Return, for each row, the moments of a part of its batch; rows must be sorted by domain."""
     present, firsts = np.unique(codes, return_index=True)
     domain_rows = np.split(np.arange(len(Z)), firsts[1:])
     pairs = zip(present.tolist(), domain_rows, strict=True)
-    return Moments.stacked([batches[c].around(part, Z[rows], keys[rows]) for c, rows in pairs])
+    moments = [batches[c].context_moments(part, Z[rows], keys[rows]) for c, rows in pairs]
+    return Moments.stacked(moments)
 
 
 def _moments(Z: Array) -> Moments:
@@ -180,7 +182,7 @@ class Trust:
     """Weight of predictions with context in a batch of n rows.
 
     It is ``t(n) / t(size)`` with ``t(n) = (n - 1) / (n - 1 + half)``, which is 0 for one row and 1
-    for a batch as large as source domains. For ``n = 1 + half``, ``t(n)`` is 1/2.
+    for a batch as large as a typical source domain. For ``n = 1 + half``, ``t(n)`` is 1/2.
     """
 
     size: float
@@ -211,7 +213,7 @@ class Trust:
 
 
 class SmallBatch(NamedTuple):
-    """A sample of rows of a source domain."""
+    """A sample of rows from a source domain."""
 
     rows: Array  #: rows to predict, as indices into ``SourceSamples.training_rows``
     n_rows: int
@@ -225,12 +227,12 @@ class SourceSamples:
     Z: Array  #: standardized rows
     codes: Array  #: domain code of each row
     training_rows: Array  #: indices of the rows to which members are fitted
-    scored: Array  #: indices into ``training_rows`` of rows with held-out predictions
+    scored_rows: Array  #: indices into ``training_rows`` of rows with held-out predictions
     domains: Array  #: codes of the domains to draw from
-    size: int  #: typical number of rows of a source domain
+    size: int  #: typical number of rows in a source domain
 
     def halves(self, seed: int) -> Iterator[tuple[Array, list[SmallBatch]]]:
-        """Yield each half of the domains, and small batches of their rows."""
+        """Yield each half of the domains, and small batches drawn from it."""
         rng = np.random.default_rng(seed)
         for half in np.array_split(rng.permutation(self.domains)[:TRUST_DOMAINS], 2):
             draws = [draw for domain in half for draw in self._draws(domain, rng)]
@@ -244,18 +246,19 @@ class SourceSamples:
             yield half, [SmallBatch(rows, size, m) for (rows, _), size, m in batches]
 
     def _draws(self, domain: int, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """Yield rows to predict, and all rows of their batch."""
+        """Yield the rows to predict in a batch, and all rows of the batch."""
         domain_rows = rng.permutation(np.flatnonzero(self.codes == domain))[:MAX_DRAWN_ROWS]
-        scored = self.scored[self.codes[self.training_rows[self.scored]] == domain]
+        scored = self.scored_rows
+        scored = scored[self.codes[self.training_rows[scored]] == domain]
         for size in SIZES:
             if size >= min(self.size, len(domain_rows)) or not len(scored):
                 return
             n = min(size, len(scored), TRUST_PREDICTED // 2)
             n_batches = max(1, min(TRUST_PREDICTED, len(scored)) // n)
             for rows in rng.permutation(scored)[: n * n_batches].reshape(n_batches, n):
-                added = rng.choice(domain_rows, size, replace=False)
-                added = added[~np.isin(added, self.training_rows[rows])][: size - n]
-                yield rows, np.concatenate([self.training_rows[rows], added])
+                others = rng.choice(domain_rows, size, replace=False)
+                others = others[~np.isin(others, self.training_rows[rows])][: size - n]
+                yield rows, np.concatenate([self.training_rows[rows], others])
 
 
 @dataclass(frozen=True)
@@ -267,10 +270,10 @@ class Outlier:
     distance: float  #: in standard deviations of source domains with the same number of rows
     limit: float  #: maximum distance inside the range of source domains
 
-    def in_words(self, column: object) -> str:
+    def describe(self, column: object) -> str:
         """Describe the outlier; ``column`` is the name of the feature.
 
-        >>> Outlier("mean", 3, -8.24, 5.1).in_words("age")
+        >>> Outlier("mean", 3, -8.24, 5.1).describe("age")
         'the mean of column age is 8.2 standard deviations from that of source domains with the \
 same number of rows; the limit is 5.1'
         """
@@ -287,7 +290,7 @@ class SourceRange:
 
     The distance of a statistic s of a batch of n rows from the source domains is
     ``z = (s - mean) / sqrt(between + within / n)``. The largest ``|z|`` of a batch is compared with
-    a limit, which is computed from samples of n rows of held-out source domains (theory 18).
+    a limit, which is computed from samples of n rows from held-out source domains (theory 18).
     """
 
     features: Array  #: indices of the features that are checked
@@ -313,18 +316,18 @@ class SourceRange:
         statistics, counts = _statistics(Moments.of_rows(Z, codes, n_domains))
         noise = _noise(Z, samples)
         is_other = ~np.eye(n_domains, dtype=bool)
-        other_summaries = [_summary(statistics[:, m], counts[m], noise[:, m]) for m in is_other]
+        other_summaries = [_summary(statistics[:, i], counts[i], noise[:, i]) for i in is_other]
         sizes, limits = [], []
         for size in (*SIZES, None):
             larger = [d for d in range(n_domains) if size is None or len(rows[d]) > size]
             if len(larger) < MIN_DOMAINS:
                 continue
             domains = np.repeat(larger, 1 if size is None else DRAWS)
-            drawn = [
+            batch_rows = [
                 rows[d] if size is None else rng.choice(samples[d], size, False) for d in domains
             ]
-            group = np.repeat(np.arange(len(domains)), [len(batch) for batch in drawn])
-            moments = Moments.of_rows(Z[np.concatenate(drawn)], group, len(domains))
+            group = np.repeat(np.arange(len(domains)), [len(batch) for batch in batch_rows])
+            moments = Moments.of_rows(Z[np.concatenate(batch_rows)], group, len(domains))
             batches, count = _statistics(moments)
             mean, between, within = (
                 np.stack([other_summaries[d][i] for d in domains], axis=1) for i in range(3)
@@ -335,25 +338,25 @@ class SourceRange:
             deviation = log_distances.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
             sizes.append(float(np.median([len(r) for r in rows])) if size is None else size)
             limits.append(np.exp(log_distances.mean() - stdtrit(n - 1, OUTLIER_RATE) * deviation))
-        by_size = np.argsort(sizes, kind="stable")
-        sorted_limits = (np.array(sizes)[by_size], np.array(limits)[by_size])
+        order = np.argsort(sizes, kind="stable")
+        sorted_limits = (np.array(sizes)[order], np.array(limits)[order])
         summary = _summary(statistics, counts, noise)
         return cls(np.asarray(features), *summary, n_domains, *sorted_limits)
 
     def outlier(self, moments: Moments) -> Outlier | None:
         """Return the statistic of a batch that is farthest outside the range; None if inside."""
-        selected = (getattr(moments, n)[:, self.features] for n in ("count", "mean", "squares"))
-        statistics, count = (values[..., 0, :] for values in _statistics(Moments(*selected)))
+        arrays = (getattr(moments, n)[:, self.features] for n in ("count", "mean", "squares"))
+        statistics, count = (values[..., 0, :] for values in _statistics(Moments(*arrays)))
         count = np.minimum(count, self.sizes[-1])  # limits for larger batches are unknown
         summary = (self.mean, self.between, self.within, self.n_domains)
         distance = _distances(statistics, count, *summary)
-        kind, column = np.unravel_index(int(np.abs(distance).argmax()), distance.shape)
+        statistic, column = np.unravel_index(int(np.abs(distance).argmax()), distance.shape)
         n = max(float(count.max()), 1.0)
         limit = float(np.interp(np.log(n), np.log(self.sizes), self.limits))
-        largest = float(distance[kind, column])
+        largest = float(distance[statistic, column])
         if abs(largest) <= limit:
             return None
-        return Outlier(("mean", "spread")[kind], int(self.features[column]), largest, limit)
+        return Outlier(("mean", "spread")[statistic], int(self.features[column]), largest, limit)
 
 
 def _summary(statistics: Array, counts: Array, noise: Array) -> tuple[Array, Array, Array]:
@@ -390,10 +393,10 @@ def _noise(Z: Array, rows: Sequence[Array]) -> Array:
     For log variances, they are computed from the difference between random halves of a domain.
     """
     counts = np.array([len(domain_rows) for domain_rows in rows])
-    second_half = np.concatenate([np.arange(n) >= n // 2 for n in counts])
+    is_second_half = np.concatenate([np.arange(n) >= n // 2 for n in counts])
     group = np.repeat(np.arange(len(rows)), counts)
     Z = Z[np.concatenate(rows)]
-    halves = Moments.of_rows(Z, 2 * group + second_half, 2 * len(rows))
+    halves = Moments.of_rows(Z, 2 * group + is_second_half, 2 * len(rows))
     log_variances = _statistics(halves)[0][1]
     between_halves = counts[:, None] * (log_variances[::2] - log_variances[1::2]) ** 2 / 4.0
     return np.array([Moments.of_rows(Z, group, len(rows)).variance, between_halves])

@@ -46,7 +46,7 @@ class DomainStatistics:
 def rounded(values: Any) -> Any:
     """Round to multiples of 2^-36, which are much larger than rounding errors of sums.
 
-    Otherwise the order of rows could change on which side of a tree's threshold a row is.
+    Otherwise the order of rows could decide on which side of a tree's threshold a value falls.
     """
     return namespace(values).round(values * 2.0**36) / 2.0**36
 
@@ -76,7 +76,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
        a = \frac{n_d}{n_d + \kappa}.
 
     The fewer rows a domain has, the more its rows are compared with all sources instead.
-    ``transform`` uses the rows that it receives, of known or new domains, and no targets. Without
+    ``transform`` uses the rows that it receives, from known or new domains, and no targets. Without
     ``sample_domain``, all :math:`a` are 0, and each row is transformed independently of the others.
 
     Parameters
@@ -85,8 +85,8 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Add the relative values.
     summary : bool, default=False
         Add statistics of the domain: :math:`a \mu_d` and :math:`\log(a \sigma_d^2 + 1 - a) / 2` of
-        each feature. An RBF kernel on these and the features is a product of a kernel of rows and
-        a kernel of domains, as in marginal transfer learning.
+        each feature. An RBF kernel on these and the features is a product of a row kernel and a
+        domain kernel, as in marginal transfer learning.
     shrinkage : float, default=20.0
         The :math:`\kappa` above, as a number of rows.
     clip : float, default=6.0
@@ -98,7 +98,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Mean and standard deviation of the observed source values; 0 and 1 if there are none.
     relative_features_ : ndarray of int
         Indices of the features that have relative values: those with more than two distinct values.
-        Constant columns and columns of two values, such as one-hot encoded categories, have none.
+        Constant columns and columns with two values, such as one-hot encoded categories, have none.
     n_samples_seen_ : int
         Number of rows seen by ``fit`` and ``partial_fit``.
     {features_seen}
@@ -113,8 +113,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     each feature separately. The relative value of a missing value is 0.
 
     The output for a tensor is a tensor. The output for a Dask collection is a Dask collection:
-    statistics of domains are computed in one pass over all partitions, and rows are transformed
-    lazily.
+    domain statistics are computed in one pass over all partitions, and rows are transformed lazily.
 
     Transform rows before you sample them, because the mean of a domain is more accurate if it is
     computed from all of its rows.
@@ -159,7 +158,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows of all source domains; missing values are NaN.
+            Rows from all source domains; missing values are NaN.
         y : ignored
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row. It is only checked, because all rows have the same weight.
@@ -221,23 +220,23 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             from domainwise.ensemble.context_dask import transform_partitions
 
             return transform_partitions(self, X, sample_domain)
-        rows: Any = self._rows(X, reset=False)
-        domain, Z = domain_labels(sample_domain, rows), self._standardised(rows)
+        rows: Any = self._check_rows(X, reset=False)
+        domain, Z = domain_labels(sample_domain, rows), self._standardized(rows)
         with_domains = sample_domain is not None
         moments = self._moments_of(Z, domain) if with_domains else no_moments(Z)
         values = self._in_context(Z, domain.codes, moments, with_domains=with_domains)
         return cast(values, rows.dtype)
 
     def domain_moments(self, X: ArrayLike, sample_domain: ArrayLike) -> dict[Label, Moments]:
-        """Return the moments of each domain, of standardized rows; batches can be merged."""
+        """Return the moments of each domain's standardized rows; batches can be merged."""
         check_is_fitted(self)
-        X = self._rows(X, reset=False)
+        X = self._check_rows(X, reset=False)
         domain = domain_labels(sample_domain, X)
-        moments = Moments.of_rows(self._standardised(X), domain.codes, domain.n_categories)
+        moments = Moments.of_rows(self._standardized(X), domain.codes, domain.n_categories)
         return dict(zip(domain.names.tolist(), moments.by_group(), strict=True))
 
     def with_statistics(self, statistics: DomainStatistics) -> Self:
-        """Return a copy that uses these statistics of domains instead of statistics of X."""
+        """Return a copy that uses these domain statistics instead of those of X."""
         context = copy(self)
         context._statistics = statistics
         return context
@@ -268,7 +267,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
             n, moments, levels = source_moments(self, X, sample_domain, reset=reset)
         else:
-            X = self._rows(X, reset=reset)
+            X = self._check_rows(X, reset=reset)
             domain_labels(sample_domain, X)
             n, moments, levels = len(X), *rows_moments(X)
         if reset:
@@ -285,7 +284,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.relative_features_ = np.flatnonzero(levels.many & ~constant)
         return self
 
-    def _rows(self, X: Any, *, reset: bool) -> Any:
+    def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Check X, in which values may be missing."""
         if is_tensor(X):
             import torch
@@ -299,34 +298,34 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         refuse_too_large(X, "X")
         return X
 
-    def _standardised(self, X: Any) -> Any:
+    def _standardized(self, X: Any) -> Any:
         """Standardize rows with the mean and deviation of the sources, in float64."""
         X = cast(X, namespace(X).float64)
         return (X - as_type_of(self.mean_, X)) / as_type_of(self.scale_, X)
 
     def _moments_of(self, Z: Any, domain: Labels) -> Moments:
-        """Return the moments of each domain, of standardized rows."""
+        """Return the moments of each domain's standardized rows."""
         if self._statistics is None:
             return Moments.of_rows(Z, domain.codes, domain.n_categories)
         return Moments.stacked([self._statistics.moments[name] for name in domain.names.tolist()])
 
     def _in_context(self, Z: Any, codes: Any, moments: Moments, *, with_domains: bool) -> Any:
-        """Return the output columns of standardized rows."""
+        """Return the output columns for standardized rows."""
         xp = namespace(Z)
         features = self.relative_features_
-        mean, variance = self._shrunk(moments, with_domains=with_domains)
+        mean, variance = self._shrunk_moments(moments, with_domains=with_domains)
         columns = [Z]
         if self.relative:
             factors = as_type_of(np.ones(Z.shape[1]), Z)
             factors[features] = RELATIVE_FACTOR
-            columns = [Z * factors, self._relative(Z, codes, mean, variance)]
+            columns = [Z * factors, self._relative_values(Z, codes, mean, variance)]
         if self.summary:
             log_deviation = xp.log(xp.clip(variance, MIN_VARIANCE, None)) / 2
             columns += [rounded(values[codes][:, features]) for values in (mean, log_deviation)]
         return xp.concatenate(columns, axis=1)
 
-    def _relative(self, Z: Any, codes: Any, mean: Any, variance: Any) -> Any:
-        """Return relative values, from the shrunk mean and variance of each domain."""
+    def _relative_values(self, Z: Any, codes: Any, mean: Any, variance: Any) -> Any:
+        """Return relative values, computed from the shrunk mean and variance of each domain."""
         xp, features = namespace(Z), self.relative_features_
         deviation = xp.sqrt(variance)[codes][:, features]
         distance = (Z - mean[codes])[:, features]
@@ -335,8 +334,8 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ratio = xp.where(xp.isnan(ratio), 0.0, xp.clip(ratio, -self.clip, self.clip))
         return RELATIVE_FACTOR * rounded(ratio)
 
-    def _shrunk(self, moments: Moments, *, with_domains: bool) -> tuple[Any, Any]:
-        """Return ``a mu`` and ``a sigma^2 + 1 - a`` of each domain and feature."""
+    def _shrunk_moments(self, moments: Moments, *, with_domains: bool) -> tuple[Any, Any]:
+        """Return ``a mu`` and ``a sigma^2 + 1 - a`` for each domain and feature."""
         xp = namespace(moments.count)
         total = moments.count + self.shrinkage
         a = moments.count / xp.where(total > 0, total, 1.0) * float(with_domains)

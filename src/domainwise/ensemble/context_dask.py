@@ -10,12 +10,13 @@ from sklearn.utils.validation import validate_data
 from domainwise.arrays import Array
 from domainwise.backends import backend_of, partitions
 from domainwise.backends.dask import collect, refuse_output_in_memory
+from domainwise.backends.partitions import Layout
 from domainwise.checks.inputs import check_sample_domain
 from domainwise.ensemble.moments import Levels, Moments, no_moments, rows_moments
 from domainwise.gram.dask.graphs import call, constant, run, task, tree
 
 SourceMoments = tuple[int, Moments, Levels]
-ByDomain = tuple[Array, Moments]
+DomainMoments = tuple[Array, Moments]
 
 
 def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> SourceMoments:
@@ -23,7 +24,7 @@ def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> 
     source = partitions.partitions_of(X, None, sample_domain)
     validate_data(context, source.empty, reset=reset, skip_check_array=True)
     tasks = [call(_moments, rows, source.layout) for rows in source.rows]
-    totals: SourceMoments = run([tree(tasks, _joined)])[0]
+    totals: SourceMoments = run([tree(tasks, _join_moments)])[0]
     if not totals[0]:
         raise ValueError(
             f"Found Dask collection with 0 sample(s) while a minimum of 1 is required by "
@@ -33,7 +34,7 @@ def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> 
 
 
 def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
-    """Return the transformed rows as a Dask collection; compute statistics of domains now."""
+    """Return the transformed rows as a Dask collection; domain statistics are computed now."""
     refuse_output_in_memory(context, X)
     column = partitions.label_column(X, sample_domain, "sample_domain")
     domain = sample_domain if column is None else X[column]
@@ -46,15 +47,15 @@ def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
         partitions.check_aligned(X, domain, "sample_domain")
         labels = partitions.tasks_of(domain)
         pairs = zip(rows, labels, strict=True)
-        moments = [call(_by_domain, *pair, context_constant, layout) for pair in pairs]
-        statistics = constant(run([tree(moments, _joined_domains)])[0], "statistics")
+        moments = [call(_domain_moments, *pair, context_constant, layout) for pair in pairs]
+        statistics = constant(run([tree(moments, _join_domains)])[0], "statistics")
     pairs = zip(rows, labels, strict=True)
     tasks = [call(_in_context, *pair, context_constant, layout, statistics) for pair in pairs]
     return collect(tasks, X, context.get_feature_names_out(), layout.dtype)
 
 
 @task
-def _moments(rows: Any, layout: partitions.Layout) -> SourceMoments:
+def _moments(rows: Any, layout: Layout) -> SourceMoments:
     X = layout.values(rows, missing=True)
     if not len(X):
         missing = np.full(layout.n_features, np.nan)
@@ -64,7 +65,7 @@ def _moments(rows: Any, layout: partitions.Layout) -> SourceMoments:
 
 
 @task
-def _joined(totals: list[SourceMoments]) -> SourceMoments:
+def _join_moments(totals: list[SourceMoments]) -> SourceMoments:
     n, moments, levels = totals[0]
     for next_n, next_moments, next_levels in totals[1:]:
         n, moments, levels = n + next_n, moments.merged(next_moments), levels.merged(next_levels)
@@ -72,14 +73,14 @@ def _joined(totals: list[SourceMoments]) -> SourceMoments:
 
 
 @task
-def _by_domain(rows: Any, domain: Any, context: Any, layout: partitions.Layout) -> ByDomain:
-    Z = context._standardised(layout.values(rows, missing=True))
+def _domain_moments(rows: Any, domain: Any, context: Any, layout: Layout) -> DomainMoments:
+    Z = context._standardized(layout.values(rows, missing=True))
     names, codes = _categories(domain, len(Z))
     return names, Moments.of_rows(Z, codes, len(names))
 
 
 @task
-def _joined_domains(totals: list[ByDomain]) -> ByDomain:
+def _join_domains(totals: list[DomainMoments]) -> DomainMoments:
     not_empty = [names for names, _ in totals if len(names)]
     names = np.unique(np.concatenate(not_empty)) if not_empty else totals[0][0]
     joined: Moments | None = None
@@ -97,10 +98,10 @@ def _joined_domains(totals: list[ByDomain]) -> ByDomain:
 
 @task
 def _in_context(
-    rows: Any, domain: Any, context: Any, layout: partitions.Layout, statistics: ByDomain | None
+    rows: Any, domain: Any, context: Any, layout: Layout, statistics: DomainMoments | None
 ) -> Any:
     X = layout.values(rows, missing=True)
-    Z = context._standardised(X)
+    Z = context._standardized(X)
     if statistics is None:
         codes, moments = np.zeros(len(X), dtype=np.intp), no_moments(Z)
     else:

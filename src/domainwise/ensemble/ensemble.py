@@ -38,17 +38,17 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     Parameters
     ----------
     members : "auto" or list, default="auto"
-        Names of types (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
-        ``invariant_svm``; "auto" is all of these), or pairs ``(name, estimator)``. With the extra
-        ``boosting``, also ``lightgbm`` and ``catboost``, which cannot be saved to model files.
+        Names of member types (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
+        ``invariant_svm``; "auto" is all of these), or pairs ``(name, estimator)``. The
+        ``boosting`` extra adds ``lightgbm`` and ``catboost``, which cannot be saved to model files.
     context : "auto" or bool, default="auto"
         Whether to also fit members that use context. "auto" does so with at least two source
         domains, if at least half of them contain two classes with five rows each. If each domain
         has only one class, the statistics of a domain would reveal the class.
     class_weight : dict or "balanced", default=None
-        Weights of the errors of each class. With None, all rows have equal weights; predictions are
-        then poor for domains whose class shares differ from those of the sources, and ``fit`` warns
-        if class shares differ strongly between source domains.
+        Class weights. With None, all rows have equal weights; predictions are then poor for domains
+        whose class shares differ from those of the sources, and ``fit`` warns if class shares
+        differ strongly between source domains.
     calibration : {"cv", "split"}, default="cv"
         How prediction sets are calibrated. "cv" uses predictions for each domain by members fitted
         without it; the coverage is *approximate*. "split" reserves half of the domains; the
@@ -65,7 +65,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     random_state : int, RandomState instance or None, default=None
         Random seed. None uses a fixed seed, so that a refit gives the same result.
     time_budget : float, default=None
-        Seconds after which no further member is fitted. A warning lists the omitted members.
+        Approximate limit in seconds. Members expected to exceed it are omitted, with a warning.
     verbose : int, default=0
         Whether to print a line for each member.
 
@@ -86,14 +86,14 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         Mean score over domains, and its approximate 95 % interval (bootstrap over domains). With
         context, it is the score if all rows of a domain are predicted together.
     context_batch_size_ : int
-        Median number of rows of a source domain, to which scores with context refer.
+        Median number of rows in a source domain, to which scores with context refer.
     expected_range_, context_expected_range_ : tuple of float or None
         Range that contains the score of *one* new domain with a probability of 90 %. None with
         fewer than four domains.
     label_gain_, context_label_gain_ : structured array
-        Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels of a new site: ``score``, and the
-        bounds ``low`` and ``high`` of an approximate 95 % interval of its mean over sites. NaN if
-        no source domain has twice as many rows as labels.
+        Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels from a new site: ``score``, and
+        the bounds ``low`` and ``high`` of an approximate 95 % interval for its mean over sites.
+        NaN if no source domain has twice as many rows as labels.
     label_gain_domains_ : ndarray of int
         Number of source domains from which each row of ``label_gain_`` is computed.
     n_site_labels_ : int
@@ -103,7 +103,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     promise_ : {"approximate", "guaranteed"}
         Whether the coverage of prediction sets is approximate or guaranteed.
     dropped_ : list of str
-        Members that were not fitted because ``time_budget`` was exceeded.
+        Members that were not fitted because of ``time_budget``.
     held_out_ : HeldOut
         Predictions for source rows by members fitted without their domain: those of the ensemble
         without context (``plain``) and with context (``context``, or None), and those of its
@@ -128,7 +128,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     most seven times as long as predictions without context. In a smaller batch, context has less
     weight, and for a single row it has none. The order of rows does not matter.
 
-    Context may be misleading, for example if a batch contains only one class. The rows of a domain
+    Context can be misleading, for example if a batch contains only one class. The rows of a domain
     are therefore predicted one by one, with a warning, if the mean or variance of a feature is
     outside the range of source domains with as many rows, or if the shares of predicted classes are
     outside the range of the source domains.
@@ -163,7 +163,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         """Whether :meth:`predict` returns the most probable class; False if it is overridden."""
         return type(self).predict is DomainEnsembleClassifier.predict
 
-    def _known(self, y: Array) -> Array:
+    def _encode_target(self, y: Array) -> Array:
         """Return class codes; classes that were not seen in fit have the code ``len(classes_)``."""
         codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         return np.where(self.classes_[codes] == y, codes, len(self.classes_))
@@ -227,7 +227,7 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
             warn_caller(
                 f"context=True is ignored, because only {len(usable)} of {domain.n_categories} "
                 "source domains contain two classes with at least five rows each; in the others, "
-                "the domain determines the class. Use context='auto' or False to silence this "
+                "the domain reveals the class. Use context='auto' or context=False to avoid this "
                 "warning."
             )
         return np.array([], dtype=np.intp)
@@ -246,9 +246,7 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
     Parameters
     ----------
     members : "auto" or list, default="auto"
-        Names of types (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
-        ``invariant_svm``; "auto" is all of these), or pairs ``(name, estimator)``. With the extra
-        ``boosting``, also ``lightgbm`` and ``catboost``, which cannot be saved to model files.
+        As in :class:`DomainEnsembleClassifier`.
     context : "auto" or bool, default="auto"
         Whether to also fit members that use context. "auto" does so with at least two source
         domains.
@@ -281,10 +279,10 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
     def _learn(self, X: Array, y: Any, sample_domain: Any, learn_from: Any) -> None:
         y = np.asarray(y, dtype=np.float64)
         self._mean, self._deviation = float(y.mean()), float(y.std()) or 1.0
-        target = check_target(self._known(y), len(X), "rbf", min_classes=1)
+        target = check_target(self._encode_target(y), len(X), "rbf", min_classes=1)
         self._fit(X, target.values[:, 0], target, sample_domain, learn_from)
 
-    def _known(self, y: Array) -> Array:
+    def _encode_target(self, y: Array) -> Array:
         return (y - self._mean) / self._deviation
 
     def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:

@@ -1,6 +1,6 @@
 """Compact form of forests for model files: the nodes of all trees in a few arrays.
 
-A node of scikit-learn's trees needs 64 bytes, and 8 for each class. Predictions only require the
+A node of scikit-learn's trees takes 64 bytes, plus 8 for each class. Predictions only require the
 feature and threshold of a split, the index of its right child (the left child is the next node),
 and the values of leaves. Thresholds are rounded down to float32, which does not change decisions,
 because trees convert rows to float32. Values of leaves are rounded when a forest is fitted, so that
@@ -29,11 +29,11 @@ def round_leaves(forest: Any) -> Any:
 
 
 def _precision(forest: Any) -> Any:
-    """Return the type of leaf values; shares of classes need fewer digits than other numbers."""
+    """Return the type of leaf values; class shares need fewer digits than regression targets."""
     return np.float16 if isinstance(forest, ExtraTreesClassifier) else np.float32
 
 
-def packed(model: Any) -> Any:
+def pack_forest(model: Any) -> Any:
     """Return a forest as a dict of arrays, and any other model unchanged."""
     if not isinstance(model, FORESTS) or model.n_outputs_ != 1:
         return model
@@ -59,8 +59,8 @@ def packed(model: Any) -> Any:
     }
 
 
-def unpacked(state: Any) -> Any:
-    """Restore a forest from :func:`packed`; raise ValueError if a tree is not valid."""
+def unpack_forest(state: Any) -> Any:
+    """Restore a forest from :func:`pack_forest`; raise ValueError if a tree is not valid."""
     if not isinstance(state, dict):
         return state
     forest, sizes, feature = copy(state["forest"]), state["sizes"], state["feature"]

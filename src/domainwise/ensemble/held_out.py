@@ -19,7 +19,7 @@ from domainwise.search.driver import outputs_by_row
 from domainwise.search.scores import Outcome, outputs, row_losses
 from domainwise.splits.folds import draw_rows
 
-#: Temperature of the weights of members. It is about one standard deviation of the difference
+#: Temperature of the member weights. It is about one standard deviation of the difference
 #: between the scores of two members on nine domains, so only clearly worse members get low weights.
 TEMPERATURE = 0.02
 #: Prior weights of members without context and of members with context.
@@ -31,7 +31,7 @@ MIN_CLASS_ROWS = 5
 
 
 class ProbabilityRule(ClassRule):
-    """Fitted estimator for scorers that converts probabilities, passed as X, into classes."""
+    """Fitted estimator that scorers call; it converts probabilities, passed as X, into classes."""
 
     def predict_proba(self, values: Array) -> Array:
         """Return the probabilities."""
@@ -55,7 +55,7 @@ class HeldOutScore:
     domains: Array  #: domain code of each row
     n_domains: int
     rows: Array  #: indices of the rows that are predicted and scored
-    sample_weight: Array  #: multiplied by weights that give domains equal weights in calibration
+    sample_weight: Array  #: row weights in calibration, multiplied by equal weights for domains
     balanced: bool  #: whether classes also have equal weights in calibration
     scoring: Any
     mean: float = 0.0  #: of a continuous target before it was standardized
@@ -124,7 +124,7 @@ class HeldOutScore:
         codes = predicted[self.rows].argmax(axis=1)
         return balanced_accuracies(y, codes, domains, self.n_domains)
 
-    def mixed(
+    def mix_predictions(
         self, predicted: dict[str, Array], prior: Any = None
     ) -> tuple[dict[str, float], Array, Array]:
         """Return the weights of members, and their weighted predictions in two versions.
@@ -148,7 +148,7 @@ class HeldOutScore:
         return dict(zip(predicted, weights.tolist(), strict=True)), mix, held_out_mix
 
     def quantiles(self, predicted: Array) -> DomainQuantiles:
-        """Return quantiles of nonconformity scores: 1 - p of the true class, or absolute errors."""
+        """Return quantiles of nonconformity scores: 1 - p(true class), or absolute errors."""
         y, predicted = self.y[self.rows], predicted[self.rows]
         if self.classes is None:
             scores = self.deviation * np.abs(y - predicted[:, 0])
@@ -190,12 +190,12 @@ class HeldOutScore:
             y = y if names is None else names[y]
             try:
                 scores[domain] = scorer(rule, values, y)
-            except ValueError as error:  # such as only one class, if the score requires two
+            except ValueError as error:  # such as only one class if the score requires two
                 reason = error
         if reason is not None and np.isnan(scores).all():
             raise ValueError(
                 f"scoring={self.scoring!r} is not defined on any held-out domain ({reason}). "
-                "Choose another scoring, or use scoring=None."
+                "Choose another scorer (scoring), or use scoring=None."
             ) from reason
         return scores
 
@@ -216,7 +216,7 @@ def squared_errors(y: Array, predicted: Array, domains: Array, n_domains: int) -
 
 
 def exponent_scores(metrics: Array, *, errors: bool) -> Array:
-    """Return scores for the weights of members: mean accuracy, or negative log RMSE.
+    """Return the scores that determine member weights: mean accuracy, or negative log RMSE.
 
     ``metrics`` has shape (n_members, n_domains). A change of the RMSE by 1 % has the same effect as
     a change of the accuracy by 0.01. Errors are relative to the target's variance, and may be 0.
@@ -276,17 +276,17 @@ class ShareRange:
 
         The range is widened by two standard errors, because shares of few rows are noisy, and by
         the mean distance between neighbouring source domains, because a new domain may be slightly
-        outside the range of a few others. ``counts`` are the numbers of rows of the domains.
+        outside the range of a few others. ``counts`` contains the number of rows in each domain.
         """
         margin = (self.highest - self.lowest) / max(1, self.n_domains - 1)
         n_rows = np.maximum(counts, 1)[:, None]
 
-        def two_errors(share: Array) -> Array:
+        def two_standard_errors(share: Array) -> Array:
             # Two rows are added, one of them in the class, so that a share is never 0 or 1.
             smoothed = (share * n_rows + 1) / (n_rows + 2)
             return np.asarray(2 * np.sqrt(smoothed * (1 - smoothed) / n_rows))
 
         low, high = self.lowest - margin, self.highest + margin
-        too_low = shares < low - two_errors(self.lowest)
-        outside = too_low | (shares > high + two_errors(self.highest))
-        return np.asarray(outside.any(axis=1))
+        too_low = shares < low - two_standard_errors(self.lowest)
+        too_high = shares > high + two_standard_errors(self.highest)
+        return np.asarray((too_low | too_high).any(axis=1))

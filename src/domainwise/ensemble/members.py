@@ -1,6 +1,6 @@
-"""Types of members of an ensemble, and fitted members.
+"""Member types of an ensemble, and fitted members.
 
-A type of member is a kind of search (:mod:`domainwise.search.driver`). One of its arguments is the
+A member type is a kind of search (:mod:`domainwise.search.driver`). One of its arguments is the
 *path*: among candidates that differ only in this argument, the best one is selected. The
 ``n_average`` best of the selected candidates are averaged, because scores on few domains are noisy.
 To add a type, write a class and add it to ``MEMBER_TYPES``; grids are in ``search/grids.py``.
@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
 from domainwise.calibration.curves import Curve, class_columns
-from domainwise.ensemble.forests import packed, round_leaves, unpacked
+from domainwise.ensemble.forests import pack_forest, round_leaves, unpack_forest
 from domainwise.ensemble.held_out import HeldOutScore
 from domainwise.ensemble.symmetric import SymmetricBoostingClassifier, SymmetricBoostingRegressor
 from domainwise.gram.tiles import one_thread
@@ -92,10 +92,10 @@ class Member:
     curve: Curve | None  #: calibration curve from outputs to probabilities
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"estimators": [packed(model) for model in self.estimators]}
+        return vars(self) | {"estimators": [pack_forest(model) for model in self.estimators]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, estimators=[unpacked(model) for model in state["estimators"]])
+        vars(self).update(state, estimators=[unpack_forest(model) for model in state["estimators"]])
 
     def predict(self, X: Array) -> Array:
         """Return class probabilities, or a column of values, for standardized rows."""
@@ -108,7 +108,7 @@ class Member:
 
 
 class MemberType:
-    """A type of member, which is a kind of search."""
+    """A member type, which is a kind of search."""
 
     name: str
     path: ClassVar[str] = ""
@@ -146,7 +146,7 @@ class MemberType:
             for rows in (data, all_data)
         )
         rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
-        # The scoring of a user may not be defined on the few domains of a first round.
+        # A user's scorer may not be defined on the few domains of the first round.
         race = Race() if score.scoring is None else None
         with threadpool_limits(1):
             result = search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
@@ -176,14 +176,7 @@ class MemberType:
             by_split = [self.outputs(data, *split, batch, score) for split in splits]
         return Outcomes(list(zip(*by_split, strict=True)))
 
-    def outputs(
-        self,
-        data: Any,
-        train: Array,
-        test: Array,
-        batch: Sequence[Candidate],
-        score: Score,
-    ) -> list[Any]:
+    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Any]:
         """Return the outputs of a batch for the test rows of a split."""
         rows = data.sample(train, self.max_rows)
         models = [self.fitted(data, candidate, rows) for candidate in batch]
@@ -203,18 +196,18 @@ class MemberType:
 
     @abstractmethod
     def estimator(self, data: Any, candidate: Candidate) -> Any:
-        """Return an unfitted estimator of a candidate, without class weights."""
+        """Return an unfitted estimator for a candidate, without class weights."""
 
-    def weighted(self, data: Any, candidate: Candidate) -> Any:
-        """Return an unfitted estimator of a candidate, with class weights if it has them."""
+    def weighted_estimator(self, data: Any, candidate: Candidate) -> Any:
+        """Return an unfitted estimator for a candidate, with class weights if it accepts them."""
         model = self.estimator(data, candidate)
         if data.class_weight is not None and "class_weight" in model.get_params():
             model.set_params(class_weight=data.class_weight)
         return model
 
     def fitted(self, data: Any, candidate: Candidate, rows: Array) -> Any:
-        """Return the estimator of a candidate, fitted to these rows."""
-        model, y = self.weighted(data, candidate), data.y[rows]
+        """Return the estimator for a candidate, fitted to these rows."""
+        model, y = self.weighted_estimator(data, candidate), data.y[rows]
         arguments: dict[str, Any] = {}
         if has_fit_parameter(model, "sample_domain"):
             arguments["sample_domain"] = data.domain.codes[rows]
@@ -225,7 +218,7 @@ class MemberType:
 
 
 def check_outputs(values: Array, n_rows: int, name: str) -> None:
-    """Raise ValueError if the outputs of a member cannot be averaged."""
+    """Raise ValueError if a member's outputs cannot be averaged."""
     if len(values) != n_rows:
         raise ValueError(
             f"member {name!r} returned {len(values)} predictions for {n_rows} rows. Make it return "
@@ -287,10 +280,10 @@ class _ExtraTrees(MemberType):
             small_forests = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
             return super().outputs(data, train, test, small_forests, score)
         # For two classes, the share of the second class is a mean, and splitting by its variance is
-        # the same as splitting by Gini impurity. Fitting single trees takes half as long as fitting
-        # a forest of scikit-learn.
+        # the same as splitting by Gini impurity. Fitting individual trees takes half as long as
+        # fitting a scikit-learn forest.
         rows = data.sample(train, self.max_rows)
-        X, X_test = (data.X[selected].astype(np.float32) for selected in (rows, test))
+        X, X_test = (data.X[indices].astype(np.float32) for indices in (rows, test))
         y, weight = data.y[rows].astype(np.float64)[:, None], None
         if data.class_weight is not None:
             weight = compute_sample_weight(data.class_weight, data.y[rows])
@@ -299,9 +292,8 @@ class _ExtraTrees(MemberType):
             total = np.zeros(len(test))
             for i in range(COMPARED_TREES):
                 tree = ExtraTreeRegressor(**candidate, random_state=data.seed + i)
-                total += tree.fit(X, y, weight, check_input=False).predict(
-                    X_test, check_input=False
-                )
+                tree.fit(X, y, weight, check_input=False)
+                total += tree.predict(X_test, check_input=False)
             mean = (total / COMPARED_TREES)[:, None]
             if data.n_classes:
                 mean = log_probabilities(np.hstack([1.0 - mean, mean]))
@@ -322,7 +314,7 @@ class _Boosting(MemberType):
 
     name, path, max_rows, expensive = "boosting", "max_iter", None, True
     shared: ClassVar[tuple[str, ...]] = ("max_depth",)
-    #: Sizes of trees with few rows, and with many rows.
+    #: Tree sizes for few rows, and for many rows.
     sizes: ClassVar[tuple[tuple[int, ...], tuple[int, ...]]] = grids.BOOSTING_DEPTHS
     max_rounds: ClassVar[int] = 120
     settings: ClassVar[Candidate] = {}
@@ -347,7 +339,7 @@ class _Boosting(MemberType):
 
 @dataclass(frozen=True)
 class _Rounds:
-    """A boosting model of another package that predicts with its first rounds only."""
+    """A boosting model from another package that predicts with its first rounds only."""
 
     model: Any
     stop: dict[str, int]  #: argument of predict that sets the number of rounds
@@ -364,7 +356,7 @@ class _Rounds:
 
 
 class _OtherBoosting(_Boosting):
-    """Gradient boosting of a package in the extra ``boosting``."""
+    """Gradient boosting from a package that the ``boosting`` extra installs."""
 
     stop: ClassVar[str]  #: argument of predict that sets the number of rounds
 
@@ -384,7 +376,7 @@ class _OtherBoosting(_Boosting):
 
 
 class _LightGBM(_OtherBoosting):
-    """Gradient boosting by LightGBM."""
+    """Gradient boosting with LightGBM."""
 
     name, path, shared, stop = "lightgbm", "n_estimators", ("num_leaves",), "num_iteration"
     sizes = ((4, 16), (4, 16))
@@ -399,7 +391,7 @@ class _LightGBM(_OtherBoosting):
 
 
 class _CatBoost(_OtherBoosting):
-    """Gradient boosting by CatBoost."""
+    """Gradient boosting with CatBoost."""
 
     name, path, shared, stop = "catboost", "iterations", ("depth",), "ntree_end"
     sizes = ((2, 6), (2, 6))
@@ -429,7 +421,7 @@ class _InvariantSVM(MemberType):
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         rows = data.sample(train, self.COMPARED_ROWS)
         y, domain = data.y[rows], data.domain.codes[rows]
-        machines = [self.weighted(data, candidate) for candidate in batch]
+        machines = [self.weighted_estimator(data, candidate) for candidate in batch]
         path = KernelPath.evaluate(machines[0], data.X[rows], data.X[test])
         fitted = (path.fitted(machine, y, domain) for machine in machines)
         return [score.outcome(model, cross, data.y[test]) for model, cross in fitted]
@@ -443,7 +435,7 @@ class _InvariantRidge(MemberType):
 
     name, path, n_average, clip, max_rows = "invariant_ridge", "alpha", 10, 6.0, None
     shared, one_pass = ("kernel", "gamma"), True
-    #: Number of landmarks during the search, and of the final model.
+    #: Number of landmarks during the search, and in the final model.
     COMPARED_LANDMARKS, LANDMARKS = 200, 400
     #: Number of the best candidates without context whose kernels are also tried with context.
     CONTEXT_KERNELS = 3
@@ -485,7 +477,7 @@ class _InvariantRidge(MemberType):
 
 
 class UserMember(MemberType):
-    """The type of a member that the user passed as an estimator."""
+    """The member type of an estimator that the user passed."""
 
     def __init__(self, name: str, template: Any) -> None:
         self.name, self.template = name, template
@@ -503,14 +495,14 @@ class UserMember(MemberType):
 
 
 def grid(**values: Sequence[Any]) -> list[Candidate]:
-    """Return all combinations of values; those of the last argument vary fastest."""
+    """Return all combinations of values; the last argument varies fastest."""
     return [dict(zip(values, choice, strict=True)) for choice in product(*values.values())]
 
 
 def restrict(
     candidates: list[Candidate], chosen: Sequence[Candidate], names: Sequence[str]
 ) -> list[Candidate]:
-    """Return the candidates that have the same values of these arguments as a chosen one.
+    """Return the candidates with the same values of these arguments as a chosen candidate.
 
     If ``chosen`` is empty, return all candidates. Gamma depends on the columns, so the closest
     value is used.
@@ -529,17 +521,7 @@ def restrict(
     return [c for c in candidates if not chosen or {name: c[name] for name in names} in values]
 
 
-MEMBER_TYPES: dict[str, type[MemberType]] = {
-    member_type.name: member_type
-    for member_type in (
-        _Linear,
-        _Boosting,
-        _ExtraTrees,
-        _InvariantRidge,
-        _InvariantSVM,
-        _LightGBM,
-        _CatBoost,
-    )
-}
-#: The types of members="auto", which need no additional package.
+_TYPES = (_Linear, _Boosting, _ExtraTrees, _InvariantRidge, _InvariantSVM, _LightGBM, _CatBoost)
+MEMBER_TYPES: dict[str, type[MemberType]] = {member.name: member for member in _TYPES}
+#: The member types for members="auto", which need no additional package.
 AUTO = tuple(name for name, t in MEMBER_TYPES.items() if not issubclass(t, _OtherBoosting))

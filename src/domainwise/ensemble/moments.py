@@ -1,4 +1,4 @@
-"""Moments of features, of all rows or by domain. The moments of batches can be merged."""
+"""Feature moments, over all rows or by domain. The moments of batches can be merged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Moments:
         return cls(count, mean + residual / divisor, xp.where(squares > 0, squares, 0.0))
 
     def merged(self, other: Moments) -> Moments:
-        """Return the moments of the rows of both objects together (Chan's update)."""
+        """Return the moments of both sets of rows together (Chan's update)."""
         count = self.count + other.count
         share = other.count / np.maximum(count, 1.0)
         step = other.mean - self.mean
@@ -51,7 +51,7 @@ class Moments:
         return cls(*map(np.concatenate, values))
 
     def by_group(self) -> list[Moments]:
-        """Split into the moments of single groups."""
+        """Split into the moments of individual groups."""
         values = zip(self.count, self.mean, self.squares, strict=True)
         return [Moments(*(row[None] for row in group)) for group in values]
 
@@ -67,7 +67,7 @@ class Levels:
 
     lowest: Array  #: NaN if no value is observed
     highest: Array
-    many: Array  #: whether there is a value between the lowest and the highest
+    many: Array  #: whether a value lies between the lowest and the highest
 
     @classmethod
     def of_rows(cls, X: Any) -> Levels:
@@ -84,7 +84,7 @@ class Levels:
         return cls(np.where(empty, np.nan, low), np.where(empty, np.nan, high), to_host(many))
 
     def merged(self, other: Levels) -> Levels:
-        """Return the levels of the rows of both objects together."""
+        """Return the levels of both sets of rows together."""
         lowest = np.fmin(self.lowest, other.lowest)
         highest = np.fmax(self.highest, other.highest)
         bounds = (self.lowest, self.highest, other.lowest, other.highest)

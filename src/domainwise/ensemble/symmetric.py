@@ -26,7 +26,7 @@ SEARCHED_FEATURES = 24
 
 
 class SymmetricBoosting(BaseEstimator, ABC):
-    """Base class of boosting for classification and for regression.
+    """Base class for boosting, for classification and regression.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ class SymmetricBoosting(BaseEstimator, ABC):
     l2_regularization : float
         Weight of the penalty on the values of leaves, as a number of rows of average weight.
     max_bins : int
-        Number of bins of each feature, which contain about the same number of rows.
+        Number of bins per feature; bins contain about the same number of rows.
     random_state : int
-        Seed of the rows, row weights and features that are drawn for the splits of each tree, so
+        Seed for the rows, row weights and features that are drawn for the splits of each tree, so
         that trees differ.
     """
 
@@ -92,31 +92,30 @@ class SymmetricBoosting(BaseEstimator, ABC):
             sums *= rng.exponential(size=(len(sums), 1))
             # A cell is a pair of a column and a bin; a row adds the same values to all its cells.
             cells = codes[columns][:, rows] + self.max_bins * np.arange(len(columns))[:, None]
-            added = [np.tile(column, len(columns)) for column in sums.T]
+            cell_values = [np.tile(column, len(columns)) for column in sums.T]
             leaf = np.zeros(len(X), dtype=np.intp)
             for level in range(self.max_depth):
-                gains = self._gains(cells, leaf[rows], added, 2**level)
+                gains = self._gains(cells, leaf[rows], cell_values, 2**level)
                 gains[np.arange(gains.shape[1]) >= counts[columns][:, None]] = -np.inf
                 index, cut = np.unravel_index(int(gains.argmax()), gains.shape)
                 feature = columns[index]
                 self.features_[i, level] = feature
                 self.thresholds_[i, level] = borders[feature][cut]
                 leaf = 2 * leaf + (codes[feature] > cut)
-            size = self.leaves_.shape[1]
-            numerator = np.stack([np.bincount(leaf, v, size) for v in gradient.T], axis=1)
-            denominator = np.stack([np.bincount(leaf, v, size) for v in curvature.T], axis=1)
+            n_leaves = self.leaves_.shape[1]
+            numerator = np.stack([np.bincount(leaf, v, n_leaves) for v in gradient.T], axis=1)
+            denominator = np.stack([np.bincount(leaf, v, n_leaves) for v in curvature.T], axis=1)
             denominator += self.l2_regularization * curvature.mean()
-            self.leaves_[i] = (
-                self.learning_rate * numerator / np.where(denominator > 0, denominator, 1.0)
-            )
+            denominator = np.where(denominator > 0, denominator, 1.0)
+            self.leaves_[i] = self.learning_rate * numerator / denominator
             values += self.leaves_[i][leaf]
 
-    def _gains(self, cells: Array, leaf: Array, added: list[Array], n_leaves: int) -> Array:
+    def _gains(self, cells: Array, leaf: Array, cell_values: list[Array], n_leaves: int) -> Array:
         """Return the gain of every cut of every feature, summed over the leaves that it divides."""
         size = len(cells) * self.max_bins
         indices = (cells + size * leaf).ravel()
-        sums = [np.bincount(indices, values, n_leaves * size) for values in added]
-        table = np.stack(sums).reshape(len(added), n_leaves, -1, self.max_bins)
+        sums = [np.bincount(indices, values, n_leaves * size) for values in cell_values]
+        table = np.stack(sums).reshape(len(sums), n_leaves, -1, self.max_bins)
         low = table.cumsum(axis=-1)
         high = (low[..., -1:] - low)[..., :-1]
         low = low[..., :-1]
@@ -130,11 +129,10 @@ class SymmetricBoosting(BaseEstimator, ABC):
         """Yield outputs after these numbers of trees, of shape (n_rows, n_outputs)."""
         values = np.tile(self.start_, (len(X), 1))
         powers = 1 << np.arange(self.features_.shape[1])[::-1]
-        for i, (features, thresholds) in enumerate(
-            zip(self.features_, self.thresholds_, strict=True), 1
-        ):
-            values += self.leaves_[i - 1][(X[:, features] > thresholds) @ powers]
-            if i in stages:
+        trees = zip(self.features_, self.thresholds_, self.leaves_, strict=True)
+        for n_trees, (features, thresholds, leaves) in enumerate(trees, 1):
+            values += leaves[(X[:, features] > thresholds) @ powers]
+            if n_trees in stages:
                 yield values.copy()
 
     def _outputs(self, X: Array) -> Array:
@@ -146,7 +144,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
 
 
 class SymmetricBoostingClassifier(ClassifierMixin, SymmetricBoosting):
-    """Boosting of the log loss; all classes share the splits of a tree."""
+    """Boosting with the log loss; all classes share the splits of a tree."""
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to classes."""
@@ -178,7 +176,7 @@ class SymmetricBoostingClassifier(ClassifierMixin, SymmetricBoosting):
 
 
 class SymmetricBoostingRegressor(RegressorMixin, SymmetricBoosting):
-    """Boosting of the squared error."""
+    """Boosting with the squared error."""
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to a continuous target."""

@@ -33,7 +33,7 @@ from domainwise.ridge.problem import (
     RidgeProblem,
     error_score,
     score_cells,
-    weighted,
+    weighted_moments,
 )
 from domainwise.ridge.scores import class_codes
 from domainwise.ridge.search import kernel_of
@@ -249,7 +249,7 @@ class _Search:
                 continue
             problem = self.penalties.problem(train, columns)
             class_weights = {c: 1.0 / (len(test) * cell.n_samples) for c, cell in test.items()}
-            held_out = weighted(test, class_weights, columns)
+            held_out = weighted_moments(test, class_weights, columns)
             for j, candidate in enumerate(candidates):
                 with warnings.catch_warnings():  # about individual splits
                     warnings.simplefilter("ignore", UserWarning)

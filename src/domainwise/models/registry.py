@@ -1,4 +1,4 @@
-"""The methods of `evaluate` and `fit` by name: their estimators, grids and descriptions.
+"""The methods for `evaluate` and `fit` by name: their estimators, grids and descriptions.
 
 To add a method, add an entry to ``METHODS``.
 """
@@ -45,14 +45,14 @@ PREDICTORS = {"classification": ("lda", "logistic", "svm"), "regression": ("ridg
 
 @dataclass(frozen=True)
 class Setting:
-    """The task that a method's estimator is built for."""
+    """The task and settings for which a method's estimator is built."""
 
     classification: bool
-    n_rows: int  #: rows of the fit
+    n_rows: int  #: number of training rows
     scoring: Any = None  #: scorer of the search; None is a smooth score
     class_weight: str | None = None  #: "balanced" or None
-    predictor: str = "auto"  #: follows a projection: "auto", or one of ``PREDICTORS``
-    probability: bool = False  #: whether to calibrate machines that have no probabilities
+    predictor: str = "auto"  #: predictor after a projection: "auto", or one of ``PREDICTORS``
+    probability: bool = False  #: whether to calibrate SVMs, which have no probabilities
     pos_label: Any = None  #: see :class:`MethodSearch`, also for cv and n_jobs
     cv: Any = None
     seed: int = 0
@@ -66,15 +66,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Method:
-    """A method of the registry, or a user's own."""
+    """A method from the registry, or a user's own method."""
 
     key: str  #: name in ``methods``
-    labels: tuple[str, str]  #: names in tables, for classes and for a continuous target
-    build: Callable[[Setting], Any]  #: returns the estimator, or the projection without predictor
-    grids: tuple[Grid, Grid] | None  #: candidates for classes and for a continuous target
-    #: "baseline" (others are compared with it), "projection", "machine", or a user's "own".
+    labels: tuple[str, str]  #: names in tables, for classification and for regression
+    build: Callable[[Setting], Any]  #: returns the estimator, or the projection without a predictor
+    grids: tuple[Grid, Grid] | None  #: candidates for classification and for regression
+    #: "baseline" (a standard method), "projection", "machine" (other methods), or a user's "own".
     kind: str
-    #: Descriptions in one line, for classes and for a continuous target.
+    #: One-line descriptions, for classification and for regression.
     descriptions: tuple[str, str] = ("", "")
     searches: bool = False  #: whether the estimator is a search, to which the grid is passed
     compared: bool = False  #: whether `evaluate` runs it by default
@@ -83,7 +83,7 @@ class Method:
     cost: float = 7.0  #: rough relative time in `evaluate`
     prepare: bool = True  #: whether rows are preprocessed first; False passes them unchanged
     classes_only: bool = False  #: whether it needs classes
-    trivial: bool = False  #: whether it predicts the same for every row
+    trivial: bool = False  #: whether its prediction is the same for every row
 
     def check_task(self, classification: bool) -> None:
         """Raise ValueError if the target is continuous and the method needs classes."""
@@ -98,11 +98,11 @@ class Method:
         return self.labels[0 if classification else 1]
 
     def about(self, classification: bool) -> str:
-        """Description in one line, with the arguments that the search chooses."""
+        """One-line description, with the arguments that the search chooses."""
         return self.descriptions[0 if classification else 1]
 
     def rows(self, classification: bool) -> list[tuple[str, str, bool]]:
-        """Return key, name, and whether predictions use domains, for each of its rows in tables."""
+        """Return the key, name and use of domains in predictions for each of its table rows."""
         key, label = self.key, self.label(classification)
         with_context = [(key + CONTEXT, label + CONTEXT, True)] if self.context else []
         return [(key, label, False), *with_context]
@@ -159,7 +159,7 @@ class Method:
 
 
 class ClassMeans(LinearDiscriminantAnalysis):
-    """Linear discriminant analysis with equal priors of all classes."""
+    """Linear discriminant analysis with equal priors for all classes."""
 
     equal_priors = True
 
@@ -187,7 +187,7 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
         raise ValueError(f"methods: {name!r} must be a scikit-learn estimator; got {estimator!r}")
     dict_of_lists = SequenceOf(SequenceOf(object), of_dict=True)
     if grid is not None and not dict_of_lists.is_satisfied_by(grid or {"": [0]}):
-        raise ValueError(f"methods: the grid of {name!r} must be a dict of lists; got {grid!r}")
+        raise ValueError(f"methods: the grid for {name!r} must be a dict of lists; got {grid!r}")
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     if isinstance(last, MethodSearch):  # its predict always takes domains
         context = has_argument(last.estimator.predict)
@@ -228,15 +228,15 @@ def head(setting: Setting) -> Any:
         return LogisticRegression(max_iter=1000, class_weight=weight)
     if setting.classification:
         return SVC(class_weight=weight)
-    # An SVR's C and epsilon are in units of the target: standardize the target.
+    # An SVR's C and epsilon are in units of the target, so the target is standardized.
     return TransformedTargetRegressor(SVR(), transformer=StandardScaler())
 
 
-#: Maximum number of rows of exact projections; for more rows they use landmarks.
+#: Maximum number of rows for exact projections; with more rows, landmarks are used.
 EXACT_ROWS = 5000
 #: Maximum number of rows for which method "auto" is the ensemble.
 ENSEMBLE_ROWS = 20_000
-N_MACHINES = 5  #: averaged SVMs
+N_MACHINES = 5  #: number of SVMs that are averaged
 TREES = 100
 
 
@@ -245,7 +245,7 @@ def _constant(s: Setting) -> Any:
 
 
 def _either(classifier: Any, regressor: Any, s: Setting, **options: Any) -> Any:
-    """Return the classifier, with class weights, or the regressor, by the task."""
+    """Return the classifier with class weights, or the regressor, depending on the task."""
     if s.classification:
         return classifier(class_weight=s.class_weight, **options)
     return regressor(**options)
@@ -265,11 +265,11 @@ def _boosting(s: Setting) -> Any:
 
 
 def _sized(exact: Callable[[], Any], landmarks: type, s: Setting, fast: bool = False) -> Any:
-    """Return the exact projection, or for many rows or ``fast`` the one with landmarks."""
+    """Return the exact projection; with many rows or ``fast``, the one with landmarks."""
     if not fast and s.n_rows <= EXACT_ROWS:
         return exact()
     too_many = landmark_count("auto", s.n_rows) > SEARCH_LANDMARKS
-    # A fraction, because a search also fits to fewer rows.
+    # The count is a fraction, because a search also fits to fewer rows.
     count = SEARCH_LANDMARKS / s.n_rows if too_many else "auto"
     return landmarks(n_landmarks=count, random_state=s.seed)
 
@@ -308,7 +308,7 @@ _dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.Fas
 _LINEAR = "and a linear model; the search chooses"
 _SCATTER = f"{_LINEAR} gamma, ridge and domain weight"
 _MIDA = f"{_LINEAR} gamma, the number of components and domain weight"
-#: Description of each method in one line, or one for classes and one for a continuous target.
+#: One-line description of each method, or a pair for classification and for regression.
 ABOUT: dict[str, str | tuple[str, str]] = {
     "constant": (
         "predicts the most frequent class of the source domains for every row",
@@ -355,12 +355,12 @@ _machine: Callable[..., Method] = partial(Method, kind="machine", searches=True)
 
 
 def _for_tasks(about: str | tuple[str, str]) -> tuple[str, str]:
-    """Return the descriptions for classes and for a continuous target."""
+    """Return the descriptions for classification and for regression."""
     return (about, about) if isinstance(about, str) else about
 
 
 def _projection(label: str, *values: Grid, build: Any = None, **options: Any) -> Method:
-    """Return the projection of this name; if it begins with Fast, it always uses landmarks."""
+    """Return the projection with this label; labels that begin with Fast require landmarks."""
     name, searches = label.removeprefix("Fast"), build is dcm_path
     if build is None:
         build = partial(_sized, getattr(estimators, name), getattr(estimators, f"Fast{name}"))
@@ -409,7 +409,7 @@ METHODS: dict[str, Method] = {
     )
 }
 ALL = "all"  #: name for all methods
-#: The method with a constant prediction, with which others are compared.
+#: The method with a constant prediction, with which other methods are compared.
 TRIVIAL = next(key for key, method in METHODS.items() if method.trivial)
 
 
@@ -423,7 +423,7 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
     """
     if isinstance(name, Method):
         return name
-    lowered = "constant" if name == "majority" else str(name).lower()  # the name before 0.2
+    lowered = "constant" if name == "majority" else str(name).lower()  # its name before version 0.2
     if lowered == "auto" and n_rows is not None:
         return METHODS["ensemble" if n_rows <= ENSEMBLE_ROWS else "invariantridge"]
     if lowered.endswith(CONTEXT):  # the same model, to which predict passes domains
@@ -438,7 +438,7 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
 
 
 def methods_for(methods: Sequence[Method], classification: bool) -> list[Method]:
-    """Raise ValueError for methods that do not support the task; leave them out of "all"."""
+    """Raise ValueError for methods that do not support the task; omit them from "all"."""
     if {*METHODS} <= {method.key for method in methods}:
         methods = [m for m in methods if classification or not m.classes_only]
     for method in methods:
@@ -447,11 +447,11 @@ def methods_for(methods: Sequence[Method], classification: bool) -> list[Method]
 
 
 def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
-    """Look up methods by name; None selects the default ones of `evaluate`, "all" every method.
+    """Look up methods by name; None selects the default methods of `evaluate`, "all" all methods.
 
     ``names`` is a list of names (or a str of names separated by commas), methods, and own
     estimators as ``(name, estimator)`` or ``(name, estimator, grid)``; ``prepare`` is whether own
-    estimators get preprocessed rows. Methods of the registry come first, in its order.
+    estimators get preprocessed rows. Methods from the registry come first, in its order.
     """
     if names is None:
         return [method for method in METHODS.values() if method.compared]

@@ -43,9 +43,9 @@ MAX_INNER_FOLDS = 5
 #: Maximum number of rows on which arguments are chosen; the final fit uses all rows. There is no
 #: limit for estimators that are searches: their candidates share computations, or use landmarks.
 SEARCH_ROWS = 5000
-#: Estimators that only use the bin of a value.
+#: Estimators that use only the bin of each value.
 BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
-#: Splits after which clearly worse candidates are dropped.
+#: Number of splits after which clearly worse candidates are dropped.
 RACE_SPLITS = 3
 
 
@@ -58,7 +58,7 @@ class MethodKind:
     """
 
     estimator: Any
-    step: str  #: step of the pipeline that has the arguments; empty if there is no pipeline
+    step: str  #: pipeline step that has the arguments; empty if there is no pipeline
     grids: list[dict[str, Any]]
     shares: bool = True
     one_pass = False
@@ -68,14 +68,14 @@ class MethodKind:
         return list(ParameterGrid(self.grids))
 
     @property
-    def _searched(self) -> Any:
+    def _searched_estimator(self) -> Any:
         return self.estimator.named_steps[self.step] if self.step else self.estimator
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
         """Group candidates that share a kernel; otherwise each candidate is a batch."""
-        searched = self._searched
-        machine = type(searched) in (SVC, SVR) and searched.kernel == "rbf"
-        if self.shares and (machine or isinstance(searched, KernelProjection)):
+        searched = self._searched_estimator
+        is_svm = type(searched) in (SVC, SVR) and searched.kernel == "rbf"
+        if self.shares and (is_svm or isinstance(searched, KernelProjection)):
             return batches_by(candidates, ("kernel", "gamma"))
         return [[i] for i in range(len(candidates))]
 
@@ -98,10 +98,10 @@ class MethodKind:
     def _fit_shared(
         self, rows: Data, batch: Sequence[Candidate], X_test: Array
     ) -> Iterator[tuple[Any, Array]]:
-        """Yield fitted candidates with a common kernel, each with the test rows as its input."""
+        """Yield fitted candidates with a common kernel, each with its input for the test rows."""
         if self.step:
             head = quick_head(self.estimator.steps[-1][1])
-            for Z, Z_test in projections(self._searched, batch, rows, X_test):
+            for Z, Z_test in projections(self._searched_estimator, batch, rows, X_test):
                 yield copy(head).fit(Z, rows.y), Z_test
             return
         gamma = batch[0].get("gamma", self.estimator.gamma)
@@ -138,7 +138,7 @@ def _binned(rows: Data, X_test: Array, n_bins: int) -> tuple[Data, Array]:
 
 
 def _has(name: str) -> Any:
-    """Whether the searched estimator has a method, before the fit and after it."""
+    """Return a function that checks whether the estimator, fitted or not, has a method."""
     return lambda self: hasattr(getattr(self, "estimator_", self.estimator), name)
 
 
@@ -146,9 +146,9 @@ def _has(name: str) -> Any:
 class MethodSearch(MetaEstimator):
     """An estimator with arguments chosen on held-out source domains.
 
-    ``grid`` has candidate values by argument, in ``units`` (see
-    :class:`~domainwise.search.grids.InUnits`); with None, there is no search. ``step`` is the step
-    of the pipeline with the arguments. An estimator that ``searches`` itself gets splits, score and
+    ``grid`` contains candidate values by argument, in ``units`` (see
+    :class:`~domainwise.search.grids.InUnits`); with None, there is no search. ``step`` is the
+    pipeline step with the arguments. An estimator that ``searches`` itself gets splits, score and
     values; a user's ``own`` estimator gets the original domain labels. ``scoring=None`` is a smooth
     score (:class:`~domainwise.search.scores.SmoothScore`). ``pos_label`` is the positive class for
     scores such as F1; None is the second of two classes. ``cv=None`` holds out source domains in at
@@ -222,7 +222,7 @@ class MethodSearch(MetaEstimator):
                 return self._search_itself(data, splits, grids, scorer, selected_on)
             shares = not self.own and isinstance(X, np.ndarray)
             kind = MethodKind(self.estimator, self.step, grids, shares)
-            # A user's score may be too noisy on single domains to drop candidates early.
+            # A user's score may be too noisy on individual domains to drop candidates early.
             race = Race(first=RACE_SPLITS) if self.scoring is None and not self.own else None
             score, n_jobs = as_score(scorer), self.n_jobs
             result = search(kind, sample, splits, score, race=race, n_jobs=n_jobs)
@@ -322,7 +322,7 @@ class MethodSearch(MetaEstimator):
 
     @available_if(_has("adapt"))
     def adapt(self, X: Any, y: Any, *, X_site: Any = None) -> Self:
-        """Return a copy that is adapted to a site with some labelled rows of this site."""
+        """Return a copy that is adapted to a site with some labelled rows from this site."""
         adapted = copy(self)
         adapted.estimator_ = self.estimator_.adapt(X, y, X_site=X_site)
         return adapted

@@ -1,4 +1,4 @@
-"""Base class of InvariantRidgeCV and InvariantRidgeClassifierCV."""
+"""Base class for InvariantRidgeCV and InvariantRidgeClassifierCV."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from domainwise.ridge.search import (
     RidgeSearch,
     RowSearch,
     SumSearch,
-    averaged,
+    average_members,
     cells_by_domain,
     held_out_values,
     kernel_of,
@@ -71,21 +71,14 @@ from domainwise.splits.folds import Split, draw_rows, leaves_domains_out
 
 #: Maximum number of rows with held-out values, on which probabilities are calibrated.
 HELD_OUT_ROWS = 1500
-#: Maximum number of landmarks with ``n_landmarks="auto"``; smaller data use all rows.
+#: Maximum number of landmarks with ``n_landmarks="auto"``; smaller tables use all rows.
 AUTO_LANDMARKS = 600
 #: The same during the search.
 COMPARED_LANDMARKS = 300
-#: Maximum relative error of a solution that is due to rounding of the sums.
+#: Maximum relative error of a solution due to rounding errors in the sums.
 SUM_ROUNDING = 1e-9
 #: Arguments that the first batch fixes. All others are used by the search, which runs later.
-BATCH_ARGUMENTS = (
-    "kernels",
-    "gammas",
-    "n_landmarks",
-    "landmarks",
-    "feature_map",
-    "random_state",
-)
+BATCH_ARGUMENTS = ("kernels", "gammas", "n_landmarks", "landmarks", "feature_map", "random_state")
 
 
 @arguments
@@ -184,7 +177,7 @@ class RidgeCandidates(RidgeArguments):
 
 
 class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OnePass):
-    """Base class of both estimators, which searches candidates, fits members and predicts."""
+    """Base class for both estimators, which searches candidates, fits members and predicts."""
 
     __metadata_request__fit = {"sample_domain": True}
     __metadata_request__partial_fit = {"sample_domain": True}
@@ -207,7 +200,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         ----------
         X : array-like of shape (n_samples, n_features)
             An array, a data frame, a tensor, or a Dask collection, in which labels may be columns.
-        y : array-like of shape (n_samples,) or, of continuous targets, (n_samples, n_targets)
+        y : array-like of shape (n_samples,) or, for continuous targets, (n_samples, n_targets)
             Targets.
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each row.
@@ -223,8 +216,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
         Landmarks and gammas are chosen from the first batch, unless they are arguments. New classes
         and domains may occur in any batch. The search runs at the first prediction after a batch,
-        or in :meth:`finalize`. Its result is that of :meth:`fit` on all rows, with the same
-        landmarks and gammas.
+        or in :meth:`finalize`. The result is the same as after :meth:`fit` on all rows, with the
+        same landmarks and gammas.
 
         Parameters
         ----------
@@ -280,7 +273,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             return self.fit_partitions(partitions)
 
     def fit_partitions(self, partitions: Any) -> Self:
-        """Fit to partitions in one pass, or in two if the score requires predictions of rows."""
+        """Fit to partitions in one pass, or in two if the score requires predictions for rows."""
         from domainwise.backends.partitions import sum_partitions
 
         self._check_cv_holds_out_domains("a pass over partitions")
@@ -299,7 +292,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def fit_sums(self, maps: list[NystromMap], sums: CellSums, width: int) -> Self:
         """Fit to sums over rows that are stored elsewhere; ``width`` is the number of features.
 
-        The key of a cell names the set of domains that are held out together; its groups name the
+        A cell's key names the set of domains that are held out together; its groups name the
         domains.
         """
         self._reset()
@@ -316,8 +309,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         self._check_cv_holds_out_domains("partial_fit")
         if needs_predictions(self.scoring, self.target_kernel == "delta"):
             raise ValueError(
-                f"scoring={self.scoring!r} requires predictions of rows, which partial_fit does "
-                "not store. Use scoring=None (squared error), which is computed from sums."
+                f"scoring={self.scoring!r} requires predictions for rows, but partial_fit does not "
+                "store rows. Use scoring=None (squared error), which is computed from sums."
             )
 
     def _check_cv_holds_out_domains(self, method: str) -> None:
@@ -365,27 +358,27 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """Score every candidate on every split, and average the best ones."""
         n, data = len(rows.X), (backend_of(rows.X), rows.X, rows.domain, len(rows.X))
         penalties = self._penalties(n, rows.domain, rows.target.names)
-        fewer = n > COMPARED_LANDMARKS and self._can_search_fewer_landmarks(rows.X)
-        searched = clone(self).set_params(n_landmarks=COMPARED_LANDMARKS) if fewer else self
-        maps = searched._landmark_maps(*data)
+        use_fewer = n > COMPARED_LANDMARKS and self._can_search_fewer_landmarks(rows.X)
+        template = clone(self).set_params(n_landmarks=COMPARED_LANDMARKS) if use_fewer else self
+        maps = template._landmark_maps(*data)
         domains = to_host(rows.codes()[1])
         predicted = draw_rows(domains, max(HELD_OUT_ROWS, 2 * len(np.unique(domains))), 0)
         self._record_labels(rows.target.names, rows.domain.names)
         kind = RowSearch(self, maps, penalties, rows, predicted)
         problems = self._search(kind, self.n_jobs)
-        if fewer:
+        if use_fewer:
             kernels = {(member["kernel"], member["gamma"]) for member in self.members_}
             maps = self._landmark_maps(*data, [k for k in map(kernel_of, maps) if k in kernels])
-            final = [problem_of(self, nystrom, rows, penalties) for nystrom in maps]
-            self.expansions_ = averaged(maps, final, self.members_)
+            final_problems = [problem_of(self, nystrom, rows, penalties) for nystrom in maps]
+            self.expansions_ = average_members(maps, final_problems, self.members_)
         values = kind.held_out(self.members_, problems)
         finite = np.isfinite(values).all(axis=1)
         self._record_held_out(rows, values[finite], predicted[finite])
 
     def _search(self, kind: RidgeSearch, n_jobs: int | None = None) -> list[RidgeProblem]:
-        """Select and average the best candidates; return the problem of each map for all rows."""
-        # The rule selects the best alpha of each kernel and penalty. The kind of search has the
-        # data and computes the scores itself.
+        """Select and average the best candidates; return each map's problem for all rows."""
+        # The rule selects the best alpha for each kernel and penalty. The kind of search contains
+        # the data and computes the scores itself.
         rule = partial(best_of_paths, path=("alpha",), n=self.n_average)
         result = search(kind, Data(None, None), kind.splits, Scorer(None), rule, n_jobs=n_jobs)
         problems = [problem for reusable in result.reusable for problem in reusable]
@@ -403,7 +396,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
         """Store predictions for the rows at ``indices`` by members fitted without their domains."""
 
-    # Candidates of callers that run their own search.
+    # Candidates from callers that run their own search.
 
     def candidate_values(
         self,
@@ -419,7 +412,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """
         kinds = list(dict.fromkeys((c["domain_weight"], c["conditional"]) for c in candidates))
         alphas = list(dict.fromkeys(c["alpha"] for c in candidates))
-        nystrom, penalties = self._map(candidates[0], kinds, alphas, rows, landmarks)
+        nystrom, penalties = self._map_and_penalties(candidates[0], kinds, alphas, rows, landmarks)
         values = held_out_values(nystrom, penalties, rows, splits)
         positions = [
             kinds.index((c["domain_weight"], c["conditional"])) * len(alphas)
@@ -444,15 +437,16 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             same_kernel = [candidates[i] for i in batch]
             kinds = [(c["domain_weight"], c["conditional"]) for c in same_kernel]
             alphas = [c["alpha"] for c in same_kernel]
-            nystrom, penalties = self._map(same_kernel[0], kinds, alphas, rows, landmarks)
+            settings = (same_kernel[0], kinds, alphas, rows, landmarks)
+            nystrom, penalties = self._map_and_penalties(*settings)
             maps.append(nystrom)
             problems.append(problem_of(self, nystrom, rows, penalties))
         self._record_labels(rows.target.names, rows.domain.names)
         self.members_, self.best_params_ = list(candidates), dict(candidates[0])
-        self.expansions_ = averaged(maps, problems, self.members_)
+        self.expansions_ = average_members(maps, problems, self.members_)
         return self
 
-    def _map(
+    def _map_and_penalties(
         self, candidate: Candidate, kinds: Any, alphas: Any, rows: Rows, landmarks: Any
     ) -> tuple[NystromMap, Penalties]:
         """Return the Nyström map of a candidate's kernel, and the penalties."""
@@ -509,8 +503,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         if len(domains) < 2 or (names is not None and len(names) < 2):
             label = f"domain ({domains[0]})" if len(domains) < 2 else f"class ({self.classes_[0]})"
             raise ValueError(
-                f"The data contain only one {label}. Pass rows of at least two domains and, for "
-                "classification, of at least two classes."
+                f"The data contain only one {label}. Pass rows from at least two domains and, for "
+                "classification, at least two classes."
             )
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, names)
@@ -523,10 +517,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
     def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
         if is_tensor(X):
             return backend.check_rows(self, X, reset=reset), y
-        numbers = self.target_kernel != "delta"
-        y = y if numbers or y is None else label_array(y, "y")
-        of_numbers = {"y_numeric": numbers, "multi_output": numbers}
-        return validate_rows(self, X, y, dtype=(np.float64, np.float32), reset=reset, **of_numbers)
+        is_regression = self.target_kernel != "delta"
+        y = y if is_regression or y is None else label_array(y, "y")
+        options: Any = {"y_numeric": is_regression, "multi_output": is_regression}
+        return validate_rows(self, X, y, dtype=(np.float64, np.float32), reset=reset, **options)
 
     def _check_labels(
         self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, min_classes: int = 2
@@ -545,7 +539,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             self.classes_, self.curve_ = classes, None
 
     def _rule(self) -> Any:
-        """Return a fitted estimator for scorers, whose X contains the values of candidates."""
+        """Return the fitted estimator that scorers call; its X contains a candidate's values."""
         return ClassRule(self.classes_) if self.target_kernel == "delta" else NumberRule()
 
     # Predicting.

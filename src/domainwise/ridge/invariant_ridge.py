@@ -42,10 +42,10 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     ----------
     {ridge_search}
     conditionals : sequence of bool, default=(False, True)
-        Whether domains are compared over all rows (False), inside each class (True), or both.
+        Whether domains are compared over all rows (False), within each class (True), or both.
     {ridge_options}
     class_weight : dict or "balanced", default=None
-        Weights of the errors of each class, the :math:`s_i` above, as in :class:`sklearn.svm.SVC`.
+        Class weights, which are the :math:`s_i` above, as in :class:`sklearn.svm.SVC`.
         A dict contains weights by class; classes that are not in it have weight 1. "balanced" is
         ``n_samples / (n_classes * n_samples_of_the_class)``.
 
@@ -108,8 +108,8 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
             labels = to_host(y) if is_tensor(y) else plain_array(y)
             if unknown := np.setdiff1d(labels, classes).tolist():
                 raise ValueError(
-                    f"y contains {unknown[0]!r}, which is not in classes={classes!r}. Pass all "
-                    "possible classes."
+                    f"y contains {unknown[0]!r}, which is not in classes={classes!r}. Add it to "
+                    "classes, or omit classes."
                 )
         return super().partial_fit(X, y, sample_domain)
 
@@ -192,7 +192,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
 @with_shared_arguments
 @arguments
 class InvariantRidgeCV(RegressorMixin, InvariantRidge):
-    r"""Regression that averages the invariant kernels with the best scores on held-out domains.
+    r"""Regressor that averages the invariant kernels with the best scores on held-out domains.
 
     Kernel ridge regression, :math:`\sum_i |y_i - f(x_i)|^2 + \alpha (|f|^2 + w f'P_d f)`, which
     penalizes functions that differ between domains. Each kernel, gamma, domain weight and alpha of

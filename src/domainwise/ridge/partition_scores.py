@@ -33,7 +33,7 @@ class ScorePlan:
     scorer: CandidateScorer
     held_out: list[Array]  #: held-out domains of each split
     functions: list[list[Expansion]]  #: by split and kernel; empty if a split cannot be trained on
-    n_candidates: int  #: of all these kernels
+    n_candidates: int  #: in total, for all kernels
 
     def piece(self, functions: list[Expansion], X: Array, y: Array) -> Any:
         """Summarize predictions for some held-out rows of a split, as the score requires."""
@@ -55,14 +55,14 @@ def held_out_pieces(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str
             batches = np.split(test_rows, range(BATCH_ROWS, len(test_rows), BATCH_ROWS))
             usable = functions and len(test_rows)
             pieces = [plan.piece(functions, X[batch], y[batch]) for batch in batches if usable]
-            joined.append(plan.scorer.joined(pieces) if pieces else None)
+            joined.append(plan.scorer.join(pieces) if pieces else None)
         return joined
 
 
 def join_pieces(scorer: CandidateScorer, partitions: list[list[Any]]) -> list[Any]:
     """Join the pieces of neighbouring partitions, by split."""
     by_split = [[piece for piece in s if piece is not None] for s in zip(*partitions, strict=True)]
-    return [scorer.joined(pieces) if pieces else None for pieces in by_split]
+    return [scorer.join(pieces) if pieces else None for pieces in by_split]
 
 
 @graphs.task
@@ -75,7 +75,7 @@ def score_pieces(scorer: CandidateScorer, pieces: list[Any]) -> Any:
 def held_out_scores(
     kind: Any, functions: list[dict[int, Expansion]], n_candidates: int, held_out: list[Array]
 ) -> list[Array]:
-    """Return the scores of all candidates, an array of shape (candidates, splits) per kernel.
+    """Return the scores of all candidates, as an array of shape (candidates, splits) per kernel.
 
     ``kind`` is the search. ``functions`` are the candidates of each kernel by split, and
     ``n_candidates`` is their number; ``held_out`` are the held-out domains of each split.
@@ -86,7 +86,7 @@ def held_out_scores(
     if needs_all_values:
         _check_memory(kind, functions, held_out)
     by_kernel: list[Array] = []
-    # Values of all rows need much memory, so kernels are then scored one at a time.
+    # If the values of all rows are needed, they take much memory: score one kernel at a time.
     for group in [[kernel] for kernel in functions] if needs_all_values else [functions]:
         by_split = [[kernel[i] for kernel in group if i in kernel] for i in range(len(held_out))]
         n_columns = n_candidates * len(group)
@@ -112,19 +112,19 @@ def _check_memory(kind: Any, functions: list[dict[int, Expansion]], held_out: li
     free, client = graphs.memory_per_task(), graphs.current_client()
     if free is None:
         return
-    slots = dask.system.CPU_COUNT if client is None else sum(client.nthreads().values())
+    n_threads = dask.system.CPU_COUNT if client is None else sum(client.nthreads().values())
     n_columns = max(function.dual.shape[1] for kernel in functions for function in kernel.values())
     counts: dict[Any, int] = {}
     for (domain, _), cell in kind.sums.maps[0].items():
         counts[domain] = counts.get(domain, 0) + cell.n_samples
-    rows = [sum(counts[domain] for domain in domains.tolist()) for domains in held_out]
+    n_rows = [sum(counts[domain] for domain in domains.tolist()) for domains in held_out]
     # A worker joins the pieces of one split; the pieces of all splits are spread over all workers.
-    needed = 8.0 * n_columns * (2 * max(rows) + sum(rows) / slots)
+    needed = 8.0 * n_columns * (2 * max(n_rows) + sum(n_rows) / n_threads)
     if needed > free:
         raise MemoryError(
             f"scoring={kind.estimator.scoring!r} needs the predictions of all candidates for the "
-            f"held-out rows of a split ({max(rows)} rows and {n_columns} columns). A worker needs "
-            f"{needed / 2**30:.1f} GiB for them, but has {free / 2**30:.1f} GiB per task. Use "
-            "fewer alphas or domain_weights, or a scorer that needs less memory, such as "
+            f"held-out rows of a split ({max(n_rows)} rows and {n_columns} columns). A worker "
+            f"needs {needed / 2**30:.1f} GiB for them, but has {free / 2**30:.1f} GiB per task. "
+            "Use fewer alphas or domain_weights, or a scorer that needs less memory, such as "
             "scoring='balanced_accuracy' or scoring=None."
         )

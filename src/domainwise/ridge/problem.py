@@ -1,6 +1,6 @@
 """Ridge regression with the invariant kernel, and its errors, computed from moments (theory 13).
 
-With features Phi of landmarks and a domain factor F, kernel ridge regression with the invariant
+With M landmark features Phi and a domain factor F, kernel ridge regression with the invariant
 kernel minimizes ``sum_i s_i |y_i - f(x_i)|^2 + alpha (|f|^2 + w f'FF'f)``. This is least squares
 with the penalty ``alpha (I + w DD')``, ``D = Phi'F``. Solutions and errors are computed from the
 number of rows, the mean and the centred second moment of each cell, as NumPy arrays or tensors.
@@ -29,7 +29,7 @@ from domainwise.gram.sums import (
 from domainwise.gram.tiles import in_threads
 from domainwise.splits.folds import SplitParts
 
-#: Eigenvalues of the domain kernel, relative to the largest one, that are treated as zero.
+#: Eigenvalues of the domain kernel below this fraction of the largest one are treated as zero.
 RANK_TOLERANCE = 1e-12
 #: Regression scores that can be computed from squared errors, variances and means of the targets.
 ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
@@ -49,7 +49,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Weighted:
+class WeightedMoments:
     """Weighted moments of rows; the second moment is about the mean."""
 
     n_samples: int
@@ -58,9 +58,9 @@ class Weighted:
     second: Any
 
 
-def weighted(
+def weighted_moments(
     cells: Mapping[Any, NystromSums], weights: Mapping[Any, float], columns: Columns
-) -> Weighted:
+) -> WeightedMoments:
     """Merge cells with one weight for all rows of a cell, and add the targets of classes."""
     masses = {key: weights[key] * cell.n_samples for key, cell in cells.items()}
     total = sum(masses.values())
@@ -78,7 +78,7 @@ def weighted(
             deviation = means[key] - mean
             second += deviation[:, None] * (masses[key] * deviation)
     n_samples = sum(cell.n_samples for cell in cells.values())
-    return Weighted(n_samples, float(total), mean, second)
+    return WeightedMoments(n_samples, float(total), mean, second)
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,17 @@ class RidgeProblem:
     """Moments and domain directions that the solutions for all penalties share."""
 
     second: Any  #: weighted, centred second moment of the M features
-    cross: Any  #: weighted, centred products of features and targets, of shape (M, c)
+    cross: Any  #: weighted, centred products of features and c targets, of shape (M, c)
     mean: Any  #: weighted mean of the features
     target: Any  #: weighted mean of the targets
-    #: ``Phi'F`` by ``conditional``: whether domains are compared inside classes
+    #: ``Phi'F`` by ``conditional``: whether domains are compared within classes
     directions: dict[bool, Any]
     #: Values of all solutions for held-out rows, in adjacent columns; None without rows in memory
     held_out: Any = None
 
     @classmethod
     def of_moments(
-        cls, moments: Weighted, columns: Columns, directions: dict[bool, Any]
+        cls, moments: WeightedMoments, columns: Columns, directions: dict[bool, Any]
     ) -> RidgeProblem:
         """Create the problem from moments and domain directions."""
         m, first = columns.n_features, columns.n_features + columns.n_descriptors
@@ -106,9 +106,9 @@ class RidgeProblem:
     def solutions(self, kinds: Sequence[tuple[float, bool]], alphas: Sequence[float]) -> Any:
         """Return solutions for each kind of penalty (weight, conditional) and each alpha.
 
-        ``(S + alpha I + alpha w DD')^-1 C`` is computed by Woodbury's formula, so that all kinds
-        share the solutions for C and D with the same alpha. Solutions are in adjacent columns, with
-        alpha varying fastest.
+        With S = ``second`` and C = ``cross``, ``(S + alpha I + alpha w DD')^-1 C`` is computed with
+        Woodbury's formula, so that all kinds share the solutions for C and D with the same alpha.
+        Solutions are in adjacent columns; alpha varies fastest.
         """
         n_targets = self.cross.shape[1]
         used = {c: D for c, D in self.directions.items() if any(w and k == c for w, k in kinds)}
@@ -131,7 +131,7 @@ class RidgeProblem:
         order = [(k, a) for k in range(len(kinds)) for a in range(len(alphas))]
         return concatenate_columns([solutions[key] for key in order])
 
-    def squared_errors(self, coefficients: Any, moments: Weighted, columns: Columns) -> Any:
+    def squared_errors(self, coefficients: Any, moments: WeightedMoments, columns: Columns) -> Any:
         """Return weighted sums of squared errors on other rows, computed from their moments.
 
         ``coefficients`` contains solutions of shape (M, candidates * c); errors have the shape
@@ -167,7 +167,7 @@ def group_parts(
 ) -> Iterator[tuple[Any, Array]]:
     """Yield label features of domains for :func:`span`, from sums of (class, domain) groups.
 
-    With ``conditional``, domains are compared inside each class.
+    With ``conditional``, domains are compared within each class.
     """
     by_class: dict[Any, list[Any]] = {}
     for (label, domain), (count, total) in groups.items():
@@ -183,7 +183,7 @@ def group_parts(
 
 
 def descriptor_parts(cells: Iterable[NystromSums], columns: Columns) -> Iterator[tuple[Any, Array]]:
-    """Yield label features of continuous descriptors inside each cell, for :func:`span`."""
+    """Yield label features of continuous descriptors within each cell, for :func:`span`."""
     m, end = columns.n_features, columns.n_features + columns.n_descriptors
     for cell in cells:
         yield cell.second[:m, m:end], to_host(cell.second[m:end, m:end])
@@ -191,8 +191,8 @@ def descriptor_parts(cells: Iterable[NystromSums], columns: Columns) -> Iterator
 
 # Penalties, and scores of all candidates of one kernel on all splits.
 
-#: Scores the solutions of a split; called with its index, problem, solutions and test moments.
-SplitScore = Callable[[int, RidgeProblem, Any, Weighted], Array]
+#: Function of a split's index, problem, solutions and test moments that returns scores.
+SplitScore = Callable[[int, RidgeProblem, Any, WeightedMoments], Array]
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class Penalties:
         return sorted({conditional for weight, conditional in self.kinds if weight})
 
     def class_weights(self, counts: Mapping[Any, int]) -> dict[Any, float]:
-        """Return the weight of a row of each class, as in :class:`sklearn.svm.SVC`."""
+        """Return the row weight for each class, as in :class:`sklearn.svm.SVC`."""
         if self.class_weight is None:
             return dict.fromkeys(counts, 1.0)
         if isinstance(self.class_weight, str):
@@ -239,7 +239,7 @@ class Penalties:
 
         like = next(iter(cells.values())).mean
         directions = self.directions(parts, sum(counts.values()), m, like)
-        moments = weighted(cells, self.class_weights(counts), columns)
+        moments = weighted_moments(cells, self.class_weights(counts), columns)
         return RidgeProblem.of_moments(moments, columns, directions)
 
 
@@ -267,7 +267,7 @@ def score_cells(
             solutions = problem.solutions(penalties.kinds, penalties.alphas)
             # The classes of the held-out rows have equal weights.
             weights = {label: 1.0 / (len(test) * cell.n_samples) for label, cell in test.items()}
-            scores[:, i] = score(i, problem, solutions, weighted(test, weights, columns))
+            scores[:, i] = score(i, problem, solutions, weighted_moments(test, weights, columns))
 
     on_device = not isinstance(next(iter(cells.values())).mean, np.ndarray)
     in_threads(1 if on_device else len(splits), work)
@@ -278,19 +278,21 @@ def error_score(columns: Columns, scoring: str | None = None) -> SplitScore:
     """Return a score that is computed from squared errors, for which moments suffice."""
     targets = slice(columns.n_features + columns.n_descriptors, None)
 
-    def score(split: int, problem: RidgeProblem, solutions: Any, test: Weighted) -> Array:
+    def score(split: int, problem: RidgeProblem, solutions: Any, test: WeightedMoments) -> Array:
         errors = to_host(problem.squared_errors(solutions, test, columns)) / test.total
-        return score_of_errors(scoring, errors, test, targets)
+        return scores_from_errors(scoring, errors, test, targets)
 
     return score
 
 
 def needs_predictions(scoring: Any, classification: bool) -> bool:
-    """Whether a score requires predictions of rows, not only moments."""
+    """Whether a score requires predictions for rows, not only moments."""
     return scoring is not None and (classification or scoring not in ERROR_SCORES)
 
 
-def score_of_errors(scoring: str | None, errors: Array, test: Weighted, targets: slice) -> Array:
+def scores_from_errors(
+    scoring: str | None, errors: Array, test: WeightedMoments, targets: slice
+) -> Array:
     """Return scores from mean squared errors of shape (candidates, targets); None is the MSE."""
     if scoring == "neg_root_mean_squared_error":
         return -np.sqrt(errors).mean(axis=1)
@@ -304,7 +306,7 @@ def score_of_errors(scoring: str | None, errors: Array, test: Weighted, targets:
     return np.asarray((1.0 - ratios).mean(axis=1)) if test.n_samples > 1 else errors[:, 0] * np.nan
 
 
-def all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProblem:
+def problem_of_all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProblem:
     """Create the problem for the rows of all cells."""
     by_class: Cells = {}
     for (_, label), cell in cells.items():

@@ -30,7 +30,7 @@ ROW_MEANS = (
 
 
 class ClassRule(ClassifierMixin, BaseEstimator):
-    """Fitted estimator for scorers that converts decision values, passed as X, into classes.
+    """Fitted estimator that scorers call; it converts decision values, passed as X, into classes.
 
     With ``only_classes=True``, it has no ``decision_function``.
     """
@@ -59,7 +59,7 @@ class ClassRule(ClassifierMixin, BaseEstimator):
 
 
 class NumberRule(RegressorMixin, BaseEstimator):
-    """Fitted estimator for scorers that returns the predicted values, passed as X."""
+    """Fitted estimator that scorers call; it returns the predicted values, passed as X."""
 
     def predict(self, values: Array) -> Array:
         """Return the values; a single column becomes one-dimensional."""
@@ -96,7 +96,7 @@ class Rows:
         return self.target.names[to_host(self.target.codes)]
 
     def codes(self) -> tuple[Any, Any]:
-        """Return codes of classes and of domains, or zeros if there are none."""
+        """Return class codes and domain codes, or zeros if there are none."""
         zeros = np.zeros(len(self.X), dtype=np.int64)
         labels = [zeros if c is None else c for c in (self.target.codes, self.domain.codes)]
         classes, domains = (
@@ -108,7 +108,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class CandidateScorer:
-    """A scorer of many candidates that requires the values of all rows.
+    """A scorer for many candidates that requires the values of all rows.
 
     Rows can be passed in pieces. Subclasses store less than all values of a piece.
     """
@@ -124,7 +124,7 @@ class CandidateScorer:
         """Summarize predictions for some rows, as the score requires."""
         return blocks, y
 
-    def joined(self, pieces: Sequence[Any]) -> Any:
+    def join(self, pieces: Sequence[Any]) -> Any:
         """Join several pieces into one, in their order."""
         blocks, y = zip(*pieces, strict=True)
         return [np.concatenate(values) for values in zip(*blocks, strict=True)], np.concatenate(y)
@@ -146,7 +146,7 @@ class MeanScorer(CandidateScorer):
         """Score the piece."""
         return len(y), super().scores((blocks, y))
 
-    def joined(self, pieces: Sequence[Any]) -> Any:
+    def join(self, pieces: Sequence[Any]) -> Any:
         """Average the scores, weighted by the numbers of rows."""
         counts, scores = zip(*pieces, strict=True)
         return sum(counts), np.average(scores, axis=0, weights=counts)
@@ -157,7 +157,7 @@ class MeanScorer(CandidateScorer):
 
 
 class CountScorer(CandidateScorer):
-    """A score of predicted classes; a piece is a confusion matrix for each candidate."""
+    """A score that only needs predicted classes; a piece is a confusion matrix per candidate."""
 
     def piece(self, blocks: list[Array], y: Array) -> Any:
         """Count pairs of true and predicted classes, of shape (candidates, true, predicted)."""
@@ -166,7 +166,7 @@ class CountScorer(CandidateScorer):
         counts = [np.bincount(codes + self.rule.codes(b), minlength=n * n) for b in blocks]
         return np.reshape(counts, (-1, n, n))
 
-    def joined(self, pieces: Sequence[Any]) -> Any:
+    def join(self, pieces: Sequence[Any]) -> Any:
         """Add counts."""
         return sum(pieces)
 
@@ -192,5 +192,5 @@ def candidate_scorer(scoring: Any, rule: Any) -> CandidateScorer:
             count_scorer.scores(np.eye(len(rule.classes_))[None])
             return count_scorer
         except (AttributeError, TypeError, ValueError):
-            pass  # the metric requires decision values or other classes, or has no weights
+            pass  # the metric requires decision values or other classes, or accepts no weights
     return CandidateScorer(scorer, rule)

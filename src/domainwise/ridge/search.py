@@ -36,9 +36,9 @@ from domainwise.ridge.problem import (
     Penalties,
     RidgeProblem,
     SplitScore,
-    all_rows,
     error_score,
     needs_predictions,
+    problem_of_all_rows,
     score_cells,
 )
 from domainwise.ridge.scores import Rows, candidate_scorer, class_codes
@@ -52,19 +52,19 @@ from domainwise.splits.folds import (
     split_rows,
 )
 
-#: Maximum number of rows for which splits of rows are made and checked.
+#: Up to this number of rows, splits that cannot be scored are removed.
 MAX_CHECKED_ROWS = 1500
-ADVICE = "use fewer n_landmarks, kernels or gammas, or a cv that holds out fewer groups of domains"
+ADVICE = "use fewer landmarks (n_landmarks), kernels or gammas, or fewer groups of domains (cv)"
 
 
 def kernel_of(nystrom: NystromMap) -> tuple[str, float]:
-    """Return the name and gamma of the kernel of a map."""
+    """Return the name and gamma of a map's kernel."""
     kernel = nystrom.kernel
     return kernel.kernel if isinstance(kernel, FourierMap) else kernel.name, kernel.gamma
 
 
 def group_by_distances(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
-    """Group adjacent Laplacian kernels, which share distances; all other maps are single."""
+    """Group adjacent Laplacian kernels, which share distances; other maps form groups of one."""
 
     def key(nystrom: NystromMap) -> Any:
         return "laplacian" if nystrom.kernel.name == "laplacian" else id(nystrom)
@@ -118,21 +118,21 @@ class RidgeSearch:
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Expansion]:
         """Average the chosen candidates; ``data`` contains the problems of the search, not rows."""
-        return averaged(self.maps, data.X, chosen)
+        return average_members(self.maps, data.X, chosen)
 
 
-def averaged(
+def average_members(
     maps: Sequence[NystromMap], problems: Sequence[RidgeProblem], members: Sequence[Candidate]
 ) -> list[Expansion]:
     """Average members, and return a function for each of their kernels."""
     expansions, share = [], 1.0 / len(members)
     for nystrom, problem in zip(maps, problems, strict=True):
-        same = [m for m in members if (m["kernel"], m["gamma"]) == kernel_of(nystrom)]
-        if same:
-            penalties = [([(m["domain_weight"], m["conditional"])], [m["alpha"]]) for m in same]
+        group = [m for m in members if (m["kernel"], m["gamma"]) == kernel_of(nystrom)]
+        if group:
+            penalties = [([(m["domain_weight"], m["conditional"])], [m["alpha"]]) for m in group]
             with single_blas_thread():  # more threads hardly reduce the time
                 mean = share * sum(problem.solutions(*penalty) for penalty in penalties)
-            intercept = share * len(same) * problem.target - problem.mean @ mean
+            intercept = share * len(group) * problem.target - problem.mean @ mean
             expansions.append(Expansion.from_features(nystrom, mean, intercept))
     return expansions
 
@@ -158,7 +158,6 @@ class RowSearch(RidgeSearch):
         self.rows, self.predicted = rows, predicted
         self.descriptors = descriptors_of(estimator, rows.domain, penalties)
         n_domains, domains = rows.domain.n_categories, rows.codes()[1]
-        # With few rows, splits that cannot be scored are removed.
         check_splits = len(rows.X) <= MAX_CHECKED_ROWS
         if leaves_domains_out(self.cv) and n_domains > 1 and not check_splits:
             parts, splits = split_domains(self.cv, n_domains)
@@ -180,11 +179,11 @@ class RowSearch(RidgeSearch):
         ]
 
     def groups(self) -> list[list[NystromMap]]:
-        """Return groups of maps that are summed together, as far as memory allows."""
+        """Return groups of maps that are summed together, if memory suffices."""
         n_cells = max(len(cells.cell_keys) for cells, _, _ in self.passes)
         width, advice = self.passes[0][0].width, ADVICE
         if self.by_class and self.scorer is None and self.penalties.class_weight is None:
-            advice += ", or a scoring such as 'balanced_accuracy', which needs no sums by class"
+            advice += ", or use scoring='balanced_accuracy', which needs no sums by class"
 
         def check(maps: list[NystromMap]) -> None:
             sizes = [nystrom.n_features + width for nystrom in maps]
@@ -213,7 +212,7 @@ class RowSearch(RidgeSearch):
                 columns = columns_of(nystrom, rows.target, self.by_class, self.descriptors)
                 score = self._split_score(nystrom, columns, part_of, splits, values[k], first)
                 scores[k].append(score_cells(cells, columns, splits, self.penalties, score))
-                problems[k] = all_rows(cells, columns, self.penalties)
+                problems[k] = problem_of_all_rows(cells, columns, self.penalties)
             first += len(splits)
         for k, by_split in enumerate(values):
             if by_split:
@@ -344,7 +343,7 @@ def problem_of(
     cells = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), by_class, descriptors)
     sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cells)
     columns = columns_of(nystrom, rows.target, by_class, descriptors)
-    return all_rows(sums.maps[0], columns, penalties)
+    return problem_of_all_rows(sums.maps[0], columns, penalties)
 
 
 # Sums of rows that are not stored or are in partitions.
@@ -406,7 +405,7 @@ class SumSearch(RidgeSearch):
             if needs_rows:
                 score = _collect_functions(functions[-1], nystrom)
             scores.append(score_cells(cells, columns, self.parts, self.penalties, score))
-            problems.append(all_rows(cells, columns, self.penalties))
+            problems.append(problem_of_all_rows(cells, columns, self.penalties))
         if needs_rows:
             from domainwise.ridge.partition_scores import held_out_scores
 

@@ -63,7 +63,7 @@ from domainwise.gram.tiles import single_blas_thread
 from domainwise.search.scores import Outcome, Score
 from domainwise.splits.folds import Split
 
-#: Memory of a worker: bytes for imported modules, and the number of copies of the rows.
+#: Memory that a worker needs: bytes for imported modules, and the number of copies of the rows.
 WORKER_BYTES, WORKER_COPIES = 2**28, 4
 Candidate = dict[str, Any]  #: arguments by name
 Rule = Callable[[Sequence[Candidate], Array], list[int]]
@@ -133,7 +133,7 @@ class Race:
     over the columns of the scores (domains or splits). The others are scored on all splits.
     """
 
-    first: int = 2  #: number of splits in the first round; two rounds use half of all splits
+    first: int = 2  #: number of splits in the first round; the second round reaches half of all
     margin: float = 1.0  #: standard errors; infinity drops nothing
 
     def rounds(self, n_splits: int) -> list[list[int]]:
@@ -229,13 +229,13 @@ def _outcomes(
     score: Score,
     n_jobs: int | None,
 ) -> Outcomes:
-    """Run one task; parallel workers use one BLAS thread each."""
+    """Run one task; each parallel worker uses one BLAS thread."""
     with single_blas_thread(n_jobs not in (None, 1)):
         return kind.outcomes(data, splits, batch, score)
 
 
 def batches_by(candidates: Sequence[Candidate], names: Sequence[str]) -> list[list[int]]:
-    """Group candidates with the same values of some arguments, which may be missing.
+    """Group candidates that have the same values of some arguments, which may be missing.
 
     >>> batches_by([{"gamma": 1, "C": 1}, {"gamma": 2, "C": 1}, {"gamma": 1, "C": 2}], ["gamma"])
     [[0, 2], [1]]
@@ -347,9 +347,9 @@ def comparable_scores(scores: Array) -> Array:
         )
     if not defined.all():
         warn_caller(
-            f"The score is not defined on {int((~defined).sum())} of {len(defined)} splits, whose "
-            "held-out domains may contain only one class. Candidates are compared on the other "
-            "splits."
+            f"The score is not defined on {int((~defined).sum())} of {len(defined)} splits, "
+            "perhaps because their held-out domains contain only one class. Candidates are "
+            "compared on the other splits."
         )
     return scores[:, defined]
 
@@ -374,7 +374,7 @@ def one_standard_error(
 ) -> list[int]:
     """Rule: choose the first in ``order`` of the candidates within a standard error of the best.
 
-    It is the standard error of the difference in scores from the best candidate over splits. It
+    The standard error is that of the mean difference from the best candidate over splits, which
     does not depend on how difficult the domains are.
     """
     mean = scores.mean(axis=1)
@@ -392,8 +392,8 @@ def best_of_paths(
 ) -> list[int]:
     """Rule: choose the ``n`` best candidates from different paths, the best first.
 
-    Candidates that differ only in the arguments of ``path`` are on one path. Averaging
-    the outputs of several candidates reduces the effect of noisy scores.
+    Candidates that differ only in the arguments ``path`` are on one path. Averaging the outputs of
+    several candidates reduces the effect of noisy scores.
 
     >>> grid = [{"gamma": g, "C": C} for g in (1, 2) for C in (1, 10)]
     >>> best_of_paths(grid, np.array([[0.7], [0.8], [0.9], [0.6]]), path=("C",), n=2)

@@ -19,10 +19,10 @@ RIDGE_WEIGHTS = (0.0, 0.1, 1.0, 10.0)
 #: Multiplied by ``n_rows / 1000`` above 1000 rows, because losses are sums over rows.
 RIDGE_ALPHAS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 
-#: Members of ensembles: gammas of kernels, in multiples of the median rule.
+#: Ensemble members: kernel gammas, in multiples of the median rule.
 MEMBER_GAMMAS = (0.3, 1.0, 3.0)
 LINEAR_COSTS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-#: Features that a tree tries at each split; only the first value if there are many features.
+#: Number or share of features that a tree tries at each split; the first value for many features.
 TREE_FEATURES: dict[str, tuple[str | float, ...]] = {
     "classes": ("sqrt", 0.5),
     "numbers": (0.3, 1.0),
@@ -35,7 +35,7 @@ RIDGE_MEMBER_WEIGHTS = (1.0, 10.0)  #: in addition to 0
 RIDGE_MEMBER_ALPHAS = (0.03, 0.3, 1.0, 3.0, 10.0, 100.0)
 
 
-# Methods by name (models/registry.py), for classes and for a continuous target.
+# Grids for the methods in models/registry.py; pairs are for classification and for regression.
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class InUnits:
     """Values to choose from, in a unit that depends on the rows.
 
     Units are "median" (gamma by the median rule), "deviation" (standard deviation of the target),
-    "tolerance" (the same, at most 1), "rows" (number of rows), "per row" (its inverse) and
+    "tolerance" (the same, but at most 1), "rows" (number of rows), "per row" (its inverse) and
     "components" (1, but values are limited by the number of rows of a split).
     """
 
@@ -58,7 +58,7 @@ RIDGES = (1e-3, 1e-1, float("inf"))
 WEIGHTS = (0.0, 0.01, 0.1, 1.0)
 COSTS = (0.1, 1.0, 10.0, 100.0)
 ALPHAS = (1e-2, 1.0, 1e2, 1e4)
-LAMBDAS = (1e-4, 1e-2, 1.0)  #: ``lam`` of DICA, in multiples of the number of rows
+LAMBDAS = (1e-4, 1e-2, 1.0)  #: DICA's ``lam``, in multiples of the number of rows
 #: Support vector regression ignores errors below a tenth of the target's standard deviation.
 SVR: Grid = {
     "C": InUnits("deviation", COSTS),

@@ -26,8 +26,8 @@ def quick_head(head: Any) -> Any:
 
 @cache
 def lost_degrees_of_freedom() -> int:
-    """Return the degrees of freedom that the installed scikit-learn's LDA subtracts per class."""
-    # For these rows, the coefficient is 3 with no degrees subtracted, and 1.5 with one.
+    """Return the degrees of freedom per class that LDA subtracts in the installed scikit-learn."""
+    # For these rows, the coefficient is 3 if none is subtracted, and 1.5 if one is.
     fitted = LinearDiscriminantAnalysis().fit([[0.0], [2.0], [3.0], [5.0]], [0, 0, 1, 1])
     return round(2 - 2 * float(fitted.coef_[0, 0]) / 3)
 
@@ -104,7 +104,7 @@ class QuickRidge(RegressorMixin, BaseEstimator):
 
 
 class QuickDiscriminant(ClassifierMixin, BaseEstimator):
-    """Linear discriminant analysis with scikit-learn's defaults, but without validation of rows.
+    """Linear discriminant analysis with scikit-learn's defaults, but without input validation.
 
     Validation takes most of the time if there are few rows. ``equal_priors`` assumes that all
     classes are equally frequent.
@@ -141,7 +141,7 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
     def _fit_whitened(
         self, classes: Array, counts: Array, means: Array, within: Array, directions: Array
     ) -> Self:
-        """Fit from singular values ``within`` and directions of the deviations from class means."""
+        """Fit from singular values (``within``) and directions of deviations from class means."""
         n, k = counts.sum(), len(counts)
         overall_mean = counts @ means / n
         whitening = directions[within > 1e-4].T / within[within > 1e-4]
@@ -170,6 +170,6 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Array) -> Array:
         """Return the probability of each class."""
         values = self.decision_function(X)
-        # For two classes, class_columns returns -v and v, but the logits must differ by v.
+        # For two classes, class_columns returns (-v, v), which differ by 2 v; logits differ by v.
         scale = 0.5 if values.ndim == 1 else 1.0
         return np.asarray(softmax(scale * class_columns(values), axis=1))

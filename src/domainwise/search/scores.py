@@ -1,4 +1,4 @@
-"""Scores by which a search compares candidates: a scorer, or a smooth score of all splits.
+"""Scores by which a search compares candidates: a scorer, or a smooth score over all splits.
 
 Accuracy on a few domains is noisy, because it ignores confidence. The smooth score is the negative
 log loss of probabilities, which a logistic curve computes from outputs for held-out domains, or
@@ -29,7 +29,7 @@ Outcome = float | Array  #: a score, or outputs for the test rows of a split
 
 #: Maximum number of rows on which candidates are compared.
 MAX_ROWS = 5000
-#: Lower bound of probabilities before logarithms are taken; trees may predict 0.
+#: Lower bound for probabilities before logarithms are taken; trees may predict 0.
 MIN_PROBABILITY = 1e-3
 
 
@@ -66,7 +66,7 @@ class Scorer:
                 raise
             raise ValueError(
                 "scoring needs probabilities, but candidates have no predict_proba during the "
-                "search. Choose a scorer of predictions or decision values, such as "
+                "search. Choose a scorer that uses predictions or decision values, such as "
                 "'balanced_accuracy'."
             ) from error
 
@@ -77,7 +77,7 @@ class Scorer:
 
 @contextmanager
 def quiet_scores() -> Iterator[None]:
-    """Skip validation, and ignore warnings about missing classes, while candidates are scored."""
+    """Skip validation, and ignore expected warnings, while candidates are scored."""
     with (
         config_context(assume_finite=True, skip_parameter_validation=True),
         warnings.catch_warnings(),
@@ -92,7 +92,7 @@ def quiet_scores() -> Iterator[None]:
 
 
 def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> Array:
-    """Return log-probabilities or decision values of all classes, or values of a continuous target.
+    """Return log-probabilities or decision values for all classes, or predictions of a number.
 
     There is one column for each class, or one for a continuous target (``n_classes`` is 0).
     ``codes`` are the codes of the model's classes; None if ``classes_`` contains codes.
@@ -112,12 +112,12 @@ def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> A
 
 
 def log_probabilities(p: Array) -> Array:
-    """Return logarithms of probabilities, which are first raised to ``MIN_PROBABILITY``."""
+    """Return logarithms of probabilities; those below ``MIN_PROBABILITY`` are replaced by it."""
     return np.asarray(np.log(np.maximum(p, MIN_PROBABILITY)))
 
 
 def decision_outputs(values: Array, codes: Any, n_classes: int) -> Array:
-    """Return decision values of all classes, given those of the classes ``codes``."""
+    """Return decision values of all classes, given those of the classes with these codes."""
     columns = class_columns(np.asarray(values, dtype=np.float64))
     return _all_classes(columns, columns.min(axis=1, initial=0.0)[:, None], codes, n_classes)
 
