@@ -153,10 +153,10 @@ def summarise_run(store: ResultStore) -> RunSummary:
     quick = store.header.get("profile") == "quick"
     views = {
         table.key: [
-            _case_view(case.quick() if quick else case, setting, table, method_rows, times)
+            _case_view(case.quick() if quick else case, setting, table, case_rows, times)
             for case in table.cases
             for setting in SETTINGS
-            if (method_rows := results.get((case.key, setting)))
+            if (case_rows := results.get((case.key, setting)))
         ]
         for table in TABLES.values()
     }
