@@ -143,7 +143,7 @@ DEFECTS = [
     ),
     Defect(
         "distance to sources without the noise of their means",
-        "variance * (1 / n + 1 / rows)",
+        "variance * (1 / n + 1 / counts)",
         "variance * (1 / n)",
         ("shift/test_shift.py",),
     ),

@@ -384,7 +384,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
         (lambda X, y, d: DomainMapDisplay.from_predictions(X, d, y=y[:3]), "y has 3 entries"),
         (
             lambda X, y, d: DomainMapDisplay.from_estimator(DummyClassifier(), X, d),
-            "DummyClassifier has no method transform",
+            "DummyClassifier has no transform method",
         ),
         (
             lambda X, y, d: DomainScoresDisplay.from_predictions(y, y[:4], d),
@@ -442,7 +442,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
         ),
         (
             lambda X, y, d: CalibrationByDomainDisplay.from_estimator(LinearRegression(), X, y, d),
-            "LinearRegression has no method predict_proba",
+            "LinearRegression has no predict_proba method",
         ),
     ],
 )

@@ -30,12 +30,12 @@ class ShiftDisplay(style.Display):
     features, domains : sequence of str
         Names of features and domains.
     ends : ndarray of shape (3, n_domains, n_features)
-        Lower end, middle and upper end of each feature in each domain, in standard deviations;
-        NaN if a domain has no values.
+        Lower quartile, median and upper quartile (or the values that ``what`` names) of each
+        feature in each domain, in standard deviations; NaN if a domain has no values.
     new : sequence, default=()
         Domains that are not sources.
     what : str, default="median and quartiles"
-        Description of ``ends``, for the axis.
+        Description of ``ends`` for the label of the axis.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class ShiftDisplay(style.Display):
         """Draw medians and quartiles of numeric columns.
 
         Columns are centred with the median of the sources' medians, and scaled with the median of
-        their interquartile ranges, so that a single domain in another unit has little influence.
+        their interquartile ranges, so a domain measured in another unit has little influence.
 
         Parameters
         ----------
@@ -99,12 +99,12 @@ class ShiftDisplay(style.Display):
                 f"{rows.dtype}. Pass numeric columns, with one row per sample."
             )
         names = [str(name) for name in columns] or [f"x{i}" for i in range(rows.shape[1])]
-        codes, domains = style.by_domain(sample_domain, rows, "X")
+        codes, domains = style.domain_codes(sample_domain, rows, "X")
         style.check_known(new, domains, "new")
         sources = [code for code, name in enumerate(domains) if name not in new]
         if not sources:
             raise ValueError(
-                f"new={new!r} contains all domains. Remove at least one, which is then a source."
+                f"new={new!r} contains all domains. Remove at least one, to be used as a source."
             )
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
@@ -124,17 +124,17 @@ class ShiftDisplay(style.Display):
 
         Parameters
         ----------
-        y_pred : array-like of shape (n_samples,), or dict of them by name
+        y_pred : array-like of shape (n_samples,), or dict of such arrays by name
             Predicted numbers, decision values, or probabilities of a class.
         sample_domain : array-like of shape (n_samples,)
             The domain of each row.
         **options
             Passed to :meth:`from_features` and :meth:`plot`.
         """
-        by_name = y_pred if isinstance(y_pred, dict) else {"prediction": y_pred}
-        columns: Any = {name: checked_labels(values, "y_pred") for name, values in by_name.items()}
+        predictions = y_pred if isinstance(y_pred, dict) else {"prediction": y_pred}
+        columns: Any = {name: checked_labels(p, "y_pred") for name, p in predictions.items()}
         for values in columns.values():
-            style.by_domain(sample_domain, values, "y_pred")
+            style.domain_codes(sample_domain, values, "y_pred")
             if values.dtype.kind not in "biuf":
                 raise ValueError(
                     f"y_pred must contain numbers; got {values.dtype}. For a classifier, pass "
@@ -156,7 +156,7 @@ class ShiftDisplay(style.Display):
         X : array-like or data frame of shape (n_samples, n_features)
             New rows, in the form that the model expects.
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each new row; None means that they are from one domain.
+            The domain of each new row; None means that all rows are from one domain.
         **options
             Passed to :meth:`plot`.
         """
@@ -182,7 +182,7 @@ class ShiftDisplay(style.Display):
         max_features: int = 20,
         highlight: Sequence[Label] | None = None,
     ) -> Self:
-        """Draw a row for each feature; features that differ most are at the top.
+        """Draw a row for each feature; the features that differ most are at the top.
 
         Parameters
         ----------
@@ -191,8 +191,8 @@ class ShiftDisplay(style.Display):
         max_features : int, default=20
             Maximum number of features to draw; if there are more, the title says so.
         highlight : sequence, default=None
-            Domains to draw in colour. None selects the new domains. If there are none, it selects
-            all domains, or no domain if there are more than eight.
+            Domains to draw in colour. None selects the new domains. If there are no new domains, it
+            selects all domains, or no domain if there are more than eight.
 
         Returns
         -------
@@ -223,8 +223,8 @@ class ShiftDisplay(style.Display):
         for name, colour in colours.items():
             ax.plot([], [], "o", color=colour, label=style.short(name))
         if n_grey:
-            kind = "sources" if self.new else "other domains"
-            ax.plot([], [], "o", color=style.GREY, label=f"{n_grey} {kind}")
+            noun = "sources" if self.new else "other domains"
+            ax.plot([], [], "o", color=style.GREY, label=f"{n_grey} {noun}")
         ax.axvline(0.0, color=style.text_colour(), linewidth=0.6, alpha=0.5)
         if np.nanmax(np.abs(middle[:, order]), initial=0.0) > MAX_LINEAR:
             ax.set_xscale("symlog", linthresh=MAX_LINEAR / 2)
@@ -239,12 +239,12 @@ class ShiftDisplay(style.Display):
 
 #: Share of rows cut off at each end of an axis, so that outliers do not compress the plot.
 CUT_SHARE = 0.005
-#: Points are rasterized, because there may be many.
+#: Options for scatter plots. Points are rasterized, because there may be many.
 POINTS: Any = {"s": 12, "alpha": 0.65, "linewidths": 0, "rasterized": True}
 
 
 class DomainMapDisplay(style.Display):
-    """Scatter plot of rows in two components; domains overlap if the components are invariant.
+    """Scatter plot of two components; domains overlap if the components are invariant.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ class DomainMapDisplay(style.Display):
         """
         if not hasattr(estimator, "transform"):
             raise ValueError(
-                f"{type(estimator).__name__} has no method transform. Pass a projection, or use "
+                f"{type(estimator).__name__} has no transform method. Pass a projection, or use "
                 "from_predictions."
             )
         return cls.from_predictions(estimator.transform(X), sample_domain, y=y, **options)
@@ -335,7 +335,7 @@ class DomainMapDisplay(style.Display):
         """
         rows = check_array(Z, input_name="Z")
         rows = np.column_stack([rows, np.zeros(len(rows))])[:, :2]
-        codes, domains = style.by_domain(sample_domain, rows, "Z")
+        codes, domains = style.domain_codes(sample_domain, rows, "Z")
         target = None if y is None else label_array(y, "y")
         if target is not None:
             same_length(target, "y", rows, "Z")
@@ -371,8 +371,8 @@ class DomainMapDisplay(style.Display):
         if color_by == "target" and self.target is None:
             raise ValueError("color_by='target' needs y. Pass y, the class or value of each row.")
         ax = style.axes_for(ax, 5.0, 4.4)
-        numbers = target.dtype.kind in "iuf" and is_quantity(target)
-        if color_by == "target" and numbers:
+        is_continuous = target.dtype.kind in "iuf" and is_quantity(target)
+        if color_by == "target" and is_continuous:
             points = ax.scatter(self.Z[:, 0], self.Z[:, 1], c=target, cmap="viridis", **POINTS)
             ax.figure.colorbar(points, ax=ax, shrink=0.8, label="target")
         elif color_by == "target":
@@ -380,7 +380,7 @@ class DomainMapDisplay(style.Display):
         else:
             names = np.unique(self.domain).tolist()
             coloured = names if len(names) <= len(style.PALETTE) else list(highlight)
-            self._draw(ax, self.domain, None if numbers else target, coloured)
+            self._draw(ax, self.domain, None if is_continuous else target, coloured)
         x, y = self.Z[[name in highlight for name in self.domain]].T
         # Circles are not rasterized, so that a report can change their colour.
         ax.scatter(x, y, s=22, facecolors="none", edgecolors=style.text_colour(), linewidths=0.5)
@@ -407,8 +407,8 @@ class DomainMapDisplay(style.Display):
         for name in sorted(names, key=lambda name: name in styles):  # grey points are at the back
             colour, marker = styles.get(name, (style.GREY, "o"))
             for label, shape in markers.items() or [(None, marker)]:
-                rows = (group == name) & (True if label is None else classes == label)
-                ax.scatter(*self.Z[rows].T, color=colour, marker=shape, **POINTS)
+                mask = (group == name) & (True if label is None else classes == label)
+                ax.scatter(*self.Z[mask].T, color=colour, marker=shape, **POINTS)
         legend = {style.short(name): styles[name] for name in styles if len(styles) < 25}
         if len(names) > len(styles):
             legend[f"{len(names) - len(styles)} other domains"] = (style.GREY, "o")

@@ -83,8 +83,8 @@ class DomainScoresDisplay(style.Display):
 
         Parameters
         ----------
-        estimator : estimator, or dict of them by name
-            Fitted classifiers or regressors, which predict without ``sample_domain``.
+        estimator : estimator, or dict of estimators by name
+            Fitted classifiers or regressors; ``predict`` is called without ``sample_domain``.
         X : array-like or data frame of shape (n_samples, n_features)
             Rows, preferably from domains that the estimators have not seen.
         y, sample_domain : array-like of shape (n_samples,)
@@ -94,25 +94,26 @@ class DomainScoresDisplay(style.Display):
         **options
             Passed to :meth:`plot`.
         """
-        by_name: Any = (
+        estimators: Any = (
             estimator if isinstance(estimator, dict) else {type(estimator).__name__: estimator}
         )
-        truth, classes, models = checked_labels(y, "y"), None, list(by_name.values())
-        kinds = {is_classifier(model) if hasattr(model, "predict") else None for model in models}
-        if kinds not in ({True}, {False}):
+        truth, classes, models = checked_labels(y, "y"), None, list(estimators.values())
+        flags = {is_classifier(model) if hasattr(model, "predict") else None for model in models}
+        if flags not in ({True}, {False}):
             raise ValueError(
                 "estimator must be one or more classifiers, or one or more regressors; got "
-                f"{estimator!r}. Pass fitted models of one of these kinds."
+                f"{estimator!r}. Pass only classifiers, or only regressors."
             )
-        if kinds == {True}:
+        classification = flags == {True}
+        if classification:
             for model in models:
                 check_is_fitted(model)
             classes = np.unique(np.concatenate([truth, *(model.classes_ for model in models)]))
-        scoring = scoring or default_scoring(truth, kinds == {True}, sample_domain)
-        measure = choose_measure(scoring, truth if classes is None else classes, kinds == {True})
+        scoring = scoring or default_scoring(truth, classification, sample_domain)
+        measure = choose_measure(scoring, truth if classes is None else classes, classification)
         records = {
             name: {**Predictions(model, X, classes).outputs(), "target": truth}
-            for name, model in by_name.items()
+            for name, model in estimators.items()
         }
         same_length(next(iter(records.values()))["prediction"], "X", truth, "y")
 
@@ -140,7 +141,7 @@ class DomainScoresDisplay(style.Display):
         ----------
         y_true, sample_domain : array-like of shape (n_samples,)
             Target and domain of each row.
-        y_pred : array-like, or dict of them by name
+        y_pred : array-like, or dict of array-likes by name
             Predictions, or other values that ``metric`` accepts.
         metric : callable, default=None
             A function ``metric(y_true, y_pred)``. None means accuracy for classes, and RMSE for
@@ -155,8 +156,8 @@ class DomainScoresDisplay(style.Display):
             greater_is_better = not (truth.dtype.kind in "iuf" and is_quantity(truth))
             metric = accuracy_score if greater_is_better else root_mean_squared_error
         check_arguments("from_predictions", metric=metric, greater_is_better=greater_is_better)
-        by_name = y_pred if isinstance(y_pred, dict) else {"predictions": y_pred}
-        predictions = {name: np.asarray(values) for name, values in by_name.items()}
+        raw_predictions = y_pred if isinstance(y_pred, dict) else {"predictions": y_pred}
+        predictions = {name: np.asarray(values) for name, values in raw_predictions.items()}
         if not predictions:
             raise ValueError("y_pred is empty. Pass the predictions of at least one method.")
         for name, values in predictions.items():
@@ -232,15 +233,15 @@ class DomainScoresDisplay(style.Display):
 def _scores(
     score: Callable[[str, Array], float], names: Sequence[str], y: Array, sample_domain: Any
 ) -> dict[str, Any]:
-    """Return scores and intervals by method and domain."""
-    codes, domains = style.by_domain(sample_domain, y, "y")
-    rows = {domain: np.flatnonzero(codes == code) for code, domain in enumerate(domains)}
+    """Return the arguments ``scores`` and ``intervals``, by method and domain."""
+    codes, domains = style.domain_codes(sample_domain, y, "y")
+    domain_rows = {domain: np.flatnonzero(codes == code) for code, domain in enumerate(domains)}
     return {
-        kind: {
-            name: {domain: compute(partial(score, name), r) for domain, r in rows.items()}
+        argument: {
+            name: {d: compute(partial(score, name), rows) for d, rows in domain_rows.items()}
             for name in names
         }
-        for kind, compute in (("scores", defined_score), ("intervals", row_interval))
+        for argument, compute in (("scores", defined_score), ("intervals", row_interval))
     }
 
 
@@ -259,7 +260,7 @@ class Reliability(NamedTuple):
 
 
 def reliability(probability: Array, hit: Array, n_bins: int = 10) -> Reliability:
-    """Compare probabilities with observed frequencies in bins of about the same number of rows.
+    """Compare probabilities with observed frequencies in bins with about the same number of rows.
 
     ``hit`` is 1 where the event occurred, else 0. Each bin has at least 15 rows, so there may be
     fewer bins than ``n_bins``. Equal probabilities are in the same bin.
@@ -271,10 +272,10 @@ def reliability(probability: Array, hit: Array, n_bins: int = 10) -> Reliability
     n_bins = max(1, min(n_bins, len(probability) // MIN_BIN_ROWS))
     edges = np.quantile(probability, np.arange(1, n_bins) / n_bins, method="higher")
     bins = np.searchsorted(np.unique(edges), probability, side="right")
-    _, codes, rows = np.unique(bins, return_inverse=True, return_counts=True)
-    predicted, observed = (np.bincount(codes, weights) / rows for weights in (probability, hit))
-    error = float(rows @ np.abs(predicted - observed) / rows.sum())
-    return Reliability(predicted, observed, rows, error)
+    _, codes, counts = np.unique(bins, return_inverse=True, return_counts=True)
+    predicted, observed = (np.bincount(codes, weights) / counts for weights in (probability, hit))
+    error = float(counts @ np.abs(predicted - observed) / counts.sum())
+    return Reliability(predicted, observed, counts, error)
 
 
 class CalibrationByDomainDisplay(style.Display):
@@ -338,8 +339,8 @@ class CalibrationByDomainDisplay(style.Display):
         model: Any = estimator
         if not hasattr(model, "predict_proba"):
             raise ValueError(
-                f"{type(model).__name__} has no method predict_proba. Pass a classifier that has "
-                "it, or use from_predictions."
+                f"{type(model).__name__} has no predict_proba method. Pass a classifier that has "
+                "one, or use from_predictions."
             )
         check_is_fitted(model)
         classes = np.unique(np.concatenate([checked_labels(y, "y"), model.classes_]))
@@ -387,14 +388,14 @@ class CalibrationByDomainDisplay(style.Display):
         truth = checked_labels(y_true, "y_true")
         p = check_array(y_prob, ensure_2d=False, input_name="y_prob")
         same_length(p, "y_prob", truth, "y_true")
-        codes, domains = style.by_domain(sample_domain, truth, "y_true")
+        codes, domains = style.domain_codes(sample_domain, truth, "y_true")
         class_names = np.unique(truth) if classes is None else checked_labels(classes, "classes")
         if not np.all((p >= 0) & (p <= 1)):
             raise ValueError(
                 f"y_prob must contain probabilities from 0 to 1; got {p.min():g} to {p.max():g}. "
                 "Pass predict_proba(X)."
             )
-        codes_of(truth, class_names)  # refuses unknown classes
+        codes_of(truth, class_names)  # raises an error for unknown classes
         if len(class_names) != (2 if p.ndim == 1 else p.shape[1]):
             shape = "is 1-D" if p.ndim == 1 else f"has {p.shape[1]} columns"
             raise ValueError(
@@ -434,10 +435,10 @@ class CalibrationByDomainDisplay(style.Display):
         ax = style.axes_for(ax, 4.6, 4.8)
         ax.plot([0, 1], [0, 1], color=style.text_colour(), linewidth=0.8, linestyle=":")
         curves = sorted(self.curves.items(), key=lambda item: -item[1].error)
-        max_domains += len(curves) == max_domains + 1  # a single grey curve is not useful
-        for i, (name, (predicted, observed, rows, error)) in enumerate(curves[:max_domains]):
+        max_domains += len(curves) == max_domains + 1  # do not draw only one curve in grey
+        for i, (name, (predicted, observed, counts, error)) in enumerate(curves[:max_domains]):
             options: dict[str, Any] = {"color": style.PALETTE[i % len(style.PALETTE)], "zorder": 3}
-            ax.scatter(predicted, observed, 6 + 40 * rows / rows.max(), linewidths=0, **options)
+            ax.scatter(predicted, observed, 6 + 40 * counts / counts.max(), linewidths=0, **options)
             ax.plot(predicted, observed, label=f"{style.short(name)}: {error:.2f}", **options)
         for _, (predicted, observed, _, _) in curves[max_domains:]:
             ax.plot(predicted, observed, color=style.GREY, linewidth=0.8, alpha=0.5)

@@ -23,8 +23,8 @@ MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 ACCENT, GREY = "#e0533d", "#8b95a1"
 
 
-def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
-    """Return the domain code of each row, and all domains; ``rows`` is the value of ``name``."""
+def domain_codes(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
+    """Return the domain code of each row, and all domains; messages call the rows ``name``."""
     if sample_domain is None:
         raise ValueError("sample_domain is required. Pass the domain of each row.")
     same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)

@@ -16,7 +16,7 @@ from domainwise.shift.watch import CLIP, ShiftStatistics, ShiftWatch
 
 #: Probability of a false alarm about distance, or about missing values in any column.
 FALSE_ALARM_RATE = 0.01
-#: A share of missing values is reported if it exceeds the share in every source by this much.
+#: A share of missing values is reported if it exceeds the share in every source by more than this.
 MISSING_EXCESS = 0.1
 #: Share of values that lie outside the range of the sources by chance.
 OUT_OF_RANGE_RATE = 0.005
@@ -134,13 +134,14 @@ def statistics_of_rows(
         if sample_domain is None and schema.domain in frame.columns:
             sample_domain = frame[schema.domain]
         model = model.pipeline
-    watch, before = find_watch(model)
+    watch, earlier_steps = find_watch(model)
     if watch is None:
         raise ValueError(
             f"{type(model).__name__} stores no statistics of its source domains. Fit a pipeline "
             "whose first step is ShiftWatch()."
         )
-    return watch, watch.summarize(X if before is None else before.transform(X), sample_domain)
+    X = X if earlier_steps is None else earlier_steps.transform(X)
+    return watch, watch.summarize(X, sample_domain)
 
 
 def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
@@ -158,14 +159,14 @@ def findings(watch: ShiftWatch, by_domain: dict[Any, ShiftStatistics]) -> list[F
     differences: list[Finding] = []
     for domain, statistics in by_domain.items():
         if statistics.totals[0]:
-            columns = list(_columns(watch, statistics))
+            columns = list(_missing_and_range(watch, statistics))
             levels = _levels(watch, statistics, {finding.column for finding in columns})
             others = (*levels, *_categories(watch, statistics), *_distance(watch, statistics))
             differences += [replace(finding, domain=domain) for finding in (*columns, *others)]
     return differences
 
 
-def _columns(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
+def _missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
     """Yield findings about missing values, and about values outside the range of the sources."""
     sources, new = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
     n, names = int(new["rows"][0]), [watch.columns_[i] for i in watch.numeric_ + watch.categorical_]
@@ -215,13 +216,13 @@ def _levels(
         low, high = np.nanmin(centres[:, j]), np.nanmax(centres[:, j])
         error = np.sqrt(2 * BERNSTEIN_LOG / count) * deviation[j]
         error += BERNSTEIN_LOG * width[j] / (3 * count)
-        if max(low - mean, mean - high) - error > max(
-            high - low, deviation[j], 0.1 * width[j], 1e-9
-        ):
-            m, a, b = (float(watch.mean_[j] + watch.scale_[j] * v) for v in (mean, low, high))
-            usual = f"{a:.4g} to {b:.4g} in the sources" if b > a else f"{a:.4g} in the source"
-            words = f"the mean of {name!r} is {m:.4g}, but {usual}"
-            yield Finding("level", words, name, numbers={"mean": m, "least": a, "most": b})
+        max_difference = max(high - low, deviation[j], 0.1 * width[j], 1e-9)
+        if max(low - mean, mean - high) - error > max_difference:
+            scale, offset = watch.scale_[j], watch.mean_[j]
+            mean, low, high = (float(offset + scale * z) for z in (mean, low, high))
+            usual = f"{low:.4g} to {high:.4g}" if high > low else f"{low:.4g}"
+            words = f"the mean of {name!r} is {mean:.4g}, but {usual} in the sources"
+            yield Finding("level", words, name, numbers={"mean": mean, "least": low, "most": high})
 
 
 def _categories(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
@@ -241,34 +242,34 @@ def _distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Findin
     """Yield a finding if the rows are farther from all sources than sources are from each other."""
     sources, new = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
     kernel, n = sources["kernel"], int(new["rows"][0])
-    sizes = np.full(len(kernel), kernel.shape[1])
-    sizes = sizes if watch.n_features_ is None else np.asarray(watch.n_features_)
-    indices = np.flatnonzero(sizes)
+    n_features = np.full(len(kernel), kernel.shape[1])
+    n_features = n_features if watch.n_features_ is None else np.asarray(watch.n_features_)
+    indices, feature_indices = np.flatnonzero(n_features), np.arange(kernel.shape[1])
     if not len(indices) or not watch.numeric_:
         return
-    rows, sizes, freedom = sources["rows"][indices, 0], sizes[indices], watch.freedom_[indices]
-    means = kernel[indices] / rows[:, None]
-    variance = np.maximum(sources["norms"][indices, 0] / rows - (means**2).sum(axis=1), 0.0)
-    typical_deviation, features = float(np.sqrt(np.median(variance))), np.arange(kernel.shape[1])
+    counts, n_features = sources["rows"][indices, 0], n_features[indices]
+    means, freedom = kernel[indices] / counts[:, None], watch.freedom_[indices]
+    variance = np.maximum(sources["norms"][indices, 0] / counts - (means**2).sum(axis=1), 0.0)
+    typical_deviation = float(np.sqrt(np.median(variance)))
     usual_distance = typical_deviation / 2
     if len(means) > 1:  # the largest distance from a source to the nearest other source
-        n_shared = np.minimum(sizes[:, None], sizes)
-        squared_gaps = (means[:, None] - means) ** 2 * (features < n_shared[..., None])
-        squared_gaps = squared_gaps.sum(axis=2)
-        squared_gaps -= (variance / rows)[:, None] + variance / rows
+        is_shared = feature_indices < np.minimum(n_features[:, None], n_features)[..., None]
+        squared_gaps = ((means[:, None] - means) ** 2 * is_shared).sum(axis=2)
+        squared_gaps -= (variance / counts)[:, None] + variance / counts
         np.fill_diagonal(squared_gaps, np.inf)
-        farthest = float(np.sqrt(max(squared_gaps.min(axis=1).max(), 0.0)))
-        usual_distance = max((1 + 1 / (len(means) - 1)) * farthest, typical_deviation / 8)
+        max_gap = float(np.sqrt(max(squared_gaps.min(axis=1).max(), 0.0)))
+        usual_distance = max((1 + 1 / (len(means) - 1)) * max_gap, typical_deviation / 8)
     usual_distance = max(usual_distance, watch.pooled_distance_)
     # The variance of a source with few rows is uncertain.
     variance = np.maximum(variance, np.median(variance))
-    noise = variance * (1 / n + 1 / rows) * chdtri(freedom, FALSE_ALARM_RATE) / freedom
-    squared_distances = ((features < sizes[:, None]) * (new["kernel"] / n - means) ** 2).sum(axis=1)
+    noise = variance * (1 / n + 1 / counts) * chdtri(freedom, FALSE_ALARM_RATE) / freedom
+    is_used = feature_indices < n_features[:, None]
+    squared_distances = (is_used * (new["kernel"] / n - means) ** 2).sum(axis=1)
     nearest = int(np.argmin(squared_distances - noise))
     if squared_distances[nearest] - noise[nearest] > usual_distance**2:
         distance = float(np.sqrt(squared_distances[nearest]))
         name = watch.sources_[indices[nearest]]
-        source = f"nearest source, {name}," if len(rows) > 1 else "source"
+        source = f"nearest source, {name}," if len(counts) > 1 else "source"
         words = f"the distance of the rows from the {source} is {distance:.2f}; distances up to "
         words += f"{usual_distance:.2f} are usual"
         yield Finding("distance", words, numbers={"distance": distance, "usual": usual_distance})

@@ -1,9 +1,9 @@
 """ShiftWatch: statistics of a model's source domains, and the same statistics of new rows.
 
 A fitted watch contains no rows, only statistics: counts, means, standard deviations and extremes of
-columns, categories, and kernel means at random points. The number of points is limited: a source
-has at most half as many statistics as values, so its rows cannot be computed from them. Sources
-with few rows are pooled.
+columns, categories, and kernel means at random points. The number of points is limited so that a
+source has at most half as many statistics as values, and its rows cannot be computed from them.
+Sources with few rows are pooled.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from domainwise.ensemble.moments import Moments, group_sums, rows_moments
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.tables.statistics import column_kind, missing_cells
 
-#: Largest number of points at which kernel means are computed.
+#: Maximum number of points at which kernel means are computed.
 MAX_LANDMARKS = 100
-#: Largest number of source domains with separate statistics; the largest domains are chosen.
+#: Maximum number of source domains with separate statistics; the largest domains are chosen.
 MAX_SOURCES = 200
-#: Smallest number of rows of a source with separate statistics; smaller sources are pooled.
+#: Minimum number of rows in a source with separate statistics; smaller sources are pooled.
 MIN_SOURCE_ROWS = 20
-#: Smallest number of rows of a pooled domain whose distance to the others is computed.
+#: Minimum number of rows in a pooled domain whose distance from the others is computed.
 MIN_POOLED_ROWS = 5
 #: Name of the source that consists of pooled domains.
 POOLED = "other sources"
@@ -48,8 +48,8 @@ MARGIN = 0.1
 JITTER = 1e-6
 MAX_EXAMPLES = 5
 BLOCK_ROWS = 20_000
-#: Text and missing values are accepted.
-_ANY_ROWS: dict[str, Any] = {"numbers": False, "dtype": None, "ensure_all_finite": False}
+#: Options of ``validate_rows`` with which text and missing values are accepted.
+_ANY_ROWS: dict[str, Any] = {"numeric": False, "dtype": None, "ensure_all_finite": False}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ShiftStatistics:
     examples: dict[str, list[str]]
 
     def __add__(self, other: ShiftStatistics) -> ShiftStatistics:
-        """Return the statistics of the rows of both operands together."""
+        """Return the statistics of all rows of both operands."""
         a, b = self.examples, other.examples
         examples = {n: sorted({*a.get(n, ()), *b.get(n, ())})[:MAX_EXAMPLES] for n in a | b}
         lowest = np.fmin(self.lowest, other.lowest)
@@ -91,8 +91,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Store statistics of the source domains in a pipeline; rows are not changed.
 
     If a pipeline begins with this step, :func:`~domainwise.check_shift` can report how new rows
-    differ from the sources: other units, missing columns, unknown categories, and the distance from
-    all sources. ``domainwise fit`` adds it to every model. It stores no training rows.
+    differ from the sources: whether they have other units, missing values or unknown categories, or
+    are far from all sources. ``domainwise fit`` adds it to every model. It stores no training rows.
 
     Attributes
     ----------
@@ -110,10 +110,10 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Domains with at least 20 rows; if there are more than 200, the largest 200. Rows of other
         domains are pooled into one source, "other sources", if there are at least 20 of them.
     totals_ : ndarray of shape (n_sources, n_totals)
-        Counts, sums of values, squares and kernel features of each source. Their number does not
-        depend on the number of rows.
+        Counts, and sums of values, squares and kernel features, for each source. Their number does
+        not depend on the number of rows.
     freedom_ : ndarray of shape (n_sources,)
-        Effective number of directions in which the rows of a source vary in the kernel's space.
+        Effective number of directions in which a source's rows vary in the kernel's feature space.
     n_features_ : ndarray of shape (n_sources,), or None
         Number of kernel means of each source: at most a third of its rows, and so few that a source
         has at most half as many statistics as values; 0 for fewer than 20 rows. If it is 0, the
@@ -166,7 +166,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         refuse_tensors_and_dask(self, X, "Convert it to an array first")
         rows = validate_rows(self, X, skip_check_array=hasattr(X, "iloc"), **_ANY_ROWS)
         if not len(rows):
-            raise ValueError("X has 0 rows, but at least 1 is required. Pass rows of the sources.")
+            raise ValueError("X has 0 rows, but at least 1 is required. Pass the sources' rows.")
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         self.columns_ = [name if isinstance(name, str) else f"x{name}" for name in names]
         columns = self._columns(rows)
@@ -193,8 +193,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.freedom_ = np.array(list(map(self._freedom, source_rows, n_features)))
         self.n_features_ = n_features
         if self.sources_[-1] == POOLED and labels.codes is not None:
-            pooled = np.where(codes == len(self.sources_) - 1, labels.codes, -1)
-            self.pooled_distance_ = self._pooled_distance(columns, pooled, n_features[-1])
+            pooled_codes = np.where(codes == len(self.sources_) - 1, labels.codes, -1)
+            self.pooled_distance_ = self._pooled_distance(columns, pooled_codes, n_features[-1])
         return self
 
     @classmethod
@@ -203,7 +203,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         ``columns`` maps names to categories, or to None for numbers; ``attributes`` are ranges,
         scales and landmarks. The caller sets ``sources_``, and ``totals_`` and ``freedom_`` from
-        :meth:`source_totals`. Kernel features are the same on every machine.
+        :meth:`source_totals`. The same landmarks give the same kernel features on every machine.
         """
         watch = cls()
         watch.columns_, watch.n_features_in_ = list(columns), len(columns)
@@ -218,8 +218,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Compute ``totals_`` and ``freedom_`` of groups of rows; the code -1 means no group."""
         totals = np.zeros((n_groups, self.n_totals))
         for start in range(0, len(codes), 5 * BLOCK_ROWS):
-            rows = slice(start, start + 5 * BLOCK_ROWS)
-            totals += self._totals(self._columns(X.iloc[rows]), codes[rows], n_groups)[0]
+            block = slice(start, start + 5 * BLOCK_ROWS)
+            totals += self._totals(self._columns(X.iloc[block]), codes[block], n_groups)[0]
         freedom = np.ones(n_groups)
         for d in range(n_groups):
             indices = np.flatnonzero(codes == d)
@@ -256,15 +256,15 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         codes = np.asarray(labels.codes)
         totals, examples = self._totals(columns, codes, len(names))
         numbers = self._numbers(columns)
-        ends = np.full((2, len(names), numbers.shape[1]), np.nan)
-        np.fmin.at(ends[0], codes, numbers)
-        np.fmax.at(ends[1], codes, numbers)
-        return dict(zip(names, map(ShiftStatistics, totals, *ends, examples), strict=True))
+        extremes = np.full((2, len(names), numbers.shape[1]), np.nan)
+        np.fmin.at(extremes[0], codes, numbers)
+        np.fmax.at(extremes[1], codes, numbers)
+        return dict(zip(names, map(ShiftStatistics, totals, *extremes, examples), strict=True))
 
     def split_totals(self, totals: Array) -> dict[str, Array]:
-        """Return sums over rows by name.
+        """Split sums over rows by name.
 
-        ``missing`` has counts of numeric columns, then of text columns. For numeric columns,
+        ``missing`` has counts for numeric columns, then for text columns. For numeric columns,
         ``beyond`` counts values out of range, and ``level`` and ``spread`` are sums and sums of
         squares of standardized values. ``norms`` are squared norms of ``kernel`` features.
         """
@@ -302,8 +302,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     "the same columns."
                 )
             return [X.iloc[:, i] for i in range(X.shape[1])]
-        absent = [name for name in names if name not in X.columns]
-        if absent:
+        if absent := [name for name in names if name not in X.columns]:
             raise ValueError(
                 f"X has no column {absent[0]!r}, which the sources have. Add it; missing values "
                 "are accepted."
@@ -318,8 +317,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 numbers[present, j] = np.asarray(columns[i][present], dtype=np.float64)
             except (TypeError, ValueError):
                 raise ValueError(
-                    f"column {self.columns_[i]!r} of X contains text, but contains numbers in the "
-                    "sources. Convert it to numbers."
+                    f"column {self.columns_[i]!r} of X contains text, but it contains numbers in "
+                    "the sources. Convert it to numbers."
                 ) from None
         return numbers
 
@@ -372,7 +371,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.asarray(solve_triangular(factor, values.T, lower=True).T)
 
     def _freedom(self, Z: Array, n_features: int | None = None) -> float:
-        """Return (trace C)^2 / trace C^2 for the covariance C of features of up to 2,000 rows."""
+        """Return (trace C)^2 / trace C^2 for the covariance C of up to 2,000 rows' features."""
         features = self._features(Z[:: -(-len(Z) // 2000)])[:, :n_features]
         C = np.atleast_2d(np.cov(features, rowvar=False, bias=True)) if features.size else 0.0
         squares = float(np.sum(np.square(C)))
@@ -388,15 +387,16 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         largest = largest[counts[largest] >= MIN_POOLED_ROWS]
         if not n_features or len(largest) < 2:
             return 0.0
-        group = np.full(len(counts) + 1, -1)
-        group[largest] = np.arange(len(largest))
-        totals, _ = self._totals(columns, group[domains], len(largest))
+        group_of = np.full(len(counts) + 1, -1)
+        group_of[largest] = np.arange(len(largest))
+        totals, _ = self._totals(columns, group_of[domains], len(largest))
         sums = self.split_totals(totals)["kernel"][:, :n_features]
         pooled = self.split_totals(self.totals_[-1])
         total, n, count = pooled["kernel"][:n_features], counts.sum(), counts[largest][:, None]
         variance = pooled["norms"][0] / n - np.sum((total / n) ** 2)
-        squared = ((sums / count - (total - sums) / (n - count)) ** 2).sum(axis=1, keepdims=True)
-        return float(np.sqrt(np.max(squared - variance / count).clip(0)))
+        gaps = sums / count - (total - sums) / (n - count)
+        squared_distances = (gaps**2).sum(axis=1, keepdims=True) - variance / count
+        return float(np.sqrt(np.max(squared_distances).clip(0)))
 
     def _totals(
         self, columns: list[Any], codes: Array, n_groups: int, n_features: Array | None = None
