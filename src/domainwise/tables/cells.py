@@ -41,7 +41,7 @@ ANNOTATED_NUMBER = (
     r"[<>=~≈±$€£¥(]*\s*[+−-]?\.?[0-9][0-9.,:'_]*(?:[eEdD][+-]?[0-9]+)?"
     r"(?:[%‰°€$£¥)]|\s[^0-9]{1,6})*"
 )
-#: Thousands separators; if the decimal mark is known, the other mark is one too.
+#: Thousands separators. If the decimal mark is a point, the comma is one too, and vice versa.
 THOUSANDS = " '’\u00a0\u202f\u2009"
 OTHER_MARK = {".": ",", ",": ".", None: ""}
 #: A text column with more distinct values than this, and than half its number of rows, is not a
@@ -52,7 +52,7 @@ MAX_CATEGORIES = 50
 MIN_NUMBERS = 20
 
 
-def _number(mark: str | None) -> str:
+def _number_pattern(mark: str | None) -> str:
     """Return a pattern for numbers with this decimal mark (or none) and thousands separators."""
     separator = f"[{THOUSANDS}{OTHER_MARK[mark]}]"
     integer = f"(?:[1-9][0-9]{{0,2}}(?:{separator}[0-9]{{3}})+|[0-9]+)"
@@ -62,7 +62,7 @@ def _number(mark: str | None) -> str:
     return f"[+−-]?(?:{integer}(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 
-NUMBER = {mark: _number(mark) for mark in (".", ",", None)}
+NUMBER = {mark: _number_pattern(mark) for mark in (".", ",", None)}
 #: Numbers and percentages with either decimal mark.
 NUMBER_OR_PERCENT = rf"(?:{NUMBER['.']}|{NUMBER[',']})\s*%?"
 
@@ -105,15 +105,15 @@ def text_cells(column: Any) -> Any:
 
 
 def mark_missing(column: Any, na: Sequence[str], *, nan_text: bool = True) -> Any:
-    """Set cells to missing if empty, in ``na``, or, with ``nan_text``, text such as "NaN"."""
+    """Mark cells as missing that are empty, in ``na`` or, with ``nan_text``, text such as "NaN"."""
     if is_text(column) or hasattr(column, "cat"):
         values: list[Any] = [*na, *(MISSING_TEXT if nan_text else [""])]
     elif column.dtype.kind in "iuf":
         values = [float(text) for text in na if re.fullmatch(PLAIN_NUMBER, text)]
     else:
         return column
-    missing = column.isin(values)
-    return column.where(~missing) if missing.any() else column
+    is_missing = column.isin(values)
+    return column.where(~is_missing) if is_missing.any() else column
 
 
 def decimal_marks(
@@ -139,14 +139,15 @@ def decimal_marks(
         return {**marks, **{name: "." for name in text_columns if has_point[name]}}
     for name in text_columns:
         cells = frame[name]
-        point, comma = (matches(cells, rf"(?:{NUMBER[m]})\s*%?") for m in (".", ","))
-        only_point, only_comma = (point & ~comma).any(), (comma & ~point).any()
+        fits_point, fits_comma = (matches(cells, rf"(?:{NUMBER[m]})\s*%?") for m in (".", ","))
+        needs_point = (fits_point & ~fits_comma).any()
+        needs_comma = (fits_comma & ~fits_point).any()
         if mark is not None:
             marks[name] = mark
-        elif only_point != only_comma:
-            marks[name] = "." if only_point else ","
-        elif not only_point and (point & matches(cells, "[.,]", full=False)).any():
-            ambiguous[name] = bool(matches(cells[point], ",", full=False).any())
+        elif needs_point != needs_comma:
+            marks[name] = "." if needs_point else ","
+        elif not needs_point and (fits_point & matches(cells, "[.,]", full=False)).any():
+            ambiguous[name] = bool(matches(cells[fits_point], ",", full=False).any())
     known_marks = {*marks.values()}
     for name, has_comma in ambiguous.items():
         if len(known_marks) == 1:
@@ -204,8 +205,8 @@ def _cast(text: Any) -> Any:
     from pyarrow import compute
 
     text = compute.utf8_trim_whitespace(text)
-    missing = compute.is_in(text, pyarrow.array(MISSING, text.type))
-    text = compute.if_else(missing, pyarrow.scalar(None, text.type), text)
+    is_missing = compute.is_in(text, pyarrow.array(MISSING, text.type))
+    text = compute.if_else(is_missing, pyarrow.scalar(None, text.type), text)
     has_point = compute.any(compute.match_substring(text, ".")).as_py()
     for dtype in (pyarrow.int64(), pyarrow.float64())[bool(has_point) :]:
         try:
@@ -221,7 +222,7 @@ def _cast(text: Any) -> Any:
 def form_of(column: Any) -> tuple[str, list[str]]:
     """Return the form of a column, and the distinct text cells that do not have this form.
 
-    Forms are "numeric", "nested" (lists and the like), "date" and "time", and for text also
+    Forms are "numeric", "nested" (lists, for example), "date" and "time", and for text also
     "number", "percent" and "text".
     """
     pandas = import_pandas()
@@ -366,8 +367,8 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
 
 def first_unreadable(column: Any, values: Any) -> int | None:
     """Return the index of the first cell that was not converted; None if all were converted."""
-    missing = column.isna() | column.astype(str).str.strip().isin(MISSING)
-    unreadable = np.flatnonzero(values.isna() & ~missing)
+    is_missing = column.isna() | column.astype(str).str.strip().isin(MISSING)
+    unreadable = np.flatnonzero(values.isna() & ~is_missing)
     return int(unreadable[0]) if len(unreadable) else None
 
 
@@ -496,7 +497,7 @@ def task_of(target: Any, task: str) -> str:
 
 
 def refuse_quantities(target: Any, mark: str | None = None) -> None:
-    """Raise a TableError if cells are not class names but dates, or numbers mixed with text."""
+    """Raise a TableError if cells are dates or other quantities instead of class names."""
     form, unmatched = form_of(with_points(target, mark))
     if form in ("date", "time", "percent", "nested") or (form == "number" and unmatched):
         problem = None if form == "date" else problem_of(target, form, unmatched)

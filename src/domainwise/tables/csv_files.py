@@ -57,7 +57,7 @@ class CsvFile:
 
         invalid_rows: list[Any] = []
 
-        def report_error(row: Any) -> str:
+        def collect_row(row: Any) -> str:
             invalid_rows.append(row)
             return "error"
 
@@ -69,7 +69,7 @@ class CsvFile:
             block_size=BLOCK_BYTES if self.data is None else min(len(self.data) + 1, 2**30),
         )
         parse_options = arrow_csv.ParseOptions(
-            delimiter=self.separator, newlines_in_values=True, invalid_row_handler=report_error
+            delimiter=self.separator, newlines_in_values=True, invalid_row_handler=collect_row
         )
         convert_options = arrow_csv.ConvertOptions(
             # A quotation mark that is never closed puts all lines after it into the last cell.
@@ -152,13 +152,13 @@ def _scan(
 ) -> tuple[str, bool, tuple[str, ...]]:
     """Return the encoding, whether the number of quotation marks is odd, and notes."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    utf8, western, has_nul, quotes, start = True, True, False, 0, b""
+    all_utf8, looks_western, has_nul, n_quotes, start = True, True, False, 0, b""
     while block := file.read(BLOCK_BYTES):
         start = start or block[:4]
-        quotes += block.count(b'"')
+        n_quotes += block.count(b'"')
         has_nul |= b"\0" in block
-        utf8 = utf8 and _decodes(decoder, block)
-        western = western and (utf8 or NOT_WESTERN.search(block) is None)
+        all_utf8 = all_utf8 and _decodes(decoder, block)
+        looks_western = looks_western and (all_utf8 or NOT_WESTERN.search(block) is None)
         if not to_end:
             break
     if start in _OTHER_FORMATS:
@@ -166,12 +166,12 @@ def _scan(
         raise TableError(f"{path} is {description} file. Rename it to end in {extension}")
     bom_encodings = [name for name, marks in BYTE_ORDER_MARKS.items() if start.startswith(marks)]
     if encoding or bom_encodings:
-        return encoding or bom_encodings[0], bool(quotes % 2), ()
+        return encoding or bom_encodings[0], bool(n_quotes % 2), ()
     if has_nul:
         text = f"{path} contains NUL bytes. Export it as UTF-8 or, if it is UTF-16, pass "
         raise TableError(text, Argument("encoding", "utf-16-le"))
-    if utf8:
-        return "utf-8-sig", bool(quotes % 2), ()
+    if all_utf8:
+        return "utf-8-sig", bool(n_quotes % 2), ()
     file.seek(0)
     lines: IO[bytes] = file
     if not to_end:
@@ -189,11 +189,11 @@ def _scan(
                     f"{first_line[False]} is not. Convert the file to UTF-8, or read it all with ",
                     Argument("encoding", "cp1252"),
                 )
-    if fallback is None and not western:
+    if fallback is None and not looks_western:
         text = f"{path} is not UTF-8, and its encoding cannot be detected. Pass it, as in "
         raise TableError(text, Argument("encoding", "cp1251"))
     guess = fallback or "cp1252"
-    return guess, bool(quotes % 2), (f"{path.name} is not UTF-8 and was read as {guess}",)
+    return guess, bool(n_quotes % 2), (f"{path.name} is not UTF-8 and was read as {guess}",)
 
 
 def _decodes(decoder: codecs.IncrementalDecoder, block: bytes, final: bool = False) -> bool:
@@ -207,36 +207,36 @@ def _decodes(decoder: codecs.IncrementalDecoder, block: bytes, final: bool = Fal
 def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
     """Return column names, separator, and the number of lines up to and including the names."""
     lines: list[str] = []
-    blank = 0
+    n_blank = 0
     for line in text:
         if line.strip():
             lines.append(line)
         elif not lines:
-            blank += 1
+            n_blank += 1
         if len(lines) == HEADER_LINES:
             break
     if not lines:
         raise TableError(f"{path} is empty. Pass a file with column names and rows")
-    old_limit = csv.field_size_limit(max(map(len, lines)) + 1)  # a wrong separator: long fields
+    old_limit = csv.field_size_limit(max(map(len, lines)) + 1)  # wrong separators give long fields
     try:
         rows = {sep: list(csv.reader(lines, delimiter=sep)) for sep in SEPARATORS}
+        usable = [sep for sep in SEPARATORS if len(rows[sep][0]) > 1] or ["\t"]
         # Prefer the same number of fields in all lines, then more fields.
-        possible = [sep for sep in SEPARATORS if len(rows[sep][0]) > 1] or ["\t"]
-        separator = max(possible, key=lambda s: (len({*map(len, rows[s])}) == 1, len(rows[s][0])))
+        separator = max(usable, key=lambda s: (len({*map(len, rows[s])}) == 1, len(rows[s][0])))
         reader = csv.reader(lines, delimiter=separator)
         names = next(reader)
     except csv.Error as error:
         raise TableError(f"{path} is not a valid CSV file: {error}. Export it again") from None
     finally:
         csv.field_size_limit(old_limit)
-    indices = [i for i, name in enumerate(names) if not name.strip()]
-    if indices not in ([], [0]):
+    unnamed = [i for i, name in enumerate(names) if not name.strip()]
+    if unnamed not in ([], [0]):
         raise TableError(
-            f"{path}: column {indices[-1] + 1} has no name. Name all columns in the first line"
+            f"{path}: column {unnamed[-1] + 1} has no name. Name all columns in the first line"
         )
-    if indices:
+    if unnamed:
         names[0] = unnamed_column_name(names[1:])
-    return names, separator, blank + reader.line_num
+    return names, separator, n_blank + reader.line_num
 
 
 def unnamed_column_name(other_names: Sequence[str]) -> str:

@@ -34,7 +34,7 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueErr
 
 
 def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
-    """Return the first sheet that is not empty, and notes on rows and sheets that are not read."""
+    """Return the first sheet that is not empty, and notes on rows and sheets that were skipped."""
     try:
         from python_calamine import CalamineError, CalamineWorkbook
     except ModuleNotFoundError:
@@ -57,19 +57,19 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     sheet, (top, left) = nonempty[0].name, nonempty[0].start or (0, 0)
     for (row, column), value in error_cells[sheet].items():
         rows[row - top][column - left] = value
-    header = _header_row(rows)
-    names = [str(name) for name in rows[header]]
+    header_index = _header_row(rows)
+    names = [str(name) for name in rows[header_index]]
     if "" in names[1:]:
         raise TableError(
             f"{path}: column {names.index('', 1) + 1} of sheet {sheet!r} has no name. Name all "
             "columns in the first row of the table"
         )
     names[0] = names[0] or unnamed_column_name(names[1:])
-    rows = [[_excel_cell(cell) for cell in row] for row in rows[header + 1 :]]
+    rows = [[_excel_cell(cell) for cell in row] for row in rows[header_index + 1 :]]
     frame = import_pandas().DataFrame(rows, columns=names, dtype=object)
     notes = []
-    if header:
-        notes.append(f"{path.name}: rows skipped above the column names: {header}")
+    if header_index:
+        notes.append(f"{path.name}: rows skipped above the column names: {header_index}")
     if len(nonempty) > 1:
         ignored_sheets = describe_names([other.name for other in nonempty[1:]])
         notes.append(f"{path.name}: only sheet {sheet!r} was read, not {ignored_sheets}")
@@ -162,8 +162,8 @@ def _header_row(rows: Sequence[Sequence[Any]]) -> int:
     for index, row in enumerate(rows[:HEADER_ROWS]):
         filled_cells = [cell for cell in row if cell != ""]
         if len(filled_cells) >= width - (row[0] == ""):
-            strings = all(isinstance(cell, str) for cell in filled_cells)
-            are_names = strings and len({*filled_cells}) == len(filled_cells)
+            all_strings = all(isinstance(cell, str) for cell in filled_cells)
+            are_names = all_strings and len({*filled_cells}) == len(filled_cells)
             return index if are_names and width > 1 else 0
         if 2 * len(filled_cells) > width:
             return 0

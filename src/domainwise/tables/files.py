@@ -40,8 +40,8 @@ class OpenTable:
     source: Any  #: A CsvFile, the rows of a workbook, or None.
 
     def frames(self, columns: Sequence[str], chunk_rows: int | None = None) -> Iterator[Any]:
-        """Yield data frames of at most ``chunk_rows`` rows, or one for None; CSV cells are text."""
-        columns, empty = list(columns), True
+        """Yield frames of up to ``chunk_rows`` rows; None yields one frame. CSV cells are text."""
+        columns, is_empty = list(columns), True
         if self.file_format == "excel":
             step = chunk_rows or max(1, len(self.source))
             slices = (self.source[i : i + step] for i in range(0, len(self.source), step))
@@ -52,9 +52,9 @@ class OpenTable:
         else:
             frames = arrow_frames(self.path, self.file_format, columns, chunk_rows)
         for frame in filter(len, frames):
-            empty = False
+            is_empty = False
             yield frame
-        if empty:
+        if is_empty:
             raise TableError(f"{self.path} has column names but no rows. Pass a table with rows")
 
 
@@ -124,8 +124,8 @@ def read_table(
 
     The file extension selects CSV (also ``.gz``), Parquet, Feather or Excel (first sheet). A folder
     of Parquet files is read in the order of their names; folders inside it such as ``site=A``
-    become text columns. ``columns`` are returned in this order; None reads all. ``labels`` are
-    label columns, in which text is unchanged and only empty cells are missing ("NA" may mean North
+    become text columns. ``columns`` are the columns to return, in order; None means all. In label
+    columns (``labels``), text is unchanged and only empty cells are missing ("NA" may mean North
     America). ``decimal`` is the decimal mark of numbers in text, ``encoding`` the encoding of a CSV
     file; None detects them. ``na`` lists values that count as missing in all columns.
 
@@ -150,11 +150,11 @@ def iter_table(
     na: Sequence[str] = (),
     fallback: tuple[str | None, str | None] = (None, None),
 ) -> Iterator[Any]:
-    """Read a table in chunks, so that memory does not grow with the file.
+    """Read a table in chunks, so that the memory needed does not grow with the file.
 
     See :func:`read_table` for the other arguments. The first chunk with an unambiguous decimal mark
     determines the column's mark; in a later chunk that contradicts it, the column stays text.
-    ``text_columns`` have categories and stay text, even if a chunk has only digits. A chunk has
+    ``text_columns`` contain categories and stay text, even if a chunk has only digits. A chunk has
     ``chunk_rows`` rows; None reads all rows as one chunk. ``fallback`` is the decimal mark and the
     encoding of earlier tables, used if the file is ambiguous.
     """
@@ -194,7 +194,7 @@ def index_columns(schema: Any) -> set[str]:
 
 
 def is_data_file(path: str) -> bool:
-    """Whether a file in a folder is a Parquet file with rows, not ``_metadata`` or hidden.
+    """Whether a file in a folder is a Parquet file with rows, not hidden or ``_metadata``.
 
     >>> is_data_file("site=A/part-0.parquet"), is_data_file("site=A/.part-0.parquet")
     (True, False)
@@ -204,7 +204,7 @@ def is_data_file(path: str) -> bool:
 
 
 def folder_keys(path: str, root: str) -> dict[str, str | None]:
-    """Return the columns that are encoded in folder names ``key=value``; None if missing.
+    """Return the columns that are encoded in folder names ``key=value``; missing values are None.
 
     >>> folder_keys("data/site=North%20Sea/part-0.parquet", "data")
     {'site': 'North Sea'}
@@ -255,7 +255,7 @@ def _dataset(path: Path, file_format: str) -> Any:
 def arrow_frames(
     path: Path, file_format: str, columns: list[str], chunk_rows: int | None
 ) -> Iterator[Any]:
-    """Yield data frames of at most ``chunk_rows`` rows, or one for None."""
+    """Yield data frames of at most ``chunk_rows`` rows; None yields a single data frame."""
     frames = []
     for file in parquet_files(path):
         keys = folder_keys(file.as_posix(), path.as_posix())
@@ -339,7 +339,7 @@ class TableWriter:
             import pyarrow
             from pyarrow import parquet
 
-            # All chunks use the types in the first, because a column without values has no type.
+            # All chunks use the first chunk's types, because a column without values has no type.
             table = pyarrow.Table.from_pandas(frame, schema=self.schema, preserve_index=False)
             if self._file is None:
                 self.schema = table.schema.remove_metadata()

@@ -1,7 +1,7 @@
 """Reading and checking users' tables.
 
 :func:`load_table` reads a file, and :func:`check_table` takes a data frame. Both return a
-:class:`Table` that estimators can use, or raise a TableError. Its :class:`Schema` describes the
+:class:`Table` that estimators can use, or raise a TableError. A :class:`Schema` describes its
 columns and how their cells are read. :func:`make_preprocessor` returns the first step of a
 pipeline, so that imputation, scaling and one-hot encoding are fitted to source domains only.
 """
@@ -49,7 +49,7 @@ UNNAMED_NOTE = "the first column has no name; it was treated as an index and lef
 class Schema:
     """The columns of a table, their roles, and how their cells are read."""
 
-    numeric: tuple[str, ...]  #: in the order of the table, like all columns
+    numeric: tuple[str, ...]  #: in the order of the table, like the other columns
     categorical: tuple[str, ...]
     target: str
     domain: str
@@ -59,8 +59,8 @@ class Schema:
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()  #: used features: "month", "weekday" (0 is Monday), "age"
-    reference: str = ""  #: the day up to which ages are counted, in years
-    decimal: str | None = None  #: passed or detected; used for new tables that are ambiguous
+    reference: str = ""  #: the day on which ages, in years, are computed
+    decimal: str | None = None  #: passed or detected; used if a new table is ambiguous
     encoding: str | None = None
     na: tuple[str, ...] = ()  #: values that count as missing
 
@@ -84,16 +84,16 @@ class Schema:
         """
         require_columns(self.features, list(frame.columns), "the table")
         frame = frame if frame.index.is_unique else frame.reset_index(drop=True)
-        raw = {name: cells.mark_missing(frame[name], self.na) for name in self.features}
-        marks = cells.decimal_marks(raw, self.numeric)
+        raw_columns = {name: cells.mark_missing(frame[name], self.na) for name in self.features}
+        marks = cells.decimal_marks(raw_columns, self.numeric)
         columns = {}
         for name in self.numeric:
-            column = cells.with_points(raw[name], marks.get(name))
+            column = cells.with_points(raw_columns[name], marks.get(name))
             columns[name] = cells.as_numbers(column, name, first_row, self.forms.get(name))
         for name in self.dates:
-            days = cells.as_days(raw[name], name, first_row, self.forms.get(name))
+            days = cells.as_days(raw_columns[name], name, first_row, self.forms.get(name))
             columns |= cells.date_numbers(days, name, self.date_parts, self.reference)
-        columns |= {name: cells.as_text(raw[name]) for name in self.categorical}
+        columns |= {name: cells.as_text(raw_columns[name]) for name in self.categorical}
         return import_pandas().DataFrame(columns, index=range(len(frame)))
 
     def read_labels(
@@ -310,7 +310,7 @@ def choose_features(
 ) -> tuple[list[str], list[str]]:
     """Return the feature columns, and a note if a column without a name is left out.
 
-    These are ``features``, or all columns except target and domain, without those in ``drop``.
+    The feature columns are ``features``, or all columns except target and domain, without ``drop``.
 
     >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
     (['age'], [])
@@ -320,10 +320,10 @@ def choose_features(
     require_columns([target, domain, *user_names], names, where)
     if target == domain:
         raise TableError(f"target and domain are the same column, {target!r}. Choose two columns")
-    if clash := sorted({target, domain}.intersection(user_names)):
+    if label_names := sorted({target, domain}.intersection(user_names)):
         raise TableError(
             "the target and the domain cannot be features and cannot be dropped; got "
-            f"{describe_names(clash)}. Remove them from the features and the columns to drop"
+            f"{describe_names(label_names)}. Remove them from the features and the columns to drop"
         )
     unnamed_columns = {name for name in names if is_unnamed(name)} - {target, domain, *user_names}
     candidates = [name for name in names if not is_unnamed(name)] if features is None else features
@@ -346,13 +346,14 @@ def named_frame(frame: Any) -> Any:
 def require_columns(
     required: Iterable[str], names: Sequence[str], where: str, *, reason: str = ""
 ) -> None:
-    """Raise a TableError for columns that do not exist, which suggests the most similar name."""
+    """Raise a TableError if columns do not exist; its message suggests the most similar name."""
     missing = [name for name in dict.fromkeys(required) if name not in names]
     if not missing:
         return
     by_lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(missing[0].lower(), list(by_lower), n=1)
-    hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"it has {describe_names(names)}"
+    similar = difflib.get_close_matches(missing[0].lower(), list(by_lower), n=1)
+    hint = f"did you mean {by_lower[similar[0]]!r}?" if similar else ""
+    hint = hint or f"it has {describe_names(names)}"
     plural = "s" * (len(missing) > 1)
     raise TableError(f"{where} has no column{plural} {describe_names(missing)}{reason}; {hint}")
 
@@ -500,7 +501,7 @@ def _domains_to_keep(domains: Array, drop_domains: Sequence[str], where: str) ->
 
 
 def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[str]) -> None:
-    """Raise a TableError for domains that cannot be used, and note what is unusual about them."""
+    """Raise a TableError if the domains cannot be used, and add notes on unusual domains."""
     labels, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
     if len(labels) < 2:
         raise TableError(
@@ -541,9 +542,9 @@ def _similar_label_notes(labels: Array, role: str) -> list[str]:
 def identifier_reason(values: Array, domain_rows: Sequence[Array]) -> str:
     """Return the reason why numbers look like row identifiers; "" if they do not.
 
-    They do if they are distinct integers, or if they are monotonic in every domain with at least
-    five rows, and these domains have at least 20 rows in total. ``domain_rows`` contains the row
-    indices of each domain.
+    They do if they are at least 20 distinct integers, or if they are monotonic in every domain with
+    at least five rows, and these domains have at least 20 rows in total. ``domain_rows`` contains
+    the row indices of each domain.
     """
     all_integers = np.isfinite(values).all() and np.all(values == np.round(values))
     if all_integers and len(values) >= 20 and len(np.unique(values)) == len(values):
@@ -573,14 +574,14 @@ def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
             notes.append(f"{text}. {advice}")
     rows = np.random.default_rng(0).permutation(len(domains))[:20_000]
     labels, codes = np.unique(domains[rows], return_inverse=True)
-    if_sorted = 1 - (len(labels) - 1) / max(len(codes) - 1, 1)
-    by_chance = float(np.sum((np.bincount(codes) / len(codes)) ** 2))
+    share_if_sorted = 1 - (len(labels) - 1) / max(len(codes) - 1, 1)
+    share_by_chance = float(np.sum((np.bincount(codes) / len(codes)) ** 2))
     for name in frame.columns:
         column = frame[name].iloc[rows]
         values = column if cells.is_numeric(column) else column.astype(str).factorize()[0]
         sorted_codes = codes[np.argsort(np.asarray(values), kind="stable")]
         share = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
-        if if_sorted > by_chance and share - by_chance >= 0.9 * (if_sorted - by_chance):
+        if 0 < 0.9 * (share_if_sorted - share_by_chance) <= share - share_by_chance:
             text = f"feature {name!r} alone identifies the domain, so it may not generalize"
             notes.append(f"{text}. {advice}")
     return notes

@@ -105,11 +105,11 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
     the largest area under the ROC curve (``tells``) with which the column separates a domain from
     all others, with its index (``tells_at``).
     """
-    numeric = values.dtype.kind == "f"
-    observed = np.isfinite(values) if numeric else ~missing_cells(values)
+    is_number = values.dtype.kind == "f"
+    observed = np.isfinite(values) if is_number else ~missing_cells(values)
     n_rows = np.bincount(codes, minlength=n_domains)
     counts = np.bincount(codes[observed], minlength=n_domains)
-    describe = _describe_numbers if numeric else _describe_text
+    describe = _describe_numbers if is_number else _describe_text
     statistics, distances, areas = describe(values[observed], codes[observed], n_domains)
     missing = 1 - counts / n_rows
     missing_elsewhere = ((~observed).sum() - (n_rows - counts)) / (len(codes) - n_rows)
@@ -121,7 +121,7 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
     farthest, best = int(np.argmax(distances)), int(np.argmax(areas))
     return {
         "name": name,
-        "kind": "number" if numeric else "text",
+        "kind": "number" if is_number else "text",
         "missing": missing.tolist(),
         **statistics,
         "distance": float(distances[farthest]),
@@ -132,10 +132,10 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
 
 
 def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
-    """Return statistics of numbers, and each domain's distance from and ROC area against others.
+    """Return statistics of numbers, and the distance and ROC area between each domain and others.
 
     The deviation within domains is the median absolute deviation, scaled to a normal distribution.
-    If that is 0, it is the root mean square deviation; for a constant, it is 1.
+    If it is 0, it is replaced by the root mean square, or by the deviation over all domains, or 1.
     """
     quantiles, counts = quantiles_by_domain(x, codes, n, QUANTILES).T, np.bincount(codes, None, n)
     scale = 1.0
@@ -143,19 +143,19 @@ def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], A
         residuals = np.abs(x - quantiles[codes, 2])
         scale = NORMAL_MAD * float(np.median(residuals)) or float(np.sqrt(np.mean(residuals**2)))
         scale = scale or float(np.std(x)) or 1.0
-    ranks = np.bincount(codes, rankdata(x), minlength=n)
+    rank_sums = np.bincount(codes, rankdata(x), minlength=n)
     with np.errstate(invalid="ignore", divide="ignore"):
-        area = (ranks - counts * (counts + 1) / 2) / (counts * (len(x) - counts))
+        areas = (rank_sums - counts * (counts + 1) / 2) / (counts * (len(x) - counts))
     distances = np.zeros(n)
     for d in np.flatnonzero((counts > 0) & (counts < len(x))):
         distances[d] = abs(quantiles[d, 2] - np.median(x[codes != d])) / scale
     domain_quantiles = [quantiles[d].tolist() if counts[d] else None for d in range(n)]
-    areas = np.nan_to_num(np.maximum(area, 1 - area), nan=0.5)
+    areas = np.nan_to_num(np.maximum(areas, 1 - areas), nan=0.5)
     return {"quantiles": domain_quantiles, "deviation": scale}, distances, areas
 
 
 def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
-    """Return statistics of categories, and distances and areas as for numbers.
+    """Return statistics of categories, and distances and ROC areas as for numbers.
 
     Sorting categories by the ratio of their shares in the domain and in all other domains gives the
     largest area.
@@ -164,7 +164,7 @@ def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Arra
     by_count = Counter(names).most_common()
     frequent = [name for name, count in by_count if count >= MIN_CATEGORY_ROWS]
     index = {name: i for i, name in enumerate(frequent)}
-    table = np.zeros((n, len(frequent) + 1))
+    table = np.zeros((n, len(frequent) + 1))  # counts by domain and category
     category = np.array([index.get(name, len(frequent)) for name in names], dtype=np.intp)
     np.add.at(table, (codes, category), 1.0)
     counts, other_counts = table.sum(axis=1), table.sum(axis=0) - table
@@ -214,7 +214,7 @@ def quantile(sketch: Sketch, probability: float) -> float:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Preprocessing parameters for numbers (``mean`` after imputation) and categories."""
+    """Preprocessing parameters; ``mean`` and ``variance`` include imputed values."""
 
     n_rows: int
     medians: Array
@@ -289,10 +289,10 @@ class Statistics:
         p = len(schema.numbers)
         count, mean, squares = (np.asarray(values)[0, :p] for values in vars(self.numbers).values())
         n, medians = self.domains.total(), self.medians()[:p]
-        missing = n - count
-        imputed_mean = (count * mean + missing * medians) / n
-        between = count * (mean - imputed_mean) ** 2 + missing * (medians - imputed_mean) ** 2
-        return Preprocessing(n, medians, imputed_mean, (squares + between) / n, names, frequent)
+        n_missing = n - count
+        imputed_mean = (count * mean + n_missing * medians) / n
+        change = count * (mean - imputed_mean) ** 2 + n_missing * (medians - imputed_mean) ** 2
+        return Preprocessing(n, medians, imputed_mean, (squares + change) / n, names, frequent)
 
 
 def labels_by_text(texts: Iterable[str]) -> dict[str, Any]:
