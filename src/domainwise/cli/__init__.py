@@ -2,7 +2,7 @@
 
 Exit codes: 0 success, 1 failure or interruption, 2 invalid input.
 
-Modules of this folder import the rest of the library inside functions, so that ``--help`` is fast.
+Modules in this folder import the rest of the library inside functions, so that ``--help`` is fast.
 """
 
 from __future__ import annotations

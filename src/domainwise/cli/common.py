@@ -128,7 +128,7 @@ def spinner(message: str) -> Iterator[Callable[[str], None]]:
 
 
 def require_extra(extra: str, unless: str = "") -> None:
-    """Raise an error if an extra is not installed, which is not needed with the option ``unless``.
+    """Raise an error if an extra is not installed; with the option ``unless``, it is not needed.
 
     Its packages are imported, so that a broken installation is reported before any work is done.
     """
@@ -188,11 +188,11 @@ def check_output(out: Path, force: bool, *endings: str) -> None:
         raise ValueError(f"{out} exists; use --force to overwrite it, or choose another output")
 
 
-def check_distinct(new: Path, out: Path) -> None:
+def check_distinct(data: Path, out: Path) -> None:
     """Refuse an output that is the input, contains it, or is inside it."""
-    source, target = new.resolve(), out.resolve()
+    source, target = data.resolve(), out.resolve()
     for problem, occurs in (
-        ("is the input", new.exists() and out.exists() and out.samefile(new)),
+        ("is the input", data.exists() and out.exists() and out.samefile(data)),
         ("contains the input", target in source.parents),
         ("is inside the input", source in target.parents),
     ):

@@ -42,7 +42,7 @@ def dask_client(address: str | None) -> Iterator[Any]:
         import dask
         from distributed import Client
     with ExitStack() as stack:
-        # A table in memory is deliberately sent as part of the tasks; Dask would warn.
+        # Do not warn about large graphs: a table in memory is deliberately sent with the tasks.
         settings = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
         stack.enter_context(dask.config.set(settings))
         if address == "local":

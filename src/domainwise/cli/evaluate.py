@@ -176,7 +176,7 @@ def print_evaluation(result: Evaluation) -> None:
         f"{len(result.best.known)} held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
     )
     console.print(_scores_table(result))
-    console.print("\n[dim]●: best baseline. The report explains the columns.[/]")
+    console.print("\n[dim]● marks the best baseline. The report explains the columns.[/]")
     for secondary in result.others:
         console.print(
             f"\n[bold]{escaped(secondary.measure.label)}[/] computed from the same predictions"

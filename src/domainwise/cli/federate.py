@@ -55,7 +55,7 @@ def plan(
     smallest: Annotated[
         int,
         typer.Option(
-            help="Minimum rows in a class or category; sites omit smaller ones.", metavar="N", min=3
+            help="Minimum rows per class or category; sites omit smaller ones.", metavar="N", min=3
         ),
     ] = 10,
     task: options.Task = "auto",

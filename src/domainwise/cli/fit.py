@@ -1,4 +1,4 @@
-"""The command fit, which writes a model of a table to one file."""
+"""The command fit, which fits a model to a table and writes it to one file."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def fit(
     read_options: options.ReadingOptions,
     balanced: Annotated[
         bool | None,
-        "Give all classes the same weight, or not. Default: depends on the metric.",
+        "Whether all classes get the same weight. Default: depends on the metric.",
         "--balanced/--not-balanced",
     ] = None,
     positive: options.Positive = None,
@@ -67,8 +67,8 @@ def fit(
     ] = True,
     rows: Annotated[
         bool,
-        "Allow the model file to contain training rows, or not. --no-rows requires --method "
-        "constant, linear or boosting.",
+        "Whether the model file may contain training rows. --no-rows requires --method constant, "
+        "linear or boosting.",
     ] = True,
     seed: options.Seed = 0,
     jobs: options.Jobs = None,
@@ -225,7 +225,7 @@ class Recipe:
         return method
 
     def check(self, key: str) -> Any:
-        """Compare a method with a constant on held-out domains; None without scores."""
+        """Compare a method with a constant prediction on held-out domains; None without scores."""
         from domainwise.evaluation.compare import compare_with_constant
         from domainwise.models.registry import TRIVIAL
 

@@ -78,7 +78,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     parameters = ", ".join(
         f"{name.replace('_', ' ')} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in info["chosen"].items()
-        if value is not False  # False is not informative
+        if value is not False  # False means that an option is off
     )
     values = "continuous"
     if classes is not None:

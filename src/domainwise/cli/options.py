@@ -96,7 +96,7 @@ class ReadingOptions:
 
 
 class PartialFailure(Exception):
-    """A step failed after results had been written."""
+    """Raised if a step fails after results have been written."""
 
 
 def command(
@@ -190,7 +190,7 @@ def _format_part(part: Any) -> str:
 
 
 def refuse_options(context: typer.Context, accepted_names: str, reason: str) -> None:
-    """Refuse all options on the command line, except the names in ``accepted_names``."""
+    """Raise an error if an option was passed that is not in ``accepted_names``."""
     for name in sorted(context.params.keys() - {*accepted_names.split(), *COMMON_OPTIONS}):
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
             raise ValueError(f"remove --{name.replace('_', '-')}: {reason}")

@@ -161,6 +161,6 @@ def datasets() -> None:
     stdout().print(common.text_table(columns, rows, text_columns=columns[-1:]))
     if not all(info.present for info in entries):
         stdout().print(
-            "\nPut missing files into $DOMAINWISE_DATA. The error that a loader raises says where "
-            "to get its file."
+            "\nPut missing files into $DOMAINWISE_DATA. To see where a file comes from, call its "
+            "loader, whose error message says so."
         )

@@ -1,7 +1,7 @@
 """Data sets with domains: the paper's synthetic data, and loaders for real data.
 
 :func:`load_heart` reads a file that is part of the package. Other files are looked up in the folder
-``$DOMAINWISE_DATA``, then in the folder ``domainwise`` of the user's cache (``$XDG_CACHE_HOME``, or
+``$DOMAINWISE_DATA``, then in the folder ``domainwise`` in the user's cache (``$XDG_CACHE_HOME``, or
 ``~/.cache``), and their SHA-256 is checked. If a file is missing, the error says where to find the
 original data.
 """

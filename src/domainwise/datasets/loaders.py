@@ -146,7 +146,7 @@ def verified_path(name: str) -> Path:
 
 
 def read_table(name: str, as_frame: bool) -> Any:
-    """Check a data set's file and ``as_frame``, and return the file as a pandas frame."""
+    """Check ``as_frame`` and a data set's file, and read the file into a pandas data frame."""
     check_arguments(f"load_{name}", as_frame=as_frame)
     path = verified_path(name)
     with needs_extra(f"reading {path.name}", "data"):
@@ -200,7 +200,7 @@ def _labels(column: Any, as_frame: bool) -> Any:
     return values if values.dtype.kind in "fiu" else values.astype(str)
 
 
-#: Docstring for the parameter and the return value of all loaders.
+#: Part of every loader's docstring: the shared parameter and the return value.
 _SHARED = """\
 as_frame : bool, default=False
     Whether to return pandas objects instead of arrays. ``frame`` then contains the table in the
@@ -286,8 +286,8 @@ def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = 
     Parameters
     ----------
     target : {"t_cell", "label"}, default="t_cell"
-        "label" is the manual gate, 0 to 5. The same gate may be different populations in different
-        samples.
+        "label" is the manual gate, 0 to 5. The same gate may contain different populations in
+        different samples.
     ungated : bool, default=True
         Whether to include cells outside all gates (their ``t_cell`` is 0).
     {shared}

@@ -1,6 +1,6 @@
 """Applying a model to files of any size in chunks, locally or on the workers of a cluster.
 
-A chunk may have only some rows of a domain. To predict rows in the context of all rows of their
+A chunk may contain only some rows of a domain. To predict rows in the context of all rows of their
 domain, a first pass computes statistics of the domains, and a second pass predicts with a copy of
 the model that uses them.
 """
@@ -80,8 +80,8 @@ def _context_estimators(model: Any, earlier_steps: list[Any]) -> Iterator[tuple[
 
 def summarize_domains(model: Any, X: Any, domains: Array) -> Summaries:
     """Summarize the rows of each domain; ``X`` is a data frame that the model accepts."""
-    estimator, before = find_context(model)
-    for step in before:
+    estimator, earlier_steps = find_context(model)
+    for step in earlier_steps:
         X = step.transform(X)
     X = np.asarray(X, dtype=np.float64)
     moments = getattr(estimator, "domain_context_", estimator).domain_moments(X, domains)
@@ -152,8 +152,8 @@ class ApplyResult:
     statistics: dict[Any, ShiftStatistics] = field(default_factory=dict)  #: by domain
     notes: list[str] = field(default_factory=list)  #: warning messages
     frame: Any = None  #: output rows; None if a worker has written them, or in a first pass
-    summaries: Summaries = field(default_factory=dict)  #: for context
-    findings: list[Finding] = field(default_factory=list)  #: shift of the whole table
+    summaries: Summaries = field(default_factory=dict)  #: by domain, for context
+    findings: list[Finding] = field(default_factory=list)  #: shift in the whole table
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Application:
     read_options: dict[str, Any]  #: options for reading cells: "decimal", "encoding", "na"
     check_shift: bool = True
     first_pass: bool = False  #: whether to compute statistics only
-    #: Context of predictions: "column" (domains in the domain column), "one" domain, or None.
+    #: Where the context comes from: "column" (the domain column), "one" (all rows), or None.
     context: str | None = None
     coverage: float | None = None
 
@@ -213,8 +213,7 @@ class Application:
                 out = model.projection(X)
             else:
                 out = model.predictions(X, domains, self.coverage)
-        duplicates = sorted({*self.kept_columns} & {*out.columns})
-        if duplicates:
+        if duplicates := sorted({*self.kept_columns} & {*out.columns}):
             raise TableError(
                 f"column {duplicates[0]!r} of {self.source} has the same name as an output column. "
                 "Rename it, or do not keep it"
@@ -229,7 +228,7 @@ class ShiftError(ValueError):
 
     def __init__(self, source: str | Path, findings: list[Finding]) -> None:
         text = f"{source} differs from the source domains of the model, so nothing was written"
-        super().__init__(f"{text}. Check the findings, or predict without strict")
+        super().__init__(f"{text}. Check the findings, or apply the model without strict")
         self.findings = findings
 
 
@@ -259,7 +258,7 @@ def apply_to_file(
     it twice: "column" predicts rows in the context of their domain, "one" treats all rows as one
     domain. ``progress`` is called with the number of rows done. ``decimal``, ``encoding`` and
     ``na`` are described in :func:`~domainwise.tables.files.read_table`; by default, ambiguous cells
-    are read as in the table to which the model was fitted.
+    are read as in the training table.
     """
     names = table_columns(source, encoding=encoding)
     require_columns(keep, names, str(source))

@@ -1,7 +1,7 @@
 """Fitting models to tables larger than memory, and predicting, on the workers of a cluster.
 
-A fit makes two passes over a Parquet table: column statistics, then sums over rows. Column types
-and the task are inferred from evenly spaced rows. Predictions have the order of the table.
+A fit makes two passes over a Parquet table: one for column statistics, one for sums over rows.
+Column types and the task are inferred from evenly spaced rows. Predictions keep the table's order.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ class LargeTable:
         del model.feature_names_in_
         search.set_fitted(model, model.best_params_, model.cv_results_["params"])
         notes = [
-            f"the table exceeds memory, so column types were inferred from {len(self.table.y)} of "
-            f"{n_rows} rows"
+            f"the table does not fit in memory, so column types were inferred from "
+            f"{len(self.table.y)} of {n_rows} rows"
         ]
         if schema.numbers:
             notes.append("column medians are approximate; their rank error is at most 1 %")
@@ -221,7 +221,7 @@ def results_on_workers(client: Any, application: Any, folder: Path | None = None
     for number, rows in enumerate(_tasks(application)):
         file = folder and folder.absolute() / f"part-{number:06d}.parquet"
         futures.append(client.submit(_apply, model, *rows, file, first_task, pure=False))
-        # All files use the types in the first, because a column without values has no type.
+        # All files use the first file's types, because a column without values has no type.
         first_task = first_task or (folder and futures[0])
         if len(futures) > max_tasks:
             yield futures.popleft().result()[0]
@@ -230,7 +230,7 @@ def results_on_workers(client: Any, application: Any, folder: Path | None = None
 
 
 def _tasks(application: Any) -> Iterator[tuple[int, Any, slice]]:
-    """Yield tasks: number of rows before it, data frame or piece to read, and slice of its rows.
+    """Yield tasks: the index of the first row, a data frame or a piece to read, and a slice of it.
 
     Workers read the row groups of Parquet files; rows of other files are sent to them.
     """

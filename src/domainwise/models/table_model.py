@@ -29,13 +29,7 @@ from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import Predictions, fit_with_domains
 from domainwise.tables.errors import Argument, TableError, import_pandas
 from domainwise.tables.files import iter_table, table_columns
-from domainwise.tables.schema import (
-    Schema,
-    Table,
-    class_codes,
-    make_preprocessor,
-    require_columns,
-)
+from domainwise.tables.schema import Schema, Table, class_codes, make_preprocessor, require_columns
 
 #: Methods whose models contain no training rows.
 WITHOUT_ROWS = ("constant", "linear", "boosting")
@@ -112,7 +106,7 @@ class TableModel:
     def read(
         self, path: str | Path, columns: Sequence[str], *, na: Sequence[str] = (), **options: Any
     ) -> Iterator[Any]:
-        """Read columns of a table in chunks; ambiguous cells are read as in the model's table.
+        """Read columns of a table in chunks; ambiguous cells are read as in the training table.
 
         See :func:`~domainwise.tables.files.iter_table` for the other arguments.
         """
@@ -133,13 +127,11 @@ class TableModel:
         """Return a model that is adapted to a site with some labelled rows from this site.
 
         ``X`` and ``X_site`` are data frames from :meth:`Schema.prepare`, and ``y`` contains targets
-        as in the model's table.
+        as in the training table.
         """
         method = self.pipeline[-1]
         if not hasattr(method, "adapt"):
-            text = (
-                f"this model ({self.info.get('method')}) cannot be adapted to a site. Fit one with "
-            )
+            text = f"this model ({self.info.get('method')}) cannot be adapted. Fit a model with "
             remedy = Argument("method", "ensemble"), " or ", Argument("method", "invariantridge")
             raise TableError(text, *remedy)
         prepare = self.pipeline[:-1].transform
@@ -173,7 +165,7 @@ class TableModel:
 def labelled_rows(model: TableModel, path: str | Path, **options: Any) -> tuple[Any, Array, int]:
     """Read labelled rows for :meth:`TableModel.adapt`, and count the rows without a label.
 
-    Labels must be classes of the model, or numbers in the unit of its table.
+    Labels must be classes of the model, or numbers in the unit of the training table.
     """
     schema, classes = model.schema, model.info["classes"]
     labels = [schema.target] if classes is not None else []
@@ -194,7 +186,7 @@ def labelled_rows(model: TableModel, path: str | Path, **options: Any) -> tuple[
             raise TableError(
                 f"{path}: all values of {schema.target!r} are between {y.min():.4g} and "
                 f"{y.max():.4g}, but the model was fitted to values between {low:.4g} and "
-                f"{high:.4g}. Check the unit, and whether it is the same target"
+                f"{high:.4g}. Check the unit, and that the target is the same"
             )
     return schema.prepare(frame.iloc[rows]), y, len(frame) - len(rows)
 
@@ -213,7 +205,7 @@ def table_setting(
     """Return the :class:`Setting` for fitting a method to a table.
 
     ``class_weight="auto"`` balances classes if ``scoring``, the metric of `evaluate`, weights them
-    equally. Parameters are chosen by ``inner_scoring``; None is log loss or squared error.
+    equally. Parameters are chosen by ``inner_scoring``; None means log loss or squared error.
     """
     classification = table.schema.task == "classification"
     measure = choose_measure(scoring, table.y, classification, pos_label, table.sample_domain)
@@ -290,12 +282,12 @@ def describe_model(
     projector, context = search.projection_, None
     model: Any = getattr(search, "estimator_", None)
     if getattr(model, "uses_context", False):
-        # "promised" is whether the model was chosen by its score with context.
+        # "promised" is set to True if the model is chosen by its score with context.
         context = {"batch_size": int(model.context_batch_size_), "promised": False}
-    default = PREDICTORS[setting.task][0] if setting.predictor == "auto" else setting.predictor
+    predictor = PREDICTORS[setting.task][0] if setting.predictor == "auto" else setting.predictor
     return {
         "method": method.key,
-        "predictor": "" if projector is None else default,
+        "predictor": "" if projector is None else predictor,
         "classes": classes,
         "class_weight": setting.class_weight,
         "domains": [list(pair) for pair in domains],
@@ -311,7 +303,7 @@ def describe_model(
 
 
 def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON values; an infinite ridge becomes text."""
+    """Return parameters as JSON values; infinite numbers become text."""
     values = {n: v.item() if hasattr(v, "item") else v for n, v in parameters.items()}
     infinite = {n: str(v) for n, v in values.items() if isinstance(v, float) and not np.isfinite(v)}
     return values | infinite
