@@ -196,7 +196,7 @@ def test_force_removes_only_files_that_jobs_wrote(tmp_path):
     assert not list((tmp_path / "jobs").glob("*linear*"))
     (tmp_path / "jobs" / "results.jsonl").write_text("my results\n")
     with pytest.raises(
-        ResultsError, match="is not a results file of domainwise and was left unchanged"
+        ResultsError, match="is not a domainwise results file and was left unchanged"
     ):
         run(tmp_path, force=True)
     assert (tmp_path / "jobs" / "results.jsonl").read_text() == "my results\n"
@@ -207,8 +207,8 @@ def test_force_removes_only_files_that_jobs_wrote(tmp_path):
     [
         ({"methods": []}, "best is not the first method"),
         ({"domains": ["ayr"]}, "linear is not scored on the listed domains"),
-        ({"measure": None}, "measure: a mapping expected, got NoneType"),
-        ({"notes": [1]}, r"notes\[0\]: str expected, got int"),
+        ({"measure": None}, "measure: expected a mapping, got NoneType"),
+        ({"notes": [1]}, r"notes\[0\]: expected str, got int"),
     ],
 )
 def test_an_invalid_result_file_is_refused_with_a_reason(tmp_path, change, words):

@@ -451,7 +451,7 @@ def test_one_site_is_not_enough_and_one_training_class_gives_no_score(frames):
     [
         ({"method": "svm"}, "'method' parameter of Plan must be a str among .* Got 'svm'"),
         ({"feature_map": "nystroem"}, "'feature_map' parameter of Plan .* Got 'nystroem'"),
-        ({"feature_map": "centres"}, "feature_map='centres', but there are no centres. Pass"),
+        ({"feature_map": "centres"}, "feature_map='centres', but no centres were passed. Pass"),
         ({"kernels": ("poly",)}, r"'kernels' parameter of Plan .* Got \('poly',\) instead"),
         ({"kernels": ()}, r"'kernels' parameter of Plan .* Got \(\) instead"),
         ({"n_features": 10**6}, r"'n_features' parameter .* \[1, 20000\] .* Got 1000000 instead"),
@@ -465,7 +465,7 @@ def test_one_site_is_not_enough_and_one_training_class_gives_no_score(frames):
         ({"centres": {"a": [0, 1]}}, r"the range of 'b' must be \[low, high\]"),
         ({"centres": {n: [1, 0] for n in "abc"}}, r"the range of 'a' must be \[low, high\]"),
         ({"feature_map": "fourier", "centres": {n: [0, 1] for n in "abc"}},
-         "feature_map='fourier', but there are centres. Pass"),
+         "feature_map='fourier', but centres were passed. Pass"),
     ],
 )  # fmt: skip
 def test_invalid_plan_arguments_are_named(frames, options, words):

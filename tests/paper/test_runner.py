@@ -140,11 +140,11 @@ def test_names_with_unusual_line_separators_are_read_again(tmp_path, separator):
     [
         (lambda text: text + '{"kind": "result", "met', "line 2 is cut off"),
         (lambda text: text + '{"kind": "result"}', "line 2 is cut off"),
-        (lambda text: "[1, 2]\n" + text, "line 1 is cut off or not a result"),
+        (lambda text: "[1, 2]\n" + text, "line 1 is cut off or is not a result"),
         (lambda text: text.replace('"schema": 1', '"schema": 99'), "another version"),
         (lambda text: text.replace('"domainwise": "', '"domainwise": "9'), "another version"),
-        (lambda text: '{"kind": "result"}\n' + text, "does not begin with a header"),
-        (lambda text: "", "does not begin with a header"),
+        (lambda text: '{"kind": "result"}\n' + text, "does not begin with a domainwise header"),
+        (lambda text: "", "does not begin with a domainwise header"),
     ],
 )
 def test_a_damaged_file_is_refused_and_left_alone(tmp_path, damage, message):

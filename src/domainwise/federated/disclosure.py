@@ -4,10 +4,10 @@ A group of rows is a site, a class at a site, a domain, or a class within a doma
 file is about a group if it depends only on rows in the group. Three rules apply:
 
 1. There are at most half as many numbers about a group as the group has values (rows times
-   columns). An attacker who searches for rows with these numbers has at least two unknowns for each
-   equation.
-2. A feature map has at most a third as many columns as the group has rows. Whether a row is in the
-   span of the other rows then reveals nothing.
+   columns). An attacker who tries to compute the rows from these numbers has at least twice as many
+   unknowns as equations.
+2. A feature map has at most a third as many columns as the group has rows. Testing whether a row
+   lies in the span of the other rows then reveals nothing.
 3. If second moments are sent, the number of maps times the cube of the number of columns is at most
    a quarter of the square of the number of rows. With respect to the second moment, the leverage of
    a row in the group then differs from that of other rows by less than half a standard deviation.
@@ -44,7 +44,7 @@ ENOUGH_COLUMNS = 100
 MIN_SHARE, FEW_COLUMNS, MIN_SHARE_FEW_COLUMNS = 0.95, 8, 0.8
 #: Minimum and maximum number of columns for ``n_features="auto"``.
 MIN_COLUMNS, MAX_AUTO_COLUMNS = 4, 500
-#: Maximum number of landmarks with which new rows are compared with domains.
+#: Maximum number of landmarks for comparing new rows with domains.
 WATCH_POINTS = 30
 ACCEPT_ADVICE = (
     "If you are allowed to disclose these rows, pass accept_disclosure=True (--accept-disclosure)"
@@ -56,7 +56,7 @@ ADVICE = (
 
 
 class DisclosureError(ValueError):
-    """Raised if a file would disclose too much about the rows of a site."""
+    """Raised if a file would disclose too much about a site's rows."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Request:
     n_maps: int
     width: int  #: columns of a map, including those of a continuous target
     by_class: bool  #: True: a second moment for each class; False: one for the site
-    n_watch: int  #: numbers about each domain, with which new rows are compared
+    n_watch: int  #: numbers sent about each domain, for comparing new rows with it
 
     @classmethod
     def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_points: int) -> Request:
@@ -86,8 +86,9 @@ class Request:
 
     @property
     def maps_text(self) -> str:
-        """The number of maps, such as "3 maps", for messages."""
-        return f"{self.n_maps} map" + "s" * (self.n_maps != 1)
+        """The number and size of the maps, for messages."""
+        plural, each = ("", "") if self.n_maps == 1 else ("s", " each")
+        return f"{self.n_maps} kernel feature map{plural} with {self.width} columns{each}"
 
     def cell_rows(self) -> int:
         """Return the minimum number of rows of a class in a domain."""
@@ -124,7 +125,7 @@ def choose_sizes(
 
     For each site, ``counts`` contains the number of rows in each class, and ``n_sent`` how many
     numbers the site sent in the first round. There are at most ``n_maps`` maps, with ``n_targets``
-    more columns for a continuous target. Maps are added as long as ``ENOUGH_COLUMNS`` remain.
+    more columns for a continuous target. More maps are preferred while ``ENOUGH_COLUMNS`` remain.
     """
 
     def request(columns: int, n_maps: int, by_class: bool = False) -> Request:
@@ -150,17 +151,17 @@ def choose_sizes(
             few_columns = max_columns(k, MIN_SHARE_FEW_COLUMNS, FEW_COLUMNS)
             columns_by_maps[k] = max(max_columns(k, MIN_SHARE, MAX_AUTO_COLUMNS), few_columns)
         min_columns = max(MIN_COLUMNS, min(ENOUGH_COLUMNS, max(columns_by_maps.values())))
-        possible = [k for k, columns in columns_by_maps.items() if columns >= min_columns]
-        if not possible:
+        map_counts = [k for k, columns in columns_by_maps.items() if columns >= min_columns]
+        if not map_counts:
             minimum = request(MIN_COLUMNS, min(columns_by_maps))
             raise PlanError(
                 "the sites have too few rows for a second round: individual rows could be inferred "
-                f"from the numbers that they would send. A map with {MIN_COLUMNS} columns needs "
+                f"from the second-round files. Even {minimum.maps_text} would need "
                 f"{minimum.class_rows()} rows of each class and {minimum.site_rows(max(n_sent))} "
-                "rows at each site. Use larger sites, or set n_features and let the sites pass "
-                "accept_disclosure=True"
+                "rows in total at each site. Use sites with more rows, or set n_features and let "
+                "the sites pass accept_disclosure=True"
             )
-        columns, n_maps = columns_by_maps[possible[0]], possible[0]
+        columns, n_maps = columns_by_maps[map_counts[0]], map_counts[0]
     else:
         columns = int(plan.n_features)
     if plan.second_moments == "auto":
@@ -182,22 +183,25 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept: bool) -> 
         selected = counts[rows.classes, rows.domains] >= rows.min_rows
         if not selected.any():
             raise DisclosureError(
-                f"no class has at least {rows.min_rows} rows in any domain. Use a table with more "
-                "rows, or ask for a plan with a smaller smallest_cell"
+                f"no domain, or class within a domain, has at least {rows.min_rows} rows. Use a "
+                "table with more rows, or ask for a plan with a smaller smallest_cell"
             )
         excluded = f"domains and classes with fewer than {rows.min_rows} rows"
         groups = [[int(d)] for d in np.unique(rows.domains[selected])]
     else:
         is_large = counts.sum(axis=1) >= request.class_rows()
         selected = is_large[rows.classes]
-        n, needed = int(selected.sum()), request.site_rows(n_sent)
-        if n < needed:
+        n, n_small, n_min = int(selected.sum()), int((~selected).sum()), request.site_rows(n_sent)
+        if n < n_min:
+            needed, available = f"{n_min} rows", f"{len(selected)} rows"
+            if request.n_classes > 1:
+                needed += f" in total and {request.class_rows()} rows in each class"
+                available = (
+                    f"{n} rows in classes that are large enough, and {n_small} in smaller ones"
+                )
             raise DisclosureError(
-                "the second-round file was not written: the plan asks for "
-                f"{request.maps_text} with {request.width} columns, for which a site needs "
-                f"{needed} rows in total and {request.class_rows()} rows in each class. This site "
-                f"has {n} rows in classes that are large enough, and {len(selected) - n} rows in "
-                f"smaller classes. {ADVICE}"
+                f"the second-round file was not written: the plan asks for {request.maps_text}, "
+                f"for which a site needs {needed}. This site has {available}. {ADVICE}"
             )
         excluded = f"classes with fewer than {request.class_rows()} rows"
         groups = _group_domains(counts[is_large], request, n_sent)
@@ -285,8 +289,8 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     schema, min_rows = plan.schema, plan.smallest_cell
     frame = named_frame(frame)
     require_columns([*schema.features, schema.target], list(frame.columns), "the table")
-    labelled, y, labels = schema.read_labels(frame, plan.classes)
-    if not len(labelled):
+    labelled_rows, y, labels = schema.read_labels(frame, plan.classes)
+    if not len(labelled_rows):
         raise TableError(
             f"no row has both a target ({schema.target!r}) and a domain ({schema.domain!r}). Check "
             "that these are the right columns"
@@ -310,16 +314,16 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
             f"{subject} has fewer than {min_rows} rows with a target and a domain, the smallest "
             "number that the plan allows sites to report. Use a table with more rows"
         )
-    notes, unlabelled = [], len(frame) - len(labelled)
+    notes, n_unlabelled = [], len(frame) - len(labelled_rows)
     if n_small := int((~selected).sum()):
         notes.append(f"left out: {n_small} rows from classes with fewer than {min_rows} rows")
-    X = schema.prepare(frame.iloc[labelled[selected]])
+    X = schema.prepare(frame.iloc[labelled_rows[selected]])
     for name in (*schema.numbers, *schema.categorical):
         if 0 < X[name].notna().sum() < min_rows:
             X[name] = X[name].where(X[name].isna())
             notes.append(f"treated as missing: {name!r}, which has fewer than {min_rows} values")
-    if 0 < unlabelled < min_rows:
-        notes.append(f"left out: {unlabelled} rows without a target or domain")
-        unlabelled = 0
-    rows = (y[selected], classes[selected], domains[selected])
-    return SiteRows(site, min_rows, X, *rows, names.tolist(), unlabelled, notes)
+    if 0 < n_unlabelled < min_rows:
+        notes.append(f"left out: {n_unlabelled} rows without a target or domain")
+        n_unlabelled = 0
+    labels_and_domains = (y[selected], classes[selected], domains[selected])
+    return SiteRows(site, min_rows, X, *labels_and_domains, names.tolist(), n_unlabelled, notes)

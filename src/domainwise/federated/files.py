@@ -3,7 +3,7 @@
 A file is an uncompressed zip archive with ``about.json`` and with int64 and float64 arrays in
 NumPy's format. It is read without pickle, and declared sizes are compared with the file size before
 memory is allocated. The digest shows whether the file was changed; it is not a signature. Shapes
-and counts are checked against the plan, and so is whether any rows could have such moments.
+and counts are checked against the plan, and moments that no rows could have are rejected.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class SiteFile:
         return digest.hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write the file; an older file is replaced when the new one is complete."""
+        """Write the file; an existing file is replaced only when the new one is complete."""
         about = json.dumps({**self._about(), "digest": self.digest()}, allow_nan=False)
         with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             archive.writestr(ABOUT, about)
@@ -123,8 +123,8 @@ class SiteFile:
                 raise ValueError("its digest does not match: it was changed after it was written")
         except Exception as error:
             raise SiteFileError(
-                f"{path} is damaged or is not a site file: {error}. Ask the site to create it "
-                f"again with domainwise {__version__}"
+                f"{path} cannot be read as a site file: {error}. Ask the site to create it again "
+                f"with domainwise {__version__}"
             ) from error
         return file
 
@@ -171,14 +171,14 @@ def _check_fields(values: dict[str, Any], types: dict[str, Any], where: str) -> 
     _check_names(values, types, f"{where}: the field")
     try:
         check_form(values, types, where)
-    except ValueError as error:  # without its advice, because the site has to create the file
+    except ValueError as error:  # without its advice, because callers add their own
         raise ValueError(str(error).removesuffix(f". {DAMAGED}")) from None
 
 
-def _check_names(values: dict[str, Any], expected: dict[str, Any], what: str) -> None:
-    if differing := sorted(set(values) ^ set(expected), key=str):
-        problem = "unexpected" if differing[0] in values else "missing"
-        raise ValueError(f"{what} {str(differing[0])!r} is {problem}")
+def _check_names(values: dict[str, Any], expected: dict[str, Any], label: str) -> None:
+    if differing_names := sorted(set(values) ^ set(expected), key=str):
+        problem = "unexpected" if differing_names[0] in values else "missing"
+        raise ValueError(f"{label} {str(differing_names[0])!r} is {problem}")
 
 
 def load_files(

@@ -54,7 +54,7 @@ QUANTILE_LEVELS, DISTANCE_ROWS = (0.1, 0.25, 0.5, 0.75, 0.9), 1000
 METRICS = {"rbf": "euclidean", "laplacian": "cityblock"}  #: distance metric of each kernel
 #: Maximum absolute value in a column; its square is finite.
 MAX_VALUE = 1e150
-#: If values at one site exceed those at all other sites by this factor, their units must differ.
+#: If values at one site exceed those at all other sites by this factor, the unit must be wrong.
 MAX_UNIT_RATIO = 1e6
 #: The range of a column extends beyond its outermost block means by this fraction of their distance
 #: from the median.
@@ -71,9 +71,9 @@ def statistics(
 ) -> SiteFile:
     """Compute a site's first-round file, from which preprocessing and kernel widths are chosen.
 
-    It contains, for each numeric column, the count, mean, squared deviations and means of blocks of
-    neighbouring values, with at least twice ``smallest_cell`` rows each; for each text column, the
-    counts of categories with at least ``smallest_cell`` rows; counts of classes; and a few
+    It contains, for each numeric column, the count, the mean, the sum of squared deviations, and
+    means of blocks of at least twice ``smallest_cell`` neighbouring values; for each text column,
+    the counts of categories with at least ``smallest_cell`` rows; counts of classes; and a few
     quantiles of distances between rows, rounded to two digits. It does not describe domains.
 
     Parameters
@@ -109,11 +109,13 @@ def statistics(
     400
     """
     file = compute_statistics(site_rows(frame, plan, site), plan)
-    n, p, numbers = file.content["rows"], len(plan.schema.features), n_numbers(file)
-    if disclosure.VALUES_PER_NUMBER * numbers > n * p and not accept_disclosure:
+    n, p, n_sent = file.content["rows"], len(plan.schema.features), n_numbers(file)
+    limit = n * p // disclosure.VALUES_PER_NUMBER
+    if n_sent > limit and not accept_disclosure:
         raise DisclosureError(
-            f"the first-round file was not written: it would contain {numbers} numbers, more than "
-            f"half of the {n * p} values in {n} rows and {p} columns. {disclosure.ADVICE}"
+            f"the first-round file was not written: it would contain {n_sent} numbers, but at most "
+            f"{limit} are allowed for {n} rows and {p} columns. Use a table with more rows, or ask "
+            f"for a plan with a larger smallest_cell. {disclosure.ACCEPT_ADVICE}"
         )
     return file
 
@@ -135,13 +137,13 @@ def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
     categories, notes = [], [*rows.notes]
     for name in schema.categorical:
         all_counts = Counter(rows.X[name].dropna().tolist())
-        sent = {text: count for text, count in sorted(all_counts.items()) if count >= min_rows}
-        if len(sent) < len(all_counts):
+        sent_counts = {k: count for k, count in sorted(all_counts.items()) if count >= min_rows}
+        if len(sent_counts) < len(all_counts):
             notes.append(f"categories of {name!r} with fewer than {min_rows} rows were not sent")
-        n_others = n - sum(sent.values())
-        if sent and n_others < min_rows:  # add them to the most frequent category
-            sent[max(sent, key=lambda text: (sent[text], text))] += n_others
-        categories.append(sent)
+        n_others = n - sum(sent_counts.values())
+        if sent_counts and n_others < min_rows:  # count the others in the most frequent category
+            sent_counts[max((count, k) for k, count in sent_counts.items())[1]] += n_others
+        categories.append(sent_counts)
     sizes = {"n": n, "n_numbers": len(names), "n_texts": len(categories), "min_rows": min_rows}
     sizes |= {"n_blocks": max(map(len, blocks), default=0), "block_rows": BLOCK_CELLS * min_rows}
     sizes["n_quantiles"] = len(QUANTILE_LEVELS)
@@ -221,11 +223,11 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
     if (distances < 0).any() or (np.diff(distances, axis=1) < 0).any():
         raise ValueError("'distances' must be non-negative and in ascending order")
     if max(np.abs(values).max(initial=0.0) for values in (arrays["blocks"], distances)) > MAX_VALUE:
-        raise ValueError(f"values in 'blocks' and 'distances' must not exceed ±{MAX_VALUE:.0e}")
+        raise ValueError(f"absolute values in 'blocks' or 'distances' exceed {MAX_VALUE:.0e}")
     for j, (values, weights) in enumerate(sketches(file)):
         if (np.diff(values) < 0).any() or (len(values) > 0) != (counts[j] > 0):
             raise ValueError(
-                "'blocks' must be in ascending order, and exist if and only if a column has values"
+                "'blocks' must be in ascending order, and empty if and only if a column is empty"
             )
         if not len(values):
             continue
@@ -238,7 +240,7 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
         slack = 2 * tolerance * np.ptp(values) * counts[j] + 1e-6 * counts[j] * size**2
         if not max(block_squares - slack, 0.0) <= squares[j] <= MAX_VALUE**2:
             raise ValueError(
-                "squared deviations in 'numbers' are too small for 'blocks', or too large"
+                "squared deviations in 'numbers' are smaller than those of 'blocks', or too large"
             )
 
 
@@ -344,7 +346,7 @@ def _kernels(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
             distances = np.concatenate([file.arrays["distances"][i] for file in sites])
             median = quantile(sketched(distances, weights), 0.5)
             if median <= 0:
-                raise PlanError("the median distance between rows is 0. Set gammas to numbers")
+                raise PlanError("the median distance between rows is 0. Pass numbers as gammas")
             median_gamma = 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
             gammas = [median_gamma * factor for factor in RIDGE_GAMMAS]
         if kernel in plan.kernels:

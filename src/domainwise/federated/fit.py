@@ -70,7 +70,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     model : TableModel
         ``model.pipeline[-1].expected_score_`` contains the selected candidate's error on each
         held-out site: the root mean squared error, or the squared error of class indicators (0 or
-        1) with equally weighted classes. ``model.info`` also compares it with a constant.
+        1) with equally weighted classes. ``model.info`` compares it with a constant prediction.
     """
     sites = load_files(plan, files, "moments", check_moments)
     if len(sites) < 2:
@@ -93,7 +93,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
         site_names = ", ".join(file.site for file in sites)
         raise SiteFileError(
             f"no model can be fitted from the moments of the sites {site_names}: {error}. Omit "
-            "sites whose rows are all equal"
+            "sites whose rows are all identical"
         ) from error
     classes = None if plan.classes is None else list(plan.classes)
     setting = Setting(
@@ -102,7 +102,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     search = method.make(setting)
     search.set_fitted(model, best, candidates)
     search.expected_score_ = expected = site_search.errors(best_scores)
-    # Sums over the rows of each domain (the first is the row count), and mean degrees of freedom.
+    # For each domain: sums over its rows (the first is the row count), and degrees of freedom.
     sources: dict[str, tuple[Array, float]] = {}
     for file in sites:
         columns = [file.content["domains"], file.arrays["watch"], file.arrays["freedom"]]
@@ -131,12 +131,12 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
 def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
     site_names, first_names = {file.site for file in sites}, set(plan.first_round("sites"))
     notes = [f"fitted from the moments of {len(sites)} sites, which do not share their rows"]
-    if late := ", ".join(sorted(site_names - first_names)):
+    if late_sites := ", ".join(sorted(site_names - first_names)):
         notes.append(
-            f"sites that joined later, not used for preprocessing or kernel widths: {late}"
+            f"sites that joined later, not used for preprocessing or kernel widths: {late_sites}"
         )
-    if absent := ", ".join(sorted(first_names - site_names)):
-        notes.append(f"sites that are used for preprocessing and kernel widths only: {absent}")
+    if first_only := ", ".join(sorted(first_names - site_names)):
+        notes.append(f"sites that are used for preprocessing and kernel widths only: {first_only}")
     if left_out := sum(file.content["left_out"] for file in sites):
         notes.append(f"{left_out} rows have no target or domain and are left out")
     if accepted := ", ".join(file.site for file in sites if file.content["accepted"]):
@@ -146,7 +146,7 @@ def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
 
 
 class _Search:
-    """Moments of all sites, and searches that hold out sites.
+    """Moments from all sites, and searches that hold out one site at a time.
 
     A search returns the model, all candidates, and the scores and arguments of the best candidate.
     """
@@ -213,7 +213,7 @@ class _Search:
         return model, results["params"], scores, model.best_params_
 
     def projection(self) -> tuple[Any, list[Candidate], Array, Candidate]:
-        """Fit a projection, and a predictor after it; candidates are scored by least squares."""
+        """Fit a projection followed by a predictor; candidates are scored by least squares."""
         plan, candidates, scores = self.plan, [], []
         grid = list_candidates(plan.method, plan.candidates, plan.classes is not None, self.n_rows)
         for i, nystrom in enumerate(plan.maps):
@@ -251,7 +251,7 @@ class _Search:
             class_weights = {c: 1.0 / (len(test) * cell.n_samples) for c, cell in test.items()}
             held_out = weighted_moments(test, class_weights, columns)
             for j, candidate in enumerate(candidates):
-                with warnings.catch_warnings():  # about individual splits
+                with warnings.catch_warnings():  # do not warn about individual splits
                     warnings.simplefilter("ignore", UserWarning)
                     W = self._fit_projection(nystrom, train, candidate)[1]
                 scores[j, s] = score(s, problem, W @ least_squares(problem, W), held_out)[0]
@@ -269,7 +269,7 @@ class _Search:
 
 
 def least_squares(problem: RidgeProblem, W: Array, alpha: float = 1.0) -> Array:
-    """Return ridge regression coefficients of the components ``(phi - mean) W``."""
+    """Return ridge coefficients for the components: the centred columns of a map times W."""
     gram = W.T @ problem.second @ W + alpha * np.eye(W.shape[1])
     return np.asarray(np.linalg.solve(gram, W.T @ problem.cross))
 

@@ -84,7 +84,7 @@ class Plan:
 
     :meth:`of_table` creates a plan from the columns of a table. From the rows, it takes only the
     class names and, for dates, the latest day. :func:`~domainwise.federated.merge` adds the results
-    of the first round: preprocessing, number of columns, kernel widths, and which centres are used.
+    of the first round: preprocessing, number of columns, kernel widths, and the selected centres.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Plan:
         Candidates for the kernel parameter; "auto" uses 0.3, 1 and 3 times the median rule's value.
     feature_map : {"fourier", "centres"}, default="fourier"
         Random Fourier features, which depend on ``seed``, or Nyström features with landmarks at
-        ``centres``. Neither depends on rows of a site.
+        ``centres``. Neither depends on any site's rows.
     n_features : int or "auto", default="auto"
         Number of columns of the map; "auto" depends on the numbers of rows at the sites, up to 500.
         A site with too few rows for this number must accept disclosure to send its file.
@@ -154,9 +154,8 @@ class Plan:
             )
         if (self.feature_map == "fourier") != (self.centres is None):
             raise PlanError(
-                f"feature_map={self.feature_map!r}, but there are "
-                f"{'no ' if self.centres is None else ''}centres. Pass centres if and only if "
-                "feature_map='centres'"
+                f"feature_map={self.feature_map!r}, but {'no ' if self.centres is None else ''}"
+                "centres were passed. Pass centres if and only if feature_map='centres'"
             )
         numbers = self.schema.numbers
         for name in [] if self.centres is None else [*numbers, *self.schema.categorical]:
@@ -261,11 +260,11 @@ class Plan:
         return plan
 
     def _check_values(self) -> None:
-        """Raise PlanError for values that a plan cannot have."""
+        """Raise PlanError for invalid values that the constructor does not check."""
         schema = self.schema
         names = [schema.target, schema.domain, schema.reference, *schema.features, *schema.na]
         names += [*schema.forms, *schema.forms.values(), *schema.date_parts]
-        if self.merged is not None:  # check that everything can be built from it
+        if self.merged is not None:  # the properties below raise if a value is invalid
             columns, kernels, by_class = map(self.first_round, ("columns", "maps", "by_class"))
             if type(columns) is not int or not 1 <= columns <= MAX_FEATURES:
                 raise PlanError(f"columns={columns!r} must be an integer from 1 to {MAX_FEATURES}")
@@ -311,8 +310,8 @@ class Plan:
             contains = TEXTS["plan_merged"].format(n_sites=len(self.merged["sites"]))
             maps += f" with {self.merged['columns']} columns (kernels: {len(self.maps)})"
         return [
-            f"plan {self.hash[:12]}: {self.method}, {maps}; nothing is sent about fewer than "
-            f"{self.smallest_cell} rows",
+            f"plan {self.hash[:12]}: {self.method}, {maps}; nothing is sent about groups of fewer "
+            f"than {self.smallest_cell} rows",
             f"contains: {contains}",
             "does not contain: rows, except those passed as centres",
         ]
@@ -350,7 +349,7 @@ class Plan:
         for entry in self.first_round("maps"):
             name, gamma = entry["kernel"], entry["gamma"]
             if self.feature_map == "fourier":
-                orthogonal = name == "rbf" and self.n_features == "auto"  # for few columns
+                orthogonal = name == "rbf" and self.n_features == "auto"  # better with few columns
                 shape = (n_inputs, self.first_round("columns"), self.seed)
                 maps.append(NystromMap.fourier(FourierMap(name, gamma, *shape, orthogonal)))
                 continue
@@ -403,9 +402,9 @@ class Plan:
 def _make_centres(
     table: Any, centres: Any, n_features: Any = "auto", seed: int = 0, **options: Any
 ) -> Any:
-    """Return the centres as a data frame; ranges and a table's categories are sampled.
+    """Return the centres as a data frame; draw them from ranges and from the table's categories.
 
-    RandomState is used because NumPy guarantees that its numbers never change.
+    RandomState is used because NumPy guarantees that its random numbers never change.
     """
     schema, rng = table.schema, np.random.RandomState(seed)
     if hasattr(centres, "columns"):
@@ -422,7 +421,7 @@ def _make_centres(
 
 
 def check_plan(plan: Any) -> None:
-    """Raise TypeError if this is not a plan."""
+    """Raise TypeError if ``plan`` is not a Plan."""
     if not isinstance(plan, Plan):
         raise TypeError(f"plan must be a Plan; got {type(plan).__name__}")
 

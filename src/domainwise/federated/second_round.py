@@ -1,4 +1,4 @@
-"""The second round: moments of the columns of the plan's maps, from which a model is fitted.
+"""The second round: moments of the plan's kernel features, from which a model is fitted.
 
 A file contains sums by class and domain, second moments, and statistics of each domain with which
 new rows are compared. Moments that no rows could have are rejected.
@@ -40,7 +40,7 @@ COUNTS = ("missing", "beyond", "unknown")  #: statistics of a domain that are co
 ROUNDING = 1e-9
 #: Targets may lie outside the range of all block means by this multiple of the range.
 TARGET_MARGIN = 1e3
-#: A site that joins late may have this many times the rows of all sites in the first round.
+#: A site that joins late may have this many times as many rows as all first-round sites together.
 MAX_LATE_RATIO = 10
 
 
@@ -138,7 +138,7 @@ def moments(
             second_moments = second_moments.sum(axis=0, keepdims=True)
         arrays |= {f"second{i}": second_moments, f"sums{i}": sums}
     sizes: dict[str, Any] = {"n": len(X), "n_domains": n_domains, "min_rows": plan.smallest_cell}
-    sizes |= {"maps": request.maps_text, "width": request.width}
+    sizes["maps"] = request.maps_text
     sizes["second"] = "a second moment for each class" if request.by_class else "one second moment"
     sentences = [TEXTS["moments"], *TEXTS["accepted" if accept_disclosure else "bounded"]]
     content = {
@@ -164,8 +164,8 @@ def _check_centres(plan: Plan, X: Any) -> None:
                 f"the second-round file was not written: centre {int(n_close.argmin())} of the "
                 f"plan is close to fewer than {plan.smallest_cell} rows (kernel "
                 f"{entry['kernel']!r}, gamma={entry['gamma']:.3g}), so the file would reveal that "
-                "rows like it exist. Ask for a plan with smaller gammas, other centres, or Fourier "
-                "features"
+                "there are rows similar to this centre. Ask for a plan with smaller gammas, other "
+                "centres, or Fourier features"
             )
 
 
@@ -233,7 +233,7 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
 def _check_watch(totals: dict[str, Array], n: Array, degrees_of_freedom: Array) -> None:
     """Raise ValueError for statistics that domains with ``n`` rows cannot have."""
     if (totals["rows"] != n).any():
-        raise ValueError(f"{DOMAIN_STATISTICS} and 'counts' have different numbers of rows")
+        raise ValueError(f"{DOMAIN_STATISTICS} and 'counts' report different numbers of rows")
     for name in COUNTS:
         if (totals[name] < 0).any() or (totals[name] > n).any() or (totals[name] % 1).any():
             raise ValueError(
@@ -245,11 +245,11 @@ def _check_watch(totals: dict[str, Array], n: Array, degrees_of_freedom: Array) 
     if (np.abs(level) > CLIP * limit).any() or (spread > CLIP**2 * limit).any():
         raise ValueError(f"{DOMAIN_STATISTICS} imply standardized values beyond ±{CLIP:g}")
     if (level**2 > n * spread * (1 + 1e-6) + 1e-6).any():
-        raise ValueError(f"{DOMAIN_STATISTICS} contain sums that are too large for the squares")
+        raise ValueError(f"{DOMAIN_STATISTICS} contain sums too large for their sums of squares")
     if (norms < 0).any() or (norms > limit * (1 + 1e-6)).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain squared norms below 0 or above 1 per row")
     if ((kernel**2).sum(axis=1, keepdims=True) > n * norms * (1 + 1e-6) + 1e-6).any():
-        raise ValueError(f"{DOMAIN_STATISTICS} contain kernel means too large for the norms")
+        raise ValueError(f"{DOMAIN_STATISTICS} contain kernel means that are too large for 'norms'")
     if (degrees_of_freedom <= 0).any() or (degrees_of_freedom > n_points * (1 + 1e-6)).any():
         raise ValueError(f"'freedom' must be positive and at most {n_points}")
 
@@ -260,7 +260,7 @@ def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
     counts = counts[:, :, None]
     slack = ROUNDING * (counts + 1) * np.maximum(np.abs(low), np.abs(high))
     if ((sums < counts * low - slack) | (sums > counts * high + slack)).any():
-        raise ValueError(f"'sums{i}' implies means outside the range of this map")
+        raise ValueError(f"'sums{i}' implies column means that no rows could have")
     # The variance is largest if all rows are at the bounds: (high - mean)(mean - low).
     n = counts.sum(axis=1)
     means = sums.sum(axis=1) / np.maximum(n, 1)
@@ -268,7 +268,7 @@ def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
     for c, moment in enumerate(_symmetric(packed, len(low))):
         limit = largest[c] if len(packed) > 1 else largest.sum(axis=0)
         if (np.diagonal(moment) > limit).any():
-            raise ValueError(f"'second{i}' is larger than rows with these means allow")
+            raise ValueError(f"'second{i}' contains variances too large for 'sums{i}'")
         offset = ROUNDING * abs(np.trace(moment)) + np.finfo(float).tiny
         scale = np.sqrt(np.maximum(np.diagonal(moment), 0.0) + offset)
         try:

@@ -35,7 +35,7 @@ MAX_BYTES = 2**30
 
 
 class ResultsError(ValueError):
-    """A file or folder of results cannot be used; the message gives the reason."""
+    """Raised if a results file or folder cannot be used; the message gives the reason."""
 
 
 DAMAGED = "The file is damaged or was written by another version of domainwise. Create it again"
@@ -63,7 +63,7 @@ def check_form(value: Any, form: Form, where: str) -> None:
     >>> check_form({"rows": "3"}, {"rows": int}, "x")
     Traceback (most recent call last):
     ...
-    domainwise.jobs.store.ResultsError: x, rows: int expected, got str '3'. The file is damaged...
+    domainwise.jobs.store.ResultsError: x, rows: expected int, got str '3'. The file is damaged...
     """
     if isinstance(form, Maybe):
         return None if value is None else check_form(value, form.form, where)
@@ -97,7 +97,7 @@ def check_form(value: Any, form: Form, where: str) -> None:
             matches, got = False, f"{got} with an absolute value of at least {limit}"
         expected = " or ".join(t.__name__ for t in types)
     if not matches:
-        raise ResultsError(f"{where}: {expected} expected, got {got}. {DAMAGED}")
+        raise ResultsError(f"{where}: expected {expected}, got {got}. {DAMAGED}")
     return None
 
 
@@ -111,7 +111,7 @@ def read_json(path: Path) -> Any:
         raise ResultsError(f"{path} cannot be read: {reason}. Check the path") from error
     if value is None:
         reason = "is too large to be" if size > MAX_BYTES else "is damaged or is not"
-        raise ResultsError(f"{path} {reason} a JSON file of domainwise. Choose another file")
+        raise ResultsError(f"{path} {reason} a JSON file from domainwise. Choose another file")
     return value
 
 
@@ -169,12 +169,12 @@ class ResultStore:
         for number, row in enumerate(rows, 1):
             if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
                 raise ResultsError(
-                    f"{self.path} is damaged: line {number} is cut off or not a result. Remove it "
-                    "and the lines after it to resume the run, or choose another folder"
+                    f"{self.path} is damaged: line {number} is cut off or is not a result. Remove "
+                    "it and the lines after it to resume the run, or choose another folder"
                 )
         if not rows or rows[0]["kind"] != "header":
             raise ResultsError(
-                f"{self.path} does not begin with a header of domainwise. Choose another folder"
+                f"{self.path} does not begin with a domainwise header. Choose another folder"
             )
         self.header, *self._rows = rows
         for name, current in (("schema", SCHEMA), ("domainwise", __version__)):
@@ -230,14 +230,14 @@ class ResultStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder for other runs; the lock ends with the process at the latest."""
+        """Lock other runs out of the folder, until the process ends at the latest."""
         prepare_folder(self.folder)
         with self.path.open("ab") as stream:
             try:
                 if sys.platform == "win32":
                     import msvcrt
 
-                    # Locked bytes can be neither read nor written, so lock one after the content.
+                    # A locked byte can be neither read nor written, so lock one after the content.
                     os.lseek(stream.fileno(), 1 << 30, os.SEEK_SET)
                     msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
                 else:
@@ -262,8 +262,8 @@ class ResultStore:
         rows = [row for line in lines if isinstance(row := _parse_json(line), dict)]
         if lines and (not rows or rows[0].get("kind") != "header" or "domainwise" not in rows[0]):
             raise ResultsError(
-                f"{self.path} is not a results file of domainwise and was left unchanged. "
-                "Choose another folder"
+                f"{self.path} is not a domainwise results file and was left unchanged. Choose "
+                "another folder"
             )
         for name in {str(row.get("file")) for row in rows}:
             if file_names.fullmatch(name):
@@ -350,18 +350,18 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
     folder that another process has written is not replaced, and a symbolic link remains a link.
     """
     path = Path(path).resolve()
-    temporary, old, initial_state = _temporary_path(path), _temporary_path(path), _state(path)
+    temporary, old_path, initial_state = _temporary_path(path), _temporary_path(path), _state(path)
     temporary.mkdir()
     try:
         yield temporary
         with _exclusive(path, initial_state):
             if path.exists():
-                os.rename(path, old)
+                os.rename(path, old_path)
             os.rename(temporary, path)
-        _remove(old)
+        _remove(old_path)
     finally:
-        if old.exists() and not path.exists():
-            os.rename(old, path)
+        if old_path.exists() and not path.exists():
+            os.rename(old_path, path)
         _remove(temporary)
 
 
@@ -375,7 +375,7 @@ def _remove(folder: Path) -> None:
 
 @contextmanager
 def _exclusive(path: Path, initial_state: tuple[int, int] | None) -> Iterator[None]:
-    """Lock the parent folder if the system can; refuse a path that has changed."""
+    """Lock the parent folder if the system supports it; refuse a path that has changed."""
     lock = None
     with suppress(ImportError, OSError):
         import fcntl
@@ -385,7 +385,7 @@ def _exclusive(path: Path, initial_state: tuple[int, int] | None) -> Iterator[No
     try:
         if _state(path) not in (None, initial_state):
             raise FileExistsError(
-                f"another process wrote {path} in the meantime, and it was not overwritten. "
+                f"another process wrote {path} in the meantime, so it was not overwritten. "
                 "Choose another path"
             )
         yield
