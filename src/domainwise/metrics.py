@@ -306,8 +306,8 @@ def mmd(
     within_means = np.diag(means)
     squared_distances = within_means[:, None] + within_means - (means + means.T)
     np.fill_diagonal(squared_distances, 0.0)
-    distance: NDArray[np.float64] = np.sqrt(np.maximum(squared_distances, 0.0))
-    return distance
+    distances: NDArray[np.float64] = np.sqrt(np.maximum(squared_distances, 0.0))
+    return distances
 
 
 @dataclass(frozen=True)

@@ -150,11 +150,11 @@ class LinePrior:
             level_variances.append(r.mean() ** 2 - variance / n)
             noise_variances.append(variance)
             deviations = x - x.mean()
-            squares = float(deviations @ deviations)
-            if n >= 2 * MIN_ROWS and squares > 0.0:
-                coefficient = float(deviations @ r) / squares
+            sum_of_squares = float(deviations @ deviations)
+            if n >= 2 * MIN_ROWS and sum_of_squares > 0.0:
+                coefficient = float(deviations @ r) / sum_of_squares
                 residuals = r - r.mean() - coefficient * deviations
-                error_variance = float(residuals @ residuals) / (n - 2) / squares
+                error_variance = float(residuals @ residuals) / (n - 2) / sum_of_squares
                 slope_variances.append(coefficient**2 - error_variance)
         noise, spread = float(np.mean(noise_variances)), Spread.learn(held_out)
         if len(groups) < 2:  # how much sites differ is unknown: one label moves the level halfway
@@ -392,8 +392,8 @@ def _gains(
             for rows, correction in zip(scored_rows, corrections, strict=True)
         ]
         differences = np.subtract(new_scores, old_scores) if k else np.zeros(len(old_scores))
-        defined = differences[np.isfinite(differences)]
-        gains.append(float(defined.mean()) if len(defined) else np.nan)
+        differences = differences[np.isfinite(differences)]
+        gains.append(float(differences.mean()) if len(differences) else np.nan)
     return gains
 
 

@@ -229,7 +229,7 @@ class DomainConformal(DomainMetaEstimator):
         {returns_self}
         """
         X, y, target, domain = self._check_inputs(X, y, sample_domain)
-        classification, rows = target.names is not None, np.arange(len(y))
+        classification, all_rows = target.names is not None, np.arange(len(y))
         if isinstance(self.estimator, FrozenEstimator):
             if self.calibration != "split":
                 raise ValueError(
@@ -237,7 +237,7 @@ class DomainConformal(DomainMetaEstimator):
                     "FrozenEstimator does not allow. Use calibration='split', and pass domains "
                     "that the estimator was not fitted to."
                 )
-            splits = [(rows, rows)]
+            splits = [(all_rows, all_rows)]
         elif self.calibration == "split":
             splits = [calibration_split(y, domain.codes, classification, self.cv)]
         else:

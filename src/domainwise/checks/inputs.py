@@ -170,8 +170,8 @@ def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None
     domain_sizes, class_sizes = counts.sum(axis=1, keepdims=True), counts.sum(axis=0)
     shares = counts / domain_sizes
     mean_shares = shares.mean(axis=0)
-    expected = np.sqrt(2.0 / np.pi * mean_shares * (1.0 - mean_shares) / domain_sizes)
-    distance = 0.5 * (np.abs(shares - mean_shares) - expected).sum(axis=1).mean()
+    expected_deviations = np.sqrt(2.0 / np.pi * mean_shares * (1.0 - mean_shares) / domain_sizes)
+    distance = 0.5 * (np.abs(shares - mean_shares) - expected_deviations).sum(axis=1).mean()
     if distance < MIN_SHARE_DISTANCE or class_sizes.max() < MIN_CLASS_RATIO * class_sizes.min():
         return
     code = int(shares.std(axis=0).argmax())  # the class whose share varies most

@@ -89,8 +89,8 @@ class DCMKind:
             return
         assert data.target is not None
         cells = path.training_cells(template, data, splits)
-        for (_, test), training in zip(splits, cells, strict=True):
-            yield path.MomentFold(template, training, data.target, data.X[test])
+        for (_, test), train_cells in zip(splits, cells, strict=True):
+            yield path.MomentFold(template, train_cells, data.target, data.X[test])
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Projection]:
         """Fit DCM with each candidate's arguments."""

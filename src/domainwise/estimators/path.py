@@ -98,10 +98,10 @@ def _project_for_ridges(
     fold: Any, gram: Gram, V: Matrix, KV: Matrix, ridges: Sequence[float]
 ) -> dict[float, tuple[Any, Array]]:
     """Project training and test rows onto the directions V for all ridges at once."""
-    finite = [ridge for ridge in ridges if not np.isinf(ridge)]
-    solutions = gram.solve_shifts(V, [gram.n_samples * ridge for ridge in finite])
-    solution = dict(zip(finite, solutions, strict=True))
-    pairs = [(solution[r].X, solution[r].image) if r in solution else (V, KV) for r in ridges]
+    finite_ridges = [ridge for ridge in ridges if not np.isinf(ridge)]
+    shifts = [gram.n_samples * ridge for ridge in finite_ridges]
+    solutions = dict(zip(finite_ridges, gram.solve_shifts(V, shifts), strict=True))
+    pairs = [(solutions[r].X, solutions[r].image) if r in solutions else (V, KV) for r in ridges]
     dual, image = (gram.hstack(list(blocks)) for blocks in zip(*pairs, strict=True))
     train, test = fold.project(gram, dual, image)
     n = len(ridges)
@@ -180,9 +180,9 @@ class FastFold(RowFold):
 
     def __post_init__(self) -> None:
         data, template = self.data, self.template
-        rows = backend_of(data.X), data.X, data.target, data.domain
-        template._begin(*rows)
-        template._sums = template._sum_rows(*rows)
+        arguments = backend_of(data.X), data.X, data.target, data.domain
+        template._begin(*arguments)
+        template._sums = template._sum_rows(*arguments)
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
@@ -271,5 +271,5 @@ def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterat
         width = template._map.n_features + rows.width
         sums.check_cell_memory(len(rows.cell_keys), [width], X, MEMORY_ADVICE)
         (cells,) = backend_of(X).sum_cells([template._map], X, rows).maps
-        for train, _ in sums.cells_by_split(cells, parts):
-            yield train
+        for train_cells, _ in sums.cells_by_split(cells, parts):
+            yield train_cells

@@ -324,8 +324,8 @@ def symmetric(K: Array) -> Array:
 def corrected_gram(K: Array, images: Array) -> Array:
     """Return ``K - T T'``, where T is ``images``; the result is exactly symmetric if K is."""
     # NumPy computes one triangle of a product of a matrix and its transpose, and mirrors it.
-    corrected = images @ images.T
-    return np.subtract(K, corrected, out=corrected)
+    product = images @ images.T
+    return np.subtract(K, product, out=product)
 
 
 def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Array) -> Array:

@@ -226,11 +226,11 @@ def codes_of(labels: Any, classes: Array) -> Array:
     order = np.argsort(classes)
     position = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
     codes = order[position]
-    unknown = classes[codes] != labels
-    if np.any(unknown):
+    is_unknown = classes[codes] != labels
+    if np.any(is_unknown):
         names = ", ".join(map(str, classes.tolist()))
         raise ValueError(
-            f"class {labels[unknown].tolist()[0]!r} is unknown. Pass only the classes {names}."
+            f"class {labels[is_unknown].tolist()[0]!r} is unknown. Pass only the classes {names}."
         )
     return np.asarray(codes)
 

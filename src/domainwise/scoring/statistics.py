@@ -236,5 +236,5 @@ def rank_methods(scores: Array, methods: Sequence[str]) -> Ranking:
         p_value = value if np.isfinite(value) else 1.0
     quantile = stats.studentized_range.ppf(0.95, n_methods, np.inf) if n_methods > 1 else 0.0
     factor = np.sqrt(n_methods * (n_methods + 1) / (6.0 * max(n_datasets, 1)))
-    critical = float(quantile / np.sqrt(2) * factor)
-    return Ranking(tuple(methods), ranks.mean(axis=0), p_value, critical, n_datasets)
+    difference = float(quantile / np.sqrt(2) * factor)
+    return Ranking(tuple(methods), ranks.mean(axis=0), p_value, difference, n_datasets)

@@ -224,11 +224,11 @@ def domain_folds(
             f"n_samples={len(y)}, but at least 2 rows are needed to hold some out. Pass more rows."
         )
     if not splits:
-        needs = "the targets needed for training and scoring" if usable else "two training classes"
-        scorer = " or scorer (scoring)" if usable else ""
-        raise ValueError(
-            f"No split has {needs}. Pass more rows, or choose another splitter (cv){scorer}."
-        )
+        needs, advice = "two training classes", "another splitter (cv)"
+        if usable:
+            needs = "the targets needed for training and scoring"
+            advice += " or scorer (scoring)"
+        raise ValueError(f"No split has {needs}. Pass more rows, or choose {advice}.")
     return splits, "rows"
 
 
@@ -252,8 +252,8 @@ def row_folds(
 ) -> list[Split]:
     """Return folds of rows, stratified by class; an empty list if there are too few rows."""
     # The largest class limits the number of folds; smaller classes are missing from some folds.
-    largest = int(np.unique(y, return_counts=True)[1].max()) if classification else len(y)
-    n_folds = min(n_folds, largest)
+    max_folds = int(np.unique(y, return_counts=True)[1].max()) if classification else len(y)
+    n_folds = min(n_folds, max_folds)
     if n_folds < 2:
         return []
     folds = StratifiedKFold if classification else KFold
@@ -270,10 +270,10 @@ def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
     """
     codes = np.zeros(n, dtype=np.int64)
     for train, test in splits:
-        role = np.zeros(n, dtype=np.int64)
-        role[train] = 1
-        role[test] = 2
-        codes = np.unique(codes * 3 + role, return_inverse=True)[1]
+        roles = np.zeros(n, dtype=np.int64)
+        roles[train] = 1
+        roles[test] = 2
+        codes = np.unique(codes * 3 + roles, return_inverse=True)[1]
     return codes, [
         (np.unique(codes[train]).tolist(), np.unique(codes[test]).tolist())
         for train, test in splits
@@ -318,8 +318,8 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
     limits = range(max_rows + 1)
     limit = bisect_right(limits, max_rows, key=lambda k: int(np.minimum(counts, k).sum())) - 1
     sizes = np.minimum(counts, limit)
-    largest = np.argsort(sizes - counts, kind="stable")
-    sizes[largest[: max_rows - int(sizes.sum())]] += 1
+    largest_domains = np.argsort(sizes - counts, kind="stable")
+    sizes[largest_domains[: max_rows - int(sizes.sum())]] += 1
     rng = np.random.default_rng(random_state)
     rows = [
         rng.choice(np.flatnonzero(codes == code), size, replace=False)
