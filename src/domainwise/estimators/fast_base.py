@@ -103,7 +103,7 @@ class LandmarkProjection(Projection, OnePass):
 
         {as_in_fit}
         self : object
-            If y contains classes, ``transform`` needs rows from at least two of them.
+            If y contains classes, ``transform`` is available once two classes have been seen.
         """
         if is_dask(X):
             raise TypeError(
