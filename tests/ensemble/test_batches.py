@@ -1,4 +1,4 @@
-"""Batches of any size: parts, trust by the number of rows, and the guard."""
+"""Batches of any size: their parts, the weight of context, and detection of outliers."""
 
 import warnings
 
@@ -29,7 +29,7 @@ NUMBERS = [("ridge", Ridge())]
 
 
 def table(n_domains=6, n_per_domain=20, seed=0):
-    """Domains with levels of their own; classes lie above and below it."""
+    """Return domains with different means; classes are above and below the mean of a domain."""
     rng = np.random.default_rng(seed)
     domain = np.repeat(np.arange(n_domains), n_per_domain)
     inside = rng.normal(size=(len(domain), 3))
@@ -52,10 +52,10 @@ def outputs(model, X, domain=None):
 
 @pytest.mark.parametrize("classes", [True, False])
 @pytest.mark.parametrize("n", [2, 7, 25, 29, 30, 31, 75])
-def test_the_order_of_rows_changes_no_bit(classes, n):
+def test_the_order_of_rows_does_not_change_predictions_at_all(classes, n):
     model = fitted(classes)
     X = table(1, n, seed=3)[0]
-    X = np.concatenate([X, X[: n // 3]])  # some rows twice
+    X = np.concatenate([X, X[: n // 3]])  # some rows occur twice
     domain = np.arange(len(X)) % 2
     expected = outputs(model, X, domain)
     for seed in range(3):
@@ -64,7 +64,7 @@ def test_the_order_of_rows_changes_no_bit(classes, n):
 
 
 @pytest.mark.parametrize("classes", [True, False])
-def test_one_row_is_predicted_as_without_its_domain(classes):
+def test_a_single_row_is_predicted_as_without_its_domain(classes):
     model = fitted(classes)
     X = table(1, 10, seed=4)[0]
     for row in X:
@@ -148,7 +148,7 @@ def test_large_batches_are_predicted_as_the_mean_over_parts():
     keys = row_keys(X, model._seed)
     model._source_range = None
     whole = outputs(model, X, np.zeros(64))
-    model._trust, trust = None, model._trust  # no parts, and full trust
+    model._trust, trust = None, model._trust  # no parts, and full weight of context
     expected = np.zeros(64)
     for number in range(MAX_PARTS):
         division, place = divmod(number, 3)
@@ -161,7 +161,7 @@ def test_large_batches_are_predicted_as_the_mean_over_parts():
     np.testing.assert_allclose(whole, expected, rtol=1e-9)
 
 
-def test_keys_are_those_of_content():
+def test_keys_depend_only_on_the_content_of_rows():
     X = np.random.default_rng(0).normal(size=(500, 4))
     keys = row_keys(X, 0)
     assert len(np.unique(keys)) == 500
@@ -174,7 +174,7 @@ def test_keys_are_those_of_content():
     assert abs(np.corrcoef(np.argsort(random_order(keys)), X[:, 0])[0, 1]) < 0.15
 
 
-def test_trust_grows_from_nothing_to_all():
+def test_trust_grows_from_0_to_1():
     for half in (0.5, 20.0, 1000.0):
         trust = Trust(60, half)
         shares = trust(np.arange(1, 200))
@@ -187,7 +187,7 @@ def test_trust_grows_from_nothing_to_all():
 
 
 @pytest.mark.parametrize("noise", [0.05, 4.0])
-def test_trust_is_chosen_by_the_squared_error_of_thinned_domains(noise):
+def test_trust_is_chosen_by_the_squared_error_on_small_batches(noise):
     rng = np.random.default_rng(2)
     n_rows = np.repeat([2, 4, 8, 16, 32], 200)
     y = rng.normal(size=(1000, 1))
@@ -205,7 +205,7 @@ def test_trust_is_chosen_by_the_squared_error_of_thinned_domains(noise):
     assert (trust.half <= 1.0) == (noise < 1)
 
 
-def test_thin_batches_are_rows_of_one_held_out_domain():
+def test_small_batches_contain_rows_from_one_held_out_domain():
     X, _, _, domain = table(8, 40)
     learnt = np.arange(0, len(X), 2)
     thinned = SourceSamples(X, domain, learnt, np.arange(len(learnt)), np.arange(8), 40)
@@ -221,8 +221,8 @@ def test_thin_batches_are_rows_of_one_held_out_domain():
             assert len(batch.rows) == min(batch.n_rows, 16)
 
 
-def test_a_member_that_only_noise_reaches_gets_little_trust_in_small_batches():
-    """With levels that matter much, the mean of two rows misleads."""
+def test_a_member_with_noisy_context_gets_little_trust_in_small_batches():
+    """If domain means differ a lot, the mean of two rows is misleading."""
     model = fitted(n_domains=10, n_per_domain=60)
     assert model.context_batch_size_ == 60
     assert model._trust.size == 60
@@ -238,7 +238,7 @@ def test_a_member_that_only_noise_reaches_gets_little_trust_in_small_batches():
 
 
 def by_loops(sources, batch, features, noise=2.0):
-    """The largest distance of a batch from source domains, by loops.
+    """Return the largest distance of a batch from the source domains, computed with loops.
 
     One row contributes ``noise`` to the variance of the logarithm of a variance.
     """
@@ -268,7 +268,7 @@ def known_noise(monkeypatch):
 
 
 @pytest.mark.parametrize("n", [4, 20])
-def test_distances_are_those_of_loops(n, known_noise):
+def test_distances_equal_those_computed_with_loops(n, known_noise):
     X, _, _, codes = table(7, 30)
     known = SourceRange.of_sources(X, codes, 7, np.array([0, 2]), 0)
     batch = np.random.default_rng(0).normal(size=(n, 3)) + np.array([90.0, 900.0, 3.0])
@@ -278,7 +278,7 @@ def test_distances_are_those_of_loops(n, known_noise):
     assert outlier.distance == pytest.approx(by_loops(sources, batch, [0, 2]))
 
 
-def test_the_limit_is_the_upper_end_of_what_source_domains_reach(known_noise):
+def test_the_limit_is_an_upper_quantile_of_the_distances_of_source_domains(known_noise):
     X, _, _, codes = table(9, 12)
     known = SourceRange.of_sources(X, codes, 9, np.arange(3), 0)
     sources = [X[codes == d] for d in range(9)]
@@ -294,7 +294,7 @@ def test_noise_of_a_log_variance_is_that_of_random_halves():
     rows = np.split(np.arange(400 * 200), 400)
     noise = batches._noise(rng.normal(size=(400 * 200, 2)), rows)
     np.testing.assert_allclose(noise[0].mean(axis=0), 1.0, rtol=0.05)
-    np.testing.assert_allclose(noise[1].mean(axis=0), 2.0, rtol=0.2)  # of normal rows: 2
+    np.testing.assert_allclose(noise[1].mean(axis=0), 2.0, rtol=0.2)  # 2 for normal rows
 
 
 @pytest.mark.parametrize("classes", [True, False])
@@ -342,7 +342,7 @@ def shares(rates, n=60, seed=0):
 
 
 @pytest.mark.parametrize("kind", ["ensemble", "ridge"])
-def test_class_shares_that_differ_between_domains_ask_for_weights(kind):
+def test_class_shares_that_differ_between_domains_cause_a_warning(kind):
     X, y, domain = shares([0.02, 0.05, 0.1, 0.2, 0.6])
 
     def fit(**options):
@@ -362,7 +362,7 @@ def test_class_shares_that_differ_between_domains_ask_for_weights(kind):
 
 
 @pytest.mark.parametrize("rates", [[0.1] * 6, [0.2, 0.8, 0.3, 0.7], [0.15, 0.2, 0.25, 0.2]])
-def test_there_is_no_such_warning_where_weights_matter_little(rates):
+def test_there_is_no_warning_about_class_shares_if_weights_matter_little(rates):
     X, y, domain = shares(rates)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ClassShareWarning)

@@ -1,4 +1,4 @@
-"""DomainContext against its formulas written out row by row, and what may not change it."""
+"""DomainContext equals its formulas, evaluated row by row, in any order of rows."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from domainwise import DomainContext
 
 
 def rows(seed=0, n=60, missing=False):
-    """Numbers of several scales with a column of two values, and domains of unequal size."""
+    """Return columns of different scales, one with two values, and domains of unequal size."""
     rng = np.random.default_rng(seed)
     domain = rng.choice(["a", "b", "c", "d"], n, p=[0.6, 0.25, 0.13, 0.02])
     domain[0] = "alone"
@@ -26,7 +26,7 @@ def rows(seed=0, n=60, missing=False):
 
 
 def by_loops(sources, X, domain, *, shrinkage=20.0, clip=6.0, numeric=(0, 1, 2)):
-    """Relative values and summary, one cell at a time."""
+    """Compute relative values and summary one value at a time."""
     relative, summary = np.zeros((len(X), len(numeric))), np.zeros((len(X), 2 * len(numeric)))
     for k, j in enumerate(numeric):
         known = sources[~np.isnan(sources[:, j]), j]
@@ -43,7 +43,7 @@ def by_loops(sources, X, domain, *, shrinkage=20.0, clip=6.0, numeric=(0, 1, 2))
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_relative_values_and_summary_are_those_of_loops_over_cells(missing):
+def test_relative_values_and_summary_equal_those_computed_with_loops(missing):
     sources, _ = rows(0, missing=missing)
     X, domain = rows(1, 40, missing=missing)
     context = DomainContext(summary=True).fit(sources)
@@ -80,7 +80,7 @@ def test_nothing_depends_on_the_other_rows_without_domains():
         np.testing.assert_array_equal(context.transform(X[i : i + 1]), together[i : i + 1])
 
 
-def test_rows_are_as_far_apart_as_they_were_without_domains():
+def test_distances_between_rows_are_unchanged_without_domains():
     X, _ = rows()
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     Z = DomainContext(clip=50.0).fit_transform(X)
@@ -114,14 +114,14 @@ def test_an_rbf_kernel_on_features_and_summary_is_a_product_of_kernels():
     np.testing.assert_allclose(rbf_kernel(Z, gamma=0.2), product)
 
 
-def test_relative_values_are_cut_off():
+def test_relative_values_are_clipped():
     X, domain = rows()
     X[5, 0] = 1e6
     Z = DomainContext(clip=2.0).fit(X[10:]).transform(X, sample_domain=domain)
     assert np.abs(Z[:, 4:]).max() == pytest.approx(2 / np.sqrt(2))
 
 
-def test_fitting_in_parts_is_fitting_at_once():
+def test_partial_fit_equals_one_fit():
     X, domain = rows(missing=True)
     once, parts = DomainContext().fit(X), DomainContext()
     X_two = X[:, 3]
@@ -148,7 +148,7 @@ def test_float32_stays_float32():
     np.testing.assert_allclose(Z, DomainContext().fit_transform(X, sample_domain=domain), atol=1e-2)
 
 
-def test_names_tell_what_columns_are():
+def test_output_names_describe_the_columns():
     pandas = pytest.importorskip("pandas")
     X, domain = rows()
     frame = pandas.DataFrame(X, columns=["p", "q", "r", "two"])
@@ -222,7 +222,7 @@ def test_a_saved_context_is_the_same(tmp_path):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("missing", [False, True])
-def test_tensors_give_the_tensors_of_what_arrays_give(missing):
+def test_tensors_and_arrays_give_the_same_values(missing):
     torch = pytest.importorskip("torch")
     X, domain = rows(missing=missing)
     codes = np.unique(domain, return_inverse=True)[1]

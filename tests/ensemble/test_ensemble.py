@@ -1,4 +1,4 @@
-"""The ensembles: weights from domains left out, context, and tables that are ugly."""
+"""Ensembles: weights from held-out domains, context, and irregular tables."""
 
 import pickle
 import sys
@@ -26,7 +26,7 @@ OWN = [("bayes", GaussianNB()), ("logistic", LogisticRegression(C=0.1))]
 
 
 def table(n_domains=5, n_per_domain=24, n_classes=2, seed=0, moved=1.0):
-    """Classes that move with their domain."""
+    """Return classes whose means shift with their domain."""
     rng = np.random.default_rng(seed)
     domain = np.repeat([f"site {d}" for d in range(n_domains)], n_per_domain)
     y = rng.integers(n_classes, size=len(domain))
@@ -59,7 +59,7 @@ def test_an_ensemble_without_a_search_can_be_fitted_to_fewer_rows():
     assert np.mean(settled.predict(X) == y) > 0.75
 
 
-def test_weights_are_those_of_loops_over_domains_left_out():
+def test_weights_equal_those_of_loops_over_held_out_domains():
     X, y, domain = table()
     model = DomainEnsembleClassifier(OWN, context=False, class_weight="balanced")
     model.fit(X, y, sample_domain=domain)
@@ -92,7 +92,7 @@ def test_weights_are_those_of_loops_over_domains_left_out():
     for name in powers:
         expected = powers[name] / sum(powers.values())
         assert model.weights_[name] == pytest.approx(expected, rel=0.02, abs=1e-6)
-    # Each domain's score is by weights from the others.
+    # Each domain's score uses weights computed on the other domains.
     for place, site in enumerate(model.domains_):
         others = {n: np.exp(np.delete(each, place).mean() / 0.02) for n, each in scores.items()}
         mix = sum(others[n] * probabilities[n] for n in others)[domain == site]
@@ -165,7 +165,7 @@ def test_the_scale_of_features_and_targets_does_not_matter(few_trees):
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_a_new_domain_in_another_unit_does_not_carry_a_line_away(few_trees, given):
+def test_a_linear_model_does_not_extrapolate_to_a_new_domain_in_another_unit(few_trees, given):
     X, _, domain = table(n_per_domain=40)
     y = X @ [3.0, -1.0, 0.3] + np.random.default_rng(0).standard_normal(len(X))
     new = domain == "site 4"
@@ -180,7 +180,7 @@ def test_a_new_domain_in_another_unit_does_not_carry_a_line_away(few_trees, give
     assert error[1e6] < 3 * error[1.0]
 
 
-def test_a_line_goes_on_as_far_as_the_outermost_source_lies_beyond_the_others():
+def test_a_linear_model_extrapolates_as_far_as_the_outermost_source_is_beyond_the_others():
     rng = np.random.default_rng(0)
     domain = np.repeat([0, 1, 2, 3], 30)
     X = (domain + rng.random(len(domain)))[:, None]
@@ -205,7 +205,7 @@ def test_a_regression_is_better_than_the_mean_and_scores_are_in_its_unit(few_tre
     assert -y.std() < low <= mean <= high < 0
 
 
-def test_context_helps_where_classes_move_with_their_domain(few_trees):
+def test_context_helps_if_classes_shift_with_their_domain(few_trees):
     rng = np.random.default_rng(1)
     domain = np.repeat(np.arange(9), 40)
     y = rng.integers(2, size=len(domain))
@@ -245,7 +245,7 @@ def test_a_domain_with_other_shares_of_classes_is_predicted_row_by_row():
         model.predict(X, sample_domain=domain)
 
 
-def test_rows_that_are_not_learnt_from_still_tell_what_their_domain_is_like():
+def test_rows_outside_learn_from_still_describe_their_domain():
     X, y, domain = table(n_per_domain=60)
     rows = np.flatnonzero(np.arange(len(X)) % 5 == 0)
     model = DomainEnsembleClassifier(OWN).fit(X, y, sample_domain=domain, learn_from=rows)
@@ -272,7 +272,7 @@ def test_without_domains_folds_of_rows_are_used_with_a_warning():
         DomainEnsembleClassifier(OWN, context=True).fit(X, y)
 
 
-def test_members_that_a_time_budget_leaves_out_are_named():
+def test_members_omitted_because_of_a_time_budget_are_listed():
     X, y, domain = table()
     with pytest.warns(UserWarning, match="not fitted: logistic, context_bayes, context_logistic"):
         model = DomainEnsembleClassifier(OWN, time_budget=1e-9).fit(X, y, sample_domain=domain)
@@ -281,7 +281,7 @@ def test_members_that_a_time_budget_leaves_out_are_named():
     assert len(model.predict(X, sample_domain=domain)) == len(X)
 
 
-def test_the_number_of_jobs_does_not_change_a_bit():
+def test_the_number_of_jobs_does_not_change_predictions_at_all():
     X, y, domain = table()
     one, two = (
         DomainEnsembleClassifier(["linear", "invariant_svm"], n_jobs=jobs, context=False)
@@ -293,7 +293,7 @@ def test_the_number_of_jobs_does_not_change_a_bit():
 
 
 class NeedsDomains(ClassifierMixin, BaseEstimator):
-    """A classifier of decisions only, that wants to know domains."""
+    """A classifier without probabilities whose fit requires domains."""
 
     def fit(self, X, y, sample_domain=None):
         assert sample_domain is not None
@@ -306,7 +306,7 @@ class NeedsDomains(ClassifierMixin, BaseEstimator):
         return self.model_.predict(X)
 
 
-def test_estimators_of_the_user_get_domains_if_they_want_them():
+def test_a_users_estimators_get_domains_if_they_request_them():
     X, y, domain = table()
     model = DomainEnsembleClassifier([("own", NeedsDomains()), "linear"])
     model.fit(X, y, sample_domain=domain)
@@ -321,14 +321,14 @@ def test_estimators_of_the_user_get_domains_if_they_want_them():
     ("types", "message"),
     [(["forest"], "'forest'. Choose from linear"), ([], "at least one"), (["linear"] * 2, "once")],
 )
-def test_members_that_are_unknown_or_double_are_refused(types, message):
+def test_unknown_and_duplicate_members_are_refused(types, message):
     X, y, domain = table()
     with pytest.raises(ValueError, match=message):
         DomainEnsembleClassifier(types).fit(X, y, sample_domain=domain)
 
 
 class Strange(ClassifierMixin, BaseEstimator):
-    """A classifier whose answers are wrong in one way or another."""
+    """A classifier that returns invalid predictions."""
 
     def __init__(self, fault=""):
         self.fault = fault
@@ -410,7 +410,7 @@ def test_a_global_setting_of_outputs_changes_nothing_inside(output):
 
 
 def ugly(name):
-    """Tables that something is wrong with."""
+    """Return irregular tables."""
     X, y, domain = table(n_domains=4, n_per_domain=16, n_classes=3)
     if name == "a class is missing in some domains":
         y[domain != "site 1"] = np.where(
@@ -447,7 +447,7 @@ UGLY = [
 
 @pytest.mark.parametrize("name", UGLY)
 @pytest.mark.filterwarnings("ignore:Context was not used", "ignore:lbfgs failed")
-def test_ugly_tables_are_fitted_and_predicted(name, few_trees):
+def test_irregular_tables_are_fitted_and_predicted(name, few_trees):
     X, y, domain = ugly(name)
     model = DomainEnsembleClassifier(class_weight="balanced").fit(X, y, sample_domain=domain)
     for given in (None, domain):
@@ -460,7 +460,7 @@ def test_ugly_tables_are_fitted_and_predicted(name, few_trees):
 
 
 @pytest.mark.parametrize("classes", [True, False])
-def test_held_out_predictions_are_those_that_scores_rest_on(classes):
+def test_scores_are_computed_from_the_held_out_predictions(classes):
     X, y, domain = table() if classes else numbers()
     model = DomainEnsembleClassifier(OWN) if classes else DomainEnsembleRegressor([("r", Ridge())])
     held_out = model.fit(X, y, sample_domain=domain).held_out_
@@ -492,7 +492,7 @@ def test_held_out_rows_are_limited(monkeypatch):
     assert held_out.plain.dtype == np.float32
 
 
-def test_kinds_without_a_limit_learn_from_all_rows_once_parameters_are_chosen(monkeypatch):
+def test_member_types_without_a_row_limit_are_finally_fitted_to_all_rows(monkeypatch):
     monkeypatch.setattr("domainwise.ensemble.base.MAX_ROWS", 100)
     monkeypatch.setattr(members._InvariantRidge, "LANDMARKS", 60)
     X, _, domain = table(n_per_domain=40)
@@ -548,13 +548,13 @@ def test_a_saved_ensemble_predicts_the_same(classes, few_trees, tmp_path):
 
 @pytest.mark.parametrize("name", ["lightgbm", "catboost"])
 @pytest.mark.parametrize("classes", [True, False])
-def test_boosting_of_other_packages_is_a_member_by_name(classes, name, tmp_path):
+def test_boosting_from_other_packages_is_a_member_by_name(classes, name, tmp_path):
     pytest.importorskip(name, reason="the extra boosting is not installed")
     X, y, domain = table(n_classes=3) if classes else numbers()
     ensemble = DomainEnsembleClassifier if classes else DomainEnsembleRegressor
     model = ensemble([name], context=False).fit(X, y, sample_domain=domain)
     assert model.expected_score_[0] > (0.5 if classes else -np.std(y))
-    # The stage that was chosen on held-out domains is that of a model with so many rounds.
+    # The stage that was chosen on held-out domains equals a model with this number of rounds.
     kind = members.MEMBER_TYPES[name]()
     (chosen,) = model.members_[name].parameters
     (fitted,) = model.members_[name].estimators
@@ -586,7 +586,7 @@ def test_a_member_of_a_missing_package_names_the_extra(monkeypatch):
 
 
 @pytest.mark.parametrize("in_context", [False, True])
-def test_sets_rest_on_predictions_for_domains_left_out(in_context, few_trees):
+def test_prediction_sets_use_predictions_for_held_out_domains(in_context, few_trees):
     X, y, domain = table(n_domains=9)
     model = DomainEnsembleClassifier(["extra_trees"], context=in_context)
     model.fit(X, y, sample_domain=domain)
@@ -605,7 +605,7 @@ def test_sets_rest_on_predictions_for_domains_left_out(in_context, few_trees):
     assert inside.mean() > 0.85
 
 
-def test_domains_that_calibrate_serve_nothing_else(few_trees):
+def test_calibration_domains_are_not_used_for_anything_else(few_trees):
     X, y, domain = numbers(n_domains=8)
     model = DomainEnsembleRegressor(["linear", "extra_trees"], calibration="split")
     model.fit(X, y, sample_domain=domain, learn_from=np.arange(0, len(X), 2))
@@ -626,7 +626,7 @@ def test_domains_that_calibrate_serve_nothing_else(few_trees):
         assert np.isinf(model.predict_interval(X)).all()
 
 
-def test_a_class_that_only_calibrating_domains_have_is_never_covered_by_mistake():
+def test_a_class_that_only_calibration_domains_contain_is_never_covered():
     X, y, domain = table(n_domains=8)
     parts = DomainEnsembleClassifier(["linear"], context=False, calibration="split")
     held = np.isin(domain, parts.fit(X, y, sample_domain=domain).calibration_domains_)

@@ -1,4 +1,4 @@
-"""Forests of model files are the forests that were fitted, in a few arrays."""
+"""Forests in model files are stored as a few arrays and equal the fitted forests."""
 
 import pickle
 
@@ -39,7 +39,7 @@ def test_a_forest_that_was_packed_predicts_the_same_bits(forest):
     model, X = forest
     again = unpack_forest(pack_forest(model))
     new = np.random.default_rng(1).normal(size=(2000, 5))
-    # Rows that lie on thresholds, as trees see them, are the hardest ones.
+    # Rows exactly on thresholds, in float32, are the most difficult case.
     thresholds = model.estimators_[0].tree_.threshold.astype(np.float32)
     on = np.repeat(np.resize(thresholds, (len(X), 1)), 5, axis=1)
     for rows in (X, new, on):
@@ -52,7 +52,7 @@ def test_packing_takes_a_fraction_of_the_memory(forest):
     assert len(pickle.dumps(pack_forest(model))) < 0.35 * len(pickle.dumps(model))
 
 
-def test_rounding_of_leaves_is_far_below_what_trees_differ_by(forest):
+def test_rounding_of_leaves_is_much_smaller_than_differences_between_trees(forest):
     model, X = forest
     plain = type(model)(**model.get_params())
     y = np.digitize(X[:, 0] ** 2 + X[:, 1], [0.0, 1.0])
@@ -76,7 +76,7 @@ def test_rounding_of_leaves_is_far_below_what_trees_differ_by(forest):
         ("values", lambda values: np.hstack([values, values])),
     ],
 )
-def test_trees_that_point_outside_of_themselves_are_refused(forest, name, change):
+def test_trees_with_invalid_references_are_refused(forest, name, change):
     state = pack_forest(forest[0])
     state[name] = change(state[name])
     with pytest.raises(
@@ -91,7 +91,7 @@ def test_other_models_are_left_as_they_are():
     assert unpack_forest(model) is model
 
 
-def test_a_saved_ensemble_holds_packed_trees_and_predicts_the_same(tmp_path):
+def test_a_saved_ensemble_contains_packed_trees_and_predicts_the_same(tmp_path):
     data = make_synthetic(n_domains=4, n_per_domain=60, random_state=0)
     model = DomainEnsembleClassifier(["extra_trees"], random_state=0)
     model.fit(data.data, data.target, sample_domain=data.sample_domain)

@@ -1,4 +1,4 @@
-"""An ensemble is asked once for what one prediction tells."""
+"""Classes and probabilities come from a single prediction of the ensemble."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ class Asked(DomainEnsembleClassifier):
 
 
 class Cautious(Asked):
-    """Names the last class only where it is certain; these are not the likeliest ones."""
+    """Predicts the last class only if it is certain, so not always the most probable class."""
 
     def predict(self, X, sample_domain=None):
         certain = self.predict_proba(X, sample_domain)[:, -1] > 0.9
@@ -36,7 +36,7 @@ def test_classes_and_probabilities_come_from_one_prediction(kind, times, in_cont
     members = [("bayes", GaussianNB()), ("logistic", LogisticRegression(C=0.1))]
     model = Pipeline([("model", MethodSearch(kind(members, context=in_context)))])
     fit_with_domains(model, X, y, domain)
-    # The classes of a problem may be in another order, and more than were there in training.
+    # A problem may have its classes in another order, and classes that training rows lack.
     told = Predictions(model, X, np.array(["well", "rare", "none", "ill"]))
     asked = (X,)
     if in_context:

@@ -1,4 +1,4 @@
-"""Boosting with symmetric trees, against loops."""
+"""Boosting with symmetric trees equals an implementation with loops."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def table(n_classes, n=80, seed=0):
 
 
 def derivatives(values, y, n_classes):
-    """Gradient and curvature of each row and output, from the definitions."""
+    """Return the gradient and curvature of each row and output, from their definitions."""
     if not n_classes:
         return y[:, None] - values, np.ones_like(values)
     if n_classes == 2:
@@ -31,7 +31,7 @@ def derivatives(values, y, n_classes):
 
 
 def tree_by_loops(X, y, values, weight, n_classes, depth, penalty, bag):
-    """Splits by trying all of them, and values of the leaves."""
+    """Choose splits by trying all of them, and return them with the leaf values."""
     gradient, curvature = derivatives(values, y, n_classes)
     leaf, splits = np.zeros(len(X), dtype=int), []
     for _ in range(depth):
@@ -58,7 +58,7 @@ def tree_by_loops(X, y, values, weight, n_classes, depth, penalty, bag):
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
-def test_trees_have_the_splits_and_leaves_of_loops(n_classes):
+def test_splits_and_leaves_equal_those_computed_with_loops(n_classes):
     X, y = table(n_classes)
     weight = np.random.default_rng(1).uniform(0.5, 2.0, len(X))
     weight /= weight.mean()
@@ -81,7 +81,7 @@ def test_trees_have_the_splits_and_leaves_of_loops(n_classes):
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 4])
-def test_stages_are_those_of_shorter_models(n_classes):
+def test_stages_equal_models_with_fewer_trees(n_classes):
     X, y = table(n_classes)
     boosting = SymmetricBoostingClassifier if n_classes else SymmetricBoostingRegressor
     model = boosting(20, max_depth=3, random_state=3).fit(X, y)

@@ -1,4 +1,4 @@
-"""Scores by domain, weights of members, and the guard on context, by hand."""
+"""Scores by domain, member weights and checks for context equal values computed by hand."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from domainwise.ensemble.held_out import (
 from domainwise.scoring.statistics import expected_score
 
 
-def test_domains_and_their_classes_count_the_same():
+def test_domains_and_their_classes_have_equal_weights():
     domains = np.array([0, 0, 0, 0, 1])
     classes = np.array([0, 0, 0, 1, 1])
     np.testing.assert_allclose(equal_weights(domains), [1 / 8] * 4 + [1 / 2])
@@ -39,14 +39,14 @@ def test_squared_errors_are_means_of_each_domain():
     np.testing.assert_allclose(squared_errors(y, predicted, np.array([0, 0, 1]), 2), [2.5, 0.0])
 
 
-def test_one_per_cent_of_error_counts_as_one_point():
+def test_one_percent_of_rmse_counts_as_0_01_of_accuracy():
     errors = np.array([[1.0, 1.0], [1.01**2, 1.01**2]])
     scores = exponent_scores(errors, errors=True)
     assert scores[0] - scores[1] == pytest.approx(0.01, rel=0.01)
     assert np.isfinite(exponent_scores(np.zeros((1, 2)), errors=True)).all()
 
 
-def test_weights_fall_off_by_the_temperature():
+def test_weights_decrease_exponentially_with_the_score_difference():
     weights = softmax_weights(np.array([0.80, 0.78]))
     assert weights[0] / weights[1] == pytest.approx(np.e)
     assert softmax_weights(np.array([1e6, 0.0])).tolist() == [1.0, 0.0]
@@ -72,7 +72,7 @@ def test_an_expected_score_has_the_interval_of_its_domains():
     scores = np.array([0.6, 0.7, 0.8, np.nan])
     mean, low, high = expected_score(scores, 0)
     assert mean == pytest.approx(0.7)
-    # The interval of Student's t is 0.452 to 0.948; means of three draws are few values.
+    # Student's t interval is 0.452 to 0.948; means of three draws have few distinct values.
     assert 0.4 < low < 0.5
     assert 0.9 < high <= 1.0
     assert expected_score(scores - 1, 0)[2] <= 0.0
@@ -105,11 +105,11 @@ def test_shares_outside_the_range_of_the_sources_are_found():
     allowed = ShareRange.of_sources(predicted, domains, kept)
     new = np.array([[0.7, 0.3], [0.1, 0.9], [1.0, 0.0], [0.55, 0.45]])
     assert allowed.excludes(new, np.full(4, 1000)).tolist() == [False, True, True, False]
-    # One row is all of one class whatever the domain is like.
+    # A single row contains only one class, whatever its domain.
     assert not allowed.excludes(np.eye(2), np.ones(2)).any()
 
 
-def test_splits_without_rows_that_count_have_no_scores_and_others_one_for_each_domain():
+def test_splits_without_scored_rows_have_no_scores():
     y, domains = np.array([0, 1] * 6), np.repeat([0, 1, 2], 4)
     score = HeldOutScore(
         y, np.array(["a", "b"]), domains, 3, np.arange(4, 12), np.ones(12), False, None

@@ -1,4 +1,4 @@
-"""Models of whole tables: every method by its name, saved and loaded, and weights of classes."""
+"""Models of whole tables: every method by name, saved and loaded, and class weights."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_auto_is_the_ensemble_unless_a_table_is_large_and_searches_there_use_lan
 
 
 @pytest.mark.parametrize("name", ["logistic", "Ridge", "LINEAR", "linear"])
-def test_names_that_are_shown_are_names_that_are_accepted(name):
+def test_displayed_names_are_accepted_names(name):
     assert find_method(name).key == "linear"
     for method in METHODS.values():
         assert all(find_method(label.upper()) is method for label in method.labels)

@@ -1,4 +1,4 @@
-"""Ridge searches on random Fourier features, whose columns a test can make by itself."""
+"""Ridge searches on random Fourier features, which the tests compute independently."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def rows():
 
 
 def columns(X, kernel, gamma, m, seed):
-    """Pairs of cosines and sines, drawn and evaluated apart from the package."""
+    """Draw and evaluate pairs of cosines and sines independently of the package."""
     rng = np.random.RandomState(seed)
     draw, scale = rng.standard_normal, np.sqrt(2 * gamma)
     if kernel == "laplacian":
@@ -44,7 +44,7 @@ def test_one_member_is_dense_ridge_regression_on_the_columns(rows, kernel):
     assert model.members_[0]["kernel"] == kernel
 
 
-def test_more_columns_than_rows_may_be_asked_for(rows):
+def test_there_may_be_more_columns_than_rows(rows):
     X, y, _, d = rows
     model = InvariantRidgeClassifierCV(feature_map="fourier", n_landmarks=400, **POINT)
     values = model.fit(X, y, sample_domain=d).decision_function(X)
@@ -93,13 +93,13 @@ def test_partitions_give_what_arrays_give(rows):
 
 
 @pytest.mark.parametrize(
-    ("params", "said"),
+    ("params", "message"),
     [
         ({"kernels": ["rbf", "poly"]}, "kernel='poly' has no random Fourier features"),
         ({"landmarks": np.zeros((3, 3))}, 'landmarks were passed, but feature_map="fourier"'),
     ],
 )
-def test_what_has_no_fourier_features_is_refused(rows, params, said):
+def test_arguments_without_fourier_features_are_refused(rows, params, message):
     X, _, t, d = rows
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         InvariantRidgeCV(feature_map="fourier", **params).fit(X, t, sample_domain=d)

@@ -1,4 +1,4 @@
-"""InvariantRidgeCV and InvariantRidgeClassifierCV against dense kernel ridge regression."""
+"""InvariantRidgeCV and InvariantRidgeClassifierCV equal dense kernel ridge regression."""
 
 import numpy as np
 import pytest
@@ -28,12 +28,12 @@ def data():
 
 @pytest.fixture(scope="module")
 def classes(data):
-    """Three classes."""
+    """Return data with three classes."""
     return np.array(["a", "b", "c"])[np.digitize(data.data[:, 0] * data.target, [-0.5, 0.5])]
 
 
 def dense(X, Y, weights, d, X_new, point, y=None):
-    """Kernel ridge regression with the invariant kernel and an intercept, by one dense solve."""
+    """Solve kernel ridge regression with the invariant kernel and an intercept densely."""
     kernel = InvariantKernel(
         kernel=point["kernel"],
         gamma=point["gamma"],
@@ -91,7 +91,7 @@ def test_members_are_averaged(data):
     assert len(kinds) == 4, "one alpha for each kernel and weight"
 
 
-def test_members_are_the_best_points_of_their_kind(data):
+def test_members_are_the_best_candidates_of_their_kernel_and_penalty(data):
     model = InvariantRidgeClassifierCV(**SMALL, n_average=3)
     model.fit(data.data, data.target, sample_domain=data.sample_domain)
     results = model.cv_results_
@@ -103,7 +103,7 @@ def test_members_are_the_best_points_of_their_kind(data):
 
 
 @pytest.mark.parametrize("scoring", [None, "balanced_accuracy"])
-def test_scores_are_those_of_fits_on_the_other_domains(data, classes, scoring):
+def test_scores_equal_those_of_fits_to_the_other_domains(data, classes, scoring):
     model = InvariantRidgeClassifierCV(**SMALL, kernels=["rbf"], scoring=scoring)
     model.fit(data.data, classes, sample_domain=data.sample_domain)
     point = model.cv_results_["params"][-1]
@@ -149,7 +149,7 @@ def test_landmarks_come_close_to_all_rows(data):
     assert errors[1] < errors[0] < np.abs(exact).mean()
 
 
-def test_workers_order_of_rows_and_refitting_change_nothing(data):
+def test_results_do_not_depend_on_workers_row_order_or_refitting(data):
     model = InvariantRidgeClassifierCV(**SMALL)
     first = clone(model).fit(data.data, data.target, sample_domain=data.sample_domain)
     again = clone(model).set_params(n_jobs=2)
@@ -171,7 +171,7 @@ def test_without_domains_there_is_no_weight_to_choose(data):
     with pytest.warns(UserWarning, match="no domain to hold out"):
         model.fit(data.data, data.target)
     assert {p["domain_weight"] for p in model.cv_results_["params"]} == {0.0}
-    two = data.sample_domain % 2  # leaving one out leaves a single one
+    two = data.sample_domain % 2  # if one is held out, only one remains
     model.fit(data.data, data.target, sample_domain=two)
     assert {p["domain_weight"] for p in model.cv_results_["params"]} == {0.0, 2.0}
 
@@ -274,7 +274,7 @@ def test_permuting_classes_permutes_columns_of_probabilities():
     np.testing.assert_allclose(other.predict_proba(X)[:, ::-1], p, atol=1e-7)
 
 
-def test_values_that_tell_nothing_give_the_base_rate_in_which_domains_count_the_same():
+def test_uninformative_values_give_the_base_rate_with_equal_weights_of_domains():
     X, y, domains = three_classes()
     two = (y > 0).astype(int)
     two[domains == 4] = 1
@@ -293,7 +293,7 @@ def test_values_that_tell_nothing_give_the_base_rate_in_which_domains_count_the_
     np.testing.assert_allclose(balanced.predict_proba(X)[:, 1], 0.5, atol=0.01)
 
 
-def test_a_domain_with_one_class_leaves_probabilities_as_sure_as_they_were():
+def test_a_domain_with_one_class_does_not_change_the_confidence_of_probabilities():
     X, y, domains = three_classes(n_domains=8, n=40)
     two = (y > 0).astype(int)
     kept = (domains < 7) | (two == 1)
@@ -368,7 +368,7 @@ def test_values_on_all_splits_from_one_pass_are_those_of_dense_solutions(
             np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_sums_over_rows_leave_no_probabilities():
+def test_a_fit_from_sums_has_no_probabilities():
     X, y, domains = three_classes()
     model = InvariantRidgeClassifierCV(**FEW)
     assert hasattr(model, "predict_proba")

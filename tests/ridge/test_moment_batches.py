@@ -1,4 +1,4 @@
-"""partial_fit of the ridge searches: batches in any order and size, and what is refused."""
+"""partial_fit of the ridge searches: batches in any order and size, and refused input."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -46,7 +46,7 @@ def test_batches_in_any_order_and_size_equal_one_fit(rows, class_weight, seed):
     np.testing.assert_allclose(parts.decision_function(X), whole.decision_function(X), atol=1e-9)
 
 
-def test_numbers_come_in_batches_too(rows):
+def test_continuous_targets_can_be_passed_in_batches(rows):
     X, _, t, d = rows
     Y = np.column_stack([t, t**2]) + 1e5
     model = InvariantRidgeCV(landmarks=X[::6], cv=LeaveDomainsOut(2), **GRID)
@@ -65,7 +65,7 @@ def test_the_first_batch_chooses_landmarks_and_gammas(rows):
     assert all((np.isin(f.landmarks[:, 0], X[:100, 0])).all() for f in model.expansions_)
 
 
-def test_domains_and_classes_may_come_late(rows):
+def test_new_domains_and_classes_may_occur_in_later_batches(rows):
     X, y, _, d = rows
     order = np.lexsort([d, y])
     model = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID)
@@ -77,7 +77,7 @@ def test_domains_and_classes_may_come_late(rows):
     np.testing.assert_allclose(model.decision_function(X), whole.decision_function(X), atol=1e-9)
 
 
-def test_attributes_of_a_search_are_there_when_it_has_run(rows, monkeypatch):
+def test_search_attributes_exist_after_the_search(rows, monkeypatch):
     X, y, _, d = rows
     model = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID).partial_fit(X[:9], y[:9], d[:9])
     with monkeypatch.context() as patch:
@@ -94,7 +94,7 @@ def test_attributes_of_a_search_are_there_when_it_has_run(rows, monkeypatch):
     assert model.finalize().held_out_ is None
 
 
-def test_two_threads_may_ask_for_the_first_prediction(rows):
+def test_two_threads_may_request_the_first_prediction(rows):
     X, y, _, d = rows
     model = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID).partial_fit(X, y, d)
     expected = clone(model).partial_fit(X, y, d).decision_function(X)
@@ -104,7 +104,7 @@ def test_two_threads_may_ask_for_the_first_prediction(rows):
         np.testing.assert_allclose(answer, expected, atol=1e-12)
 
 
-def test_a_batch_that_is_refused_leaves_no_trace(rows):
+def test_a_refused_batch_changes_nothing(rows):
     X, y, _, d = rows
     model = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID).partial_fit(X, y, d)
     before = model.decision_function(X)
@@ -129,7 +129,7 @@ def test_a_batch_that_is_refused_leaves_no_trace(rows):
         ({"cv": 3}, "splits rows"),
     ],
 )
-def test_what_needs_rows_again_is_refused(rows, arguments, message):
+def test_arguments_that_need_stored_rows_are_refused(rows, arguments, message):
     X, y, _, d = rows
     with pytest.raises(ValueError, match=message):
         InvariantRidgeClassifierCV(**GRID, **arguments).partial_fit(X, y, sample_domain=d)
@@ -143,7 +143,7 @@ def test_what_needs_rows_again_is_refused(rows, arguments, message):
         ("domain_epsilon", -1.0, "'domain_epsilon' parameter"),
     ],
 )
-def test_what_is_set_after_a_batch_is_checked_before_the_search(rows, name, value, message):
+def test_arguments_set_after_a_batch_are_checked_before_the_search(rows, name, value, message):
     X, y, _, d = rows
     model = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID).partial_fit(X, y, d)
     before = model.get_params()[name]
@@ -160,7 +160,7 @@ def test_what_is_set_after_a_batch_is_checked_before_the_search(rows, name, valu
     np.testing.assert_allclose(model.decision_function(X), whole.decision_function(X), atol=1e-9)
 
 
-def test_what_needs_no_row_may_be_set_after_a_batch(rows):
+def test_arguments_of_the_search_may_be_set_after_a_batch(rows):
     X, _, t, d = rows
     model = InvariantRidgeCV(landmarks=X[::6], **GRID).partial_fit(X, t, sample_domain=d)
     model.set_params(scoring="r2", cv=LeaveDomainsOut(2), alphas=[0.5], n_average=1)
@@ -185,7 +185,7 @@ def test_fit_starts_anew(rows):
     assert "_sums" not in vars(model)
 
 
-def test_a_saved_model_predicts_and_goes_on(rows, tmp_path):
+def test_a_saved_model_predicts_and_accepts_more_batches(rows, tmp_path):
     pytest.importorskip("skops")
     X, y, _, d = rows
     model = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID)
@@ -202,6 +202,7 @@ def test_moments_that_do_not_fit_are_refused_with_advice(rows, monkeypatch):
     X, y, _, d = rows
     monkeypatch.setattr("domainwise.gram.sums.available_memory", lambda *_: 10_000)
     model = InvariantRidgeClassifierCV(n_landmarks=50, **GRID)
+    message = "groups of rows, for . kernel.*fewer landmarks .n_landmarks."
     for fit in (model.fit, model.partial_fit):
-        with pytest.raises(MemoryError, match="groups of rows, for . kernel.*fewer landmarks .n_landmarks."):
+        with pytest.raises(MemoryError, match=message):
             fit(X, y, sample_domain=d)

@@ -1,4 +1,4 @@
-"""Searches from moments against dense kernel ridge regression with an explicit kernel matrix."""
+"""Searches on moments equal dense kernel ridge regression with an explicit kernel matrix."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ GRID = {"gammas": [0.1], "alphas": [0.03, 2.0], "domain_weights": [0.0, 0.5, 20.
 
 
 def make_rows(n=110, n_domains=5, seed=0):
-    """Rows, three classes, a continuous target and domains of unequal size."""
+    """Return rows, three classes, a continuous target and domains of unequal size."""
     rng = np.random.default_rng(seed)
     d = rng.choice(n_domains, n, p=np.arange(1, n_domains + 1) / np.arange(1, n_domains + 1).sum())
     X = rng.standard_normal((n, 3)) + 0.4 * d[:, None]
@@ -38,7 +38,7 @@ def make_rows(n=110, n_domains=5, seed=0):
 
 
 def factor(d, y=None):
-    """Columns whose outer product is the centred domain kernel, inside classes if y is given."""
+    """Return a factor of the centred domain kernel, within classes if y is passed."""
     y = np.zeros(len(d)) if y is None else y
     columns = []
     for label in np.unique(y):
@@ -49,7 +49,7 @@ def factor(d, y=None):
 
 
 class Dense:
-    """Kernel ridge with the invariant kernel of landmark features, by N x N matrices."""
+    """Solve kernel ridge with the invariant kernel of landmark features with N x N matrices."""
 
     def __init__(self, X, Y, d, y, landmarks, point, weights=None, P=None):
         kernel, n = KERNELS[point["kernel"]], len(X)
@@ -87,7 +87,7 @@ def balanced(y):
 
 
 def dense_scores(model, X, Y, y, d, landmarks, class_weight=None, continuous=False):
-    """Minus the mean squared error of every candidate and fold, classes counting the same."""
+    """Return the negative MSE of each candidate and fold, with equal weights for classes."""
     scores = []
     for train, test in LeaveDomainsOut().split(X, None, d):
         weights = balanced(y[train]) if class_weight else None
@@ -128,12 +128,12 @@ def test_scores_of_numbers_equal_dense_kernel_ridge(offset):
     X, _, t, d = make_rows()
     Y = np.column_stack([t, X[:, 2] ** 2]) + offset
     model = InvariantRidgeCV(kernels=["rbf"], landmarks=X[::4], **GRID).fit(X, Y, sample_domain=d)
-    # The dense solution cannot have the offset, which would cost it all of its digits.
+    # The dense solution is computed without the offset, in which it would lose all its digits.
     expected = dense_scores(model, X, Y - offset, None, d, X[::4], continuous=True)
     np.testing.assert_allclose(split_scores(model), expected, rtol=1e-8 if not offset else 1e-6)
 
 
-def test_scorers_see_predictions_of_the_rows_left_out():
+def test_scorers_get_predictions_for_held_out_rows():
     X, y, _, d = make_rows()
     model = InvariantRidgeClassifierCV(
         kernels=["rbf"], landmarks=X[::3], scoring="balanced_accuracy", **GRID
@@ -210,7 +210,7 @@ def test_any_splits_equal_dense_kernel_ridge(cv, scoring):
 
 
 def descriptor_projection(time, gamma, y=None):
-    """Weigh directions by how far a continuous descriptor explains them, inside classes of y."""
+    """Weight directions by how well a continuous descriptor explains them, within classes of y."""
     n, y = len(time), np.zeros(len(time)) if y is None else y
     P = np.zeros((n, n))
     for label in np.unique(y):
@@ -250,7 +250,7 @@ def test_descriptors_of_domains_equal_dense_kernel_ridge(conditional):
 def test_landmarks_among_the_rows_equal_dense_kernel_ridge(kernel, n_landmarks):
     X, y, _, d = make_rows()
     X[20:25] = X[20]
-    grid = {**GRID, "gammas": [1.0]}  # of which the inverse has its digits
+    grid = {**GRID, "gammas": [1.0]}  # whose inverse is accurate
     model = InvariantRidgeClassifierCV(kernels=[kernel], n_landmarks=n_landmarks, **grid)
     model.fit(X, y, sample_domain=d)
     about = backend_of(X), X, check_sample_domain(d, len(X)), make_kernel(kernel, X, gamma=1.0)
@@ -260,7 +260,7 @@ def test_landmarks_among_the_rows_equal_dense_kernel_ridge(kernel, n_landmarks):
     np.testing.assert_allclose(split_scores(model), expected, rtol=1e-7)
 
 
-def test_class_weights_are_factors_of_errors_as_those_of_svc():
+def test_class_weights_multiply_errors_as_in_svc():
     X, y, _, d = make_rows()
     landmarks, cost = X[::4], {"a": 3.0, "c": 0.5}
     model = InvariantRidgeClassifierCV(
@@ -277,14 +277,14 @@ def test_class_weights_are_factors_of_errors_as_those_of_svc():
     )
 
 
-def test_weights_of_classes_that_do_not_exist_are_refused():
+def test_weights_for_unknown_classes_are_refused():
     X, y, _, d = make_rows()
     model = InvariantRidgeClassifierCV(class_weight={"z": 2.0}, **GRID)
     with pytest.raises(ValueError, match="class_weight contains 'z', which is not a class of y"):
         model.fit(X, y, sample_domain=d)
 
 
-def test_errors_that_cost_nothing_leave_domains_as_they_are():
+def test_a_class_weight_of_zero_equals_a_tiny_one():
     X, y, _, d = make_rows()
     scores = [
         split_scores(
@@ -297,7 +297,7 @@ def test_errors_that_cost_nothing_leave_domains_as_they_are():
     np.testing.assert_allclose(*scores, rtol=1e-6)
 
 
-def test_float32_rows_keep_the_digits_that_float32_has():
+def test_float32_rows_give_float32_accuracy():
     X, _, t, d = make_rows()
     model = InvariantRidgeCV(**GRID, landmarks=X[::5])
     double = clone(model).fit(X, t + 1e4, sample_domain=d)
@@ -305,7 +305,7 @@ def test_float32_rows_keep_the_digits_that_float32_has():
     np.testing.assert_allclose(split_scores(single), split_scores(double), rtol=1e-3)
 
 
-def test_threads_and_workers_change_nothing(monkeypatch):
+def test_results_do_not_depend_on_threads_or_workers(monkeypatch):
     X, y, _, d = make_rows(400)
     monkeypatch.setattr("domainwise.gram.sums.BATCH_ROWS", 50)
     model = InvariantRidgeClassifierCV(**GRID, n_landmarks=40)
@@ -330,7 +330,7 @@ def test_kernels_of_several_widths_share_their_distances(monkeypatch):
             np.testing.assert_allclose(cell.mean, alone[key].mean, atol=1e-12)
 
 
-def test_training_moments_are_those_of_the_rows_left():
+def test_training_moments_equal_those_of_the_remaining_rows():
     X, _, t, d = make_rows(300, n_domains=7)
     nystrom = NystromMap.from_landmarks(make_kernel("rbf", X, gamma=0.2), X[::10])
     for cv in (None, LeaveDomainsOut(3), LeaveDomainsOut(2, n_repeats=3, random_state=1)):
@@ -349,7 +349,7 @@ def test_training_moments_are_those_of_the_rows_left():
                 assert {k for _, k in cell.groups} == set(np.unique(d[inside]))
 
 
-def test_items_that_no_split_takes_apart_make_one_part():
+def test_items_that_no_split_separates_form_one_part():
     part_of, splits = split_parts([(np.arange(2, 6), np.arange(2)), (np.arange(4), [4, 5])], 6)
     assert len(np.unique(part_of)) == 3
     assert [part_of[i] for i in (0, 2, 4)] == [part_of[i] for i in (1, 3, 5)]
@@ -357,7 +357,7 @@ def test_items_that_no_split_takes_apart_make_one_part():
         assert not set(train) & set(test)
 
 
-def test_penalties_grow_with_the_rows():
+def test_penalties_grow_with_the_number_of_rows():
     X, _, t, d = make_rows(2500)
     model = InvariantRidgeCV(kernels=["linear"], domain_weights=[0.0])
     model.fit(X, t, sample_domain=d)

@@ -1,4 +1,4 @@
-"""Racing: candidates that are clearly worse on the first splits do not see the others."""
+"""Races: candidates that are clearly worse on the first splits are not scored on the others."""
 
 from collections import Counter
 from functools import partial
@@ -13,14 +13,14 @@ N_SPLITS = 10
 
 
 class Plain:
-    """Scores that are known: a level for each candidate, and noise for each split."""
+    """Return known scores: a mean for each candidate, plus noise for each split."""
 
     def table(self, outcomes, tests):
         return np.array(outcomes, dtype=float)
 
 
 class Levels:
-    """Candidates whose scores are their level plus noise that depends on candidate and split."""
+    """Candidates whose score is their mean plus noise that depends on candidate and split."""
 
     one_pass = False
 
@@ -50,7 +50,7 @@ def raced(kind, rule=None, race=None, n_jobs=None):
     return search(kind, data, splits, Plain(), rule, race=race, n_jobs=n_jobs)
 
 
-def test_candidates_far_behind_are_dropped_and_the_others_finish_all_splits():
+def test_much_worse_candidates_are_dropped_and_the_others_are_scored_on_all_splits():
     kind = Levels([0.0, 0.1, -5.0, -6.0, 0.05], noise=0.5)
     result = raced(kind, race=Race())
     assert kind.seen[2] == kind.seen[3] == Race().first
@@ -62,7 +62,7 @@ def test_candidates_far_behind_are_dropped_and_the_others_finish_all_splits():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_candidates_that_are_dropped_are_worse_than_the_chosen_ones_on_the_splits_they_saw(seed):
+def test_dropped_candidates_are_worse_than_the_chosen_ones_on_the_same_splits(seed):
     levels = np.random.default_rng(seed).normal(size=12)
     kind, full = Levels(levels, 0.3), Levels(levels, 0.3)
     everything = raced(full).scores
@@ -87,7 +87,7 @@ def test_an_infinite_margin_is_the_full_search(n):
     assert result.candidates == full.candidates
 
 
-def test_several_chosen_candidates_all_survive_and_the_rule_still_gets_as_many():
+def test_all_chosen_candidates_survive_if_the_rule_chooses_several():
     rule = partial(best_of_paths, path=("level",), n=3)
     result = raced(Levels([0.0, -9.0, 1.0, -9.0, 2.0, -9.0, -8.0, -9.0], 0.01), rule, race=Race())
     assert [candidate["level"] for candidate in result.chosen] == [4, 2, 0]
@@ -102,7 +102,7 @@ def test_the_choice_is_the_same_for_every_number_of_jobs():
 
 
 @pytest.mark.parametrize(("free", "jobs"), [(2**40, 3), (2**29 + 2**20, 2), (0, 1), (None, 3)])
-def test_there_are_no_more_workers_than_memory_is_free(monkeypatch, free, jobs):
+def test_the_number_of_workers_is_limited_by_free_memory(monkeypatch, free, jobs):
     monkeypatch.setattr(driver, "available_memory", lambda: free)
     data = Data(np.zeros((4, 1)), np.zeros(4))
     assert driver.limit_jobs(3, data) == jobs
@@ -110,7 +110,7 @@ def test_there_are_no_more_workers_than_memory_is_free(monkeypatch, free, jobs):
 
 
 @pytest.mark.parametrize("n_splits", range(1, 24))
-def test_rounds_hold_every_split_once(n_splits):
+def test_rounds_contain_every_split_once(n_splits):
     rounds = Race().rounds(n_splits)
     assert sorted(np.concatenate(rounds)) == list(range(n_splits))
     assert all(rounds)

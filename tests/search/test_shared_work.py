@@ -1,4 +1,4 @@
-"""What candidates of a search share changes nothing: each is judged as it would be by itself."""
+"""Shared computations do not change the scores of the candidates of a search."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ SEARCHES = {
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_candidates_with_a_common_kernel_are_judged_as_each_by_itself(name):
+def test_candidates_with_a_common_kernel_are_scored_as_if_fitted_separately(name):
     model, step, candidates = SEARCHES[name]
     X, y, t, d = make_rows()
     numbers = "SVR" in name or "numbers" in name
@@ -90,7 +90,7 @@ def test_a_search_chooses_the_same_with_and_without_sharing(monkeypatch):
     np.testing.assert_array_equal(together.decision_function(X), unshared.decision_function(X))
 
 
-def test_a_callers_own_estimator_sees_rows_and_no_kernel():
+def test_a_users_own_estimator_gets_rows_and_no_kernel():
     X, y, _, d = make_rows()
     seen = []
 
@@ -111,7 +111,7 @@ def test_the_quick_discriminant_is_that_of_scikit_learn(classes, columns, head):
     codes = rng.choice(classes, 90, p=np.arange(1, classes + 1) / (classes * (classes + 1) / 2))
     X = rng.standard_normal((90, columns)) * 10.0 ** rng.integers(-3, 4, columns)
     X += rng.standard_normal((classes, columns))[codes]
-    X = np.hstack([X, X[:, :1], np.ones((90, 1))])  # columns that say nothing new, and nothing
+    X = np.hstack([X, X[:, :1], np.ones((90, 1))])  # a duplicate and a constant column
     y = np.array(list("uvwxyz"))[codes]
     quick, reference = quick_head(head).fit(X, y), clone(head).fit(X, y)
     assert isinstance(quick, QuickDiscriminant)
@@ -122,6 +122,6 @@ def test_the_quick_discriminant_is_that_of_scikit_learn(classes, columns, head):
     np.testing.assert_allclose(quick.predict_proba(X), reference.predict_proba(X), atol=1e-8)
 
 
-def test_a_discriminant_with_arguments_of_its_own_stays_what_it_is():
+def test_a_discriminant_with_other_arguments_is_not_replaced():
     head = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
     assert quick_head(head).get_params() == head.get_params()

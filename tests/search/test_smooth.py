@@ -1,4 +1,4 @@
-"""The smooth score that searches choose by, beside loops and minimisers."""
+"""The smooth score of searches equals values from loops and generic minimizers."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def splits_of(X, domain):
 
 
 def loss_by_hand(values, codes, domain):
-    """Log loss of the best curve, in which classes of a domain, then domains, count the same."""
+    """Return the log loss of the best curve, with equal weights for domains and their classes."""
     weight = np.zeros(len(codes))
     for d in np.unique(domain):
         present = np.unique(codes[domain == d])
@@ -82,7 +82,7 @@ def test_the_score_of_numbers_is_the_mean_over_domains_of_the_squared_error():
     )
 
 
-def test_a_search_chooses_what_a_loop_by_the_smooth_score_chooses():
+def test_a_search_and_a_loop_with_the_smooth_score_choose_the_same_candidate():
     X, _, y, domain = problem(3)
     costs, splits = [0.01, 0.1, 1.0, 10.0], splits_of(X, domain)
     score = SmoothScore(y, domain, np.unique(y))
@@ -100,12 +100,12 @@ def test_a_search_chooses_what_a_loop_by_the_smooth_score_chooses():
     np.testing.assert_allclose(invariant.cv_results_["mean_test_score"], expected, rtol=1e-5)
 
 
-def test_a_score_that_is_named_decides_instead():
+def test_a_specified_score_replaces_the_smooth_score():
     X, _, y, domain = problem()
     costs = [1e-4, 1.0]
 
     def scorer(model, X, y):
-        return -getattr(model, "C", 0.0)  # a constant is asked, too, whether it can be scored
+        return -getattr(model, "C", 0.0)  # a constant prediction is scored as well
 
     for scoring, best in ((scorer, 1e-4), (None, 1.0)):
         search = MethodSearch(LogisticRegression(), {"C": costs}, scoring=scoring)
@@ -142,7 +142,7 @@ def test_a_class_that_a_model_has_not_seen_is_the_least_likely_one():
         np.testing.assert_allclose(score.outputs(named, X), values)
 
 
-def test_candidates_on_large_tables_are_compared_on_drawn_rows_and_the_best_has_all(monkeypatch):
+def test_candidates_on_large_tables_are_compared_on_a_sample_of_rows(monkeypatch):
     X, _, y, domain = problem()
     sizes = []
 

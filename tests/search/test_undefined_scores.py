@@ -1,4 +1,4 @@
-"""Scores that are not defined on some domains: the others decide, and it is said."""
+"""If a score is not defined on some domains, the others decide, with a warning."""
 
 import numpy as np
 import pytest
@@ -54,13 +54,13 @@ def test_a_score_that_is_never_defined_is_refused(name, problem):
 
 
 @pytest.mark.parametrize("name", ["ridge", "SVC"])
-def test_scores_of_probabilities_are_refused_in_words(name, problem):
+def test_scores_that_need_probabilities_are_refused_with_a_message(name, problem):
     X, y, domain = problem
     with pytest.raises(ValueError, match="needs probabilities"):
         SEARCHES[name](scoring="neg_log_loss").fit(X, y, sample_domain=domain)
 
 
-def test_summaries_leave_undefined_domains_out(problem):
+def test_summaries_omit_undefined_domains(problem):
     X, y, domain = problem
     with pytest.warns(UserWarning, match="not defined on these domains: 2. "):
         result = domain_cross_validate(LogisticRegression(), X, y, domain, scoring="roc_auc")
