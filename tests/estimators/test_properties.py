@@ -15,7 +15,7 @@ DOCUMENTED = (
     "only .* components? are informative about the target",
     "the target cannot be separated from the domain",
     ".* of .* components were dropped, because they have no variance",
-    ".* of DICA's eigenvalues were dropped, because they are complex or negative",
+    "DICA dropped .* complex or negative eigenvalue",
 )
 quick = settings(
     deadline=None,

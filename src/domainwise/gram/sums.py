@@ -397,9 +397,9 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
     free = available_memory(X)
     if free is not None and needed > free:
         raise MemoryError(
-            f"the second moments of {n_cells} groups of rows, for {len(widths)} "
-            f"kernel{'s' * (len(widths) > 1)} with up to {max(widths)} features, need "
-            f"{needed / 2**30:.1f} GiB of memory, but only {free / 2**30:.1f} GiB are free; "
+            f"the second moments of {n_cells} group{'s' * (n_cells > 1)} of rows, for "
+            f"{len(widths)} kernel{'s' * (len(widths) > 1)} with up to {max(widths)} features, "
+            f"need {needed / 2**30:.1f} GiB of memory, but only {free / 2**30:.1f} GiB are free; "
             f"{advice}"
         )
 

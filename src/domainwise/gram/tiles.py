@@ -124,7 +124,7 @@ class FusedTiles:
     """Rows prepared for compiled functions: scaled, in blocks, in one precision."""
 
     functions: Any  #: the module :mod:`domainwise.kernels.compiled`
-    kind: int  #: how a tile is evaluated, such as ``functions.INNER``
+    formula: int  #: how a tile is evaluated, such as ``functions.INNER``
     pack: Callable[[Array], Array]  #: scales prepared rows and divides them into blocks
     right: Array  #: blocks of rows
     left: Array  #: blocks of the same rows as the left argument of the kernel
@@ -139,14 +139,14 @@ class FusedTiles:
             return None
         functions, degree = compiled_functions(), int(kernel.degree)
         differences = kernel.by_differences or kernel.name == "laplacian"
-        kind = functions.DIFFERENCES if kernel.by_differences else functions.INNER
+        formula = functions.DIFFERENCES if kernel.by_differences else functions.INNER
         if kernel.name == "laplacian":
-            kind = functions.ABSOLUTE
+            formula = functions.ABSOLUTE
         elif kernel.name == "poly" and degree == kernel.degree and 1 <= degree <= MAX_DEGREE:
-            kind = functions.POLYNOMIAL
+            formula = functions.POLYNOMIAL
         elif kernel.name != "rbf":
             return None
-        powers = range(degree - 1, 0, -1) if kind == functions.POLYNOMIAL else ()
+        powers = range(degree - 1, 0, -1) if formula == functions.POLYNOMIAL else ()
         coefs = [comb(degree, k) * float(kernel.coef0) ** (degree - k) for k in powers]
         # Differences do not depend on the origin, but are more precise for rows close to it.
         origin = rows.right.mean(axis=0) if differences else 0.0
@@ -156,13 +156,13 @@ class FusedTiles:
             if differences:
                 X = (X - origin) * scale
             # Prepared RBF rows end with a norm and a 1, which blocks do not contain.
-            inner = kind == functions.INNER
+            inner = formula == functions.INNER
             X = np.asarray(X[:, :-2] if inner else X, dtype=dtype)
             return np.asarray(functions.pack_rows(X, inner))
 
         right = pack(rows.right)
-        left = pack(rows.left) if kind == functions.POLYNOMIAL else right
-        return cls(functions, kind, pack, right, left, np.array(coefs, dtype=dtype))
+        left = pack(rows.left) if formula == functions.POLYNOMIAL else right
+        return cls(functions, formula, pack, right, left, np.array(coefs, dtype=dtype))
 
     def add_products(
         self, left: Array, pairs: Array, Z_left: Array, Z_right: Array, out: Array
@@ -172,7 +172,7 @@ class FusedTiles:
         # Python checks for interrupts between batches, about every tenth of a second.
         for batch in panels(len(pairs), 4096):
             self.functions.multiply(
-                left, self.right, self.kind, self.coefs, pairs[batch], Z_left, Z_right, out
+                left, self.right, self.formula, self.coefs, pairs[batch], Z_left, Z_right, out
             )
 
     def symmetric(self, V: Array) -> Array:

@@ -26,7 +26,7 @@ from domainwise.arrays import Array
 BLOCK = 128
 #: Number of features processed at a time; features are padded with zeros.
 FEATURES = 4
-#: How a tile is evaluated: from inner products, squared or absolute differences, or as powers.
+#: Formulas for kernel values, from inner products, squared or absolute differences, or powers.
 INNER, DIFFERENCES, ABSOLUTE, POLYNOMIAL = range(4)
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
@@ -177,10 +177,10 @@ def _powers(t, coefs, powers):
 
 
 @njit(fastmath=_SUMMED, **_OPTIONS)
-def _multiply(t, i, right, up, columns):
-    """Multiply a strip by the thin matrix of the block; add the products to four rows of ``up``."""
+def _multiply(t, i, thin, sums, columns):
+    """Multiply a strip by the thin matrix of the block; add the products to 4 rows of ``sums``."""
     for c in range(columns):
-        z, s = right[c * BLOCK : (c + 1) * BLOCK], up[c * BLOCK + i : (c + 1) * BLOCK]
+        z, s = thin[c * BLOCK : (c + 1) * BLOCK], sums[c * BLOCK + i : (c + 1) * BLOCK]
         s0 = s1 = s2 = s3 = t.dtype.type(0)
         for j in range(BLOCK):
             s0 += t[j] * z[j]
@@ -191,11 +191,11 @@ def _multiply(t, i, right, up, columns):
 
 
 @njit(fastmath=_SUMMED, **_OPTIONS)
-def _multiply_both(t, i, left, right, up, down, columns):
-    """Do the same as :func:`_multiply`, and add the transposed strip times ``left`` to ``down``."""
+def _multiply_both(t, i, thin_left, thin_right, left_sums, right_sums, columns):
+    """Add products of the strip to ``left_sums``, and of its transpose to ``right_sums``."""
     for c in range(columns):
-        x, z = left[c * BLOCK + i : (c + 1) * BLOCK], right[c * BLOCK : (c + 1) * BLOCK]
-        s, back = up[c * BLOCK + i : (c + 1) * BLOCK], down[c * BLOCK : (c + 1) * BLOCK]
+        x, z = thin_left[c * BLOCK + i : (c + 1) * BLOCK], thin_right[c * BLOCK : (c + 1) * BLOCK]
+        s, u = left_sums[c * BLOCK + i : (c + 1) * BLOCK], right_sums[c * BLOCK : (c + 1) * BLOCK]
         x0, x1, x2, x3 = x[0], x[1], x[2], x[3]
         s0 = s1 = s2 = s3 = t.dtype.type(0)
         for j in range(BLOCK):
@@ -204,25 +204,25 @@ def _multiply_both(t, i, left, right, up, down, columns):
             s1 += t1 * z[j]
             s2 += t2 * z[j]
             s3 += t3 * z[j]
-            back[j] += t0 * x0 + t1 * x1 + t2 * x2 + t3 * x3
+            u[j] += t0 * x0 + t1 * x1 + t2 * x2 + t3 * x3
         s[0], s[1], s[2], s[3] = s[0] + s0, s[1] + s1, s[2] + s2, s[3] + s3
 
 
 @njit(fastmath=_FUSED, **_OPTIONS)
-def _strip(left, i, right, width, kind, coefs, t, powers):
+def _strip(left, i, right, width, formula, coefs, t, powers):
     """Write the kernel values of a strip, up to the kernel's constant, to t."""
-    if kind in (INNER, POLYNOMIAL):
+    if formula in (INNER, POLYNOMIAL):
         _inner(left, i, right, width, t)
     else:
-        _differences(left, i, right, width, kind == DIFFERENCES, t)
-    if kind == POLYNOMIAL:
+        _differences(left, i, right, width, formula == DIFFERENCES, t)
+    if formula == POLYNOMIAL:
         _powers(t, coefs, powers)
     else:
         _exponentials(t)
 
 
 @njit(fastmath=_FUSED, **_OPTIONS)
-def multiply(left, right, kind, coefs, pairs, thin_left, thin_right, out):
+def multiply(left, right, formula, coefs, pairs, thin_left, thin_right, out):
     """Multiply the tiles for pairs of blocks by a thin matrix, and add the products to ``out``.
 
     Rows have the layout of :func:`pack_rows`, thin matrices are ``[block, column, row]``. If left
@@ -232,27 +232,27 @@ def multiply(left, right, kind, coefs, pairs, thin_left, thin_right, out):
     """
     width, columns = right.shape[1] - 1, thin_right.shape[1]
     t, powers = np.empty(4 * BLOCK, left.dtype), np.empty(4 * BLOCK, left.dtype)
-    up = np.empty(columns * BLOCK, left.dtype)
-    down = np.empty(columns * BLOCK, left.dtype)
+    left_sums = np.empty(columns * BLOCK, left.dtype)
+    right_sums = np.empty(columns * BLOCK, left.dtype)
     for pair in range(len(pairs)):
         a, b = pairs[pair]
         mirrored = a != b and len(thin_left) > 0
         x, y, z = left[a].ravel(), right[b].ravel(), thin_right[b].ravel()
-        up[:] = 0
-        down[:] = 0
+        left_sums[:] = 0
+        right_sums[:] = 0
         for i in range(0, BLOCK, 4):
-            _strip(x, i, y, width, kind, coefs, t, powers)
+            _strip(x, i, y, width, formula, coefs, t, powers)
             if mirrored:
-                _multiply_both(t, i, thin_left[a].ravel(), z, up, down, columns)
+                _multiply_both(t, i, thin_left[a].ravel(), z, left_sums, right_sums, columns)
             else:
-                _multiply(t, i, z, up, columns)
+                _multiply(t, i, z, left_sums, columns)
         for c in range(columns):
             for j in range(BLOCK):
-                out[a, c, j] += up[c * BLOCK + j]
+                out[a, c, j] += left_sums[c * BLOCK + j]
         if mirrored:
             for c in range(columns):
                 for j in range(BLOCK):
-                    out[b, c, j] += down[c * BLOCK + j]
+                    out[b, c, j] += right_sums[c * BLOCK + j]
 
 
 def pack_rows(X: Array, norms: bool) -> Array:

@@ -241,8 +241,8 @@ def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
     usable = nonzero & (np.abs(values.imag) <= 1e-8 * np.abs(values)) & (values.real > 0)
     if n_dropped := int((nonzero & ~usable).sum()):
         warn_caller(
-            f"{n_dropped} of DICA's eigenvalues were dropped, because they are complex or "
-            "negative. A badly scaled kernel can cause this: check gamma and the scale of X."
+            f"DICA dropped {n_dropped} complex or negative eigenvalue{'s' * (n_dropped > 1)}. A "
+            "badly scaled kernel can cause this: check gamma and the scale of X."
         )
     if not usable.any():
         raise ValueError(
