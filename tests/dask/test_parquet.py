@@ -131,7 +131,9 @@ def test_missing_files_and_empty_files_are_rejected(tmp_path, frame):
     with pytest.raises(FileNotFoundError, match="no Parquet files were found in"):
         fit_parquet(FastDCM(), tmp_path, target="y", domain="site")
     frame.iloc[:0].to_parquet(tmp_path / "empty.parquet")
-    with pytest.raises(ValueError, match="none of the .* Parquet files has rows; the first is"):
+    with pytest.raises(
+        ValueError, match=r"no Parquet file contains rows \(number of files: 1, first file: "
+    ):
         fit_parquet(FastDCM(), tmp_path, target="y", domain="site")
 
 
@@ -148,7 +150,7 @@ def test_text_features_and_labels_among_features_are_rejected(folder):
         fit_parquet(FastKPCA(), folder, target=None, domain="site")
     with pytest.raises(ValueError, match="'y' is also a target or domain column"):
         fit_parquet(FastDCM(), folder, target="y", domain="site", features=["x0", "y"])
-    with pytest.raises(TypeError, match="target must be the name of a column.* got 3"):
+    with pytest.raises(TypeError, match="target must be a column name, .* got 3"):
         fit_parquet(FastDCM(), folder, target=3, domain="site")
 
 

@@ -22,7 +22,7 @@ def backend_of(X: Any) -> Backend:
 
 
 def refuse_tensors_and_dask(estimator: Any, X: Any, advice: str) -> None:
-    """Raise TypeError for tensors and Dask collections, which would be copied to memory."""
+    """Raise TypeError for tensors and Dask collections, which would be copied into memory."""
     if is_tensor(X) or is_dask(X):
         raise TypeError(
             f"{type(estimator).__name__} takes NumPy arrays and data frames; got "

@@ -116,7 +116,7 @@ class Backend:
         """Finish a fit, for example by moving the model's fitted arrays to the device of X."""
 
     def cross_product(self, kernel: Basis, rows: Any, support: Any, dual: Any) -> Any:
-        """Return ``k(rows, support) dual``, up to the kernel's constant."""
+        """Return ``(k(rows, support) - kernel.constant) dual``."""
         if is_dask(support):
             from domainwise.gram.dask.operator import cross_in_memory
 

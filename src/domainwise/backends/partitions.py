@@ -34,7 +34,7 @@ class KnownPartitions:
 class Layout:
     """Which columns of a partition are features, targets and domains."""
 
-    features: tuple[Any, ...] | None  #: names of the columns that are features; None in an array
+    features: tuple[Any, ...] | None  #: names of the feature columns; None in an array
     n_features: int
     dtype: Any  #: precision of the features
     target: Any = None  #: name(s) of the target columns; None if X does not contain the target
@@ -44,8 +44,7 @@ class Layout:
         """Return the features of a partition as an array, and its labels as arrays or None."""
         y = rows[self.target] if self.target is not None else y
         domain = rows[self.domain] if self.domain is not None else domain
-        X = self.values(rows)
-        labels = []
+        X, labels = self.values(rows), []
         for name, values in (("y", y), ("sample_domain", domain)):
             if values is not None:
                 values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
@@ -141,10 +140,9 @@ def label_column(X: Any, labels: Any, name: str) -> Any:
             f"{name}={labels!r} names a column, but X is {describe(X)}. Pass {name} as a Dask "
             "array, or X as a Dask data frame."
         )
-    missing = [column for column in names if column not in X.columns]
-    if missing:
+    if missing_names := [column for column in names if column not in X.columns]:
         raise ValueError(
-            f"{name}={labels!r}: X has no column {missing[0]!r}. Use one of its columns: "
+            f"{name}={labels!r}: X has no column {missing_names[0]!r}. Use one of its columns: "
             f"{_list_items(X.columns)}."
         )
     return labels
@@ -164,8 +162,7 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
             )
         empty = X._meta[features]
         dtypes = {column: _numeric_dtype(empty[column].dtype) for column in features}
-        not_numeric = [column for column in features if dtypes[column] is None]
-        if not_numeric:
+        if not_numeric := [column for column in features if dtypes[column] is None]:
             raise ValueError(
                 "features must be numeric, but these columns of X are not: "
                 f"{_list_items(not_numeric)}. Drop or encode them."
@@ -316,14 +313,14 @@ def partial_sums(
 
 @task
 def merge_sums(sums: list[NystromSums | None]) -> NystromSums | None:
-    """Merge the sums of neighbouring partitions, in their order."""
+    """Merge the sums of neighbouring partitions, in order."""
     nonempty = [partition for partition in sums if partition is not None]
-    # The sums can have another type with the same method, such as CellSums.
+    # The sums can also be of another type with a merge method, such as CellSums.
     return reduce(lambda total, other: total.merge(other), nonempty) if nonempty else None
 
 
 def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any, Any], int]:
-    """Read some rows from evenly spaced partitions, until there are enough rows.
+    """Read rows from evenly spaced partitions until there are enough.
 
     Returns X, y and sample_domain of these rows, in the order of the partitions, and the total
     number of rows: exact if lengths are known or every partition was read, otherwise an estimate.
@@ -334,7 +331,7 @@ def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any
     n_min = max(MIN_SAMPLE_ROWS, n_needed)
     while unread and sum(len(X) for _, X, _, _ in samples.values()) < n_min:
         selected = [unread[i] for i in evenly_spaced(len(unread), SAMPLE_PARTITIONS)]
-        # The same number of rows from each partition, or the same share if lengths are known.
+        # Read the same number of rows from each partition, or the same share if lengths are known.
         total = max(SAMPLE_ROWS, 4 * n_needed)
         quotas = [-(-total // len(selected))] * len(selected)
         if lengths is not None:

@@ -52,7 +52,7 @@ class TorchBackend(Backend):
     def check_rows(
         self, estimator: Any, X: Tensor, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Tensor:
-        """Check X on its device, and detach it from its gradient."""
+        """Check X on its device, and detach it from the autograd graph."""
         X = check_tensor(X, "X")
         if X.ndim != 2:
             raise ValueError(
@@ -126,7 +126,7 @@ class TorchBackend(Backend):
         return replace(labels, dense=to_device_of(dense, rows))
 
     def cross_product(self, kernel: Basis, rows: Tensor, support: Tensor, dual: Tensor) -> Tensor:
-        """Return ``k(rows, support) dual``, up to the kernel's constant."""
+        """Return ``(k(rows, support) - kernel.constant) dual``."""
         return operator.kernel_product(kernel, support, rows)(dual.double())
 
     def indexable(self, rows: Any) -> Any:
@@ -181,7 +181,7 @@ def _codes_on_device(labels: Labels, X: Tensor) -> Labels:
 
 
 def check_tensor(X: Tensor, name: str) -> Tensor:
-    """Raise an error for unsupported tensors; return X detached from its gradient."""
+    """Raise an error for unsupported tensors; return X detached from the autograd graph."""
     if X.layout != torch.strided:
         raise TypeError(f"{name} is a sparse tensor ({X.layout}). Pass {name}.to_dense().")
     if X.device.type not in ("cpu", "cuda"):

@@ -19,8 +19,6 @@ from domainwise.ridge.base import InvariantRidge
 
 Estimator = TypeVar("Estimator", bound=Projection | InvariantRidge)
 
-__all__ = ["fit_parquet"]
-
 
 def fit_parquet(
     estimator: Estimator,
@@ -99,7 +97,7 @@ def fit_parquet(
             labels += names
         elif names is not None:
             raise TypeError(
-                f"{argument} must be the name of a column, a list of names, or None; got {names!r}"
+                f"{argument} must be a column name, a list of column names, or None; got {names!r}"
             )
     if isinstance(features, str):
         raise TypeError(f"features must be a list of column names; got {features!r}")
@@ -112,7 +110,7 @@ def fit_parquet(
             problem = f"{name!r} is listed twice"
     if problem:
         raise ValueError(
-            f"features={features!r}: {problem}. List each feature once, without target and domain."
+            f"features={features!r}: {problem}. List each feature once, but not target or domain."
         )
     with nullcontext() if client is None else _as_current(client):
         frame, partitions = open_parquet(path, labels, feature_names)
@@ -123,7 +121,7 @@ def fit_parquet(
 
 
 def _as_current(client: Any) -> AbstractContextManager[Any]:
-    """Return a context with this client as the current one; raise an error if it is unusable."""
+    """Return a context in which this client is current; raise an error if it is unusable."""
     from distributed import Client
 
     if not isinstance(client, Client):
@@ -140,11 +138,11 @@ def _as_current(client: Any) -> AbstractContextManager[Any]:
 
 @contextmanager
 def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Run parallel joblib loops, such as folds, on a client's workers; None changes nothing.
+    """Run parallel joblib loops, such as folds, on a client's workers, unless it is None.
 
-    ``report`` is called with the number of finished tasks. joblib's Dask backend sends every loop
-    to the workers, including loops inside a task and loops with ``n_jobs=1``, such as those in a
-    column transformer. Here, loops inside a task and loops with one job run where they are called.
+    ``report`` is called after each task with the number of finished tasks. joblib's Dask backend
+    sends every loop to the workers, including loops inside a task and loops with ``n_jobs=1``, such
+    as those in a column transformer. Here, these loops run where they are called.
     """
     if client is None:
         yield

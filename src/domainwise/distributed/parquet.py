@@ -75,10 +75,10 @@ def open_parquet(
         features = [name for name in schema.names if name not in excluded]
     columns = [*features, *(name for name in labels if name not in features)]
     pieces = cut_pieces(footers, columns)
-    numeric = [f.name for f in schema if f.name in features and _is_number(f.type)]
+    numeric_names = [f.name for f in schema if f.name in features and _is_numeric(f.type)]
     for footer in footers[1:]:
-        for name in numeric:
-            if not _is_number(dtype := footer.schema.field(name).type):
+        for name in numeric_names:
+            if not _is_numeric(dtype := footer.schema.field(name).type):
                 raise ValueError(
                     f"{footer.path}: features must be numeric, but {name!r} has type {dtype}. It "
                     f"is numeric in {footers[0].path}. Use the same types in all files."
@@ -90,21 +90,21 @@ def open_parquet(
     return frame, KnownPartitions(lengths, tuple(piece.source for piece in pieces), deferred)
 
 
-def _is_number(dtype: Any) -> bool:
+def _is_numeric(dtype: Any) -> bool:
     checks = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
     return any(check(dtype) for check in checks)
 
 
 def read_footers(path: Any) -> list[Footer]:
     """Read the footers of all files under a path, which reveals most damaged files."""
-    if is_local := Path(path).exists():  # even if its name looks like a pattern
+    if is_local := Path(path).exists():  # even if the name looks like a pattern
         filesystem, paths = fsspec.filesystem("file"), [Path(path).absolute().as_posix()]
     else:
         filesystem, _, paths = fsspec.get_fs_token_paths(str(path))
     root = paths[0] if paths else str(path)
     if not is_local and any(character in str(path) for character in "*?["):
         prefix = re.split(r"[*?\[]", filesystem._strip_protocol(str(path)))[0]
-        root = prefix.rpartition("/")[0]  # folders below it may name columns
+        root = prefix.rpartition("/")[0]  # names of folders below the root may be columns
     if len(paths) == 1 and filesystem.isdir(root):
         paths = [p for p in filesystem.find(root) if is_data_file(p)]
     if not paths:
@@ -140,11 +140,11 @@ def cut_pieces(
     pieces: list[Piece] = []
     max_rows = max_rows or PARTITION_BYTES // (8 * len(columns))
     for footer in footers:
-        present = {*footer.schema.names, *footer.keys}
-        if missing := [name for name in columns if name not in present]:
+        file_columns = {*footer.schema.names, *footer.keys}
+        if missing_names := [name for name in columns if name not in file_columns]:
             raise ValueError(
-                f"{footer.path} has no column {missing[0]!r}. Use columns that all files have. "
-                f"This file has {', '.join(sorted(present))}."
+                f"{footer.path} has no column {missing_names[0]!r}. Use columns that all files "
+                f"have. The columns of this file are {', '.join(sorted(file_columns))}."
             )
         start, groups = len(pieces), tuple[int, ...]()
         for g in range(footer.metadata.num_row_groups):
@@ -156,8 +156,8 @@ def cut_pieces(
                 pieces.append(Piece(footer.filesystem, footer.path, groups, n, footer.keys))
     if not pieces:
         raise ValueError(
-            f"none of the {len(footers)} Parquet files has rows; the first is {footers[0].path}. "
-            "Check the path."
+            f"no Parquet file contains rows (number of files: {len(footers)}, first file: "
+            f"{footers[0].path}). Check the path."
         )
     return pieces
 

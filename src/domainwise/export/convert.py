@@ -75,21 +75,21 @@ def convert(model: Any) -> Any:
     """Convert a fitted model; see :func:`domainwise.to_onnx`."""
     model = model.pipeline if isinstance(model, TableModel) else model
     check_is_fitted(model)
-    steps, types = list(_steps(model)), [kind for kind in CONVERTERS if kind is not Pipeline]
-    inputs, last = _inputs(steps[0]), steps[-1]
+    steps, types = list(_steps(model)), [cls for cls in CONVERTERS if cls is not Pipeline]
+    inputs, last_step = _inputs(steps[0]), steps[-1]
     outputs, input_names = ["projection"], {name for name, _ in inputs}
-    if is_classifier(last) or is_regressor(last):
+    if is_classifier(last_step) or is_regressor(last_step):
         outputs = ["prediction"]
-    if is_classifier(last):
-        outputs.append("probabilities" if hasattr(last, "predict_proba") else "decisions")
+    if is_classifier(last_step):
+        outputs.append("probabilities" if hasattr(last_step, "predict_proba") else "decisions")
     # Converters are registered for this call only, so that other uses of skl2onnx do not change.
     options: dict[str, Any] = {
         "custom_conversion_functions": dict.fromkeys(types, _add_nodes),
         "custom_shape_calculators": dict.fromkeys(types, lambda operator: None),
         "custom_parsers": dict.fromkeys(types, _declare),
         "options": {
-            **{kind: {"zipmap": False} for kind in _parse.sklearn_classifier_list},
-            **{kind: {} for kind in types},
+            **{cls: {"zipmap": False} for cls in _parse.sklearn_classifier_list},
+            **{cls: {} for cls in types},
         },
         "final_types": [(name + "_" * (name in input_names), None) for name in outputs],
     }
@@ -108,8 +108,8 @@ def convert(model: Any) -> Any:
             node.input[:] = [name if source == value.name else source for source in node.input]
         value.name = name
     metadata = {"domainwise": __version__}
-    if hasattr(last, "classes_"):
-        metadata["classes"] = json.dumps(np.asarray(last.classes_).tolist())
+    if hasattr(last_step, "classes_"):
+        metadata["classes"] = json.dumps(np.asarray(last_step.classes_).tolist())
     onnx.helper.set_model_props(graph, metadata)
     return graph
 
@@ -125,19 +125,19 @@ def _steps(model: Any) -> Iterator[Any]:
         yield model
 
 
-def _inputs(first: Any) -> list[tuple[str, Any]]:
+def _inputs(first_step: Any) -> list[tuple[str, Any]]:
     """Return names and types of inputs: one array, or each column of a ColumnTransformer."""
-    n = first.n_features_in_
-    if not isinstance(first, ColumnTransformer):
+    n = first_step.n_features_in_
+    if not isinstance(first_step, ColumnTransformer):
         return [("X", DoubleTensorType([None, n]))]
-    names = getattr(first, "feature_names_in_", np.array([f"x{i}" for i in range(n)]))
+    names = getattr(first_step, "feature_names_in_", np.array([f"x{i}" for i in range(n)]))
     text_names: set[str] = set()
-    for _, transformer, columns in first.transformers_:
+    for _, transformer, columns in first_step.transformers_:
         step = transformer.steps[0][1] if isinstance(transformer, Pipeline) else transformer
-        fitted = [*getattr(step, "categories_", []), getattr(step, "statistics_", np.zeros(0))]
-        if any(values.dtype.kind in "OU" for values in fitted):
-            by_name = isinstance(columns, (list, np.ndarray)) and isinstance(columns[0], str)
-            text_names |= {*(columns if by_name else np.atleast_1d(names[columns]))}
+        arrays = [*getattr(step, "categories_", []), getattr(step, "statistics_", np.zeros(0))]
+        if any(values.dtype.kind in "OU" for values in arrays):
+            are_names = isinstance(columns, (list, np.ndarray)) and isinstance(columns[0], str)
+            text_names |= {*(columns if are_names else np.atleast_1d(names[columns]))}
     types = {True: StringTensorType, False: DoubleTensorType}
     return [(str(name), types[name in text_names]([None, 1])) for name in names]
 
@@ -215,12 +215,12 @@ def _imputer(model: SimpleImputer, X: Tensor) -> Tensor:
     refuse(model, "with add_indicator=True", model.add_indicator)
     values, marker = model.statistics_, model.missing_values
     if values.dtype.kind in "OU":  # missing text is empty in a graph
-        missing = X.op("Equal", np.array(marker if isinstance(marker, str) else "", dtype=object))
-        return X.where(missing, np.where(values == values, values, "")[None])
+        text_marker = np.array(marker if isinstance(marker, str) else "", dtype=object)
+        return X.where(X.op("Equal", text_marker), np.where(values == values, values, "")[None])
     is_nan = marker is None or marker != marker
-    missing = X.op("IsNaN") if is_nan else X.op("Equal", float(marker))
+    is_missing = X.op("IsNaN") if is_nan else X.op("Equal", float(marker))
     columns = np.flatnonzero(~np.isnan(values))  # columns without values were dropped
-    return X.where(missing, np.nan_to_num(values)[None]).op("Gather", columns, axis=1)
+    return X.where(is_missing, np.nan_to_num(values)[None]).op("Gather", columns, axis=1)
 
 
 @converts(Ridge, LinearRegression, LinearSVR)
@@ -336,7 +336,7 @@ def _symmetric(model: Any, X: Tensor) -> Any:
 def _forest(model: Any, X: Tensor) -> Any:
     refuse(model, "with several targets", model.n_outputs_ > 1)
     trees = [tree.tree_ for tree in model.estimators_]
-    # Sums are float32, so targets far from 0 would lose digits: subtract a typical value.
+    # Leaves are summed in float32, so targets far from 0 would lose digits: subtract a typical one.
     offset = 0.0 if is_classifier(model) else float(trees[0].value[0, 0, 0])
     names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
     tree_tables = []
@@ -350,7 +350,7 @@ def _forest(model: Any, X: Tensor) -> Any:
 
 
 def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
-    """Sum trees: tuples of nodes (with the fields ``names``), leaf mask, values and targets."""
+    """Sum trees, which are tuples: nodes (with fields ``names``), leaf mask, values and targets."""
     nodes, leaf_masks, values, targets = zip(*trees, strict=True)
     is_leaf, sizes = np.concatenate(leaf_masks), [len(tree_nodes) for tree_nodes in nodes]
     tree_ids = np.repeat(np.arange(len(trees)), sizes)

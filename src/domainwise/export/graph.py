@@ -63,7 +63,7 @@ class Tensor:
         return condition.op("Where", value, self)
 
     def codes(self, *, last: bool = False) -> Tensor:
-        """Return the index of the largest column: the first of equal columns, or the ``last``."""
+        """Return the index of each row's largest value: the first of several, or the ``last``."""
         return self.op("ArgMax", axis=1, keepdims=0, select_last_index=int(last))
 
     def lookup_in(self, values: Array) -> Tensor:
@@ -102,7 +102,7 @@ def class_columns(values: Tensor, n_classes: int) -> Tensor:
 
 
 def weighted_sum(values: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
-    """Return the weighted sum of several tensors, or their mean without weights."""
+    """Return the weighted sum of several tensors, or their mean if no weights are passed."""
     weights = [1.0 / len(values)] * len(values) if weights is None else weights
     first, *terms = (value * weight for value, weight in zip(values, weights, strict=True))
     return sum(terms, start=first)

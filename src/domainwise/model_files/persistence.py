@@ -3,8 +3,8 @@
 A model file is a zip archive in the skops format with an additional member, ``domainwise.json``:
 the version that wrote the file, a digest of the other members, and the methods that worked when the
 file was written. Some files that skops accepts are rejected: archives that unpack to more than
-their size, older skops formats, which trust more types than they declare, and files with other
-types or values (:mod:`~domainwise.model_files.types`, :mod:`~domainwise.model_files.values`).
+their size, older skops formats, which trust more types than they declare, and files with types or
+values that :mod:`~domainwise.model_files.types` and :mod:`~domainwise.model_files.values` refuse.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
     """Save a fitted model, or a pipeline that contains one, to a file.
 
     The file contains only data: functions, such as a callable kernel, and types that have not been
-    reviewed cannot be saved. An existing file is replaced when the new one is complete.
+    reviewed cannot be saved. An existing file is replaced only when the new one is complete.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
             text = f"{type(model).__name__} cannot be saved: {_describe_forbidden(forbidden)}"
             raise ModelFileError(text)
         files = types.shorten_names(schema)
-        # Without indentation: the schema that skops writes would be most of a small model file.
+        # With the indentation of skops, the schema would be most of a small model file.
         members = {SCHEMA: json.dumps(schema, separators=(",", ":")).encode()}
         members |= {new: archive.read(old) for old, new in files.items()}
     errors = _method_errors(model, METHODS)
@@ -306,7 +306,7 @@ def _opened(path: str | Path) -> Iterator[tuple[dict[str, Any], zipfile.ZipFile]
 def check_archive(archive: zipfile.ZipFile, size: int) -> None:
     """Raise ValueError for an archive that could unpack to more than its size."""
     if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-        raise ValueError("it is compressed")
+        raise ValueError("its members are compressed")
     # Members may overlap or declare a wrong size.
     if sum(member.file_size for member in archive.infolist()) > size:
         raise ValueError("its members add up to more than the file size")
@@ -327,14 +327,14 @@ def _check_trees(schema: Any, members: dict[str, bytes]) -> None:
 
 
 def _describe_forbidden(names: list[str]) -> str:
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     if any(name.startswith(("lightgbm.", "catboost.")) for name in names):
         return (
-            f"it contains {shown}. LightGBM and CatBoost models cannot be part of model files, "
+            f"it contains {listed}. LightGBM and CatBoost models cannot be part of model files, "
             "because their compiled readers do not check what they read. Remove these models from "
             "the ensemble, or use pickle for files that only you write and read"
         )
     return (
-        f"it contains {shown}. Model files may contain only domainwise estimators and common "
+        f"it contains {listed}. Model files may contain only domainwise estimators and common "
         "scikit-learn estimators"
     )

@@ -1,4 +1,4 @@
-"""The reviewed list of types that a model file may contain, and how skops builds each.
+"""The reviewed list of types that a model file may contain, and how skops builds each of them.
 
 skops restores an object without calling its constructor, and then sets its attributes. A type is
 listed here if this runs no code chosen by the file, whichever values of listed types the attributes
@@ -8,7 +8,7 @@ and strings. Functions, methods and types defined elsewhere are not listed.
 skops gets this list as ``trusted``, in addition to its own. This is not sufficient: skops also
 trusts every scikit-learn estimator, without checking its arrays. It lets a file build a trusted
 type by a call (``numpy.ndarray`` with any shape) or from other data (a compressed sparse matrix).
-It lets a file use one object many times, so that a few bytes can fill any memory.
+It lets a file use one object many times, so that a few bytes can fill all memory.
 
 In files, types of this package have names without a module, such as ``domainwise.DCM``, so that a
 type can move to another module. Before names are compared with the list, :func:`localize` replaces
@@ -209,7 +209,7 @@ def localize(schema: Any) -> None:
         if not is_own or node["__loader__"] != "ObjectNode" or name not in _MODULES:
             continue
         node.update(__module__=_MODULES[name], __class__=name)
-        if new_names := _ATTRIBUTES.get(name):  # keep the order, which key types also have
+        if new_names := _ATTRIBUTES.get(name):  # key types are stored in the same order
             attributes = node["content"]["content"].items()
             node["content"]["content"] = {new_names.get(key, key): v for key, v in attributes}
 

@@ -25,7 +25,7 @@ DAMAGED_TREE = "a tree refers to nodes, features or values that do not exist"
 
 
 def check_values(model: Any) -> None:
-    """Raise ValueError if an object in a model, to be saved or just loaded, violates its rule."""
+    """Raise ValueError if an object in a model to be saved or loaded violates its rule."""
     for value in _objects(model):
         cls, type_name = type(value), type(value).__name__
         if isinstance(value, np.ndarray):
@@ -249,7 +249,7 @@ def _encoder_is_valid(encoder: Any) -> bool:
     return True
 
 
-#: By type name: an attribute that only fitted objects have, and a check of fitted objects.
+#: For each type name: an attribute that only fitted objects have, and a check for fitted objects.
 RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("SVC", "SVR"), ("support_", _svm_is_valid)),
     "OneHotEncoder": ("categories_", _encoder_is_valid),
