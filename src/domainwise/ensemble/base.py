@@ -156,8 +156,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         domain = domain_labels(sample_domain, X)
         if self.context is True and domain.n_categories < 2:
             raise ValueError(
-                f"context=True requires at least two domains, but sample_domain contains "
-                f"{domain.n_categories}. Pass rows from several domains, or use context=False."
+                "context=True requires at least two domains. Pass rows from several domains and "
+                "their labels (sample_domain), or use context=False."
             )
         self._seed = fixed_seed(self.random_state)
         self.domains_ = domain.names
