@@ -167,7 +167,7 @@ def test_folders_without_predictions_have_intervals_for_means_only(folders, tmp_
     assert np.isfinite([compared.pairs[0].mean[end] for end in ("low", "high")]).all()
     assert np.isnan(compared.pairs[0].per_domain[0]["low"])
     assert compared.to_dict()["pairs"][0]["per_domain"][0]["low"] is None
-    note = "A folder contains no predictions, so rows and folds were not compared."
+    note = "Predictions are missing from a folder, so rows and folds were not compared."
     one = compare_evaluations(base / "whole", tmp_path / "whole", "linear")
     assert (compared.notes[0], one.notes) == (note, [note])
 

@@ -109,7 +109,7 @@ def test_a_better_method_that_needs_whole_domains_is_mentioned():
     batches = {"whole": scores, "first half": {**scores, "context": 0.76}}
     evaluation.results[0] = replace(evaluation.results[0], batches=batches)
     assert evaluation.answer.context.endswith(
-        "0.735. With only some of the rows: first half 0.760."
+        "0.735. With only some of the rows, it is 0.760 (first half)."
     )
     batches["first half"] = {**scores, "context": 0.70}
     assert evaluation.answer.context.endswith(

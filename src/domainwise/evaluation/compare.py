@@ -222,7 +222,7 @@ def _difference(
 
 
 def _row(first: float, second: float, ends: Sequence[float]) -> dict[str, float]:
-    """Two scores, their difference, and the ends of its interval, by name."""
+    """A dictionary of two scores, their difference, and the ends of its interval."""
     values = (first, second, second - first, *ends)
     names = ("first", "second", "difference", "low", "high")
     return {name: float(value) for name, value in zip(names, values, strict=True)}
@@ -250,11 +250,11 @@ def _notes(
     (rows, folds), (other_rows, other_folds) = (_layout(e, shared) for e in evaluations)
     notes = []
     if files_differ:
-        notes.append("The tables are different files (by SHA-256), so rows may differ.")
+        notes.append("The tables are different files (SHA-256 digests differ), so rows may differ.")
     elif rows and other_rows and rows != other_rows:
         notes.append("Different rows were evaluated, so scores on a domain are not paired by row.")
     if not (rows and other_rows):
-        notes.append("A folder contains no predictions, so rows and folds were not compared.")
+        notes.append("Predictions are missing from a folder, so rows and folds were not compared.")
     elif folds != other_folds:
         notes.append("Domains were held out in different groups, so the training domains differ.")
     notes = notes or ["The table, rows and folds are the same."]
@@ -286,14 +286,14 @@ class Check:
 
     metric: str
     model: float  #: mean over domains; larger is better (errors are negative)
-    constant: float  #: the same for a constant prediction
+    constant: float  #: mean score of a constant prediction
     worst: float  #: the model's score on the worst domain
     worst_domain: Any
     n_domains: int
-    better: bool  #: whether the mean gain over the constant is significant (one-sided, 10 %)
+    better: bool  #: whether the mean gain over ``constant`` is significant (one-sided, 10 %)
     low: float | None = None  #: lower end of a 95 % bootstrap interval for ``model``, over domains
-    high: float | None = None  #: upper end
-    calibration: dict[str, Any] | None = None  #: for prediction sets
+    high: float | None = None  #: upper end of this interval
+    calibration: dict[str, Any] | None = None  #: calibration of prediction sets
     #: 90 % prediction interval for the score on one new domain.
     range: tuple[float, float] | None = None
 
@@ -334,7 +334,7 @@ def compare_with_constant(
 ) -> Check:
     """Compare scores of a model and of a constant prediction by domain; larger is better."""
     gain = np.array([score - constant[name] for name, score in model.items()])
-    # One-sided t-test at 10 %: one in ten models that are only as good as the constant passes.
+    # A one-sided t-test at 10 %: of models that are no better than the constant, one in ten passes.
     min_gain = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
     worst = min(model, key=lambda name: model[name])
     better = bool(gain.mean() > max(min_gain, 1e-12))

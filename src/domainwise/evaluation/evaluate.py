@@ -40,7 +40,7 @@ from domainwise.tables.schema import Table
 LOW_COST, RECOMMENDED_COST = 5.0, 12.0
 #: Number of random folds in which slow methods predict seen domains; other methods use all folds.
 SLOW_FOLDS = 2
-#: Arguments to use instead of those that other libraries have.
+#: Our names of arguments that have other names in other libraries.
 _INSTEAD = {
     **dict.fromkeys(("groups", "domain", "domains"), "sample_domain"),
     **dict.fromkeys(("metric", "metrics"), "scoring"),
@@ -95,9 +95,9 @@ def evaluate(
         takes ``sample_domain``, there is a second result, ``name+context``, for which all rows of
         the held-out domain are predicted together.
     task : {"auto", "classification", "regression"}, default="auto"
-        With "auto", a target is classes if it is text, or whole numbers with at most 20 values.
+        With "auto", text and at most 20 distinct whole numbers are treated as classes.
     scoring : str, callable or list of str, default=None
-        A scikit-learn scorer, or several names of scorers. None uses RMSE for a continuous target.
+        A scikit-learn scorer, or a list of scorer names. None uses RMSE for a continuous target.
         For classes, it uses balanced accuracy if a class is rare, or if the share of a class varies
         by more than 0.2 between domains, and otherwise accuracy. The first of several names decides
         whether classes are weighted; the other scores are computed from the same predictions.
@@ -113,7 +113,7 @@ def evaluate(
         Number of worker processes; -1 uses one for each core, if there is enough memory. The
         result does not depend on it.
     random_state : int, default=0
-        Seed of all random choices.
+        Seed for all random choices.
     progress : bool or callable, default=True
         Whether to show a running table of scores and the remaining time (in a terminal, with
         Rich; otherwise one line for each fit). A callable gets the cost and the rows of each fit.
@@ -137,8 +137,8 @@ def evaluate(
         The first note and ``facts["quick"]`` describe what was skipped.
     out : path-like, default=None
         A folder to which every finished fit is written. The same call continues an interrupted
-        evaluation, with the same numbers. If only ``scoring`` changes, the new scores are computed
-        from the predictions in the folder.
+        evaluation and gives the same numbers. If only ``scoring`` changes, the new scores are
+        computed from the predictions in the folder.
     force : bool, default=False
         Whether to replace other results in the folder.
 
@@ -332,7 +332,7 @@ def compare_methods(
         score = partial(scored_evaluation, problem, methods=methods, splits=splits)
         unit = seconds_per_cost(problem, splits[0]) if progress is True or n_jobs else 0.0
         workers = workers_for(problem, n_jobs, unit * sum(job.cost for job in jobs))
-        stopped = ""
+        stop_note = ""
         try:
             with job_progress(progress, jobs, memory.rows, workers, unit) as callback:
                 _run(jobs, memory, workers, callback)
@@ -342,15 +342,15 @@ def compare_methods(
         except KeyboardInterrupt:
             if not (partial_results and memory.rows):
                 raise
-            stopped = _remove_incomplete_splits(jobs, memory)
+            stop_note = _remove_incomplete_splits(jobs, memory)
         evaluation, *others = (score(measure, rows=memory.rows) for measure in measures)
-        if stopped:
-            evaluation.facts["stopped"] = stopped
-            evaluation.notes.insert(0, stopped)
+        if stop_note:
+            evaluation.facts["stopped"] = stop_note
+            evaluation.notes.insert(0, stop_note)
         evaluation.others, evaluation.chosen_for = others, problem.measure
         faults = with_effects(differences.get("faults", []), evaluation)
         evaluation.differences = {**differences, "faults": faults}
-        if leaking_columns(faults) and not stopped:
+        if leaking_columns(faults) and not stop_note:
             without_leaks = _without_leaks(evaluation, problem, scorable, splits, inner_cv, workers)
             evaluation.differences["without_leaks"] = without_leaks
     return evaluation
@@ -378,8 +378,8 @@ def _without_leaks(
         ]
         run_jobs(jobs, memory, n_jobs=workers)
         with suppress(ValueError):  # no method could be evaluated
-            without = scored_evaluation(reduced, evaluation.measure, fast, splits, memory.rows)
-            scores = {result.label: result.mean for result in without.results}
+            rerun = scored_evaluation(reduced, evaluation.measure, fast, splits, memory.rows)
+            scores = {result.label: result.mean for result in rerun.results}
     return {"columns": columns, "scores": scores}
 
 

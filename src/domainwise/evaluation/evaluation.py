@@ -60,7 +60,7 @@ class Evaluation(Results):
     source : Problem or None
         All rows, including those that were not drawn.
     inner_cv : splitter or None
-        The splits by which parameters were chosen.
+        The splitter with which parameters were chosen.
     next_step : str
         The command that fits the recommended method.
     others : list of Results
@@ -95,7 +95,7 @@ class Evaluation(Results):
         Returns
         -------
         model : Pipeline
-            Predicts rows with the columns of X; :func:`domainwise.save` writes it to a file.
+            Predicts rows that have the columns of X; :func:`domainwise.save` writes it to a file.
         """
         result = self.find(self.recommended_ if method is None else method)
         if result is None:
@@ -110,13 +110,13 @@ class Evaluation(Results):
             )
         source, rows = self.source, np.arange(len(self.source.y))
         key = result.key.removesuffix(CONTEXT) if result.context else result.key
-        selected = next(candidate for candidate in self.methods if candidate.key == key)
+        unfitted_method = next(candidate for candidate in self.methods if candidate.key == key)
         setting = source.setting(len(rows), self.inner_cv)
         setting = replace(setting, probability=True, n_jobs=n_jobs)
-        model = selected.pipeline(setting, source.preprocessor, watch=True)
-        if selected.prepare and source.reader is not None:
+        model = unfitted_method.pipeline(setting, source.preprocessor, watch=True)
+        if unfitted_method.prepare and source.reader is not None:
             model.steps.insert(0, ("read", source.reader))
-        X = source.rows(rows, selected.prepare)
+        X = source.rows(rows, unfitted_method.prepare)
         with config_context(transform_output="default"):
             return fit_with_domains(model, X, source.y, source.domain_of(rows))
 
@@ -139,8 +139,8 @@ class Evaluation(Results):
         """Return a data frame with one row per method, the best mean first.
 
         Columns: method, mean, low and high (95 % interval for the mean), worst, worst_domain,
-        spread, seen (mean in random folds, where all domains are seen), within (mean in folds
-        within domains with enough rows), p_value, p_adjusted, seconds. Errors are positive.
+        spread, seen (mean in random folds, where all domains are seen), within (mean in
+        cross-validation within large domains), p_value, p_adjusted, seconds. Errors are positive.
 
         Returns
         -------
@@ -156,7 +156,7 @@ class Evaluation(Results):
         Returns
         -------
         table : data frame
-            Columns: method, domain, score, low, high, seen, within, worst (if it is the worst one).
+            Columns: method, domain, score, low, high, seen, within, and worst (True or False).
         """
         rows = [
             {"method": result.label, **row, "worst": row["domain"] == result.worst_domain}
@@ -297,7 +297,7 @@ class Evaluation(Results):
         return f"<p>{escape(title)}</p><table>{body}</table><p>{escape(self.verdict())}</p>"
 
     def cells(self, result: MethodResult) -> tuple[str, ...]:
-        """Mean, worst score, worst domain, seen mean and p-value of a method, as text."""
+        """A method's mean, worst score, worst domain, mean on seen domains and p-value, as text."""
         mean, worst, seen = map(self.show, (result.mean, result.worst, result.seen_mean))
         return mean, worst, str(result.worst_domain), seen, p_text(result.p_value)
 

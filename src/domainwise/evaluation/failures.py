@@ -87,29 +87,29 @@ def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Secti
             worst = max(shares, key=lambda d: shares[d])
             sentence += f". This share is largest on {names_of(worst)}: {percent(shares[worst])}"
         sentence += "."
-    errors = dict.fromkeys(tables, "none")
+    error_texts = dict.fromkeys(tables, "none")
     for d, table in tables.items():
         if error := _most_frequent_error(table):
             a, b = error
-            errors[d] = f"{names[b]} instead of {names[a]}: {table[a, b]} of {table[a].sum()}"
+            error_texts[d] = f"{names[b]} instead of {names[a]}: {table[a, b]} of {table[a].sum()}"
     correct = {d: percent(np.trace(t) / t.sum()) for d, t in tables.items()}
-    columns = {"correct": correct, "most frequent error": errors}
+    columns = {"correct": correct, "most frequent error": error_texts}
     picture = _confusion_picture(label, tables, names)
     return Section("Classification errors", [sentence], [picture], columns)
 
 
 def _most_frequent_error(table: Array) -> tuple[int, int] | None:
     """True and predicted class of the most frequent error; None if there is no error."""
-    wrong = table * (1 - np.eye(len(table), dtype=int))
-    a, b = divmod(int(np.argmax(wrong)), len(table))
-    return (a, b) if wrong.any() else None
+    error_counts = table * (1 - np.eye(len(table), dtype=int))
+    a, b = divmod(int(np.argmax(error_counts)), len(table))
+    return (a, b) if error_counts.any() else None
 
 
 def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[str]) -> Picture:
     """Plot a confusion matrix for each domain, or for the worst domains and for all others."""
-    panels, which = [(short(domain), table) for domain, table in tables.items()], "Each domain"
+    panels, subject = [(short(domain), table) for domain, table in tables.items()], "Each domain"
     if len(others := panels[MAX_PANELS:]) > 1:  # a single other domain has its own panel
-        which = f"Each of the {MAX_PANELS} worst of {len(panels)} domains"
+        subject = f"Each of the {MAX_PANELS} worst of {len(panels)} domains"
         total = np.sum([table for _, table in others], axis=0)
         panels = [*panels[:MAX_PANELS], (f"the other {len(others)}", total)]
     n, n_columns = len(names), min(3, len(panels))
@@ -119,9 +119,9 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
         for axes, (domain, table) in zip(grid, panels, strict=False):
             shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
             for (a, b), share in np.ndenumerate(shares):
-                corner = ([b, b + 1, b + 1, b], [a, a, a + 1, a + 1])
+                square = ([b, b + 1, b + 1, b], [a, a, a + 1, a + 1])
                 colour = GREY if a == b else ACCENT
-                axes.fill(*corner, color=colour, alpha=0.85 * share, linewidth=0)
+                axes.fill(*square, color=colour, alpha=0.85 * share, linewidth=0)
                 if n <= 5 and table[a].any():
                     text = percent(share) if n > 3 else f"{percent(share)}\n{table[a, b]}"
                     axes.text(b + 0.5, a + 0.5, text, ha="center", va="center", fontsize=7)
@@ -137,14 +137,14 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
         correct = "; ".join(f"{name} {np.trace(t)} of {t.sum()} correct" for name, t in panels)
         alt = f"Predicted classes by true class on held-out domains, {label}: {correct}"
         caption = (
-            f"Shares of the rows of each true class that {label} predicted as each class; errors "
-            f"are red. {which} has a panel, with its number of rows in parentheses"
+            f"Shares of the rows of each true class that {label} assigned to each class; errors "
+            f"are red. {subject} has a panel, with its number of rows in parentheses"
         )
         return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
 
 
 def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section | None:
-    """ROC AUC and average precision by domain, micro-averaged over more than two classes."""
+    """ROC AUC and average precision by domain, micro-averaged for more than two classes."""
     areas, precisions = {}, {}
     for domain, rows in predictions.items():
         values = rows["decisions"] if rows["probabilities"] is None else rows["probabilities"]
@@ -165,8 +165,8 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
         f"on {names_of(lowest)}. The average precision in the table is the area under the "
         f"precision-recall curve for {about}."
     ]
-    if without := [str(domain) for domain in predictions if domain not in areas]:
-        sentences.append(f"Domains with only one class have no AUC: {', '.join(without)}.")
+    if one_class := [str(domain) for domain in predictions if domain not in areas]:
+        sentences.append(f"Domains with only one class have no AUC: {', '.join(one_class)}.")
     columns = {"AUC": areas, "average precision": precisions}
     texts = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
     return Section("Discrimination between classes", sentences, [], texts)
@@ -281,8 +281,8 @@ def coverage_by_domain(
     pooled = np.concatenate([observed for _, _, observed in scores.values()])
     pairs = {}
     for i, (domain, (_, by_class, observed)) in enumerate(scores.items()):
-        other = domain_of != i
-        threshold = DomainQuantiles.from_scores(pooled[other], domain_of[other]).threshold(nominal)
+        mask = domain_of != i
+        threshold = DomainQuantiles.from_scores(pooled[mask], domain_of[mask]).threshold(nominal)
         sizes = (by_class <= threshold).sum(axis=1)
         size = 2 * threshold if classes is None else sizes.mean()
         pairs[domain] = (float((observed <= threshold).mean()), float(size))

@@ -83,8 +83,8 @@ class _Column:
             return False
         value, others = float(self.values[i]), np.delete(self.values, i)
         shares = np.cumsum(np.delete(counts, i)) / max(counts.sum() - counts[i], 1)
-        at = np.searchsorted(shares, (0.01, 0.5, 0.99)).clip(0, len(shares) - 1)
-        low, median, high = others[at]
+        positions = np.searchsorted(shares, (0.01, 0.5, 0.99)).clip(0, len(shares) - 1)
+        low, median, high = others[positions]
         if value == 0 and low > 0:
             return bool(low >= 0.2 * median)
         return bool(value > high + (high - low) or value < low - (high - low))
@@ -121,16 +121,16 @@ class _Table:
     def copies(self) -> list[tuple[int, int]]:
         """Pairs of columns that are equal up to location and scale, or up to category names."""
         rows = spaced(np.arange(len(self.codes)), 20_000)
-        numbers = [i for i, c in enumerate(self.columns) if c.is_number and len(c.values) > 2]
+        numeric = [i for i, c in enumerate(self.columns) if c.is_number and len(c.values) > 2]
         pairs = []
-        if numbers:
-            X = np.column_stack([self.columns[i].numbers[rows] for i in numbers])
-            same = np.triu(np.abs(correlations(X)) >= COPY_CORRELATION, 1)
-            pairs = [(numbers[a], numbers[b]) for a, b in np.argwhere(same).tolist()]
-        first_with: dict[bytes, int] = {}
+        if numeric:
+            X = np.column_stack([self.columns[i].numbers[rows] for i in numeric])
+            is_copy = np.triu(np.abs(correlations(X)) >= COPY_CORRELATION, 1)
+            pairs = [(numeric[a], numeric[b]) for a, b in np.argwhere(is_copy).tolist()]
+        first_column: dict[bytes, int] = {}
         for i, column in enumerate(self.columns):
             if not column.is_number and 2 < len(column.values) < len(self.codes) / 2:
-                first = first_with.setdefault(column.index.tobytes(), i)
+                first = first_column.setdefault(column.index.tobytes(), i)
                 pairs += [(first, i)] if first != i else []
         return pairs
 
@@ -229,7 +229,7 @@ def _leaks(table: _Table) -> Iterator[Fault]:
     X = np.column_stack([column.numbers for column in table.columns])
     categorical = {j for j, column in enumerate(table.columns) if not column.is_number}
     metric = "AUC" if table.target.n_classes else "rank correlation"
-    matched_scores: dict[str, float] = {}  # scores of columns that a model of all others matches
+    matched_scores: dict[str, float] = {}  # of columns that are only as good as all others
     for leak in find_leaks(X, categorical, table.target, table.rows, table.copies):
         name = table.columns[leak.column].name
         if leak.matched:
@@ -286,39 +286,39 @@ def _fillers(table: _Table) -> Iterator[Fault]:
     """Find placeholders for missing values: values that are frequent in only some domains."""
     for column in table.columns:
         name, size, has_value = column.name, len(column.values), column.index >= 0
-        present = table.counts(column)
-        is_large = present >= MIN_ROWS
+        n_present = table.counts(column)
+        is_large = n_present >= MIN_ROWS
         cells = table.codes[has_value].astype(np.int64) * size + column.index[has_value]
         cells, counts = np.unique(cells, return_counts=True)
         domain, value = np.divmod(cells, max(size, 1))
-        min_counts = np.maximum(OUTLIER_SHARES[0] * present[domain], MIN_CLASS_ROWS)
-        frequent = is_large[domain] & (counts >= min_counts)
-        constant = np.unique(domain[frequent & (counts >= FILLER_SHARES[0] * present[domain])])
-        if 2 * len(constant) > is_large.sum():  # the column is a property of domains
+        min_counts = np.maximum(OUTLIER_SHARES[0] * n_present[domain], MIN_CLASS_ROWS)
+        is_frequent = is_large[domain] & (counts >= min_counts)
+        is_constant = is_frequent & (counts >= FILLER_SHARES[0] * n_present[domain])
+        if 2 * len(np.unique(domain[is_constant])) > is_large.sum():  # the column describes domains
             continue
-        for i in np.unique(value[frequent]).tolist():
+        for i in np.unique(value[is_frequent]).tolist():
             is_value = value == i
-            rows = np.bincount(domain[is_value], counts[is_value], len(table.names))
+            n_rows = np.bincount(domain[is_value], counts[is_value], len(table.names))
             is_outlier = column.is_outlier(i, np.bincount(value, counts, size))
             # The lowest and the highest value may be the limits of a scale.
             is_limit = column.is_quantity and i in (0, size - 1) and not is_outlier
             share, share_elsewhere = FILLER_SHARES
             rules = [(share, OUTLIER_SHARES[1] if is_limit else share_elsewhere)]
-            is_filled = np.zeros(len(rows), dtype=bool)
+            is_filled = np.zeros(len(n_rows), dtype=bool)
             for min_share, max_elsewhere in [*rules, *[OUTLIER_SHARES] * is_outlier]:
-                is_common = is_large & (rows >= np.maximum(min_share * present, MIN_CLASS_ROWS))
+                is_common = is_large & (n_rows >= np.maximum(min_share * n_present, MIN_CLASS_ROWS))
                 is_exception = is_outlier or 3 * is_common.sum() <= is_large.sum()
-                if is_exception and 0 < is_common.sum() < len(rows):
-                    is_rare = rows[~is_common].sum() <= max_elsewhere * present[~is_common].sum()
-                    is_filled = is_common if is_rare else is_filled
+                if is_exception and 0 < is_common.sum() < len(n_rows):
+                    max_rows = max_elsewhere * n_present[~is_common].sum()
+                    is_filled = is_common if n_rows[~is_common].sum() <= max_rows else is_filled
             domains = np.flatnonzero(is_filled)
             if not len(domains):
                 continue
             text = f"{column.values[i]:g}" if column.is_number else repr(str(column.values[i]))
             affected = [
-                f"{'all' if rows[d] == present[d] else f'{rows[d]:,.0f} of'} {present[d]:,.0f}"
-                f"{' non-missing' * bool(present[d] < table.sizes[d])} rows from "
-                f"{table.names_of([d])}"
+                f"{'all' if n_rows[d] == n_present[d] else f'{n_rows[d]:,.0f} of'} "
+                f"{n_present[d]:,.0f}{' non-missing' * bool(n_present[d] < table.sizes[d])} "
+                f"rows from {table.names_of([d])}"
                 for d in domains
             ]
             message = (
@@ -326,7 +326,7 @@ def _fillers(table: _Table) -> Iterator[Fault]:
                 "be a code for missing values."
             )
             action = f"Empty these cells, or evaluate again with {_drop([name])}."
-            n_filled = rows[domains].sum()
+            n_filled = n_rows[domains].sum()
             yield table.fault("filler", 2, [name], domains, message, action, rows=n_filled)
 
 
@@ -366,8 +366,8 @@ def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
     for group, columns in distant_columns.items():
         message = (
             f"The values of {listed(columns)} in {table.names_of(group)} are very different from "
+            "those in all other domains."
         )
-        message += "those in all other domains."
         action = "Check that these values are recorded in the same way in all domains."
         yield table.fault("level", 1, columns, group, message, action)
 
@@ -414,8 +414,8 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
         random_keys = rng.integers(1, 2**63, size=int(index.max(initial=0)) + 2, dtype=np.uint64)
         hashes += random_keys[index]
     _, group, group_sizes = np.unique(hashes, return_inverse=True, return_counts=True)
-    repeated = group_sizes[group] > 1
-    cells = np.unique(group[repeated].astype(np.int64) * n + table.codes[repeated])
+    is_repeated = group_sizes[group] > 1
+    cells = np.unique(group[is_repeated].astype(np.int64) * n + table.codes[is_repeated])
     shared = np.zeros((n, n))
     for domains in np.split(cells % n, np.flatnonzero(np.diff(cells // n)) + 1):
         if len(domains) > 1:
@@ -428,29 +428,29 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
     pairs = np.argwhere(np.triu((share >= min_share) & (shared >= MIN_CLASS_ROWS)))
     if not len(pairs):
         return
-    rows = shared[tuple(pairs.T)]
-    most = [f"{table.names_of([d])} ({sizes[d]:,} rows)" for d in pairs[np.argmax(rows)]]
-    message = f"{rows.max():,.0f} rows occur both in {most[0]} and in {most[1]}."
-    if more := len(pairs) - 1:
-        message += f" Rows are also shared by {more} more pair{'s' * (more > 1)} of domains."
+    n_rows = shared[tuple(pairs.T)]
+    a, b = (f"{table.names_of([d])} ({sizes[d]:,} rows)" for d in pairs[np.argmax(n_rows)])
+    message = f"{n_rows.max():,.0f} rows occur both in {a} and in {b}."
+    if n_more := len(pairs) - 1:
+        message += f" Rows are also shared by {n_more} more pair{'s' * (n_more > 1)} of domains."
     action = "Remove the duplicates, or give these domains the same name: they are not independent."
-    yield table.fault("copied rows", 2, [], np.unique(pairs), message, action, rows=rows.sum())
+    yield table.fault("copied rows", 2, [], np.unique(pairs), message, action, rows=n_rows.sum())
 
 
 def _small_domains(table: _Table) -> Iterator[Fault]:
-    tiny, one_class = table.sizes < TINY_ROWS, np.zeros(len(table.names), dtype=bool)
+    is_tiny, has_one_class = table.sizes < TINY_ROWS, np.zeros(len(table.names), dtype=bool)
     if table.target.n_classes:
-        one_class = np.array([len(np.unique(table.target.y[rows])) == 1 for rows in table.rows])
+        has_one_class = np.array([len(np.unique(table.target.y[r])) == 1 for r in table.rows])
     few_rows = f"There are fewer than {TINY_ROWS} rows"
-    training_only = "These rows are only used for training."
-    for kind, affected, description, consequence in (
-        ("tiny domain", tiny, few_rows, "Scores on so few rows are uncertain."),
-        ("one class", one_class & ~tiny, "There is only one class", training_only),
+    training_only = "These rows are used only for training."
+    for kind, is_affected, description, consequence in (
+        ("tiny domain", is_tiny, few_rows, "Scores on so few rows are uncertain."),
+        ("one class", has_one_class & ~is_tiny, "There is only one class", training_only),
     ):
-        if affected.any():
-            domains, rows = np.flatnonzero(affected), table.sizes[affected].sum()
-            each = "each of " * (len(domains) > 1)
-            message = f"{description} in {each}{table.names_of(domains)} ({rows:,} rows in total)."
+        if is_affected.any():
+            domains, n_rows = np.flatnonzero(is_affected), table.sizes[is_affected].sum()
+            where = "each of " * (len(domains) > 1) + table.names_of(domains)
+            message = f"{description} in {where} ({n_rows:,} rows in total)."
             yield table.fault(kind, 1, [], domains, message, consequence)
 
 

@@ -353,8 +353,8 @@ def read_stored(folder: Path) -> dict[str, Any]:
         require(first_keys == [measured["best"]], "best is not the first method")
         for method in methods:
             key, rows = method["key"], method["per_domain"]
-            listed = [row["domain"] for row in rows] == domains
-            require(listed, f"{key} is not scored on the listed domains")
+            same_domains = [row["domain"] for row in rows] == domains
+            require(same_domains, f"{key} is not scored on the listed domains")
             require(any(row["score"] is not None for row in rows), f"{key} has no score")
     undescribed = {*map(str, stored["domains"])} - names
     require(not (names and undescribed), "differences do not describe all scored domains")
@@ -426,8 +426,8 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
         differences={**stored["differences"], "faults": faults},
         weights=dict(zip(stored["domains"], stored.get("domain_weights", ()), strict=False)),
     )
-    sets = {method["key"]: method["calibration"] for method in stored["methods"]}
-    evaluation.calibration = sets[evaluation.recommended_] or {}
+    calibrations = {method["key"]: method["calibration"] for method in stored["methods"]}
+    evaluation.calibration = calibrations[evaluation.recommended_] or {}
     # Stored values are used, because they cannot be computed again without a scorer.
     evaluation.label_gain = [
         {name: float("nan") if value is None else value for name, value in gain.items()}
@@ -455,7 +455,7 @@ def _predictions_file(store: ResultStore, job: Row) -> Path:
 def _records(
     store: ResultStore, job: Row, domains: Mapping[str, Any], classes: Array | None
 ) -> list[Record]:
-    """Read a job's predictions by domain and fold; ``domains`` maps names to domains."""
+    """Read a job's predictions by domain and fold; ``domains`` maps stored names to domains."""
     if "file" not in job:
         return []
     path = _predictions_file(store, job)

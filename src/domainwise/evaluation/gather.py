@@ -61,17 +61,17 @@ def scored_evaluation(
     rows: Sequence[Row],
 ) -> Evaluation:
     """Score the predictions of all jobs with a measure, and summarize the scores."""
-    measured = problem.measured_by(measure)
+    scored_problem = problem.measured_by(measure)
     scorable = scorable_methods(problem, methods, [measure])
     scorable_keys = [method.key for method in scorable]
     left_out = {
-        method.key: f"predicts no probabilities, which {measure.name} needs"
+        method.key: f"does not predict probabilities, which {measure.name} needs"
         for method in methods
         if method.key not in scorable_keys
     }
     # A method with context has two variants, with and without it.
-    variants = [(m, *variant) for m in scorable for variant in m.rows(measured.classification)]
-    jobs = _scored_jobs(Scorer(measured, splits), [key for _, key, _, _ in variants], rows)
+    variants = [(m, *variant) for m in scorable for variant in m.rows(problem.classification)]
+    jobs = _scored_jobs(Scorer(scored_problem, splits), [key for _, key, _, _ in variants], rows)
     results = []
     records: dict[int, dict[str, list[Record]]] = {HELD_OUT: {}, SEEN: {}}
     for method, key, label, context in variants:
@@ -80,7 +80,7 @@ def scored_evaluation(
         if errors or not method_jobs:
             left_out[key] = errors[0] if errors else "not finished"
             continue
-        scores = _by_domain(measured, method_jobs, "scores")
+        scores = _by_domain(scored_problem, method_jobs, "scores")
         if not np.isfinite(list(scores.values())).any():
             left_out[key] = f"{measure.label} is not defined on any domain"
             continue
@@ -88,17 +88,17 @@ def scored_evaluation(
         batches = {}
         if context:
             with_context = _records(method_jobs, (HELD_OUT, HALVES, TENTHS))
-            with_context = [r for r in with_context if r["domain"] not in measured.unscored]
+            with_context = [r for r in with_context if r["domain"] not in scored_problem.unscored]
             without = _records(jobs[method.key], (HELD_OUT,))
-            batches = batch_scores(measure, measured.classes, with_context, without)
+            batches = batch_scores(measure, scored_problem.classes, with_context, without)
         results.append(
             MethodResult(
                 key,
                 label,
                 method.kind,
-                method.about(measured.classification),
+                method.about(scored_problem.classification),
                 scores,
-                _by_domain(measured, method_jobs, "within"),
+                _by_domain(scored_problem, method_jobs, "within"),
                 [job["parameters"] for job in method_jobs],
                 method_jobs[0]["candidates"],
                 float(sum(job["seconds"] for job in method_jobs)),
@@ -124,13 +124,13 @@ def scored_evaluation(
         list(results[0].scores),
         measure,
         left_out,
-        _facts(measured),
+        _facts(scored_problem),
         records=records[HELD_OUT],
         methods=list({m.key: m for m, key, _, _ in variants if key in records[HELD_OUT]}.values()),
     )
     evaluation.results = with_intervals(evaluation, records[SEEN])
-    best = grouped(evaluation.records[evaluation.best.key])
-    row_counts = {d: len(np.unique(np.concatenate([r["row"] for r in best[d]]))) for d in best}
+    groups = grouped(evaluation.records[evaluation.best.key])
+    row_counts = {d: len({i for r in rs for i in r["row"].tolist()}) for d, rs in groups.items()}
     evaluation.weights = domain_weights(evaluation.results, row_counts)
     selected_on = {job.get("selected_on") for method_jobs in jobs.values() for job in method_jobs}
     evaluation.notes = _notes(problem, evaluation, "rows" in selected_on)
@@ -175,15 +175,15 @@ def with_p_values(results: list[MethodResult]) -> list[MethodResult]:
     baseline = next((result for result in results if result.kind == "baseline"), None)
     if baseline is None:
         return results
-    raw = {
+    p_values = {
         result.key: p_value
         for result in results
         if result.kind != "baseline"
         and (p_value := compare(result.known, baseline.known).p_value) is not None
     }
-    adjusted = holm(raw)
+    adjusted = holm(p_values)
     return [
-        replace(result, p_value=raw.get(result.key), p_adjusted=adjusted.get(result.key))
+        replace(result, p_value=p_values.get(result.key), p_adjusted=adjusted.get(result.key))
         for result in results
     ]
 
@@ -214,7 +214,7 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
     scores = {str(name): score for name, score in evaluation.best.scores.items()}
     undefined = [name for name in scores if not np.isfinite(scores[name]) and name not in one_class]
     median_size = int(np.median(np.bincount(problem.full.codes)))
-    setting, measured = problem.setting(1), replace(problem, measure=measure).setting(1)
+    setting, other = problem.setting(1), replace(problem, measure=measure).setting(1)
     notes = [
         (len(problem.y) < problem.n_total, drawn_rows_note(problem)),
         (
@@ -224,7 +224,7 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
         ),
         (
             undefined,
-            f"{label} is not defined on {', '.join(undefined)}; means omit these domains.",
+            f"{label} is not defined on {', '.join(undefined)}; means are over the other domains.",
         ),
         (
             selected_on_rows,
@@ -247,7 +247,7 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
         ),
         *((True, f"{key}: {reason}.") for key, reason in evaluation.left_out.items()),
         (
-            (setting.scoring, setting.class_weight) != (measured.scoring, measured.class_weight),
+            (setting.scoring, setting.class_weight) != (other.scoring, other.class_weight),
             f"Parameters and class weights were chosen for {problem.measure.label}; {label} is "
             "computed from the same predictions.",
         ),
@@ -283,7 +283,7 @@ def batch_scores(
 
     Return, by kind of batch, the mean score with context (``context``) and without (``plain``), the
     standard error of their difference over domains (``error``), and the number of domains on which
-    the measure is defined (``domains``); nothing for a custom scorer, which needs the model.
+    the measure is defined (``domains``); empty for a custom scorer, which needs the model.
     """
     pairs: dict[str, list[list[float]]] = {}
     counterparts = {record["domain"]: record for record in without}

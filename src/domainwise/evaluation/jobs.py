@@ -28,7 +28,7 @@ from domainwise.models.table_model import plain_parameters
 from domainwise.scoring.predictions import Predictions, fit_with_domains, has_argument
 from domainwise.splits.folds import Split, spaced_rows
 
-#: First words of scikit-learn warnings that are not reported, for example about a class that is
+#: Beginnings of scikit-learn warnings that are not reported, for example about a class that is
 #: missing in a small domain.
 _IGNORED_WARNINGS = (
     "y_pred contains classes not in y_true",
@@ -42,8 +42,8 @@ FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, Att
 #: Special values of ``fold`` in a record, which is otherwise the number of a fold within a domain:
 #: the model was trained without rows from the domain, or on other rows from all domains.
 HELD_OUT, SEEN = -1, 1000
-#: Methods with context also predict the two halves of a held-out domain (in table order) and random
-#: tenths of it, to test their assumption that a batch is typical of its domain.
+#: Values of ``fold`` for halves of a held-out domain (in table order) and for random tenths of it.
+#: Methods with context also predict these, to test whether parts of a domain are enough context.
 HALVES, TENTHS = -2, -3
 #: Values of ``part`` in a row: predictions for held-out domains, and for seen domains.
 ON_HELD_OUT, ON_SEEN = "outside", "inside"
@@ -87,8 +87,7 @@ class MethodJob:
     def run(self) -> list[Row]:
         """Choose parameters, fit, and predict. If this fails, the rows contain the error.
 
-        BLAS uses one thread; otherwise the order of sums, and so the last digits, would depend on
-        the number of workers.
+        BLAS uses one thread, so that the last digits do not depend on the number of workers.
         """
         variants = self.method.rows(self.problem.classification)
         identity = {"split": self.number, "part": self.part}
@@ -103,10 +102,10 @@ class MethodJob:
             ),
             warnings.catch_warnings(record=True) as caught,
         ):
-            warnings.resetwarnings()  # forests set all filters again for every tree
+            warnings.resetwarnings()  # forests copy all filters for every tree
             warnings.simplefilter("always")
             try:
-                with quiet_about_domains():  # the notes of the evaluation report these cases
+                with quiet_about_domains():  # the notes mention single source domains
                     self._add_predictions(rows, contexts)
             except FAILURES as error:
                 for row in rows:
@@ -148,7 +147,7 @@ class MethodJob:
                     data = (predictions.X, predictions.classes, predictions.rows)
                     records += partial_records(model, *data, records[-1], problem.seed)
             weights = getattr(search.estimator_, "context_weights_" if context else "weights_", {})
-            members = weights.items() if isinstance(weights, dict) else ()  # of an ensemble
+            members = weights.items() if isinstance(weights, dict) else ()  # only for ensembles
             row |= {
                 "worth": importance,
                 "settled_model": search.settled_,
@@ -169,8 +168,8 @@ class MethodJob:
         full = problem.full
         batch = full.rows_of(problem.codes[rows])
         X, domains = full.rows(batch, prepare), full.domain_of(batch)
-        drawn = np.searchsorted(full.index[batch], problem.index[rows])
-        return Predictions(model, X, problem.classes, domains, drawn)
+        drawn_rows = np.searchsorted(full.index[batch], problem.index[rows])
+        return Predictions(model, X, problem.classes, domains, drawn_rows)
 
     def _record(
         self,
@@ -195,7 +194,7 @@ class SeenJob(MethodJob):
     """Predict seen domains, with the parameters that were chosen on the source domains."""
 
     seen_split: Split | None = None  #: a random split of all rows
-    chosen_model: Any = None  #: unfitted, with these parameters; None to choose them again
+    chosen_model: Any = None  #: unfitted model with these parameters; None to choose them again
     within: bool = True  #: whether to predict folds within the held-out domains
     in_context: bool = True  #: whether to predict ``seen_split`` with context
     part: ClassVar[str] = ON_SEEN
@@ -207,20 +206,20 @@ class SeenJob(MethodJob):
 
     def _add_predictions(self, rows: list[Row], contexts: list[bool]) -> None:
         """Add predictions for seen domains."""
-        problem, chosen = self.problem, self.chosen_model
-        if chosen is None:
-            chosen = self._fit()[-1].settled_
-        within = self._within(chosen) if self.within else []
+        problem, chosen_model = self.problem, self.chosen_model
+        if chosen_model is None:
+            chosen_model = self._fit()[-1].settled_
+        within = self._within(chosen_model) if self.within else []
         for row in rows:
             row["predictions"] = list(within)
         if self.seen_split is None:
             return
-        if self.in_context and "context" in chosen.get_params(deep=False):
-            chosen = clone(chosen).set_params(context="auto")
+        if self.in_context and "context" in chosen_model.get_params(deep=False):
+            chosen_model = clone(chosen_model).set_params(context="auto")
         train, test = self.seen_split
         y_train = problem.y[train]
         with suppress(*FAILURES, TypeError):
-            model = self._refit(chosen, train, domains=True)
+            model = self._refit(chosen_model, train, with_domains=True)
             for row, context in zip(rows, contexts, strict=True):
                 if context and not self.in_context:
                     continue
@@ -232,7 +231,7 @@ class SeenJob(MethodJob):
                     record = self._record(model, selected, problem, test[mask], y_train, SEEN)
                     row["predictions"].append(record)
 
-    def _within(self, chosen: Any) -> list[Record]:
+    def _within(self, chosen_model: Any) -> list[Record]:
         """Predictions for folds within the held-out domains.
 
         A fold is skipped if the method cannot be fitted, for example with too few rows.
@@ -243,23 +242,23 @@ class SeenJob(MethodJob):
             rows = held_out[problem.codes[held_out] == code]
             for fold, (train, test) in enumerate(within_splits(problem, rows)):
                 with suppress(*FAILURES, TypeError):
-                    model = self._refit(chosen, rows[train], domains=False)
+                    model = self._refit(chosen_model, rows[train], with_domains=False)
                     outputs = self._predictions(model, problem, rows[test], False).outputs()
                     y_train = problem.y[rows[train]]
                     records.append(self._record(model, outputs, problem, rows[test], y_train, fold))
         return records
 
-    def _refit(self, chosen: Any, train: Array, domains: bool) -> Pipeline:
+    def _refit(self, chosen_model: Any, train: Array, with_domains: bool) -> Pipeline:
         """Fit the model that was chosen on the source domains to other rows."""
-        problem, prepare, model = self.problem, self.method.prepare, clone(chosen)
+        problem, prepare, model = self.problem, self.method.prepare, clone(chosen_model)
         n_components = model.get_params().get("project__n_components")
         if n_components is not None and n_components > len(train) - 1:
             model.set_params(project__n_components=len(train) - 1)
         steps: list[Any] = [("prepare", clone(problem.preprocessor))] if prepare else []
         model = Pipeline([*steps, ("model", model)])
         X, y = problem.rows(train, prepare), problem.y[train]
-        names = problem.domain_of(train) if self.method.kind == "own" else problem.codes[train]
-        return fit_with_domains(model, X, y, names) if domains else model.fit(X, y)
+        domains = problem.domain_of(train) if self.method.kind == "own" else problem.codes[train]
+        return fit_with_domains(model, X, y, domains) if with_domains else model.fit(X, y)
 
 
 def reported_warnings(caught: Sequence[warnings.WarningMessage]) -> list[str]:
@@ -291,7 +290,7 @@ def can_score(method: Method, problem: Problem) -> bool:
 
 
 class Scorer:
-    """Scores rows of jobs with the measure of a problem; ``splits`` are the outer splits."""
+    """Uses a problem's measure to score the rows that jobs return, for these outer splits."""
 
     def __init__(self, problem: Problem, splits: Sequence[Split]) -> None:
         self.problem, self.splits = problem, splits
@@ -300,7 +299,7 @@ class Scorer:
     def __call__(self, row: Row) -> Row:
         """Add ``scores`` and ``within`` by domain, or an error if the measure fails.
 
-        The row may have predictions for held-out domains and for seen domains.
+        The row may contain predictions for held-out domains and for seen domains.
         """
         if "error" in row:
             return row
@@ -355,7 +354,7 @@ class Scorer:
 
 
 #: Maximum number of held-out rows whose columns are shuffled, in a full and in a quick evaluation,
-#: and number of rows that are predicted at a time.
+#: and maximum number of rows that are predicted at a time.
 MAX_ROWS, QUICK_ROWS, BATCH_ROWS = 400, 100, 2000
 
 
@@ -397,32 +396,32 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
         for i, name in enumerate(batch):
             copy_scores = [measure.score_record(problem.classes, record, i * n + g) for g in groups]
             scores.setdefault(name, []).append(copy_scores)
-    unchanged = np.array(scores.pop(None)[0])
+    original_scores = np.array(scores.pop(None)[0])
     return {
-        str(name): (unchanged - np.mean(shuffled, axis=0)).tolist()
-        for name, shuffled in scores.items()
+        str(name): (original_scores - np.mean(shuffled_scores, axis=0)).tolist()
+        for name, shuffled_scores in scores.items()
     }
 
 
 def _shuffle(X: Any, start: int, codes: Array, name: str, rng: np.random.Generator) -> None:
     """Shuffle a column within each domain, in place, in the copy of the rows at ``start``."""
-    shuffled = start + np.lexsort([rng.random(len(codes)), codes])
-    ordered = start + np.lexsort([np.arange(len(codes)), codes])
+    shuffled_rows = start + np.lexsort([rng.random(len(codes)), codes])
+    ordered_rows = start + np.lexsort([np.arange(len(codes)), codes])
     if isinstance(X, np.ndarray):
         column = X[:, int(name[1:])]
-        column[ordered] = column[shuffled]
+        column[ordered_rows] = column[shuffled_rows]
     else:
         j = X.columns.get_loc(name)
-        X.iloc[ordered, j] = X.iloc[shuffled, j].to_numpy()
+        X.iloc[ordered_rows, j] = X.iloc[shuffled_rows, j].to_numpy()
 
 
 def partial_records(
-    model: Any, X: Any, classes: Array | None, drawn: Array | None, record: Record, seed: int
+    model: Any, X: Any, classes: Array | None, drawn_rows: Array | None, record: Record, seed: int
 ) -> Iterator[Record]:
     """Predict parts of a held-out domain with context, as if each part were a domain of its own.
 
     X contains all rows of the domain in table order. ``record`` contains predictions for the rows
-    with the indices ``drawn`` (None: all), with the whole domain as context.
+    with the indices ``drawn_rows`` (None means all rows), with the whole domain as context.
     """
     n = X.shape[0]
     halves = (np.arange(n) >= n // 2).astype(np.intp)
@@ -430,5 +429,5 @@ def partial_records(
     for fold, batches in ((HALVES, halves), (TENTHS, tenths)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ContextWarning)
-            predictions = Predictions(model, X, classes, batches, drawn)
+            predictions = Predictions(model, X, classes, batches, drawn_rows)
             yield {**record, "fold": fold, **predictions.outputs()}

@@ -1,7 +1,7 @@
-"""Leaks: columns that predict the target almost perfectly, although all other columns do not.
+"""Leaks: columns that predict the target almost perfectly, although all others together do not.
 
 Legitimate columns may also predict a target almost perfectly. Each column is therefore compared,
-within a domain, with a cross-validated model of all other columns (theory 19).
+within a domain, with a cross-validated model that uses all other columns (theory 19).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIN_ROWS, MIN_CLASS_ROWS = 20, 8
 #: A column with a score (AUC or rank correlation) of at least ALMOST_PERFECT may leak. It leaks if
 #: its score exceeds that of all other columns by MIN_LEAD and by LEAD_ERRORS standard errors (the
 #: second number if its score is almost perfect in only one domain). If the other columns have a
-#: score of at least PERFECT, they are equally good.
+#: score of at least PERFECT, they are considered equally good.
 ALMOST_PERFECT, MIN_LEAD, LEAD_ERRORS, PERFECT = 0.95, 0.1, (2.0, 3.0), 0.97
 #: Maximum median score, in the other domains, of a column that leaks in only some domains.
 MAX_SCORE_ELSEWHERE = 0.8
@@ -45,9 +45,9 @@ class Leak:
     column: int
     by_missing: bool  #: whether its missing cells, not its values, predict the target
     scores: dict[int, float]  #: score of the column alone by domain; -1 stands for all rows
-    others_score: float  #: highest score of a model of all other columns
+    others_score: float  #: highest score of a model that uses all other columns
     everywhere: bool  #: whether the column is almost perfect in all domains that were checked
-    matched: bool  #: whether a model of all other columns predicts the target equally well
+    matched: bool  #: whether a model that uses all other columns is equally good
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,11 @@ def find_leaks(
     order = sorted(candidates.items(), key=lambda item: -max(item[1].values()))
     for (column, by_missing), scores in order:
         # Of the values and the missing cells of a column, only the better predictor is reported.
-        rival = max(candidates.get((column, not by_missing), {}).values(), default=0.0)
-        if rival > max(scores.values()) + 0.01 * (2 * by_missing - 1):
+        rival_score = max(candidates.get((column, not by_missing), {}).values(), default=0.0)
+        if rival_score > max(scores.values()) + 0.01 * (2 * by_missing - 1):
             continue
         excluded = {column} | {c for pair in copies if column in pair for c in pair}
-        # Lower scores of the other columns, and the number of domains where they are equally good.
+        # Scores of the other columns where they are worse, and number of domains where they match.
         lower_scores, n_matched = [], 0
         domains = sorted(scores, key=lambda d: -len(groups[d]))
         for d in domains[: min(MAX_MODEL_DOMAINS, models_left)]:
@@ -175,7 +175,7 @@ def _column_scores(X: Array, categorical: Collection[int], target: Target, rows:
     width = int(bins.max()) + 1
     cells = bins + width * np.arange(p)
     counts = np.bincount(cells.ravel(), minlength=width * p)
-    ranks = np.where(present, ranks, (n - n_missing + 1) / 2)  # missing values in the middle
+    ranks = np.where(present, ranks, (n - n_missing + 1) / 2)  # missing values get a middle rank
     ranks = rankdata(ranks, axis=0) if n_missing.any() else ranks
     scores = np.zeros((2, p))
     outcomes = target.outcomes(rows)
@@ -213,9 +213,9 @@ def _score_without(
     if not features:
         return 0.5 if classification else 0.0
     Z = np.column_stack(features)
-    trees: Any = ExtraTreesClassifier if classification else ExtraTreesRegressor
+    forest_type: Any = ExtraTreesClassifier if classification else ExtraTreesRegressor
     linear: Any = LogisticRegression(max_iter=200) if classification else Ridge()
-    forest = trees(40, min_samples_leaf=2, random_state=0)
+    forest = forest_type(40, min_samples_leaf=2, random_state=0)
     method = "predict_proba" if classification else "predict"
     folds = row_folds(y, classification, 4)
     outcomes = [y == c for c in np.unique(y)] if classification else [y]

@@ -84,7 +84,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
 
 
 def shown_methods(evaluation: Results) -> list[MethodResult]:
-    """Methods in a legend: the main ones, the constant prediction, and the best of the others."""
+    """The methods in legends: the main ones, the constant prediction, and the best others."""
     order = [*(r.key for r in evaluation.main), TRIVIAL, *(r.key for r in evaluation.results)]
     keys = [key for key in dict.fromkeys(order) if evaluation.find(key)][:MAX_METHODS]
     return [result for result in evaluation.results if result.key in keys]
@@ -116,10 +116,10 @@ def expect_picture(evaluation: Results) -> Picture:
     worst, mean = evaluation.worst_domain, measure.shown(method.mean)
     low, high = (f([*values.values(), *(ends or ())]) for f in (min, max))
     left, right, max_distance = low, high, 4 * (high - low)
-    level = np.nan if constant is None else measure.shown(constant.mean)
-    is_near = low - max_distance <= level <= high + max_distance
+    constant_score = np.nan if constant is None else measure.shown(constant.mean)
+    is_near = low - max_distance <= constant_score <= high + max_distance
     if is_near:
-        left, right = min(low, level), max(high, level)
+        left, right = min(low, constant_score), max(high, constant_score)
     pad = 0.04 * (right - left) or 0.01
     left, right = left - pad, right + pad
 
@@ -128,8 +128,8 @@ def expect_picture(evaluation: Results) -> Picture:
 
         def write(x: float, y: float, text: str, colour: str) -> None:
             """Write text, aligned so that it stays inside the axes."""
-            share = (x - left) / (right - left)
-            side = "left" if share < 0.3 else "right" if share > 0.7 else "center"
+            position = (x - left) / (right - left)
+            side = "left" if position < 0.3 else "right" if position > 0.7 else "center"
             axes.text(x, y, text, ha=side, va="center", color=colour, fontsize=9)
 
         if ends is not None:
@@ -140,12 +140,12 @@ def expect_picture(evaluation: Results) -> Picture:
             colour = ACCENT if domain == worst else PALETTE[1]
             axes.plot(value, height, "o", color=colour, markersize=5.5, zorder=3)
         write(values[worst], -1.0, f"worst: {short(worst)}, {show(method.worst)}", ACCENT)
-        constant_x = float(np.clip(level, left, right))
+        constant_x = float(np.clip(constant_score, left, right))
         if is_near:
-            axes.plot([level, level], [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
+            axes.plot([constant_score] * 2, [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
         if constant is not None:
             label = f"{constant.label}: {show(constant.mean)}"
-            arrows = ("", "") if is_near else ("← ", "") if level < low else ("", " →")
+            arrows = ("", "") if is_near else ("← ", "") if constant_score < low else ("", " →")
             write(constant_x, 1.0, label.join(arrows), FAINT)
         if not abs(constant_x - mean) <= 0.35 * (right - left):
             write(mean, 1.0, f"mean: {show(method.mean)}", INK)
@@ -162,7 +162,7 @@ def expect_picture(evaluation: Results) -> Picture:
 
 def _heights(values: list[float], min_distance: float) -> list[float]:
     """Heights at which dots do not overlap."""
-    last_values = dict.fromkeys((0.0, 0.3, -0.3, 0.5, -0.5), -np.inf)  # by height
+    last_values = dict.fromkeys((0.0, 0.3, -0.3, 0.5, -0.5), -np.inf)  # at each height
     heights = [0.0] * len(values)
     for i in np.argsort(values):
         free_heights = (h for h, last in last_values.items() if values[i] - last >= min_distance)
@@ -175,7 +175,7 @@ def _selected_parameters(result: MethodResult) -> str:
     """Each parameter with its range, or with its most frequent value and how often it occurs."""
     texts = []
     for name in result.parameters[0] if result.parameters else ():
-        values = [selected[name] for selected in result.parameters if name in selected]
+        values = [parameters[name] for parameters in result.parameters if name in parameters]
         if name.startswith(("gamma", "weight of ")):
             texts.append(f"{name} {min(map(float, values)):.3g} to {max(map(float, values)):.3g}")
             continue
@@ -220,7 +220,7 @@ def scores_figure(evaluation: Results) -> Figure:
 def domains_picture(evaluation: Results) -> Picture:
     """Scores of the methods on each domain, with the worst domain highlighted."""
     worst, best, measure = evaluation.worst_domain, evaluation.recommended, evaluation.measure
-    alt = f"{measure.label} of methods by held-out domain. The worst domain of {best.label} is "
+    alt = f"{measure.label} by method and held-out domain. The worst domain of {best.label} is "
     alt += f"{worst!s}: {measure.format(best.scores[worst])}"
     caption = (
         f"Each row is a held-out domain; the worst domain of {best.label} is at the top. "
@@ -249,17 +249,17 @@ def methods_picture(evaluation: Results) -> Picture:
         axes.set_ylim(-0.6, len(results) - 0.4)
         axes.set_xlabel(f"{measure.label} ({measure.direction})")
         axes.grid(axis="x")
-        listed = "; ".join(
+        scores_text = "; ".join(
             f"{result.label} {measure.format(result.mean)}, worst {measure.format(result.worst)}"
             for result in results
         )
-        alt = f"Mean and worst {measure.label} over held-out domains: {listed}"
+        alt = f"Mean and worst {measure.label} over held-out domains: {scores_text}"
         caption = "Dots are mean scores, ticks are held-out domains, and crosses are worst domains"
         return Picture(to_svg(figure, "methods", alt), alt, caption)
 
 
 def shift_picture(evaluation: Results) -> Picture | None:
-    """Plot numeric columns by domain, with the worst domain in colour; None without columns."""
+    """Plot numeric columns by domain, with the worst domain in colour; None if there are none."""
     differences, worst = evaluation.differences, str(evaluation.worst_domain)
     columns = [column for column in differences["columns"] if column["kind"] == "number"]
     if not columns:
@@ -289,7 +289,7 @@ def shift_picture(evaluation: Results) -> Picture | None:
 
 @contextmanager
 def _drawn_scores(evaluation: Results, width: float) -> Iterator[Figure]:
-    """A figure of the scores on each domain, for the methods in a legend."""
+    """Draw the scores of :func:`shown_methods` on each domain, and yield the figure."""
     shown, n = evaluation.measure.shown, len(evaluation.domains)
     results = shown_methods(evaluation)
     display = DomainScoresDisplay(

@@ -21,8 +21,8 @@ from domainwise.jobs.runner import Progress, Row, format_duration, on_cluster, w
 from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
 from domainwise.splits.folds import LeaveDomainsOut, Split
 
-#: Costs are relative to boosting: its number of iterations, how many of them are timed, the maximum
-#: number of trees over all classes, and seconds that do not depend on these.
+#: Boosting is timed to estimate how long a cost of 1 takes: its number of iterations, how many of
+#: them are timed, its maximum number of trees over all classes, and seconds that are always added.
 ITERATIONS, TIMED_ITERATIONS, MAX_TREES, FIXED_SECONDS = 100, 10, 500, 0.1
 #: With fewer seconds of work, one worker is as fast as several, because starting them takes time.
 MIN_PARALLEL_SECONDS = 6.0
@@ -144,7 +144,7 @@ def plan_quick(
 
 #: The initial time estimate has the same weight as finished jobs with this total cost.
 PRIOR_COST = 20.0
-#: Maximum number of characters that the table shows of a method's name.
+#: Maximum number of characters of a method's name in the table.
 NAME_WIDTH = 28
 
 
@@ -180,8 +180,8 @@ class JobProgress:
             n_methods = len({job.method.key for job in jobs})
             methods = f"{n_methods} methods" if n_methods > 1 else "One method"
             workers = f"{self._workers} workers" if self._workers > 1 else "one worker"
-            left = format_duration(self._seconds_left())
-            self._print(f"{methods}, {len(jobs)} fits: about {left} on {workers}.")
+            duration = format_duration(self._seconds_left())
+            self._print(f"{methods}, {len(jobs)} fits: about {duration} on {workers}.")
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
         """Show the rows of a finished job."""
@@ -219,8 +219,8 @@ class JobProgress:
         return total / self._workers
 
     def _status(self) -> str:
-        finished, total = self._n_finished, self._n_finished + len(self._unfinished)
-        return f"{finished} of {total} fits, about {format_duration(self._seconds_left())} left"
+        n_finished, n_jobs = self._n_finished, self._n_finished + len(self._unfinished)
+        return f"{n_finished} of {n_jobs} fits, about {format_duration(self._seconds_left())} left"
 
     def _print(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -267,9 +267,9 @@ class LiveProgress(JobProgress):
         table.add_column(f"{self._measure.label} so far", justify="right", no_wrap=True)
         table.add_column("finished folds", justify="right", no_wrap=True)
         for key in sorted(self._labels, key=self._mean, reverse=True):
-            finished = f"{len(self._scores[key])} of {self._n_splits}"
+            finished_folds = f"{len(self._scores[key])} of {self._n_splits}"
             mean = self._measure.format(self._mean(key))
-            table.add_row(printable(self._labels[key]), mean, finished)
+            table.add_row(printable(self._labels[key]), mean, finished_folds)
         elapsed = format_duration(time.monotonic() - self._started)
         status = Text(f"{self._status()}, {elapsed} elapsed (Ctrl-C to stop)", style="dim")
         return Group(table, status)

@@ -108,7 +108,7 @@ class Problem:
         return replace(setting, **self.overrides)
 
     def rows(self, index: Array, prepared: bool = True) -> Any:
-        """Rows of X with these indices, or of ``raw`` if not ``prepared``, in the same type."""
+        """Rows of X with these indices, or of ``raw`` if not ``prepared``, of the same type."""
         return inputs.take_rows(self.X if prepared else self.raw, index)
 
     def rows_of(self, codes: Array) -> Array:

@@ -189,7 +189,7 @@ class Results:
         return max(self.row_by_row, key=lambda result: self.weighted_mean(result, excluded))
 
     def choose(self, excluded: Label | None = None) -> MethodResult:
-        """Choose the method with the lowest cost that has no context and is as good as the leader.
+        """Choose the cheapest method without context that is as good as the leader.
 
         A method is as good if its weighted mean is lower by less than :attr:`margin`, and its score
         on the worst domain by less than three times the margin. The scores on the domain
@@ -253,7 +253,7 @@ class Results:
 
     @property
     def described(self) -> list[MethodResult]:
-        """The methods that the report describes: those in :attr:`main`, and the best.
+        """The methods that the report describes: those in :attr:`main`, and the best one.
 
         The constant prediction is included only if there is no other method.
         """
@@ -262,13 +262,13 @@ class Results:
 
     @property
     def hardest_first(self) -> list[Label]:
-        """Domains sorted by the recommended method's score, the worst first and undefined last."""
+        """Domains by the recommended method's score: worst first, those without a score last."""
         scores = self.recommended.scores
         return sorted(scores, key=lambda name: np.nan_to_num(scores[name], nan=np.inf))
 
     @property
     def margin(self) -> float:
-        """Smallest difference between means that matters: 0.01, or 2 % of the error."""
+        """Smallest difference between means that matters: 0.01, or 2 % of the mean error."""
         if self.measure.sign > 0:
             return 0.01
         return 0.02 * abs((self.baseline or self.best).mean)
@@ -352,20 +352,20 @@ def domain_weights(
     >>> {name: round(weight, 2) for name, weight in weights.items()}
     {'a': 0.14, 'b': 1.0}
     """
-    fitted = [result for result in results if not result.trivial]
+    results = [result for result in results if not result.trivial]
     row_variances = [
         (row_counts[name], row_counts[name] * ((high - low) / (2 * ndtri(1 - TAIL))) ** 2)
-        for result in fitted
+        for result in results
         for name, (low, high) in result.ends.items()
         if high > low and name in row_counts
     ]
     if not row_variances:
         return {}
-    precise = [variance for n, variance in row_variances if n >= MIN_ROWS]
-    per_row = float(np.median(precise or [variance for _, variance in row_variances]))
+    precise_variances = [variance for n, variance in row_variances if n >= MIN_ROWS]
+    per_row = float(np.median(precise_variances or [variance for _, variance in row_variances]))
     within = per_row / np.array(list(row_counts.values()))
     between: list[float] = []
-    for result in fitted:
+    for result in results:
         scores = {name: score for name, score in result.known.items() if name in row_counts}
         if len(scores) > 1:
             total = np.var(list(scores.values()), ddof=1)
@@ -377,8 +377,8 @@ def domain_weights(
 
 def finite_mean(values: Iterable[float]) -> float:
     """Mean of the values that are not NaN; NaN if there are none."""
-    finite = [value for value in values if np.isfinite(value)]
-    return float(np.mean(finite)) if finite else float("nan")
+    finite_values = [value for value in values if np.isfinite(value)]
+    return float(np.mean(finite_values)) if finite_values else float("nan")
 
 
 def listed(names: Sequence[str], max_names: int = 4) -> str:
@@ -411,9 +411,9 @@ def plain(value: Any) -> Any:
 
 #: Number of bootstrap samples of a domain's rows, and the smaller number for scikit-learn scorers.
 ROW_DRAWS, SLOW_DRAWS = 400, 100
-#: If a domain has more rows, representative rows are drawn.
+#: If a domain has more rows than this, representative rows are drawn instead.
 MANY_ROWS = 2000
-#: Measures for which all samples are scored at once; a scorer takes a millisecond per sample.
+#: Measures for which all samples are scored at once; a scorer needs a millisecond per sample.
 ACCURACIES = ("accuracy", "balanced_accuracy")
 ERRORS = ("root_mean_squared", "mean_squared", "mean_absolute")
 VECTORIZED = (*ACCURACIES, *(f"neg_{name}_error" for name in ERRORS))
@@ -422,7 +422,7 @@ VECTORIZED = (*ACCURACIES, *(f"neg_{name}_error" for name in ERRORS))
 def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[MethodResult]:
     """Add intervals for domain scores, and scores on seen domains, to the results.
 
-    ``seen`` contains the records of random folds. If a measure needs a scikit-learn scorer, only
+    ``seen`` contains the records from random folds. If a measure needs a scikit-learn scorer, only
     the main methods have intervals.
     """
     measure, classes = evaluation.measure, evaluation.classes
@@ -444,10 +444,10 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
 
 
 def domain_interval(measure: Measure, records: Sequence[Record], draws: Array) -> Ends:
-    """Bootstrap interval for a domain's score, or an exact one if one of its shares is 0 or 1."""
+    """Bootstrap interval for a domain's score, or an exact one if all or no rows are correct."""
     names = ("row", "target", "prediction")
     row, target, predicted = (np.concatenate([r[name] for r in records]) for name in names)
-    # An accuracy is the share of correct rows, or its mean over classes; other measures have none.
+    # Accuracy has one group of rows, balanced accuracy one per class, and other measures have none.
     groups = {"accuracy": np.zeros(len(row)), "balanced_accuracy": target}
     group_of = groups.get(measure.name, target[:0])
     correct = [(target == predicted)[group_of == group] for group in np.unique(group_of)]
@@ -462,7 +462,7 @@ def domain_interval(measure: Measure, records: Sequence[Record], draws: Array) -
 
 
 def grouped(records: Sequence[Record]) -> dict[Any, list[Record]]:
-    """Records by domain."""
+    """Group records by domain."""
     groups: dict[Any, list[Record]] = {}
     for record in records:
         groups.setdefault(record["domain"], []).append(record)
@@ -497,7 +497,7 @@ def resampled(
 ) -> Array:
     """Bootstrap scores for a domain: its rows are drawn with replacement.
 
-    If a domain was held out more than once, scores are means over the models on the same rows.
+    If a domain was held out more than once, the scores of its models are averaged.
     """
     if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):  # held out in parts
         records = [joined(records)]
@@ -506,9 +506,9 @@ def resampled(
         n = len(record["target"])
         rng = np.random.default_rng([seed, n])
         if measure.name in VECTORIZED:
-            smaller, shares = representative_rows(measure.name, record)
+            representatives, shares = representative_rows(measure.name, record)
             counts = rng.multinomial(n, shares, size=ROW_DRAWS).astype(np.float64)
-            scores = weighted_scores(measure.name, smaller, counts, classes)
+            scores = weighted_scores(measure.name, representatives, counts, classes)
         else:
             draws = rng.integers(n, size=(SLOW_DRAWS, n))
             scores = np.array([_score(measure, classes, record, rows) for rows in draws])
@@ -540,7 +540,7 @@ def representative_rows(name: str, record: Record) -> tuple[Record, Array]:
 
 
 def weighted_scores(name: str, record: Record, counts: Array, classes: Array | None) -> Array:
-    """Scores of all bootstrap samples, from how often each row was drawn."""
+    """Scores of bootstrap samples; ``counts`` is how often each sample contains each row."""
     target, predicted = record["target"], record["prediction"]
     if classes is not None and name == "balanced_accuracy":  # over the classes in each sample
         indicator = np.eye(len(classes))[codes_of(target, classes)]

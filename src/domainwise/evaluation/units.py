@@ -26,9 +26,9 @@ MIN_DISTANCE, MIN_UNEXPLAINED_DISTANCE = 2.0, 4.0
 #: A unit explains a distance if less than MAX_ERRORS standard errors, or less than MAX_SHARE of the
 #: distance, remains after conversion.
 MAX_ERRORS, MAX_SHARE = 2.0, 0.1
-#: The spread of converted rows must equal that of the other domains up to a factor SPREAD_FACTOR,
-#: or up to the factor between the units to the power of SPREAD_SHARE.
-SPREAD_FACTOR, SPREAD_SHARE = 1.6, 0.2
+#: The spread of converted rows may differ from that of the other domains by at most the larger of
+#: two factors: SPREAD_FACTOR, and the factor between the units to the power of SPREAD_POWER.
+SPREAD_FACTOR, SPREAD_POWER = 1.6, 0.2
 #: A conversion must change a domain by at least this many times the range of the other domains.
 MIN_MOVE = 2.0
 #: Maximum number of columns whose correlations are compared, and of groups of domains to test.
@@ -81,7 +81,7 @@ class _DomainValues:
     scale: str  #: "logarithm" (of medians) for positive values, otherwise "median" and "spread"
     values: Array  #: compared values, on this scale
     deviations: Array  #: standard deviations of rows within domains, on this scale
-    errors: Array  #: standard errors of ``values``, for normal rows
+    errors: Array  #: standard errors of ``values``, for normally distributed rows
 
     def predict(self, domains: Array) -> tuple[float, float]:
         """Predict the value of a new domain from some domains: mean and variance."""
@@ -90,12 +90,12 @@ class _DomainValues:
         return float(np.mean(values)), between * (1 + 1 / len(values))
 
     def test(self) -> tuple[Array, Array]:
-        """p-value and distance of each domain from the others, in deviations within domains.
+        """p-value of each domain, and distance from the others in deviations within domains.
 
         Groups of up to a third of the domains, the highest or the lowest, are compared with the n
         others by a t-test with n - 1 degrees of freedom. All members of a group must be far from
         the others. Groups are needed because two domains with the same fault would hide each other.
-        If there are many groups, those next to the widest gaps are compared.
+        If there are many groups, only those next to the widest gaps are compared.
         """
         n, deviation = len(self.values), float(np.median(self.deviations))
         p_values, distances = np.ones(n), np.zeros(n)
@@ -107,45 +107,44 @@ class _DomainValues:
                 distance = np.abs(self.values[group] - center)
                 statistic = distance / np.sqrt(variance + self.errors[group] ** 2)
                 p_value = 2 * t.sf(statistic, len(others) - 1).max()
-                smaller = p_value < p_values[group]
-                distances[group[smaller]] = distance[smaller] / deviation
-                p_values[group[smaller]] = p_value
+                is_smaller = p_value < p_values[group]
+                distances[group[is_smaller]] = distance[is_smaller] / deviation
+                p_values[group[is_smaller]] = p_value
         return p_values, distances
 
-    def explain(self, name: str, i: int, distant: Array) -> tuple[str, str]:
-        """Return the kind of anomaly of domain i, one of the ``distant`` ones, and its units."""
-        others = ~distant
-        center, variance = self.predict(np.flatnonzero(others))
+    def explain(self, name: str, i: int, is_distant: Array) -> tuple[str, str]:
+        """Return the kind of anomaly in distant domain i, and the units that explain it."""
+        others = np.flatnonzero(~is_distant)
+        center, variance = self.predict(others)
         error = np.sqrt(variance + self.errors[i] ** 2)
         max_distance = max(MAX_ERRORS * error, MAX_SHARE * abs(self.values[i] - center))
-        logarithm = self.scale == "logarithm"
+        on_log_scale = self.scale == "logarithm"
 
         def log_spread(median: Array, spread: Array) -> Array:
-            relative = spread / median if logarithm else spread
+            relative = spread / median if on_log_scale else spread
             return np.log(np.maximum(relative, 1e-300))
 
         other_spreads = log_spread(self.medians[others], self.spreads[others])
         max_difference = max(np.log(SPREAD_FACTOR), MAX_ERRORS * float(np.std(other_spreads)))
 
         def fits(factor: float, offset: float) -> bool:
+            """Whether domain i is similar to the others after this conversion."""
             median, spread = (self.medians[i] - offset) / factor, self.spreads[i] / abs(factor)
-            if spread <= 0 or (logarithm and median <= 0):
+            if spread <= 0 or (on_log_scale and median <= 0):
                 return False
-            value = median
-            if self.scale != "median":
-                value = np.log(median if logarithm else spread)
+            value = median if self.scale == "median" else np.log(median if on_log_scale else spread)
             difference = abs(log_spread(median, spread) - np.median(other_spreads))
             return bool(
                 abs(value - center) < max_distance
-                and difference < max(max_difference, SPREAD_SHARE * abs(np.log(abs(factor))))
+                and difference < max(max_difference, SPREAD_POWER * abs(np.log(abs(factor))))
                 and abs(value - self.values[i]) >= MIN_MOVE * np.ptp(self.values[others])
             )
 
         if self.scale == "median" and fits(-1.0, 0.0):
             return "sign", ""
-        # Powers of ten are not compared if medians may be zero.
+        # Powers of ten are not tried if medians may be zero.
         conversions = _conversions(name, powers_of_ten=self.scale != "median")
-        units = " or ".join(text for text, *change in conversions if fits(*change))
+        units = " or ".join(text for text, factor, offset in conversions if fits(factor, offset))
         return "unit" if units else "level", units
 
 
@@ -171,18 +170,19 @@ def find_anomalies(
     anomalies = []
     for values in statistics:
         p_values, distances = values.test()
-        distant = (p_values <= FALSE_ALARM_RATE / n_tests) & (distances >= MIN_DISTANCE)
+        is_distant = (p_values <= FALSE_ALARM_RATE / n_tests) & (distances >= MIN_DISTANCE)
         by_spread = values.scale == "spread"
         reasons: dict[tuple[str, str], list[int]] = {}
-        for i in np.flatnonzero(distant).tolist():
+        for i in np.flatnonzero(is_distant).tolist():
             if (values.column, int(values.domains[i])) in excluded:
                 continue
-            kind, units = values.explain(names[values.column], i, distant)
+            kind, units = values.explain(names[values.column], i, is_distant)
             if kind != "level" or (distances[i] >= MIN_UNEXPLAINED_DISTANCE and not by_spread):
                 reasons.setdefault((kind, units), []).append(i)
         statistic = values.spreads if by_spread else values.medians
+        other_values = statistic[~is_distant]
         for (kind, units), group in reasons.items():
-            domains, data = values.domains[group].tolist(), (statistic[group], statistic[~distant])
+            domains, data = values.domains[group].tolist(), (statistic[group], other_values)
             anomalies.append(Anomaly(kind, values.column, domains, *data, units, by_spread))
             excluded = excluded | {(values.column, d) for d in domains}
     if n_tests:
@@ -199,8 +199,8 @@ def _domain_values(
 ) -> Iterator[_DomainValues]:
     """Yield statistics of a column by domain; none if too few domains have enough values."""
     counts = np.bincount(codes[np.isfinite(x)], minlength=n_domains)
-    large = np.flatnonzero(counts >= MIN_VALUES).tolist()
-    domains = np.array([d for d in large if (column, d) not in excluded], dtype=np.intp)
+    large_domains = np.flatnonzero(counts >= MIN_VALUES).tolist()
+    domains = np.array([d for d in large_domains if (column, d) not in excluded], dtype=np.intp)
     if len(domains) < MIN_DOMAINS:
         return
     shares = (0.0, 0.25, 0.5, 0.75)
@@ -208,22 +208,22 @@ def _domain_values(
     spreads = (high - low) / NORMAL_IQR
     if np.median(spreads) <= 0:  # most rows have the same value
         return
-    root, statistics = np.sqrt(counts[domains]), (column, domains, medians, spreads)
+    root_n, statistics = np.sqrt(counts[domains]), (column, domains, medians, spreads)
     if lowest.min() >= 0 and medians.min() > 0:
         relative = spreads / medians
-        errors = 1.2533 * relative / root
+        errors = 1.2533 * relative / root_n
         yield _DomainValues(*statistics, "logarithm", np.log(medians), relative, errors)
         return
-    yield _DomainValues(*statistics, "median", medians, spreads, 1.2533 * spreads / root)
+    yield _DomainValues(*statistics, "median", medians, spreads, 1.2533 * spreads / root_n)
     # If a quarter of the rows has the lowest value, spreads are not informative.
     if (low > lowest).all() and spreads.min() > 0:
-        # Three times the usual spread has a distance of MIN_DISTANCE.
+        # A spread of three times the usual one has a distance of MIN_DISTANCE.
         deviations = np.full(len(domains), np.log(3) / MIN_DISTANCE)
-        yield _DomainValues(*statistics, "spread", np.log(spreads), deviations, 1.17 / root)
+        yield _DomainValues(*statistics, "spread", np.log(spreads), deviations, 1.17 / root_n)
 
 
 def _conversions(name: str, powers_of_ten: bool) -> Iterator[tuple[str, float, float]]:
-    """Yield description, factor and offset of the conversions that fit a column's name."""
+    """Yield description, factor and offset of conversions that are plausible for a column."""
     for k in range(1, 7) if powers_of_ten else ():
         yield f"a factor of {10**k:,}", 10.0**k, 0.0
         yield f"a factor of 1/{10**k:,}", 10.0**-k, 0.0
@@ -235,7 +235,7 @@ def _conversions(name: str, powers_of_ten: bool) -> Iterator[tuple[str, float, f
 
 
 def _opposite_signs(
-    quantities: Mapping[int, Array], target: Array | None, rows: Sequence[Array], level: float
+    quantities: Mapping[int, Array], target: Array | None, rows: Sequence[Array], max_p: float
 ) -> Iterator[Anomaly]:
     """Find columns whose correlations with other columns have the opposite sign in one domain.
 
@@ -255,21 +255,22 @@ def _opposite_signs(
     # Agreement with the usual correlations: about 1, or -1 if the sign is opposite.
     agreement = (correlations * usual_correlations).sum(axis=2) / strength
     for i, d in enumerate(large_domains):
-        here, others = correlations[i], np.delete(agreement, i, axis=0)
-        variance = others.var(axis=0, ddof=1) * (1 + 1 / len(others))
+        domain_correlations, other_agreements = correlations[i], np.delete(agreement, i, axis=0)
+        variance = other_agreements.var(axis=0, ddof=1) * (1 + 1 / len(other_agreements))
         error = np.sqrt(variance + 1 / ((len(rows[d]) - 3) * strength))
         for _ in quantities:
-            domain_agreement = (here * usual_correlations).sum(axis=1) / strength
+            domain_agreement = (domain_correlations * usual_correlations).sum(axis=1) / strength
             domain_agreement[0] = 1.0  # the sign of the target is correct
             worst = int(np.argmin(domain_agreement))
-            z = (others[:, worst].mean() - domain_agreement[worst]) / error[worst]
-            if domain_agreement[worst] > -0.5 or 2 * t.sf(z, len(others) - 1) > level:
+            statistic = (other_agreements[:, worst].mean() - domain_agreement[worst]) / error[worst]
+            p_value = 2 * t.sf(statistic, len(other_agreements) - 1)
+            if domain_agreement[worst] > -0.5 or p_value > max_p:
                 break
             j = int(np.argmax(np.abs(usual_correlations[worst])))
-            data = here[worst, [j]], usual_correlations[worst, [j]]
+            data = domain_correlations[worst, [j]], usual_correlations[worst, [j]]
             yield Anomaly("sign", columns[worst], [d], *data, partner=columns[j])
-            here[worst] *= -1
-            here[:, worst] *= -1
+            domain_correlations[worst] *= -1
+            domain_correlations[:, worst] *= -1
 
 
 def _rank_correlations(X: Array) -> Array:
@@ -280,7 +281,7 @@ def _rank_correlations(X: Array) -> Array:
 
 
 def correlations(X: Array) -> Array:
-    """Correlations between columns, with missing values at the mean; 0 for constant columns."""
+    """Correlations between columns, 0 for constant ones; missing values are set to the mean."""
     present = np.isfinite(X)
     means = np.where(present, X, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
     Z = np.where(present, X - means, 0.0)

@@ -1,4 +1,4 @@
-"""The result of an evaluation in sentences: the recommended method, what to expect, confidence."""
+"""The result of an evaluation in sentences: recommendation, expected score, and confidence."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ class Answer:
 
     def sentences(self) -> list[str]:
         """All sentences, in the order of the page."""
-        take = f"Use {self.take}: {self.reason}" if self.take else self.reason
-        certain = f"Confidence: {self.certainty}. {self.certain}"
+        recommendation = f"Use {self.take}: {self.reason}" if self.take else self.reason
+        confidence = f"Confidence: {self.certainty}. {self.certain}"
         faults = [f"Check first: {' '.join(fault.values()).strip()}" for fault in self.faults]
         command = f"Next: {self.command}" if self.command else ""
         expect = f"Expect {self.expect}"
-        texts = (take, self.context, expect, certain, *faults, self.labels, command)
+        texts = (recommendation, self.context, expect, confidence, *faults, self.labels, command)
         return [text for text in texts if text]
 
     def lines(self, width: int = 80) -> list[str]:
         """The sentences as at most twelve lines; only a command may exceed the width."""
-        take = f"{self.take}: {self.reason}" if self.take else self.reason
+        recommendation = f"{self.take}: {self.reason}" if self.take else self.reason
         wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …")
         sections = {
-            "Recommended": wrap(take, max_lines=3),
+            "Recommended": wrap(recommendation, max_lines=3),
             "Expect": wrap(self.expect, max_lines=3),
             "Confidence": wrap(f"{self.certainty}. {self.certain}", max_lines=2),
         }
@@ -70,14 +70,14 @@ class Answer:
         # Any remaining lines are second lines of the worst faults.
         n_lines = 11 - sum(map(len, sections.values()))
         faults = [" ".join(fault.values()) for fault in self.faults[: min(3, n_lines - 1)]]
-        hidden = len(self.faults) - len(faults) + self.more_faults
+        n_hidden = len(self.faults) - len(faults) + self.more_faults
         faults = faults or [NO_FAULT]
-        extra_lines = n_lines - len(faults) - (hidden > 0)
+        extra_lines = n_lines - len(faults) - (n_hidden > 0)
         wrapped = (wrap(text, max_lines=1 + (i < extra_lines)) for i, text in enumerate(faults))
         lines = [line for texts in wrapped for line in texts]
-        if hidden:
-            kind = f"{'more' if self.faults else 'minor'} problem{'s' * (hidden > 1)}"
-            lines.append(f"{hidden} {kind} in the report")
+        if n_hidden:
+            problems = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
+            lines.append(f"{n_hidden} {problems} in the report")
         sections["Check first"] = lines
         sections["Next"] = [self.command] * bool(self.command)
         return [
@@ -98,9 +98,9 @@ def make_answer(results: Results) -> Answer:
     watch = "check_shift(model, X)"
     if arguments:
         command, watch = f"domainwise {arguments}", "domainwise predict"
-    failures = [key for key, reason in results.left_out.items() if reason.startswith("failed")]
-    if failures:
-        text = f"These methods failed and have no score: {', '.join(failures)}."
+    failed_keys = [key for key, reason in results.left_out.items() if reason.startswith("failed")]
+    if failed_keys:
+        text = f"These methods failed and have no score: {', '.join(failed_keys)}."
         messages.append({"problem": text, "action": "The notes contain the error messages."})
     first_messages = messages[:MAX_FAULTS]
     return Answer(
@@ -193,8 +193,8 @@ def _context(results: Results) -> str:
         with_context, without = (show(batches[kind][name]) for name in ("context", "plain"))
         scores = f"{kind}: {with_context} instead of {without}"
         return f"{text} Do not use it for only some of the rows ({scores})."
-    scores = ", ".join(f"{kind} {show(means['context'])}" for kind, means in batches.items())
-    return f"{text} With only some of the rows: {scores}."
+    scores = listed([f"{show(means['context'])} ({kind})" for kind, means in batches.items()])
+    return f"{text} With only some of the rows, it is {scores}."
 
 
 def _expect(results: Results) -> str:
@@ -325,12 +325,12 @@ def label_sentence(results: Results) -> str:
         scores = f"{show(gains[start])} without and {show(gains[last])} with {last} labels"
         return f"Labels from the next site would hardly help: the expected {label} is {scores}."
     # The smallest number of labels with about the best score.
-    enough = next(n for n in counts if best - gains[n] < margin)
-    first = counts[0] if gains[counts[0]] - gains[start] >= margin else enough
-    text = f"With {first} labels from the next site, the expected {label} is {show(gains[first])} "
-    text += f"instead of {show(gains[start])}"
-    text += f"; with {enough}, it is {show(gains[enough])}" * (enough != first)
-    return text + (". More labels add little." if enough < counts[-1] else ".")
+    n_enough = next(n for n in counts if best - gains[n] < margin)
+    n_first = counts[0] if gains[counts[0]] - gains[start] >= margin else n_enough
+    text = f"With {n_first} labels from the next site, the expected {label} is "
+    text += f"{show(gains[n_first])} instead of {show(gains[start])}"
+    text += f"; with {n_enough}, it is {show(gains[n_enough])}" * (n_enough != n_first)
+    return text + (". More labels add little." if n_enough < counts[-1] else ".")
 
 
 def difference_sentence(results: Results) -> str:

@@ -47,10 +47,10 @@ class TextTable:
 
 
 def render_page(package: str, template: str, *, styles: Sequence[str], **values: object) -> str:
-    """Fill a template from the folder ``templates`` of a package, or of ``domainwise.report``.
+    """Fill a template from the ``templates`` folder of a package, or of ``domainwise.report``.
 
-    The style sheets are inserted into the head of the page, in this order. The only script that a
-    browser may run is ``tables.js``.
+    The style sheets are inserted into the head of the page, in the given order. The only
+    script that a browser may run is ``tables.js``.
     """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
@@ -115,7 +115,7 @@ def to_svg(figure: Figure, name: str, alt: str) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    # These CSS rules would apply to the whole page.
+    # Matplotlib's CSS rules would apply to the whole page.
     text = re.sub(r"<style type=\"text/css\">.*?</style>", "", text, flags=re.S)
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', text)

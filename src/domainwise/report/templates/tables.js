@@ -17,15 +17,15 @@ document.querySelectorAll("table").forEach((table) => {
     button.append(...head.childNodes);
     head.append(button);
     button.addEventListener("click", () => {
-      const rising = head.getAttribute("aria-sort") !== "ascending";
+      const ascending = head.getAttribute("aria-sort") !== "ascending";
       for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", rising ? "ascending" : "descending");
+      head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
       const keys = new Map(Array.from(body.rows, (row) => [row, key(row, column)]));
       // Cells without a value stay at the end in both directions.
       const rows = Array.from(body.rows).sort((a, b) => {
         const [x, y] = [keys.get(a), keys.get(b)];
         if (x === null || y === null) return (x === null) - (y === null);
-        return rising ? compare(x, y) : compare(y, x);
+        return ascending ? compare(x, y) : compare(y, x);
       });
       body.append(...rows);
     });
