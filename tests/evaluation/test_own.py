@@ -113,7 +113,7 @@ def test_only_custom_methods_get_unprepared_rows():
         (("InvariantSVC", SVC()), "name of another method"),
         (("mine", SVC), "must be a scikit-learn estimator"),
         (("mine", 3), "must be a scikit-learn estimator"),
-        (("mine", SVC(), [1, 2]), "grid of 'mine' must be a dict"),
+        (("mine", SVC(), [1, 2]), "grid for 'mine' must be a dict"),
         (("mine", Ridge()), "must be a classifier, because the task is classification"),
         (SVC(), r"must be names, \(name, estimator\)"),
     ],
