@@ -94,8 +94,9 @@ def adapt(
 ) -> None:
     """Adapt a model to a new site, using a few labelled rows.
 
-    One label is enough. To add labels later, adapt the new model again. The labelled rows should be
-    a random sample of rows from the site. The new file can be used like one written by fit.
+    One labelled row is enough. To add labels later, adapt the new model again. The labelled rows
+    should be a random sample of rows from the site. The new file can be used like one written by
+    fit.
     """
     from domainwise.models.table_model import TableModel, labelled_rows
 

@@ -33,7 +33,7 @@ def evaluate(
     task: options.Task = "auto",
     methods: Annotated[
         str | None,
-        'Methods to compare, separated by commas, or "all". Default: the first seven listed above.',
+        'Methods to compare, separated by commas, or "all". Default: the default methods above.',
         "NAMES",
     ] = None,
     estimator: Annotated[

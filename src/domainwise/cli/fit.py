@@ -80,8 +80,8 @@ def fit(
     The model includes the preprocessing: imputation of missing values, encoding of categories, and
     scaling. Its parameters are chosen on held-out domains, as in evaluate.
 
-    Methods: auto, and all methods of evaluate. Fast variants such as fastdcmcv are suitable for
-    large tables.
+    Methods: auto, and all methods that evaluate accepts. Fast variants such as fastdcmcv are
+    suitable for large tables.
     """
     from domainwise.distributed.fit import folds_on
     from domainwise.evaluation.compare import check_table

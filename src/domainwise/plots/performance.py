@@ -164,8 +164,8 @@ class DomainScoresDisplay(style.Display):
             same_length(values, "y_pred", truth, "y_true")
             if values.dtype.kind == "f" and np.isnan(values).any():
                 raise ValueError(
-                    f"y_pred of {name!r} contains NaN. Remove these rows from y_true, y_pred and "
-                    "sample_domain."
+                    f"y_pred of {name!r} contains NaN. Remove the rows with NaN from y_true, "
+                    "y_pred and sample_domain."
                 )
 
         def score(name: str, rows: Array) -> float:

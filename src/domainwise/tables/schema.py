@@ -398,7 +398,7 @@ def feature_schema(
             order = cells.date_order(column)
             values[name] = days = cells.days_in(column, order)
             if cells.first_unreadable(column, days) is not None:
-                problem = ("has dates that are ambiguous or cannot be read. Write YYYY-MM-DD",)
+                problem = ("has dates that are ambiguous or cannot be read. Use YYYY-MM-DD",)
             else:
                 names["date"].append(name)
                 forms[name] = order or ""
@@ -427,7 +427,7 @@ def feature_schema(
         (names["rewritten"], "with decimal commas or thousands separators"),
         (names["percent"], "read as percentages (12% is 0.12)"),
         (names["time"], "read as times, in hours"),
-        (names["date"], f"with dates, read as {', '.join(dates)}{age}"),
+        (names["date"], f"with dates, converted to {', '.join(dates)}{age}"),
     ):
         notes += [f"columns {text}: {', '.join(listed_names)}"] if listed_names else []
     numbers, categories, days = (
