@@ -125,7 +125,7 @@ def choose_sizes(
 
     For each site, ``counts`` contains the number of rows in each class, and ``n_sent`` how many
     numbers the site sent in the first round. There are at most ``n_maps`` maps, with ``n_targets``
-    more columns for a continuous target. More maps are preferred while ``ENOUGH_COLUMNS`` remain.
+    more columns for a continuous target. With ``ENOUGH_COLUMNS``, more maps are preferred.
     """
 
     def request(columns: int, n_maps: int, by_class: bool = False) -> Request:

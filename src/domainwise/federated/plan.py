@@ -279,7 +279,7 @@ class Plan:
                 raise PlanError("first-round statistics and landmarks must be finite")
             if np.abs(watch.landmarks_).max(initial=0.0) > CLIP or watch.gamma_ <= 0:
                 raise PlanError(
-                    f"watch: landmarks must be from {-CLIP:g} to {CLIP:g}, and gamma positive"
+                    f"watch: landmarks must be from {-CLIP:g} to {CLIP:g}; gamma must be positive"
                 )
             if (params.variance < 0).any() or type(by_class) is not bool:
                 raise PlanError("variances must not be negative, and by_class must be a boolean")
@@ -305,10 +305,10 @@ class Plan:
         """
         schema = self.schema
         contains = TEXTS["plan_first"].format(n_columns=len(schema.features), target=schema.target)
-        maps = f"{self.feature_map} map"
+        maps = f"feature map {self.feature_map!r}"
         if self.merged is not None:
             contains = TEXTS["plan_merged"].format(n_sites=len(self.merged["sites"]))
-            maps += f" with {self.merged['columns']} columns (kernels: {len(self.maps)})"
+            maps += f" with {self.merged['columns']} columns (number of kernels: {len(self.maps)})"
         return [
             f"plan {self.hash[:12]}: {self.method}, {maps}; nothing is sent about groups of fewer "
             f"than {self.smallest_cell} rows",

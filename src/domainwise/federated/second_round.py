@@ -211,7 +211,7 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
     counts, n_first = arrays["counts"], int(plan.preprocessing.n_rows)
     n = int(counts.sum())
     if (counts[counts > 0] < min_rows).any() or not counts.any(axis=0).all():
-        raise ValueError(f"'counts' must be 0 or at least {min_rows}, and no domain may be empty")
+        raise ValueError(f"'counts' must each be 0 or at least {min_rows}; no domain may be empty")
     if n > n_first * (1 if file.site in plan.first_round("sites") else MAX_LATE_RATIO):
         raise ValueError(
             f"'counts' adds up to {n} rows, but all sites together had {n_first} in the first round"
