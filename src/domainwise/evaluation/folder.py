@@ -380,15 +380,15 @@ def read_evaluation(
     store.read()
     evaluation.lacking = f"their files are missing from the subfolder {JOBS}"
     names = {str(name): name for name in evaluation.domains}
-    shown = [result.key for result in evaluation.main]
+    shown_keys = [result.key for result in evaluation.main]
     jobs = _finished(store)
     # If a folder was copied without all predictions, everything else can still be shown.
     missing = {m for (m, _, _), job in jobs.items() if not _predictions_file(store, job).exists()}
     if not all_methods and find_spec("pyarrow") is None:
-        missing = set(shown)
+        missing = set(shown_keys)
         evaluation.lacking = "reading them needs pyarrow, which is not installed"
     for (method, split, part), job in jobs.items():
-        if part == ON_HELD_OUT and method not in missing and (all_methods or method in shown):
+        if part == ON_HELD_OUT and method not in missing and (all_methods or method in shown_keys):
             records = _records(store, job, names, evaluation.classes)
             held_out = [{**r, "split": split} for r in records if r["fold"] == HELD_OUT]
             evaluation.records.setdefault(method, []).extend(held_out)
@@ -471,8 +471,8 @@ def _records(
         outputs, prefixes = {}, {"probabilities": "probability_", "decisions": "decision_"}
         for kind, prefix in prefixes.items():
             columns = [name for name in frame if name.startswith(prefix)]
-            single = names[-1:] if kind == "decisions" else []
-            if [name.removeprefix(prefix) for name in columns] not in ([], names, single):
+            positive_only = names[-1:] if kind == "decisions" else []
+            if [name.removeprefix(prefix) for name in columns] not in ([], names, positive_only):
                 raise ValueError(f"the columns {prefix}... do not match the classes")
             frame = frame.astype(dict.fromkeys(columns, np.float64))
             outputs[kind] = columns[0] if len(columns) == 1 else columns

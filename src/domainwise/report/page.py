@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TextCell(NamedTuple):
-    """Text of a cell, whether it is bold, and a CSS class ("within", "outside" or "")."""
+    """Text of a cell, whether it is bold, and its CSS class, such as "outside" ("" for none)."""
 
     text: str
     bold: bool = False
