@@ -264,3 +264,12 @@ def test_private_names_in_getattr_are_detected(tmp_path, monkeypatch):
         "gram/one.py:6 uses _foreign",
         "gram/one.py:6 uses _other",
     ]
+
+
+@pytest.mark.parametrize("folder", ["torch", "dask", "browser"])
+def test_every_test_file_of_an_extra_has_its_marker(folder):
+    tests = Path(__file__).parent / folder
+    files = sorted(tests.glob("test_*.py"))
+    unmarked = [path.name for path in files if f"mark.{folder}" not in path.read_text("utf-8")]
+    assert files
+    assert not unmarked, "make test skips these files, and so does the suite of the extra"
