@@ -1,4 +1,4 @@
-"""Scores of the predictions of all jobs, summarized as an evaluation."""
+"""Scoring of the predictions of all jobs, and the evaluation that summarizes them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from domainwise.scoring.measures import Measure
 from domainwise.scoring.statistics import compare, defined_score
 from domainwise.splits.folds import Split
 
-#: Kinds of batches in which scores with context are compared with scores without context.
+#: Batches of rows on which scores with context are compared with scores without context.
 BATCHES = ("whole", "first half", "last half", "random tenth")
 
 
@@ -62,15 +62,15 @@ def scored_evaluation(
 ) -> Evaluation:
     """Score the predictions of all jobs with a measure, and summarize the scores."""
     scored_problem = problem.measured_by(measure)
-    scorable = scorable_methods(problem, methods, [measure])
-    scorable_keys = [method.key for method in scorable]
+    scored_methods = scorable_methods(problem, methods, [measure])
+    scorable_keys = [method.key for method in scored_methods]
     left_out = {
         method.key: f"does not predict probabilities, which {measure.name} needs"
         for method in methods
         if method.key not in scorable_keys
     }
-    # A method with context has two variants, with and without it.
-    variants = [(m, *variant) for m in scorable for variant in m.rows(problem.classification)]
+    # A method that can use context has two variants: with and without context.
+    variants = [(m, *variant) for m in scored_methods for variant in m.rows(problem.classification)]
     jobs = _scored_jobs(Scorer(scored_problem, splits), [key for _, key, _, _ in variants], rows)
     results = []
     records: dict[int, dict[str, list[Record]]] = {HELD_OUT: {}, SEEN: {}}
@@ -89,8 +89,8 @@ def scored_evaluation(
         if context:
             with_context = _records(method_jobs, (HELD_OUT, HALVES, TENTHS))
             with_context = [r for r in with_context if r["domain"] not in scored_problem.unscored]
-            without = _records(jobs[method.key], (HELD_OUT,))
-            batches = batch_scores(measure, scored_problem.classes, with_context, without)
+            without_context = _records(jobs[method.key], (HELD_OUT,))
+            batches = batch_scores(measure, scored_problem.classes, with_context, without_context)
         results.append(
             MethodResult(
                 key,
@@ -181,9 +181,9 @@ def with_p_values(results: list[MethodResult]) -> list[MethodResult]:
         if result.kind != "baseline"
         and (p_value := compare(result.known, baseline.known).p_value) is not None
     }
-    adjusted = holm(p_values)
+    holm_p_values = holm(p_values)
     return [
-        replace(result, p_value=p_values.get(result.key), p_adjusted=adjusted.get(result.key))
+        replace(result, p_value=p_values.get(result.key), p_adjusted=holm_p_values.get(result.key))
         for result in results
     ]
 
@@ -195,8 +195,8 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     {'a': 0.02, 'b': 0.04}
     """
     keys = sorted(p_values, key=lambda key: p_values[key])
-    scaled = [(len(keys) - rank) * p_values[key] for rank, key in enumerate(keys)]
-    return dict(zip(keys, np.minimum(1, np.maximum.accumulate(scaled)).tolist(), strict=True))
+    products = [(len(keys) - rank) * p_values[key] for rank, key in enumerate(keys)]
+    return dict(zip(keys, np.minimum(1, np.maximum.accumulate(products)).tolist(), strict=True))
 
 
 def drawn_rows_note(problem: Problem) -> str:
@@ -212,7 +212,7 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
     measure, label, positive = evaluation.measure, evaluation.measure.label, problem.positive
     one_class = [str(name) for name in problem.domains[problem.unscored]]
     scores = {str(name): score for name, score in evaluation.best.scores.items()}
-    undefined = [name for name in scores if not np.isfinite(scores[name]) and name not in one_class]
+    unscored = [name for name in scores if not np.isfinite(scores[name]) and name not in one_class]
     median_size = int(np.median(np.bincount(problem.full.codes)))
     setting, other = problem.setting(1), replace(problem, measure=measure).setting(1)
     notes = [
@@ -223,8 +223,8 @@ def _notes(problem: Problem, evaluation: Evaluation, selected_on_rows: bool) -> 
             f"{', '.join(one_class)}.",
         ),
         (
-            undefined,
-            f"{label} is not defined on {', '.join(undefined)}; means are over the other domains.",
+            unscored,
+            f"{label} is not defined on {', '.join(unscored)}; means are over the other domains.",
         ),
         (
             selected_on_rows,
@@ -288,15 +288,15 @@ def batch_scores(
     pairs: dict[str, list[list[float]]] = {}
     counterparts = {record["domain"]: record for record in without}
     for record in context if not measure.is_custom else ():
-        other, target = counterparts.get(record["domain"]), record["target"]
-        if other is None or len(other["row"]) != len(record["row"]):
+        counterpart, target = counterparts.get(record["domain"]), record["target"]
+        if counterpart is None or len(counterpart["row"]) != len(record["row"]):
             continue
         order = np.argsort(record["row"], kind="stable")
         first, last = order[: len(order) // 2], order[len(order) // 2 :]
         kinds = {HALVES: {"first half": first, "last half": last}, TENTHS: {"random tenth": order}}
         for kind, rows in kinds.get(record["fold"], {"whole": order}).items():
             if len(rows) and measure.defined(target, target[rows], classes is not None):
-                scorers = [partial(measure.score_record, classes, r) for r in (record, other)]
+                scorers = [partial(measure.score_record, classes, r) for r in (record, counterpart)]
                 pair = [defined_score(scorer, rows) for scorer in scorers]
                 if np.isfinite(pair).all():
                     pairs.setdefault(kind, []).append(pair)

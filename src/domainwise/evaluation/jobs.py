@@ -43,7 +43,7 @@ FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, Att
 #: the model was trained without rows from the domain, or on other rows from all domains.
 HELD_OUT, SEEN = -1, 1000
 #: Values of ``fold`` for halves of a held-out domain (in table order) and for random tenths of it.
-#: Methods with context also predict these, to test whether parts of a domain are enough context.
+#: Methods that use a domain's rows as context also predict these, to test if parts are enough.
 HALVES, TENTHS = -2, -3
 #: Values of ``part`` in a row: predictions for held-out domains, and for seen domains.
 ON_HELD_OUT, ON_SEEN = "outside", "inside"
@@ -144,15 +144,15 @@ class MethodJob:
                 outputs = predictions.outputs()
                 records.append(self._record(model, outputs, full, domain_rows, problem.y[train]))
                 if context and not (self.quick or problem.measure.is_custom):
-                    data = (predictions.X, predictions.classes, predictions.rows)
-                    records += partial_records(model, *data, records[-1], problem.seed)
+                    inputs = (predictions.X, predictions.classes, predictions.rows)
+                    records += partial_records(model, *inputs, records[-1], problem.seed)
             weights = getattr(search.estimator_, "context_weights_" if context else "weights_", {})
-            members = weights.items() if isinstance(weights, dict) else ()  # only for ensembles
+            member_weights = weights.items() if isinstance(weights, dict) else ()  # of an ensemble
             row |= {
                 "worth": importance,
                 "settled_model": search.settled_,
                 "parameters": {name: parameters[name] for name in search.varied_}
-                | {f"weight of {name}": round(float(weight), 3) for name, weight in members},
+                | {f"weight of {name}": round(float(weight), 3) for name, weight in member_weights},
                 "settled": parameters,
                 "candidates": search.n_candidates_,
                 "selected_on": search.selected_on_,
@@ -166,9 +166,9 @@ class MethodJob:
             return Predictions(model, problem.rows(rows, prepare), problem.classes)
         # The context consists of all rows of a domain, including those that were not drawn.
         full = problem.full
-        batch = full.rows_of(problem.codes[rows])
-        X, domains = full.rows(batch, prepare), full.domain_of(batch)
-        drawn_rows = np.searchsorted(full.index[batch], problem.index[rows])
+        batch_rows = full.rows_of(problem.codes[rows])
+        X, domains = full.rows(batch_rows, prepare), full.domain_of(batch_rows)
+        drawn_rows = np.searchsorted(full.index[batch_rows], problem.index[rows])
         return Predictions(model, X, problem.classes, domains, drawn_rows)
 
     def _record(
@@ -191,7 +191,7 @@ class MethodJob:
 
 @dataclass(frozen=True)
 class SeenJob(MethodJob):
-    """Predict seen domains, with the parameters that were chosen on the source domains."""
+    """Predict domains that have training rows, with parameters chosen on the source domains."""
 
     seen_split: Split | None = None  #: a random split of all rows
     chosen_model: Any = None  #: unfitted model with these parameters; None to choose them again
@@ -226,9 +226,9 @@ class SeenJob(MethodJob):
                 # One call for all domains, because preparing rows takes most of the time.
                 outputs = self._predictions(model, problem, test, context).outputs()
                 for code in np.unique(problem.codes[test]):
-                    mask = problem.codes[test] == code
-                    selected = {k: None if v is None else v[mask] for k, v in outputs.items()}
-                    record = self._record(model, selected, problem, test[mask], y_train, SEEN)
+                    in_domain = problem.codes[test] == code
+                    values = {k: None if v is None else v[in_domain] for k, v in outputs.items()}
+                    record = self._record(model, values, problem, test[in_domain], y_train, SEEN)
                     row["predictions"].append(record)
 
     def _within(self, chosen_model: Any) -> list[Record]:
@@ -290,7 +290,7 @@ def can_score(method: Method, problem: Problem) -> bool:
 
 
 class Scorer:
-    """Uses a problem's measure to score the rows that jobs return, for these outer splits."""
+    """Scores the rows that jobs return for these outer splits, by the problem's measure."""
 
     def __init__(self, problem: Problem, splits: Sequence[Split]) -> None:
         self.problem, self.splits = problem, splits
@@ -319,10 +319,10 @@ class Scorer:
     def _held_out_score(self, record: Record, y_train: Array) -> float:
         """Score on a held-out domain; NaN if it is not defined."""
         problem = self.problem
-        defined = record["domain"] not in problem.unscored and problem.measure.defined(
+        is_defined = record["domain"] not in problem.unscored and problem.measure.defined(
             y_train, record["target"], problem.classification
         )
-        return self._score(record) if defined else float("nan")
+        return self._score(record) if is_defined else float("nan")
 
     def _within_score(
         self, number: int, code: int, records: dict[tuple[int, int], Record]
@@ -379,14 +379,14 @@ def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
     if not groups:
         return {}
     rng = np.random.default_rng(problem.seed)
-    repeats = int(np.clip(max_rows // (2 * n), 1, 5))
+    n_repeats = int(np.clip(max_rows // (2 * n), 1, 5))
     # The column that is shuffled in each copy of the rows; None for the copy without changes.
     shuffled_columns: list[str | None] = [None]
-    shuffled_columns += [name for name in job.columns for _ in range(repeats)]
+    shuffled_columns += [name for name in job.columns for _ in range(n_repeats)]
     scores: dict[str | None, list[list[float]]] = {}
-    step = max(1, BATCH_ROWS // n)
-    for start in range(0, len(shuffled_columns), step):
-        batch = shuffled_columns[start : start + step]
+    n_copies = max(1, BATCH_ROWS // n)
+    for start in range(0, len(shuffled_columns), n_copies):
+        batch = shuffled_columns[start : start + n_copies]
         X = problem.rows(np.tile(rows, len(batch)), prepare).copy()
         for i, name in enumerate(batch):
             if name is not None:

@@ -21,8 +21,8 @@ from domainwise.jobs.runner import Progress, Row, format_duration, on_cluster, w
 from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
 from domainwise.splits.folds import LeaveDomainsOut, Split
 
-#: Boosting is timed to estimate how long a cost of 1 takes: its number of iterations, how many of
-#: them are timed, its maximum number of trees over all classes, and seconds that are always added.
+#: To estimate how long a method of cost 1 takes, boosting is timed: number of iterations, how many
+#: of them are timed, maximum number of trees for all classes, and seconds that are always added.
 ITERATIONS, TIMED_ITERATIONS, MAX_TREES, FIXED_SECONDS = 100, 10, 500, 0.1
 #: With fewer seconds of work, one worker is as fast as several, because starting them takes time.
 MIN_PARALLEL_SECONDS = 6.0
@@ -41,7 +41,7 @@ NEVER_SKIPPED = ("constant", "linear")
 
 
 def seconds_per_cost(problem: Problem, split: Split) -> float:
-    """Seconds for a cost of 1: half the time to fit boosting to a split's training rows, plus 0.1.
+    """Seconds for a method of cost 1: half a boosting fit to the split's training rows, plus 0.1.
 
     CPU time is measured, so that other processes do not change which methods are evaluated.
     """
@@ -51,7 +51,7 @@ def seconds_per_cost(problem: Problem, split: Split) -> float:
     boosting = HistGradientBoostingClassifier if n_classes else HistGradientBoostingRegressor
     model = boosting(max_iter=TIMED_ITERATIONS, early_stopping=False)
     trees_per_iteration = n_classes if n_classes > 2 else 1
-    with threadpool_limits(limits=1):  # as in jobs
+    with threadpool_limits(limits=1):  # as in MethodJob.run
         started = time.thread_time()
         model.fit(X, problem.y[train])
         seconds = (time.thread_time() - started) / TIMED_ITERATIONS
@@ -86,14 +86,14 @@ class QuickPlan:
         """How the evaluation differs from a full one."""
         problem, full, differences = self.problem, self.problem.full, []
         if problem.parent is not None:
-            rows = f"{len(problem.y):,} of {len(full.y):,} rows, drawn evenly from the domains"
-            differences.append(f"methods are trained on {rows}")
+            rows_text = f"{len(problem.y):,} of {len(full.y):,} rows, drawn evenly from the domains"
+            differences.append(f"methods are trained on {rows_text}")
             if len(full.scored) < len(full.y):
                 differences.append(f"scores are computed on {len(full.scored):,} rows")
-        n_groups, skipped = len(outer_splits(problem, self.cv)), ", ".join(self.left_out)
+        n_groups, skipped_methods = len(outer_splits(problem, self.cv)), ", ".join(self.left_out)
         differences.append(f"domains are held out in {n_groups} groups")
-        if skipped:
-            differences.append(f"methods that would take too long are not run ({skipped})")
+        if skipped_methods:
+            differences.append(f"methods that would take too long are not run ({skipped_methods})")
         differences.append("scores on seen domains are not computed")
         return (
             f"Quick evaluation: {'; '.join(differences)}. All rows were checked for problems in "
@@ -129,15 +129,15 @@ def plan_quick(
         seconds = QUICK_COST * seconds_per_cost(problem, splits[0]) * len(splits)
         return problem, seconds / workers_for(problem, n_jobs, MIN_PARALLEL_SECONDS)
 
-    problem, unit = draw_and_time(QUICK_ROWS)
-    if unit * sum(method.cost for method in methods) > MAX_SECONDS_QUICK_ROWS:
-        problem, unit = draw_and_time(FEWER_ROWS)
-    while may_skip and unit * sum(method.cost for method in methods) > MAX_SECONDS:
+    problem, unit_seconds = draw_and_time(QUICK_ROWS)
+    if unit_seconds * sum(method.cost for method in methods) > MAX_SECONDS_QUICK_ROWS:
+        problem, unit_seconds = draw_and_time(FEWER_ROWS)
+    while may_skip and unit_seconds * sum(method.cost for method in methods) > MAX_SECONDS:
         slowest = max(methods, key=lambda method: method.cost)
         if slowest.key in NEVER_SKIPPED:
             break
         methods.remove(slowest)
-        duration = format_duration(unit * slowest.cost)
+        duration = format_duration(unit_seconds * slowest.cost)
         left_out[slowest.key] = f"not run, because it would take about {duration}"
     return QuickPlan(problem, methods, cv, inner_cv, left_out)
 
@@ -210,13 +210,13 @@ class JobProgress:
 
     def _seconds_left(self) -> float:
         """Estimated time until all jobs are finished."""
-        prior = (PRIOR_COST * self._unit, PRIOR_COST)
-        overall = np.sum([*self._totals.values(), prior], axis=0)
-        total = 0.0
+        prior_totals = (PRIOR_COST * self._unit, PRIOR_COST)
+        overall_totals = np.sum([*self._totals.values(), prior_totals], axis=0)
+        total_seconds = 0.0
         for job in self._unfinished.values():
-            seconds, cost = self._totals.get((job.method.key, job.part), overall)
-            total += job.cost * seconds / cost
-        return total / self._workers
+            seconds, cost = self._totals.get((job.method.key, job.part), overall_totals)
+            total_seconds += job.cost * seconds / cost
+        return total_seconds / self._workers
 
     def _status(self) -> str:
         n_finished, n_jobs = self._n_finished, self._n_finished + len(self._unfinished)

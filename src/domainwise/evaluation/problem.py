@@ -48,7 +48,7 @@ class Problem:
     y: Array  #: class labels, or a continuous target
     codes: Array  #: for each row, the index of its domain in ``domains``
     domains: Array  #: sorted domain names
-    classes: Array | None  #: of two classes, the positive one is last; None for regression
+    classes: Array | None  #: of two, the last one is the positive class; None for regression
     measure: Measure
     n_total: int  #: number of rows before a subset is drawn
     seed: int  #: seed for all random choices
@@ -88,13 +88,13 @@ class Problem:
 
     @cached_property
     def unscored(self) -> Array:
-        """Codes of domains with only one class, where a constant prediction can be perfect."""
+        """Codes of domains that are not scored, because they contain only one class."""
         if self.classes is None:
             return np.array([], dtype=np.intp)
         full = self.full
-        occurs = np.zeros((len(self.domains), len(self.classes)), dtype=bool)
-        occurs[full.codes, codes_of(full.y, self.classes)] = True
-        return np.flatnonzero(occurs.sum(axis=1) < 2)
+        is_present = np.zeros((len(self.domains), len(self.classes)), dtype=bool)
+        is_present[full.codes, codes_of(full.y, self.classes)] = True
+        return np.flatnonzero(is_present.sum(axis=1) < 2)
 
     @cached_property
     def scored(self) -> Array:
@@ -153,9 +153,9 @@ class Problem:
         return replace(self, measure=measure, overrides=overrides)
 
     def scored_rows(self, test: Array) -> list[Array]:
-        """Indices in :attr:`full` of the rows that are scored if ``test`` is held out, by domain.
+        """For each domain in ``test``, return the indices in :attr:`full` of its scored rows.
 
-        If ``test`` contains only some rows of a domain, these are scored, and no others.
+        If ``test`` contains only some rows of a domain, only these are scored.
         """
         full, rows_by_domain = self.full, []
         for code in np.unique(self.codes[test]):
@@ -235,8 +235,8 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
         )
     if task == "auto":
         names = inputs.check_target(y, n, "auto", min_classes=1).names
-        continuous = names is None or (names.dtype.kind in "iuf" and inputs.is_quantity(names))
-        task = "regression" if continuous else "classification"
+        is_continuous = names is None or (names.dtype.kind in "iuf" and inputs.is_quantity(names))
+        task = "regression" if is_continuous else "classification"
     if task == "classification":
         if type_of_target(np.asarray(y)).startswith("continuous"):
             raise ValueError(
@@ -259,15 +259,15 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
     n, codes = len(problem.y), problem.codes
     splits = list(splitter.split(np.zeros((n, 1)), problem.y, codes))
     for train, test in splits:
-        if (largest := max(np.max(train, initial=0), np.max(test, initial=0))) >= n:
+        if (max_index := max(np.max(train, initial=0), np.max(test, initial=0))) >= n:
             advice = "splits of this table" if problem.parent is None else "max_rows=None"
             raise ValueError(
-                f"cv yields the row index {largest}, but there are only {n} rows. Pass {advice}"
+                f"cv yields the row index {max_index}, but there are only {n} rows. Pass {advice}"
             )
-        shared = np.intersect1d(codes[train], codes[test])
-        if len(shared):
+        overlap = np.intersect1d(codes[train], codes[test])
+        if len(overlap):
             raise ValueError(
-                f"cv puts domain {problem.domains[shared[0]]!s} on both sides of a split. Use a "
+                f"cv puts domain {problem.domains[overlap[0]]!s} on both sides of a split. Use a "
                 "splitter that keeps groups together, such as LeaveDomainsOut"
             )
         if problem.classification and len(np.unique(problem.y[train])) < 2:
@@ -282,12 +282,12 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
 
 
 def within_splits(problem: Problem, rows: Array) -> list[Split]:
-    """Folds within one domain; an empty list if it or its classes have too few rows."""
-    y, too_small = problem.y[rows], len(rows) < MIN_WITHIN_ROWS
-    if problem.classification and not too_small:
+    """Folds within one domain; an empty list if the domain or a class has too few rows."""
+    y, is_too_small = problem.y[rows], len(rows) < MIN_WITHIN_ROWS
+    if problem.classification and not is_too_small:
         counts = np.sort(np.unique(y, return_counts=True)[1])
-        too_small = len(counts) < 2 or counts[-2] < MIN_WITHIN_CLASS
-    return [] if too_small else row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
+        is_too_small = len(counts) < 2 or counts[-2] < MIN_WITHIN_CLASS
+    return [] if is_too_small else row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
 
 
 def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
@@ -327,12 +327,12 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     X = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
     names = list(X.columns)
     refuse_duplicate_names(names, "X")
-    if unnamed := [name for name in names if is_unnamed(name)]:
+    if unnamed_columns := [name for name in names if is_unnamed(name)]:
         notes.append(tables.UNNAMED_NOTE)
-    X = X.drop(columns=unnamed).reset_index(drop=True)
-    marks = cells.decimal_marks(X, list(X.columns))
+    X = X.drop(columns=unnamed_columns).reset_index(drop=True)
+    decimal_marks = cells.decimal_marks(X, list(X.columns))
     try:
-        schema, features = tables.feature_schema(X, marks, notes=notes)
+        schema, features = tables.feature_schema(X, decimal_marks, notes=notes)
     except ColumnError as error:
         raise TableError(
             *error.parts,
@@ -342,8 +342,8 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, tables.ReadCol
     if not schema.features:
         raise ValueError(f"X has no usable column: {'; '.join(notes)}. Pass other columns")
     all_numeric = all(cells.is_numeric(X[name]) for name in schema.numeric)
-    unchanged = all_numeric and len(schema.features) == len(names)
-    reader = None if unchanged else tables.ReadColumns(schema.as_dict())
+    is_unchanged = all_numeric and len(schema.features) == len(names)
+    reader = None if is_unchanged else tables.ReadColumns(schema.as_dict())
     return features, tables.make_preprocessor(schema), reader
 
 
@@ -354,10 +354,10 @@ def read_target(y: Any, task: str, notes: list[str]) -> Any:
     if not is_text or find_spec("pandas") is None:
         return y
     column = import_pandas().Series(labels.tolist(), dtype=object, name="y")
-    mark = cells.decimal_marks({"y": column}, ["y"]).get("y")
-    column = cells.target_column(column, mark)
+    decimal_mark = cells.decimal_marks({"y": column}, ["y"]).get("y")
+    column = cells.target_column(column, decimal_mark)
     if cells.task_of(column, task) == "regression":
         notes.append("the target is text and was read as numbers")
         return tables.target_values(column, "regression", notes)
-    cells.refuse_quantities(column, mark)
+    cells.refuse_quantities(column, decimal_mark)
     return y
