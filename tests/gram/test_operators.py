@@ -499,4 +499,4 @@ def test_verbose_prints_the_progress_of_iterative_solvers(monkeypatch, capsys):
     monkeypatch.setattr(base, "DENSE_ROWS", 10)
     p = Problem()
     DCM(verbose=1).fit(p.X, p.y, sample_domain=p.d)
-    assert "conjugate gradients 1: residual" in capsys.readouterr().out
+    assert "conjugate gradients, step 1: residual" in capsys.readouterr().out

@@ -26,25 +26,25 @@ LAPACK_ROWS = 800
 ARPACK_ROWS = 200
 #: Number of power iterations with K that are applied to the random initial columns of eigensolvers.
 POWER_ITERATIONS = 4
-#: Solutions computed with float32 inverses are used without refinement if the shift is above this
-#: fraction of the trace of K.
+#: Solutions of ``(K + shift I) X = V`` computed with float32 inverses are used without refinement
+#: if the shift is above this fraction of the trace of K.
 MIN_UNREFINED_SHIFT = 1e-4
-#: Inverses in float32 are tried if the trace of K is between these limits, so that the entries of K
-#: fit float32, and the shift is above this fraction of the trace.
+#: Inverses in float32 are tried if the trace of K is between the first two numbers, so that the
+#: entries of K fit float32, and the shift is above the third number times the trace.
 MIN_TRACE, MAX_TRACE, MIN_SHIFT = 1e-20, 1e30, 1e-6
-#: If the norm of K is below this fraction of the shift, the inverse is computed by this number of
-#: Chebyshev iterations, without a factorization.
+#: If the norm of K is below the first number times the shift, the inverse is computed by the second
+#: number of Chebyshev iterations, without a factorization.
 MAX_CHEBYSHEV_NORM, CHEBYSHEV_ITERATIONS = 0.2, 3
 #: Maximum number of refinements of a solution, and the relative residual at which they stop.
 MAX_REFINEMENTS, REFINED_RESIDUAL = 6, 1e-12
-#: Negative eigenvalues up to this fraction of the largest can be rounding errors in float32.
+#: Negative eigenvalues up to this fraction of the largest one can be rounding errors in float32.
 MAX_NEGATIVE = 1e-4
 
 
 class DenseGram(RowsGram):
     """A centred Gram matrix that is stored.
 
-    ``matrix`` is the uncentred matrix, up to a constant; if it is float64, it is centred in place.
+    ``matrix`` is the uncentred matrix minus a constant; if it is float64, it is centred in place.
     ``dtype`` is the precision of the rows. ``lapack=True`` always uses full eigendecompositions.
     """
 
@@ -81,8 +81,8 @@ class DenseGram(RowsGram):
         KX = self.uncentred_product(X)
         scale, info["residual"] = column_norms(V), largest_residual(V - KX - shift * X, V)
         # K X is imprecise if X is large, and V - shift X is imprecise if its two terms cancel.
-        cancels = column_norms(KX) < 1e-3 * scale
-        image = self.xp.where(cancels, KX, V - shift * X) if shift > 0 else KX
+        terms_cancel = column_norms(KX) < 1e-3 * scale
+        image = self.xp.where(terms_cancel, KX, V - shift * X) if shift > 0 else KX
         return Solution(X, image - image.mean(0), info)
 
     def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
@@ -119,7 +119,7 @@ class DenseGram(RowsGram):
         return cast(block, self.xp.float64)
 
     def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
-        """Return leading eigenpairs; for K itself, by ARPACK or LAPACK if that is faster."""
+        """Return leading eigenpairs; those of K itself by ARPACK or LAPACK if that is faster."""
         n, k = self.n_samples, min(k, self.n_samples - 1)
         if deflate is not None or self.xp is not np:
             return super().leading(k, deflate)
@@ -274,10 +274,10 @@ class RefinedCholesky:
 
 
 def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
-    """Solve with a positive semi-definite K by ``eigh``; shift 0 means the pseudo-inverse.
+    """Solve ``(K + shift I) X = V`` by ``eigh``; if the shift is 0, use the pseudo-inverse of K.
 
-    Eigenvalues up to N eps times the largest count as zero. Returns the solution and the number of
-    other eigenvalues, which is the numerical rank.
+    Eigenvalues up to N eps times the largest one count as zero. Returns the solution and the number
+    of other eigenvalues, which is the numerical rank.
     """
     xp = namespace(K)
     d, U = xp.linalg.eigh(K)

@@ -214,7 +214,7 @@ class IterativeGram(RowsGram):
         return self._preconditioner.at(shift)
 
     def solve(self, V: Matrix, shift: float) -> Solution:
-        """Solve by conjugate gradients, or by Cholesky if that stalls and K fits into memory."""
+        """Solve by conjugate gradients; if they stall and K fits into memory, by Cholesky."""
         return self.solve_shifts(V, [shift])[0]
 
     def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
@@ -240,15 +240,15 @@ class IterativeGram(RowsGram):
             inverses[0] if n == 1 else precondition,
             tol=self.tol,
             max_iter=self.max_iter,
-            monitor=lambda i, r: self.report(f"conjugate gradients {i}: residual {r:.1e}"),
+            monitor=lambda i, r: self.report(f"conjugate gradients, step {i}: residual {r:.1e}"),
             accurate_product=accurate_product,
         )
         residual, n_iterations = result.info["residual"], result.info["n_iterations"]
         converged = residual <= self.tol
-        dense = None if converged else self._dense()
-        if dense is not None:
+        dense_gram = None if converged else self._dense()
+        if dense_gram is not None:
             self.report("conjugate gradients did not converge; solving by Cholesky")
-            direct_solutions = [dense.solve(V, shift) for shift in shifts]
+            direct_solutions = [dense_gram.solve(V, shift) for shift in shifts]
             if max(solution.info["residual"] for solution in direct_solutions) < residual:
                 for solution in direct_solutions:
                     solution.info["pcg_iterations"] = n_iterations
@@ -278,11 +278,11 @@ class StreamedGram(IterativeGram):
         return tiles.symmetric_product(self.kernel, self.prepared, V)
 
     def iteration_products(self) -> tuple[Product, Product | None]:
-        """Return float32 products for the iterations if they are faster."""
-        float32 = tiles.can_use_float32(self.kernel, self.prepared)
-        path = tiles.product_path(self.kernel, self.prepared, float32=float32)
-        self.info = {**self.info, "iterations": path}
-        if not float32:
+        """Return a float32 product for the iterations if it is faster, and an accurate one."""
+        use_float32 = tiles.can_use_float32(self.kernel, self.prepared)
+        iteration_path = tiles.product_path(self.kernel, self.prepared, float32=use_float32)
+        self.info = {**self.info, "iterations": iteration_path}
+        if not use_float32:
             return self.product, None
         assert self.row_means is not None  # so that they are computed accurately, not in float32
         multiply = partial(tiles.symmetric_product, self.kernel, self.prepared, float32=True)

@@ -26,8 +26,8 @@ from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, Solutio
 
 #: A product with a triangular matrix is computed in this number of panels, to skip most zeros.
 PANELS = 4
-#: Sums of kernel values are converted to sums of features if that causes only small errors in
-#: solutions: about this number divided by the ridge and the smallest squared diagonal entry of L.
+#: Sums of kernel values are converted to sums of features if errors in solutions are small: about
+#: this number, divided by the ridge and by the smallest squared diagonal entry of L.
 DIRECT_ROUNDING = 2e-18
 #: Spacing of a grid of target landmarks, in bandwidths of the RBF kernel, and its maximum size.
 GRID_STEP, MAX_GRID = 0.5, 5000
@@ -40,7 +40,7 @@ class NystromMap:
     """The map from rows to Nystrom features, or to random Fourier features."""
 
     kernel: Basis
-    landmarks: Array  #: rows whose kernel functions are linearly independent in this precision
+    landmarks: Array  #: rows whose kernel functions are linearly independent in their precision
     #: Lower Cholesky factor of the landmarks' kernel matrix; None for random Fourier features.
     triangle: Array | None
     n_asked: int  #: number of landmarks, including linearly dependent ones that were dropped
@@ -116,7 +116,7 @@ class NystromMap:
         return Phi
 
     def values(self, X: Array, weights: Array) -> Array:
-        """Return ``Phi weights`` for the features Phi of X, up to a constant."""
+        """Return ``Phi weights`` for the features Phi of X, minus a constant for each column."""
         landmarks = self.kernel.prepare(self.landmarks)
         return cross_product(self.kernel, X, landmarks, self.dual(weights))
 
@@ -135,7 +135,7 @@ class NystromMap:
     def _values(
         self, X: Any, memory: Any = None, distances: Any = None, compiled: bool = False
     ) -> Any:
-        """Return kernel values between rows and landmarks, up to the kernel's constant."""
+        """Return kernel values between rows and landmarks, minus ``kernel.constant``."""
         if distances is not None and isinstance(self.kernel, Kernel):
             values = self.kernel.of_distances(distances[:, self.chosen], compiled=compiled)
         else:
@@ -203,8 +203,8 @@ class LabelMap:
     ) -> LabelMap:
         """Choose landmarks from ``points``, or from ``values``, the labels of the first batch.
 
-        If ``gamma`` is a string, it is computed from the values. Landmarks are added until the
-        residual trace per row is below ``tolerance``. ``name`` is used in error messages.
+        If ``gamma`` is a string, it is computed from the values. Landmarks are added until the mean
+        diagonal entry of the residual matrix is below ``tolerance``. ``name`` is used in messages.
         ``points=(low, high)`` means a grid over this range with a spacing of ``GRID_STEP``
         bandwidths of the RBF kernel.
         """
@@ -299,15 +299,15 @@ class NystromGram(Gram):
 
     def inner(self, U: Array, V: Array) -> Array:
         """Return ``U'V``, the inner products over rows, without storing the rows."""
-        mixed = U[self.size :].T @ (self.cross @ V[: self.size] + V[self.size :])
-        return np.asarray(U[: self.size].T @ self.weights(V) + mixed)
+        label_products = U[self.size :].T @ (self.cross @ V[: self.size] + V[self.size :])
+        return np.asarray(U[: self.size].T @ self.weights(V) + label_products)
 
     def product(self, V: Array) -> Array:
         """Return ``K V``, which lies in the span of the features."""
         return self._from_features(self.weights(V))
 
     def solve(self, V: Array, shift: float) -> Solution:
-        """Solve by Woodbury: ``(V - Phi (Phi'Phi + shift I)^-1 Phi'V) / shift``."""
+        """Solve by the Woodbury identity: ``(V - Phi (Phi'Phi + shift I)^-1 Phi'V) / shift``."""
         weights = self.weights(V)
         if shift == 0:
             d, U = self._spectrum()

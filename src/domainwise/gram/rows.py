@@ -27,7 +27,7 @@ class RowsGram(Gram):
 
     Only small matrices and scalars are copied from a tensor's device. ``dtype``, the precision of
     the rows, determines the size of rounding errors. Linear solves stop at a relative residual
-    of ``tol``, eigensolvers at a hundredth of it (at depth 2, at ``tol`` itself).
+    of ``tol``, eigensolvers at a hundredth of it (at ``tol`` if the eigenproblem contains ``K K``).
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class RowsGram(Gram):
 
     @abstractmethod
     def uncentred_product(self, V: Matrix) -> Matrix:
-        """Return the product of the uncentred kernel matrix (up to a constant) with V."""
+        """Return ``K V``, where K is uncentred; a constant may have been subtracted from K."""
 
     def lift(self, coordinates: Array) -> Matrix:
         """Turn label-space coordinates into a thin matrix of N rows."""
@@ -74,7 +74,7 @@ class RowsGram(Gram):
         return self.xp.randn(shape, generator=generator, dtype=self.xp.float64, device=self.device)
 
     def product(self, V: Matrix) -> Matrix:
-        """Return ``H K H V``; the first call also computes the row means of K."""
+        """Return ``H K H V`` (H subtracts means); the first call also computes row means of K."""
         return self.centred_product(V, self.uncentred_product)
 
     def centred_product(self, V: Matrix, multiply: Callable[[Matrix], Matrix]) -> Matrix:
@@ -96,7 +96,7 @@ class RowsGram(Gram):
 
     @property
     def row_means(self) -> Matrix:
-        """Mean of each row of the uncentred kernel matrix, up to the kernel's constant."""
+        """Mean of each row of the uncentred kernel matrix, as :meth:`uncentred_product` uses it."""
         if self._row_means is None:
             self.product(self.to_device(np.zeros((self.n_samples, 0))))
         return self._row_means
@@ -119,7 +119,7 @@ class RowsGram(Gram):
 
         The initial subspace is spanned by :meth:`first_block` and ``start``. Each step adds the
         residuals of the ``grow`` leading Ritz pairs (by default, of as many as there are initial
-        columns). At depth 2 without a preconditioner, it adds the products of K with the Ritz
+        columns). At depth 2 (with ``K K X``) without a preconditioner, it adds K times the Ritz
         vectors instead. A subspace with too many columns is replaced by its leading Ritz vectors.
         """
         columns = self.first_block(k)
@@ -128,9 +128,9 @@ class RowsGram(Gram):
         columns = columns - columns.mean(0)
         # The error of an eigenvector is about the square root of the error of its eigenvalue, so
         # tol is reduced, except at depth 2, where small eigenvalues limit the precision.
-        floor = 1e-6 if self.dtype == np.float32 else 1e-12
-        tol = max(self.tol * (1e-2 if depth == 1 else 1.0), floor)
-        block = min(grow or columns.shape[1], columns.shape[1])
+        min_tol = 1e-6 if self.dtype == np.float32 else 1e-12
+        tol = max(self.tol * (1e-2 if depth == 1 else 1.0), min_tol)
+        block_size = min(grow or columns.shape[1], columns.shape[1])
         empty = self.combine(columns, np.zeros((columns.shape[1], 0)))
         X, KX, KKX = empty, empty, empty if depth == 2 else None
         columns = _orthonormal(self, columns, empty)
@@ -142,14 +142,14 @@ class RowsGram(Gram):
                 if depth == 2:
                     KKX = self.hstack([KKX, self.product(image)])
             values, C, AX, BX = project_pencil(self, images, X, KX, KKX)
-            width = min(block, C.shape[1])
-            n_pairs = min(k, width)
-            leading = C[:, :width]
-            left, right = self.combine(AX, leading), self.combine(BX, leading * values[:width])
-            residual, ritz_images = left - right, self.combine(KX, leading)
-            # Relative to the largest pair, because that limits the precision of small eigenvalues.
+            n_leading = min(block_size, C.shape[1])
+            n_pairs = min(k, n_leading)
+            coefs = C[:, :n_leading]
+            left, right = self.combine(AX, coefs), self.combine(BX, coefs * values[:n_leading])
+            residuals, ritz_images = left - right, self.combine(KX, coefs)
+            # Errors are relative to the largest pair, which limits the precision of the others.
             scale = norms(self, left).max(initial=np.finfo(float).tiny)
-            errors = norms(self, residual) / scale
+            errors = norms(self, residuals) / scale
             history.append(float(errors[:n_pairs].max(initial=0.0)))
             converged = history[-1] <= tol
             stalled = len(history) > STALL_STEPS and history[-1] > 0.5 * min(history[:-STALL_STEPS])
@@ -157,16 +157,16 @@ class RowsGram(Gram):
                 info = {"n_iterations": len(history), "residual": history[-1]}
                 X, KX = self.combine(X, C[:, :n_pairs]), self.combine(KX, C[:, :n_pairs])
                 return RitzPairs(values[:n_pairs], X, KX, info | {"converged": converged})
-            if X.shape[1] + block > max(MAX_COLUMNS, 3 * block):
-                basis = C[:, : 2 * block]
+            if X.shape[1] + block_size > max(MAX_COLUMNS, 3 * block_size):
+                basis = C[:, : 2 * block_size]
                 d, U = np.linalg.eigh(basis.T @ self.inner(X, X) @ basis)
                 keep = d > 1e-12 * d[-1]
                 basis = basis @ (U[:, keep] / np.sqrt(d[keep]))
                 X, KX = self.combine(X, basis), self.combine(KX, basis)
                 KKX = self.combine(KKX, basis) if depth == 2 else None
             # After two products with K, a residual is too smooth to extend the subspace.
-            columns = residual if depth == 1 else ritz_images
-            columns = columns if precondition is None else precondition(residual)
+            columns = residuals if depth == 1 else ritz_images
+            columns = columns if precondition is None else precondition(residuals)
             columns = _orthonormal(self, columns, X)
 
     def first_block(self, k: int) -> Matrix:
@@ -175,11 +175,11 @@ class RowsGram(Gram):
 
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
         """Return the rows of ``values`` where any component has its largest absolute value."""
-        rows = self.xp.unique(abs(values).argmax(0))
-        return to_host(values[rows])
+        row_indices = self.xp.unique(abs(values).argmax(0))
+        return to_host(values[row_indices])
 
     def report(self, message: str) -> None:
-        """Print progress if ``verbose``."""
+        """Print a progress message if ``verbose``."""
         if self.verbose:
             print(f"[domainwise] {message}", flush=True)
 

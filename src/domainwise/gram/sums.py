@@ -1,4 +1,4 @@
-"""Sums of features over all rows or by cell, computed in one pass (theory 9.2, 13.1)."""
+"""Sums of features over all rows, or over sets of rows (cells), in one pass (theory 9.2, 13.1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.gram.tiles import in_threads, panels, use_compiled
 from domainwise.labels.factors import LabelSpace, category_space
 
-#: Number of rows in a batch, whose features take a few megabytes.
+#: Number of rows in a batch; their features take a few megabytes.
 BATCH_ROWS = 4096
 
 
@@ -51,7 +51,7 @@ class NystromSums:
         return int(self.mean.nbytes + self.second.nbytes + totals)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Lists, because saved models cannot contain a dict with tuples as keys.
+        # Return lists, because saved models cannot contain a dict with tuples as keys.
         groups = self.groups.values()
         return vars(self) | {
             "groups": list(self.groups),
@@ -98,14 +98,14 @@ class NystromSums:
         second[first_column:] -= n * xp.outer(rounding[first_column:], rounding)
         second[:first_column, first_column:] = second[first_column:, :first_column].T
         counts = to_host(xp.bincount(codes, minlength=len(keys)))
-        nonempty = np.flatnonzero(counts)
-        if len(nonempty) == 1:
+        nonempty_ids = np.flatnonzero(counts)
+        if len(nonempty_ids) == 1:
             sums = n * (mean + rounding)[None]
         else:
             nonempty_codes = to_device_of(np.cumsum(counts > 0) - 1, rows)[codes]
-            sums = group_sums(rows, nonempty_codes, len(nonempty))
-            sums += to_device_of(counts[nonempty], rows)[:, None] * mean
-        groups = {keys[g]: (int(counts[g]), sums[i]) for i, g in enumerate(nonempty.tolist())}
+            sums = group_sums(rows, nonempty_codes, len(nonempty_ids))
+            sums += to_device_of(counts[nonempty_ids], rows)[:, None] * mean
+        groups = {keys[g]: (int(counts[g]), sums[i]) for i, g in enumerate(nonempty_ids.tolist())}
         return cls(n, mean + rounding, second, groups)
 
     def of_features(self, nystrom: NystromMap) -> NystromSums:
@@ -121,8 +121,8 @@ class NystromSums:
             return out
 
         groups = {key: (n, solve(total, n * constant)) for key, (n, total) in self.groups.items()}
-        second = solve(solve(self.second).T)
-        return NystromSums(self.n_samples, solve(self.mean, constant), second, groups)
+        second_moments = solve(solve(self.second).T)
+        return NystromSums(self.n_samples, solve(self.mean, constant), second_moments, groups)
 
     def mapped(self, convert: Callable[[Any], Any]) -> NystromSums:
         """Return the same sums with every array converted."""
@@ -143,18 +143,18 @@ class NystromSums:
         n = self.n_samples + other.n_samples
         delta = other.mean - self.mean
         weight = other.n_samples / n
-        second = self.second + other.second
-        second += delta[:, None] * (delta * (self.n_samples * weight))
+        second_moments = self.second + other.second
+        second_moments += delta[:, None] * (delta * (self.n_samples * weight))
         groups = add_groups(chain(self.groups.items(), other.groups.items()))
-        return NystromSums(n, self.mean + weight * delta, second, groups)
+        return NystromSums(n, self.mean + weight * delta, second_moments, groups)
 
 
 def add_groups(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int, Any]]:
     """Add the counts and sums of groups with the same key."""
     sums: dict[Any, tuple[int, Any]] = {}
     for key, (count, total) in groups:
-        n, previous = sums.get(key, (0, None))
-        sums[key] = (n + count, total if previous is None else previous + total)
+        n, previous_total = sums.get(key, (0, None))
+        sums[key] = (n + count, total if previous_total is None else previous_total + total)
     return sums
 
 
@@ -285,7 +285,7 @@ class CellSums:
         return sum(cell.__sizeof__() for cells in self.maps for cell in cells.values())
 
     def __getstate__(self) -> dict[str, Any]:
-        # Lists, because saved models cannot contain a dict with tuples as keys.
+        # Return lists, because saved models cannot contain a dict with tuples as keys.
         on_host = self.mapped(to_host)  # the machine that loads a file may lack the device
         return {
             "keys": [list(cells) for cells in on_host.maps],
@@ -333,14 +333,14 @@ def cells_by_split(
             yield union(train), union(test)
         return
     # Each part is held out once: the training cells are all cells before and after the test cells.
-    tests = [union(test) for _, test in splits]
+    test_cells = [union(test) for _, test in splits]
     cells_after: list[Cells] = [{}]
-    for held_out in tests[:0:-1]:
-        cells_after.append(merged_cells(held_out, cells_after[-1]))
+    for held_out_cells in test_cells[:0:-1]:
+        cells_after.append(merged_cells(held_out_cells, cells_after[-1]))
     cells_before: Cells = {}
-    for held_out in tests:
-        yield merged_cells(cells_before, cells_after.pop()), held_out
-        cells_before = merged_cells(cells_before, held_out)
+    for held_out_cells in test_cells:
+        yield merged_cells(cells_before, cells_after.pop()), held_out_cells
+        cells_before = merged_cells(cells_before, held_out_cells)
 
 
 def sum_cells(
@@ -353,22 +353,22 @@ def sum_cells(
     xp, batches = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
     landmarks = common_landmarks(maps)
     landmarks = None if landmarks is None else cast(landmarks, X.dtype)
-    compiled = [use_compiled(len(X) * nystrom.n_features) for nystrom in maps]
+    compiled_flags = [use_compiled(len(X) * nystrom.n_features) for nystrom in maps]
 
     def work(thread: int, threads: int) -> CellSums:
-        first, last = (t * len(batches) // threads for t in (thread, thread + 1))
+        start, stop = (t * len(batches) // threads for t in (thread, thread + 1))
         memory = _batch_memory(maps, X)
         total: list[Cells] = [{} for _ in maps]
-        for key, index in batches[first:last]:
+        for key, indices in batches[start:stop]:
             # A slice of contiguous rows is not copied.
-            contiguous = not is_tensor(X) and index[-1] - index[0] + 1 == len(index)
-            batch = X[index[0] : index[-1] + 1] if contiguous else X[index]
+            is_contiguous = not is_tensor(X) and indices[-1] - indices[0] + 1 == len(indices)
+            batch = X[indices[0] : indices[-1] + 1] if is_contiguous else X[indices]
             distances = None if landmarks is None else cross_distances(batch, landmarks, l1=True)
-            dense = None if rows.dense is None else rows.dense[index]
-            for cells, nystrom, is_compiled in zip(total, maps, compiled, strict=True):
+            dense = None if rows.dense is None else rows.dense[indices]
+            for cells, nystrom, is_compiled in zip(total, maps, compiled_flags, strict=True):
                 values = nystrom.summands(batch, memory, distances, compiled=is_compiled)
                 values = cast(values, xp.float64)
-                sums = NystromSums.partial(values, rows.groups[index], rows.group_keys, dense)
+                sums = NystromSums.partial(values, rows.groups[indices], rows.group_keys, dense)
                 cells[key] = cells[key].merge(sums) if key in cells else sums
         return CellSums(total)
 
@@ -391,7 +391,7 @@ def sum_cells(
 def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) -> None:
     """Raise MemoryError if the cells do not fit into the memory of the device of X.
 
-    ``widths`` contains the number of columns of each map. Merging doubles the memory.
+    ``widths`` contains the number of columns of each feature map. Merging doubles the memory.
     """
     needed = 2.0 * 8.0 * n_cells * sum(width**2 for width in widths)
     free = available_memory(X)
@@ -468,10 +468,10 @@ def _joint_space(
     # Group directions are orthonormal, except that centring removes the constant vector.
     group_gram = np.eye(n_groups) - np.outer(root_counts, root_counts) / sums.n_samples
     gram = np.block([[group_gram, centred_sums[:, m:]], [centred_sums[:, m:].T, label_moments]])
-    # Scale features to unit variance; the constant group direction must stay zero.
-    variance = np.diagonal(label_moments)
-    floor = np.finfo(float).eps * float(variance.max(initial=np.finfo(float).tiny))
-    scale = np.concatenate([np.ones(n_groups), np.sqrt(np.maximum(variance, floor))])
+    # Scale label features to norm 1. Group directions keep their scale: a zero one must stay zero.
+    squared_norms = np.diagonal(label_moments)
+    floor = np.finfo(float).eps * float(squared_norms.max(initial=np.finfo(float).tiny))
+    scale = np.concatenate([np.ones(n_groups), np.sqrt(np.maximum(squared_norms, floor))])
     d, U = np.linalg.eigh(gram / np.outer(scale, scale))
     keep = d > len(d) * np.finfo(float).eps * d[-1]
     d, U = d[keep], U[:, keep]
@@ -500,5 +500,5 @@ def _joint_space(
 
 
 def _codes(labels: list[Any], names: list[Any]) -> Array:
-    index = {name: i for i, name in enumerate(names)}
-    return np.array([index[label] for label in labels])
+    code_of = {name: i for i, name in enumerate(names)}
+    return np.array([code_of[label] for label in labels])

@@ -6,7 +6,7 @@ therefore depend only on the number of threads that BLAS may use, and on whether
 by NumPy or by Numba (for large matrices, if Numba is installed).
 
 Products of float64 rows can be evaluated in float32 (``float32=True``), which is faster. Sums over
-tiles are always in float64.
+tiles are always in float64. K is uncentred, and ``kernel.constant`` is subtracted from its entries.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def upper_tiles(n: int, side: int) -> list[tuple[slice, slice]]:
 def tile_values(
     kernel: Basis, left: Any, right: Any, buffer: Any, *, compiled: bool = False
 ) -> Any:
-    """Evaluate a tile into a buffer."""
+    """Return the kernel values of a tile, which are written to ``buffer``."""
     out = buffer[: len(left) * len(right)].reshape(len(left), len(right))
     return kernel.block(left, right, out, compiled=compiled)
 
@@ -112,11 +112,11 @@ def in_threads(
 
     ``sequential=True`` uses one thread, for tensors, because torch starts its own threads.
     """
-    threads = 1 if sequential or n_tasks < 2 else min(n_threads(), n_tasks)
-    if threads == 1:
+    pool_size = 1 if sequential or n_tasks < 2 else min(n_threads(), n_tasks)
+    if pool_size == 1:
         return [work(0, 1)]
-    with single_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(lambda t: work(t, threads), range(threads)))
+    with single_blas_thread(), ThreadPoolExecutor(pool_size) as pool:
+        return list(pool.map(lambda t: work(t, pool_size), range(pool_size)))
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class FusedTiles:
         if not use_compiled(n_left * len(rows.right)):
             return None
         functions, degree = compiled_functions(), int(kernel.degree)
-        differences = kernel.by_differences or kernel.name == "laplacian"
+        uses_differences = kernel.by_differences or kernel.name == "laplacian"
         formula = functions.DIFFERENCES if kernel.by_differences else functions.INNER
         if kernel.name == "laplacian":
             formula = functions.ABSOLUTE
@@ -149,16 +149,16 @@ class FusedTiles:
         powers = range(degree - 1, 0, -1) if formula == functions.POLYNOMIAL else ()
         coefs = [comb(degree, k) * float(kernel.coef0) ** (degree - k) for k in powers]
         # Differences do not depend on the origin, but are more precise for rows close to it.
-        origin = rows.right.mean(axis=0) if differences else 0.0
+        origin = rows.right.mean(axis=0) if uses_differences else 0.0
         scale = sqrt(kernel.gamma) if kernel.name == "rbf" else kernel.gamma
 
         def pack(X: Array) -> Array:
-            if differences:
+            if uses_differences:
                 X = (X - origin) * scale
             # Prepared RBF rows end with a norm and a 1, which blocks do not contain.
-            inner = formula == functions.INNER
-            X = np.asarray(X[:, :-2] if inner else X, dtype=dtype)
-            return np.asarray(functions.pack_rows(X, inner))
+            is_inner = formula == functions.INNER
+            X = np.asarray(X[:, :-2] if is_inner else X, dtype=dtype)
+            return np.asarray(functions.pack_rows(X, is_inner))
 
         right = pack(rows.right)
         left = pack(rows.left) if formula == functions.POLYNOMIAL else right
@@ -177,9 +177,9 @@ class FusedTiles:
 
     def symmetric(self, V: Array) -> Array:
         """Return ``K V`` for the kernel matrix K of the rows."""
-        n, dtype = len(self.right), self.right.dtype
-        Z = self.functions.pack_thin(V, n, dtype)
-        pairs = np.column_stack(np.triu_indices(n))
+        n_blocks, dtype = len(self.right), self.right.dtype
+        Z = self.functions.pack_thin(V, n_blocks, dtype)
+        pairs = np.column_stack(np.triu_indices(n_blocks))
 
         def work(thread: int, threads: int) -> Array:
             total = np.zeros(Z.shape)
@@ -191,16 +191,16 @@ class FusedTiles:
 
     def cross(self, prepare_panel: Callable[[slice], Array], n_left: int, V: Array) -> Array:
         """Return ``k(X, rows) V`` for the ``n_left`` rows of X, prepared panel by panel."""
-        n, dtype = len(self.right), self.right.dtype
-        Z, block = self.functions.pack_thin(V, n, dtype), self.functions.BLOCK
-        thread_rows = -(-n_left // (n_threads() * block)) * block
+        n_blocks, dtype = len(self.right), self.right.dtype
+        Z, block_rows = self.functions.pack_thin(V, n_blocks, dtype), self.functions.BLOCK
+        thread_rows = -(-n_left // (n_threads() * block_rows)) * block_rows
         row_panels, total = panels(n_left, min(8192, thread_rows)), np.empty((n_left, V.shape[1]))
 
         def work(thread: int, threads: int) -> None:
             for panel in row_panels[thread::threads]:
                 left = self.pack(prepare_panel(panel))
                 out = np.zeros((len(left), *Z.shape[1:]))
-                pairs = np.argwhere(np.ones((len(left), n), dtype=bool))
+                pairs = np.argwhere(np.ones((len(left), n_blocks), dtype=bool))
                 self.add_products(left, pairs, Z[:0], Z, out)
                 total[panel] = self.functions.unpack_thin(out, panel.stop - panel.start)
 
@@ -225,8 +225,8 @@ def can_use_float32(kernel: Basis, rows: Prepared) -> bool:
         return False
     if kernel.name == "poly":
         norms = [float(squared_norms(side).max()) ** 0.5 for side in (rows.left, rows.right)]
-        largest = (norms[0] * norms[1] + abs(kernel.coef0)) ** float(kernel.degree)
-        return float(kernel.degree).is_integer() and largest <= MAX_POLYNOMIAL["float32"]
+        largest_value = (norms[0] * norms[1] + abs(kernel.coef0)) ** float(kernel.degree)
+        return float(kernel.degree).is_integer() and largest_value <= MAX_POLYNOMIAL["float32"]
     return kernel.name in ("rbf", "laplacian")
 
 
@@ -302,8 +302,8 @@ def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
 
 def column_scale(V: Any) -> Any:
     """Largest absolute value of each column (1 if it is 0), to scale V to the range of float32."""
-    largest = namespace(V).amax(abs(V), 0)
-    return largest + (largest == 0)
+    largest_values = namespace(V).amax(abs(V), 0)
+    return largest_values + (largest_values == 0)
 
 
 def kernel_matrix(kernel: Kernel, X: Any) -> Any:
@@ -332,8 +332,8 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Any:
 def thin_product(A: Any, B: Any) -> Any:
     """Return ``A B`` in float64 without a float64 copy of the whole float32 A.
 
-    A product rounded to float32 is not in the range of K, which would make projections with a
-    small ridge inaccurate.
+    A product rounded to float32 is not in the column space of K, which would make projections with
+    a small ridge inaccurate.
     """
     xp, (n, k) = namespace(A), A.shape
     if A.dtype == xp.float64:
@@ -355,33 +355,33 @@ def centred_inner_products(
 ) -> NDArray[np.float64]:
     """Return tr(H K_i H K_j) for all pairs of kernels, in one pass over their tiles.
 
-    It is computed as tr(H K H L) = sum(K * L) - 2/N (K1)'(L1) + (1'K1)(1'L1)/N^2.
+    Each is computed as tr(H K H L) = sum(K * L) - 2/N (K1)'(L1) + (1'K1)(1'L1)/N^2.
     """
     products = np.zeros((len(kernels), len(kernels)))
     row_sums = np.zeros((len(kernels), n_samples))
     for rows, columns in upper_tiles(n_samples, block_size):
-        values = [kernel(rows, columns) for kernel in kernels]
-        mirrored = rows != columns
-        for i, value in enumerate(values):
-            row_sums[i, rows] += value.sum(axis=1)
-            if mirrored:
-                row_sums[i, columns] += value.sum(axis=0)
+        tile_list = [kernel(rows, columns) for kernel in kernels]
+        is_off_diagonal = rows != columns
+        for i, tile in enumerate(tile_list):
+            row_sums[i, rows] += tile.sum(axis=1)
+            if is_off_diagonal:
+                row_sums[i, columns] += tile.sum(axis=0)
             for j in range(i + 1):
-                products[i, j] += (1 + mirrored) * np.vdot(value, values[j])
+                products[i, j] += (1 + is_off_diagonal) * np.vdot(tile, tile_list[j])
     products += np.tril(products, -1).T
     totals = row_sums.sum(axis=1)
     centred_products: NDArray[np.float64] = (
         products - 2.0 / n_samples * row_sums @ row_sums.T + np.outer(totals, totals) / n_samples**2
     )
     # A constant kernel is zero after centring, up to rounding errors: return exact zeros.
-    constant = np.diag(centred_products) <= 1e-13 * np.diag(products)
-    centred_products[constant, :] = 0.0
-    centred_products[:, constant] = 0.0
+    is_constant = np.diag(centred_products) <= 1e-13 * np.diag(products)
+    centred_products[is_constant, :] = 0.0
+    centred_products[:, is_constant] = 0.0
     return centred_products
 
 
 def alignment(inner: NDArray[np.float64], i: int, j: int) -> float:
-    """Return tr(K_i K_j) divided by the norms of both kernels, or 0 if one of the norms is 0."""
+    """Return ``inner[i, j]``, tr(K_i K_j), divided by both kernels' norms; 0 if a norm is 0."""
     scale = np.sqrt(max(inner[i, i], 0.0) * max(inner[j, j], 0.0))
     return float(np.clip(inner[i, j] / scale, 0.0, 1.0)) if scale > 0 else 0.0
 

@@ -134,11 +134,11 @@ def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) ->
 
 def tree(tasks: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
     """Return a task that merges the results of tasks, ``FAN_IN`` neighbours at a time."""
-    level = list(tasks)
-    while len(level) > 1:
-        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
-        level = [call(merge, group) if len(group) > 1 else group[0] for group in groups]
-    return level[0]
+    level_tasks = list(tasks)
+    while len(level_tasks) > 1:
+        groups = [level_tasks[i : i + FAN_IN] for i in range(0, len(level_tasks), FAN_IN)]
+        level_tasks = [call(merge, group) if len(group) > 1 else group[0] for group in groups]
+    return level_tasks[0]
 
 
 def run(tasks: Sequence[Task]) -> list[Any]:
@@ -167,8 +167,8 @@ def memory_per_task() -> float | None:
     """Return the bytes available to one task: the smallest memory per thread among workers."""
     client = current_client()
     if client is None:
-        free = available_memory()
-        return None if free is None else free / (dask.system.CPU_COUNT or 1)
+        free_bytes = available_memory()
+        return None if free_bytes is None else free_bytes / (dask.system.CPU_COUNT or 1)
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    per_thread = [w["memory_limit"] / w["nthreads"] for w in workers if w["memory_limit"]]
-    return min(per_thread, default=None)
+    bytes_per_thread = [w["memory_limit"] / w["nthreads"] for w in workers if w["memory_limit"]]
+    return min(bytes_per_thread, default=None)

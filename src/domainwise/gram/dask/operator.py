@@ -60,16 +60,17 @@ class DaskGram(IterativeGram):
         self.info = {"n_blocks": len(self.block_slices), "block_rows": self.X.chunksize[0]}
 
     def uncentred_product(self, V: Array) -> Array:
-        """Return ``K V`` block by block."""
-        kernel, blocks, thin = constant(self.kernel, "kernel"), row_blocks(self.X), self.split(V)
-        operands = list(zip(blocks, thin, strict=True))
+        """Return ``K V``, computed block by block on the workers."""
+        kernel, blocks = constant(self.kernel, "kernel"), row_blocks(self.X)
+        thin_blocks = self.split(V)
+        operands = list(zip(blocks, thin_blocks, strict=True))
         if self.kernel.is_product:
             inner = tree([call(_inner, kernel, *pair) for pair in operands], _sum)
             return np.vstack(run([call(_outer, kernel, block, inner) for block in blocks]))
         sums = [call(_square, kernel, *pair) for pair in operands]
         for i, j in chain(*tournament(len(blocks))):
-            pair = (blocks[i], blocks[j], thin[i], thin[j], sums[i], sums[j])
-            sums[i], sums[j] = call(_pair, kernel, *pair, n_results=2)
+            arguments = (blocks[i], blocks[j], thin_blocks[i], thin_blocks[j], sums[i], sums[j])
+            sums[i], sums[j] = call(_pair, kernel, *arguments, n_results=2)
         return np.vstack(run(sums))
 
     def split(self, V: Array) -> list[Task]:
@@ -97,8 +98,8 @@ class DaskGram(IterativeGram):
 
         def expand(W: Array) -> Array:
             weights = root @ W
-            tasks = [constant(weights, "weights")] * len(self.block_slices)
-            return np.vstack(run(over_blocks(_features_outer, tasks))) - mean @ weights
+            weight_tasks = [constant(weights, "weights")] * len(self.block_slices)
+            return np.vstack(run(over_blocks(_features_outer, weight_tasks))) - mean @ weights
 
         return Preconditioner(values, project, expand)
 
@@ -106,17 +107,17 @@ class DaskGram(IterativeGram):
 def in_blocks(X: Any) -> Any:
     """Rechunk a Dask array into blocks of rows, a few of which fit into a worker's memory."""
     n, p = X.shape
-    rows = min(MAX_BLOCK_ROWS, max(1, -(-n // MIN_BLOCKS)))
-    memory = memory_per_task()
-    if memory is not None:
+    block_rows = min(MAX_BLOCK_ROWS, max(1, -(-n // MIN_BLOCKS)))
+    memory_bytes = memory_per_task()
+    if memory_bytes is not None:
         # Two blocks are in memory, with their left and right prepared rows, thin matrices and sums.
         row_bytes = 2 * (X.dtype.itemsize * 3 * (p + 2) + 8 * 3 * THIN_COLUMNS)
-        rows = min(rows, max(256, int(memory * MEMORY_SHARE / row_bytes)))
-    return X.rechunk({0: rows, 1: -1})
+        block_rows = min(block_rows, max(256, int(memory_bytes * MEMORY_SHARE / row_bytes)))
+    return X.rechunk({0: block_rows, 1: -1})
 
 
 def block_slices(X: Any) -> list[slice]:
-    """Return the slice of rows of each block."""
+    """Return one slice for each block: the rows of X that it contains."""
     ends = np.cumsum(X.chunks[0])
     return [slice(int(end - size), int(end)) for end, size in zip(ends, X.chunks[0], strict=True)]
 

@@ -25,13 +25,13 @@ from domainwise.kernels.functions import Kernel
 LOG2E = 1.4426950408889634
 #: The number of rows is padded to a multiple of this, so that tiles need no masks.
 PAD = 128
-#: Kernel values are evaluated as 2^x - 1 if the mean of their exponents is below this.
+#: Kernel values are evaluated as 2^x - 1 if the mean absolute exponent |x| is below this.
 SMALL_EXPONENT = 1 / 64
-#: If |x|^2/2 is at most this, 2^(x.y) fits float16, and norms can be factored out of the kernel.
+#: If |x|^2/2 is at most this for all rows, 2^(x.y) fits float16, and norms can be factored out.
 FACTOR_LIMIT = 7.0
 #: Kernel values, at most 1, are multiplied by 2^14, to use more of the range of float16.
 LIFT = 14.0
-#: Limits for using float16 pieces: maximum and median of the largest absolute values of the rows.
+#: Limits for float16 pieces, on the largest absolute value of each row: its maximum and median.
 MAX_PIECE, MIN_MEDIAN = 2.0**10, 2.0**-6
 #: Number of rows of a thin matrix that are split into pieces at the same time.
 PANEL_ROWS = 2**18
@@ -155,27 +155,26 @@ class FusedKernel:
         """Return a power of two that scales rows to the range of float16, or None."""
         if not self.pieces:
             return 1.0
-        largest = max(float(U.abs().max()), float(V.abs().max()))
-        median = float(U.abs().amax(1).median())
-        if largest == 0 or (largest <= MAX_PIECE and median >= MIN_MEDIAN):
+        largest_value = max(float(U.abs().max()), float(V.abs().max()))
+        median_value = float(U.abs().amax(1).median())
+        if largest_value == 0 or (largest_value <= MAX_PIECE and median_value >= MIN_MEDIAN):
             return 1.0
-        scale = 2.0 ** math.floor(math.log2(MAX_PIECE / largest))
-        return scale if median * scale >= MIN_MEDIAN else None
+        scale = 2.0 ** math.floor(math.log2(MAX_PIECE / largest_value))
+        return scale if median_value * scale >= MIN_MEDIAN else None
 
     def _plan_inner(self, U: Any, V: Any) -> None:
         half_U, half_V = (0.5 * W.square().sum(1) for W in (U, V))
         self.mean_exponent = 2 * float(half_U.mean())
         self.accurate = self.mean_exponent < SMALL_EXPONENT
-        largest = max(float(half_U.max()), float(half_V.max()))
+        max_half_norm = max(float(half_U.max()), float(half_V.max()))
         scale = self._float16_scale(U, V)
         if scale is None:
             self.kind = DIFFERENCES
             return
-        self.factored = scale == 1.0 and largest <= FACTOR_LIMIT and not self.accurate
-        self.unscale = 1.0 / scale**2
-        self.scale = scale
+        self.factored = scale == 1.0 and max_half_norm <= FACTOR_LIMIT and not self.accurate
+        self.unscale, self.scale = 1.0 / scale**2, scale
         if self.accurate:
-            self.value_scale = _scale_to_one(min(1.0, 4 * largest))
+            self.value_scale = _scale_to_one(min(1.0, 4 * max_half_norm))
 
     def _plan_polynomial(self, U: Any, V: Any) -> None:
         d, c = int(self.kernel.degree), float(self.kernel.coef0)
@@ -186,32 +185,32 @@ class FusedKernel:
             self.pieces, scale = 0, 1.0
         sign = 1.0 if self.kernel.gamma >= 0 else self.kernel.gamma
         self.unscale, self.scale = sign / scale**2, scale
-        largest = abs(sign) * float(U.norm(dim=1).max()) * float(V.norm(dim=1).max())
-        self.value_scale = _scale_to_one((largest + abs(c)) ** d) * 2.0**10
+        max_inner_product = abs(sign) * float(U.norm(dim=1).max()) * float(V.norm(dim=1).max())
+        self.value_scale = _scale_to_one((max_inner_product + abs(c)) ** d) * 2.0**10
 
     def _plan_differences(self, U: Any, V: Any) -> None:
         centred = U - U.mean(0)
         max_difference = U.abs().amax(0) + V.abs().amax(0)  # an upper bound in each column
         if self.kind == LAPLACIAN:
-            mean, largest = float(centred.abs().mean(0).sum()), float(max_difference.sum())
+            mean, max_exponent = float(centred.abs().mean(0).sum()), float(max_difference.sum())
         else:
             mean = 2 * float(centred.square().mean(0).sum())
-            largest = float(max_difference.square().sum())
+            max_exponent = float(max_difference.square().sum())
         self.mean_exponent, self.accurate = mean, mean < SMALL_EXPONENT
         if self.accurate:
-            self.value_scale = _scale_to_one(min(1.0, largest))
+            self.value_scale = _scale_to_one(min(1.0, max_exponent))
 
     def _side(self, U: Any) -> Side:
         n = len(U)
-        padded = -(-n // PAD) * PAD
-        half = torch.zeros(padded, device=U.device)
+        n_padded = -(-n // PAD) * PAD
+        half = torch.zeros(n_padded, device=U.device)
         if self.kind in (LAPLACIAN, DIFFERENCES):
-            rows = torch.zeros((self.p, padded), device=U.device)
+            rows = torch.zeros((self.p, n_padded), device=U.device)
             rows[:, :n] = U.T
             return Side(n, rows, half)
         U = U * self.scale
         dtype = torch.float16 if self.pieces else torch.float32
-        shape = (padded, max(self.pieces, 1), self.width)
+        shape = (n_padded, max(self.pieces, 1), self.width)
         rows = torch.zeros(shape, dtype=dtype, device=U.device)
         split_pieces(U, rows.transpose(0, 1)[:, :n, : self.p])
         if self.pieces == 1:
@@ -221,7 +220,7 @@ class FusedKernel:
         return Side(n, rows, half)
 
     def product(self, V: Any, *, tile: Tile | None = None) -> Any:
-        """Return ``k(left, right) V`` in float64, up to a constant times the column sums of V."""
+        """Return ``(k(left, right) - kernel.constant) V`` in float64."""
         out = torch.empty((self.left.n, V.shape[1]), dtype=torch.float64, device=V.device)
         for first in range(0, V.shape[1], MAX_COLUMNS):
             columns = slice(first, first + MAX_COLUMNS)
@@ -236,10 +235,10 @@ class FusedKernel:
         R = max(min_columns, 1 << (r - 1).bit_length())
         tile = tile or tile_for(R, self.width, self.pieces, self.kind)
         Z, scales, sums = self._split_thin(V, R)
-        blocks, n_right = len(self.left.half) // tile.rows, len(self.right.half)
-        splits = split_count(blocks, n_right // tile.columns)
-        chunk = -(-n_right // (splits * tile.columns)) * tile.columns
-        grid = (blocks, -(-n_right // chunk))
+        n_blocks, n_right = len(self.left.half) // tile.rows, len(self.right.half)
+        n_splits = split_count(n_blocks, n_right // tile.columns)
+        chunk = -(-n_right // (n_splits * tile.columns)) * tile.columns
+        grid = (n_blocks, -(-n_right // chunk))
         out = self.launch(fused_product, grid, [Z], [chunk], R, tile, FLUSH=tile.flush)
         return self._unscaled(out, r, scales, sums, V.sum(0))
 
@@ -254,11 +253,11 @@ class FusedKernel:
         rows = (left.rows, right.rows, left.half, right.half)
         counts = (len(left.half), len(right.half), *sizes)
         scalars = (self.unscale, self.value_scale, self.lift, self.middle)
-        inner = self.kind in (INNER, POLYNOMIAL)
+        is_inner = self.kind in (INNER, POLYNOMIAL)
         meta |= {"KIND": self.kind, "PIECES": self.pieces, "FACTORED": self.factored}
         meta |= {"ACCURATE": self.accurate, "DEGREE": self.degree, "R": R}
-        meta |= {"P": self.width if inner else self.p, "BK": min(64, self.width) if inner else 16}
-        meta |= {"BM": tile.rows, "BN": tile.columns}
+        meta |= {"P": self.width if is_inner else self.p, "BM": tile.rows, "BN": tile.columns}
+        meta |= {"BK": min(64, self.width) if is_inner else 16}
         meta |= {"num_warps": tile.warps, "num_stages": tile.stages}
         out = torch.empty((grid[1], len(left.half), R), device=left.half.device)
         # Under Triton's interpreter, there is no CUDA device to select.
@@ -294,12 +293,12 @@ class FusedKernel:
         sums = V.sum(0) if weights is None else (weights.T @ V)[0]
         scales = torch.ones(r, dtype=torch.float64, device=device)
         if self.pieces and R > 1:
-            largest = torch.linalg.vector_norm(V, ord=math.inf, dim=0)
-            scales = torch.exp2(-torch.floor(torch.log2(torch.where(largest > 0, largest, 1.0))))
-        pieces = self.pieces if R > 1 else 0
-        dtype = torch.float16 if pieces else torch.float32
-        Z = torch.zeros((len(self.right.half), max(pieces, 1), R), dtype=dtype, device=device)
-        # In panels, to avoid a scaled copy of V.
+            maxima = torch.linalg.vector_norm(V, ord=math.inf, dim=0)
+            scales = torch.exp2(-torch.floor(torch.log2(torch.where(maxima > 0, maxima, 1.0))))
+        n_pieces = self.pieces if R > 1 else 0
+        dtype = torch.float16 if n_pieces else torch.float32
+        Z = torch.zeros((len(self.right.half), max(n_pieces, 1), R), dtype=dtype, device=device)
+        # Panels avoid a scaled copy of the whole V.
         for rows in panels(n, PANEL_ROWS):
             panel = V[rows] * scales
             if weights is not None:
@@ -339,30 +338,30 @@ class GroupedProduct:
         self, kernel: Kernel, X: Any, codes: Any, counts: Array, *, precision: str
     ) -> None:
         sizes = counts.astype(np.int64)
-        tiles = -(-sizes // GROUP_TILE.columns)
-        ends = np.cumsum(tiles) * GROUP_TILE.columns
-        starts = ends - tiles * GROUP_TILE.columns
+        n_tiles = -(-sizes // GROUP_TILE.columns)
+        ends = np.cumsum(n_tiles) * GROUP_TILE.columns
+        starts = ends - n_tiles * GROUP_TILE.columns
         order = codes.argsort(stable=True)
         # Row i in the order of groups moves to starts[g] + i - (number of rows in earlier groups).
-        shift = torch.from_numpy(starts - (np.cumsum(sizes) - sizes)).to(X.device)
-        position = torch.arange(len(X), device=X.device) + shift[codes[order]]
-        source = torch.zeros(int(ends[-1]), dtype=torch.int64, device=X.device)
-        source[position] = order
-        self.fused = FusedKernel(kernel, X[source], X, precision=precision)
+        shifts = torch.from_numpy(starts - (np.cumsum(sizes) - sizes)).to(X.device)
+        positions = torch.arange(len(X), device=X.device) + shifts[codes[order]]
+        source_rows = torch.zeros(int(ends[-1]), dtype=torch.int64, device=X.device)
+        source_rows[positions] = order
+        self.fused = FusedKernel(kernel, X[source_rows], X, precision=precision)
         self.weights = torch.zeros(len(self.fused.right.half), device=X.device)
-        self.weights[position] = 1.0
+        self.weights[positions] = 1.0
         if self.fused.factored:
             self.weights *= torch.exp2(-self.fused.right.half)
         self.counts = torch.from_numpy(sizes).to(X.device).double()
         self.group_weights = torch.zeros_like(self.counts).index_add_(
-            0, codes[order], self.weights[position].double()
+            0, codes[order], self.weights[positions].double()
         )
-        blocks = len(self.fused.left.half) // GROUP_TILE.rows
-        splits = split_count(blocks, int(tiles.sum()))
-        segments, bounds = _segments(starts, ends, -(-int(ends[-1]) // splits))
+        n_blocks = len(self.fused.left.half) // GROUP_TILE.rows
+        n_splits = split_count(n_blocks, int(n_tiles.sum()))
+        segments, bounds = _segments(starts, ends, -(-int(ends[-1]) // n_splits))
         self.segments = torch.from_numpy(segments).to(X.device)
         self.bounds = torch.from_numpy(bounds).to(X.device)
-        self.grid = (blocks, len(bounds) - 1)
+        self.grid = (n_blocks, len(bounds) - 1)
 
     def product(self, table: Array) -> Any:
         """Return the product; ``table`` has one row per group."""
@@ -374,9 +373,9 @@ class GroupedProduct:
 
         r = table.shape[1]
         R = 1 << (r - 1).bit_length()
-        padded = torch.zeros((len(table), R), device=table.device)
-        padded[:, :r] = table
-        operands = [self.weights, padded, self.segments, self.bounds]
+        padded_table = torch.zeros((len(table), R), device=table.device)
+        padded_table[:, :r] = table
+        operands = [self.weights, padded_table, self.segments, self.bounds]
         out = self.fused.launch(fused_group_product, self.grid, operands, [], R, GROUP_TILE)
         ones = torch.ones(r, dtype=torch.float64, device=table.device)
         return self.fused._unscaled(out, r, ones, self.group_weights @ table, self.counts @ table)
@@ -385,7 +384,7 @@ class GroupedProduct:
 def _segments(starts: Array, ends: Array, chunk: int) -> tuple[Array, Array]:
     """Divide groups into segments of at most ``SEGMENT_ROWS`` rows that do not cross chunks.
 
-    Returns (first, last, group) of each segment, and the first segment of each chunk.
+    Returns (first row, row after the last, group) of each segment, and each chunk's first segment.
     """
     chunk = -(-chunk // GROUP_TILE.columns) * GROUP_TILE.columns
     segments: list[tuple[int, int, int]] = []

@@ -66,18 +66,18 @@ class TorchStreamedGram(IterativeGram):
         if self._last_lift is None or self._last_lift[0]() is not V or labels.codes is None:
             return super().product(V)
         # Groups are padded to whole tiles, which is not worthwhile if it adds many rows.
-        padding = len(labels.counts) * fused.GROUP_TILE.columns
-        if "precision" not in self.info or padding > fused.MAX_PADDING * self.n_samples:
+        padding_rows = len(labels.counts) * fused.GROUP_TILE.columns
+        if "precision" not in self.info or padding_rows > fused.MAX_PADDING * self.n_samples:
             return super().product(V)
         table = self._last_lift[1] / np.sqrt(labels.counts)[:, None]
         r = table.shape[1]
         table = table - labels.counts @ table / self.n_samples
         if self._row_means is None:
             table = np.hstack([table, np.ones((len(table), 1))])
-        grouped = GroupedProduct(
+        grouped_product = GroupedProduct(
             self.kernel, self.X, labels.codes, labels.counts, precision=self.info["precision"]
         )
-        return self._centred_image(grouped.product(table), r)
+        return self._centred_image(grouped_product.product(table), r)
 
     def uncentred_product(self, V: Tensor) -> Tensor:
         """Return ``K V`` without storing K."""
@@ -94,7 +94,7 @@ class TorchStreamedGram(IterativeGram):
     def _preconditioner(self) -> Preconditioner:
         """A preconditioner with ``U = H k(X, landmarks) C`` for a small matrix C (theory 8.2).
 
-        Features are evaluated again for each use, which takes M/N of the time of a product with K
+        Features are evaluated again for each use, which takes M/N times as long as a product with K
         for M landmarks and N rows. For a million rows, stored features would need as much memory as
         all other arrays together.
         """
@@ -119,7 +119,7 @@ def kernel_product(
 ) -> Product:
     """Return a function that computes ``k(left, right) V`` in float64 for a thin float64 V.
 
-    ``left`` is ``right`` by default. The kernel is uncentred, up to its constant.
+    ``left`` is ``right`` by default. ``kernel.constant`` is subtracted from k.
     """
     if left is not None:
         dtype = torch.promote_types(left.dtype, right.dtype)
@@ -150,9 +150,9 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: sums.CellRows) -> sum
     names = ("cells", "groups", "dense")
     rows = replace(rows, **{name: _on_device(getattr(rows, name), X) for name in names})
     tf32 = X.dtype == torch.float32 and current_precision() == "tf32"
-    on_device = [TensorMap.on_device_of(X, nystrom, tf32) for nystrom in maps]
+    device_maps = [TensorMap.on_device_of(X, nystrom, tf32) for nystrom in maps]
     with full_precision(X, tf32=tf32):
-        return sums.sum_cells(on_device, X, rows, batch_rows=_batch_rows(maps, X))
+        return sums.sum_cells(device_maps, X, rows, batch_rows=_batch_rows(maps, X))
 
 
 def _on_device(values: Any, X: Tensor) -> Any:
@@ -175,11 +175,11 @@ class TensorMap(NystromMap):
     @classmethod
     def on_device_of(cls, X: Tensor, nystrom: NystromMap, tf32: bool = False) -> TensorMap:
         """Return the map on the device of X; with ``tf32``, features have the dtype of X."""
-        values = {field.name: getattr(nystrom, field.name) for field in fields(nystrom)}
-        values |= {name: _on_device(values[name], X) for name in ("landmarks", "chosen")}
+        attributes = {field.name: getattr(nystrom, field.name) for field in fields(nystrom)}
+        attributes |= {name: _on_device(attributes[name], X) for name in ("landmarks", "chosen")}
         # Features are computed in float64 on devices where that is as fast as float32.
-        fast_double = X.is_cuda and torch.cuda.get_device_capability(X.device) in FAST_DOUBLE
-        dtype = torch.float64 if fast_double and not tf32 else X.dtype
+        has_fast_double = X.is_cuda and torch.cuda.get_device_capability(X.device) in FAST_DOUBLE
+        dtype = torch.float64 if has_fast_double and not tf32 else X.dtype
         if not tf32:
-            dtype = torch.promote_types(dtype, values["landmarks"].dtype)
-        return cls(**values, dtype=dtype)
+            dtype = torch.promote_types(dtype, attributes["landmarks"].dtype)
+        return cls(**attributes, dtype=dtype)

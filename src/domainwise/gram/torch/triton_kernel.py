@@ -198,8 +198,8 @@ def fused_group_product(
 ):  # fmt: skip
     """Write ``k(left, right) Z``, where each row of Z is the row of ``table`` for its group.
 
-    The right rows are sorted by group. ``segments`` lists (first row, last row, group) of segments
-    within one group; a program processes those from ``bounds[split]`` to ``bounds[split + 1]``.
+    The right rows are sorted by group. ``segments`` lists (first row, row after the last, group) of
+    segments within one group; a program processes ``bounds[split]`` to ``bounds[split + 1] - 1``.
     Kernel values are summed over a segment and multiplied once, for any number of columns.
     """
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
