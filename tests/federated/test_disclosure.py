@@ -202,7 +202,7 @@ def test_a_first_round_file_about_few_rows_is_not_written():
     plan = make_plan(make_frame(60, 1, p=1))
     with pytest.raises(
         DisclosureError,
-        match="first-round file was not written: it would contain .* larger smallest_cell",
+        match="first-round file was not written: it would contain .* larger value of smallest_cell",
     ):
         statistics(frame[frame["ill"] == frame["ill"].mode()[0]], plan, site="s0")
     rows = frame[frame["ill"] == frame["ill"].mode()[0]]

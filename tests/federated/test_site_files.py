@@ -225,16 +225,36 @@ def times(factor):
         (2, "counts", at((0, 0), 10**12), "'counts' must contain integers from 0 to 10000000000"),
         (2, "counts", at((0, 0), 10**9), "all sites together had 120 in the first round"),
         (2, "counts", at(0, 0), r"\('watch'\) and 'counts' report different numbers of rows"),
-        (2, "sums0", at((0, 0, 0), 700.0), "'sums0' implies column means that no rows could have"),
-        (2, "sums0", times(1e6), "'sums0' implies column means that no rows could have"),
-        (2, "sums0", at((0, 0, 0), 1e308), "'sums0' implies column means that no rows could have"),
-        (2, "second0", times(1e6), "'second0' contains variances too large for 'sums0'"),
-        (2, "second0", times(4.0), "'second0' contains variances too large for 'sums0'"),
+        (
+            2,
+            "sums0",
+            at((0, 0, 0), 700.0),
+            "'sums0' implies column means that no set of rows could produce",
+        ),
+        (2, "sums0", times(1e6), "'sums0' implies column means that no set of rows could produce"),
+        (
+            2,
+            "sums0",
+            at((0, 0, 0), 1e308),
+            "'sums0' implies column means that no set of rows could produce",
+        ),
+        (
+            2,
+            "second0",
+            times(1e6),
+            "'second0' contains variances that are too large, given 'sums0'",
+        ),
+        (
+            2,
+            "second0",
+            times(4.0),
+            "'second0' contains variances that are too large, given 'sums0'",
+        ),
         (
             2,
             "second0",
             at((0, 0), 1e308),
-            "'second0' contains variances too large for 'sums0'",
+            "'second0' contains variances that are too large, given 'sums0'",
         ),
         (2, "second0", at((0, 0), -1.0), "'second0' must be positive semi-definite"),
         (2, "second0", at((0, 1), 1e6), "'second0' must be positive semi-definite"),
@@ -243,7 +263,7 @@ def times(factor):
         (2, "watch", at((0, 1), 2.0**80), r"\('watch'\) contain 'missing' counts"),
         (2, "watch", times(1e6), r"\('watch'\) and 'counts' report different numbers"),
         (2, "watch", at((0, -1), 1e6), "squared norms"),
-        (2, "watch", at((0, -2), 59.0), "kernel means that are too large for 'norms'"),
+        (2, "watch", at((0, -2), 59.0), "kernel means that contradict 'norms'"),
         (2, "freedom", at(0, 0.0), "'freedom' must be positive"),
         (2, "freedom", at(0, 1e300), "'freedom' must be positive and at most"),
     ],
@@ -261,7 +281,9 @@ def test_one_site_cannot_dominate_the_model(sites):
     """The sums of a site are a million times too large, first without and then with counts."""
     merged, (north, south) = sites[1], sites[3]
     arrays = {n: a * 1e6 if n[:3] in ("sum", "sec") else a for n, a in south.arrays.items()}
-    with pytest.raises(SiteFileError, match="'sums0' implies column means that no rows could have"):
+    with pytest.raises(
+        SiteFileError, match="'sums0' implies column means that no set of rows could produce"
+    ):
         fit(merged, [north, replace(south, arrays=arrays)])
     many = south.arrays["counts"] * 10**6
     arrays |= {"counts": many, "watch": south.arrays["watch"] * 1e6}
@@ -312,7 +334,7 @@ def test_other_shapes_names_and_types_are_rejected(sites):
 @pytest.mark.parametrize(
     ("round_", "change", "words"),
     [
-        (1, {"rows": 2}, "'rows' is 2; it must be from 5 to 10000000000"),
+        (1, {"rows": 2}, "'rows' is 2; it must be between 5 and 10000000000"),
         (1, {"rows": 2**80}, f"content, rows: expected int, {TOO_LARGE}"),
         (1, {"rows": True}, "content, rows: expected int, got bool"),
         (1, {"rows": None}, "content, rows: expected int, got NoneType"),

@@ -87,14 +87,14 @@ def fit_parquet(
     from domainwise.backends.dask import DaskBackend
     from domainwise.distributed.parquet import open_parquet
 
-    labels: list[str] = []
+    label_columns: list[str] = []
     columns: dict[str, Any] = {"target": target, "domain": domain}
     for argument, names in columns.items():
         if isinstance(names, str):
-            labels.append(names)
+            label_columns.append(names)
         elif isinstance(names, Sequence) and names and all(isinstance(n, str) for n in names):
             columns[argument] = [*names]
-            labels += names
+            label_columns += names
         elif names is not None:
             raise TypeError(
                 f"{argument} must be a column name, a list of column names, or None; got {names!r}"
@@ -104,19 +104,17 @@ def fit_parquet(
     feature_names = None if features is None else list(features)
     problem = "the list is empty" if feature_names == [] else ""
     for name, count in Counter(feature_names or ()).items():
-        if name in labels:
+        if name in label_columns:
             problem = f"{name!r} is also a target or domain column"
         elif count > 1:
             problem = f"{name!r} is listed twice"
     if problem:
-        raise ValueError(
-            f"features={features!r}: {problem}. List each feature once, but not target or domain."
-        )
+        raise ValueError(f"features={features!r}: {problem}. List only features, each once.")
     with nullcontext() if client is None else _as_current(client):
-        frame, partitions = open_parquet(path, labels, feature_names)
-        fitted = copy.copy(estimator)
-        fitted.fit_with(DaskBackend(partitions), frame, columns["target"], columns["domain"])
-    estimator.__dict__ = fitted.__dict__
+        frame, partitions = open_parquet(path, label_columns, feature_names)
+        fitted_copy = copy.copy(estimator)
+        fitted_copy.fit_with(DaskBackend(partitions), frame, columns["target"], columns["domain"])
+    estimator.__dict__ = fitted_copy.__dict__
     return estimator
 
 
@@ -138,11 +136,11 @@ def _as_current(client: Any) -> AbstractContextManager[Any]:
 
 @contextmanager
 def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Run parallel joblib loops, such as folds, on a client's workers, unless it is None.
+    """Run parallel joblib loops, such as folds, on a client's workers, unless the client is None.
 
     ``report`` is called after each task with the number of finished tasks. joblib's Dask backend
     sends every loop to the workers, including loops inside a task and loops with ``n_jobs=1``, such
-    as those in a column transformer. Here, these loops run where they are called.
+    as those in a column transformer. Here, these two kinds run in the process that calls them.
     """
     if client is None:
         yield

@@ -45,8 +45,8 @@ class Piece:
     def source(self) -> str:
         """Name of the piece in error messages."""
         first, last = self.groups[0], self.groups[-1]
-        groups = f"row group {first}" if first == last else f"row groups {first} to {last}"
-        return f"{self.path}, {groups}"
+        group_text = f"row group {first}" if first == last else f"row groups {first} to {last}"
+        return f"{self.path}, {group_text}"
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ def open_parquet(
     footers = read_footers(path)
     schema = footers[0].schema
     if features is None:
-        excluded = {*labels, *index_columns(schema)}
-        features = [name for name in schema.names if name not in excluded]
+        excluded_names = {*labels, *index_columns(schema)}
+        features = [name for name in schema.names if name not in excluded_names]
     columns = [*features, *(name for name in labels if name not in features)]
     pieces = cut_pieces(footers, columns)
     numeric_names = [f.name for f in schema if f.name in features and _is_numeric(f.type)]
@@ -86,8 +86,8 @@ def open_parquet(
     meta = arrow_frame(schema.empty_table(), columns, footers[0].keys)
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
     lengths = tuple(piece.n_rows for piece in pieces)
-    deferred = tuple(Deferred(read_piece, piece, columns) for piece in pieces)
-    return frame, KnownPartitions(lengths, tuple(piece.source for piece in pieces), deferred)
+    deferred_pieces = tuple(Deferred(read_piece, piece, columns) for piece in pieces)
+    return frame, KnownPartitions(lengths, tuple(piece.source for piece in pieces), deferred_pieces)
 
 
 def _is_numeric(dtype: Any) -> bool:
@@ -104,7 +104,7 @@ def read_footers(path: Any) -> list[Footer]:
     root = paths[0] if paths else str(path)
     if not is_local and any(character in str(path) for character in "*?["):
         prefix = re.split(r"[*?\[]", filesystem._strip_protocol(str(path)))[0]
-        root = prefix.rpartition("/")[0]  # names of folders below the root may be columns
+        root = prefix.rpartition("/")[0]  # folders below the root may define columns
     if len(paths) == 1 and filesystem.isdir(root):
         paths = [p for p in filesystem.find(root) if is_data_file(p)]
     if not paths:
@@ -146,12 +146,12 @@ def cut_pieces(
                 f"{footer.path} has no column {missing_names[0]!r}. Use columns that all files "
                 f"have. The columns of this file are {', '.join(sorted(file_columns))}."
             )
-        start, groups = len(pieces), tuple[int, ...]()
+        n_earlier, groups = len(pieces), tuple[int, ...]()
         for g in range(footer.metadata.num_row_groups):
             n, groups = footer.metadata.row_group(g).num_rows, (g,)
-            if n and len(pieces) > start and pieces[-1].n_rows + n <= max_rows:
-                last = pieces.pop()
-                n, groups = last.n_rows + n, (*last.groups, g)
+            if n and len(pieces) > n_earlier and pieces[-1].n_rows + n <= max_rows:
+                last_piece = pieces.pop()
+                n, groups = last_piece.n_rows + n, (*last_piece.groups, g)
             if n:
                 pieces.append(Piece(footer.filesystem, footer.path, groups, n, footer.keys))
     if not pieces:

@@ -219,8 +219,8 @@ def _imputer(model: SimpleImputer, X: Tensor) -> Tensor:
         return X.where(X.op("Equal", text_marker), np.where(values == values, values, "")[None])
     is_nan = marker is None or marker != marker
     is_missing = X.op("IsNaN") if is_nan else X.op("Equal", float(marker))
-    columns = np.flatnonzero(~np.isnan(values))  # columns without values were dropped
-    return X.where(is_missing, np.nan_to_num(values)[None]).op("Gather", columns, axis=1)
+    kept_columns = np.flatnonzero(~np.isnan(values))  # the imputer drops columns without values
+    return X.where(is_missing, np.nan_to_num(values)[None]).op("Gather", kept_columns, axis=1)
 
 
 @converts(Ridge, LinearRegression, LinearSVR)
@@ -242,7 +242,7 @@ def _decision_output(model: Any, values: Tensor) -> ClassifierOutput:
 
 @converts(SVR)
 def _svr(model: SVR, X: Tensor) -> Tensor:
-    """Return the decision function for regression, or for two classes."""
+    """Return the predictions of an SVR, or the decision values of an SVC with two classes."""
     return _kernel_sum(model, X, model.dual_coef_.T) + model.intercept_
 
 
@@ -263,8 +263,8 @@ def _svc(model: SVC, X: Tensor) -> ClassifierOutput:
     signs = first_of_pair - second_of_pair
     values = _kernel_sum(model, X, dual) + model.intercept_
     votes = values.op("Greater", 0.0).cast("DOUBLE") @ signs + second_of_pair.sum(axis=0)
-    sums = values @ signs
-    decisions = votes + sums / ((sums.op("Abs") + 1.0) * 3.0)
+    confidence_sums = values @ signs
+    decisions = votes + confidence_sums / ((confidence_sums.op("Abs") + 1.0) * 3.0)
     codes = (decisions if model.break_ties else votes).codes()
     return ClassifierOutput(codes, decisions if model.decision_function_shape == "ovr" else values)
 
@@ -322,9 +322,9 @@ def _symmetric(model: Any, X: Tensor) -> Any:
     columns = X.op("Gather", model.features_.ravel(), axis=1)
     is_above = columns.op("Greater", model.thresholds_.ravel()).cast("DOUBLE")
     is_above = is_above.op("Reshape", np.array([-1, *model.features_.shape]))
-    leaf = is_above @ (2.0 ** np.arange(model.features_.shape[1])[::-1])
-    indices = leaf.cast("INT64") + n_leaves * np.arange(n_trees)
-    values = indices.lookup_in(model.leaves_.reshape(-1, n_outputs))
+    leaf_indices = is_above @ (2.0 ** np.arange(model.features_.shape[1])[::-1])
+    flat_indices = leaf_indices.cast("INT64") + n_leaves * np.arange(n_trees)
+    values = flat_indices.lookup_in(model.leaves_.reshape(-1, n_outputs))
     values = values.op("ReduceSum", np.array([1]), keepdims=0) + model.start_
     return _decision_output(model, values) if hasattr(model, "classes_") else values
 
@@ -336,22 +336,22 @@ def _symmetric(model: Any, X: Tensor) -> Any:
 def _forest(model: Any, X: Tensor) -> Any:
     refuse(model, "with several targets", model.n_outputs_ > 1)
     trees = [tree.tree_ for tree in model.estimators_]
-    # Leaves are summed in float32, so targets far from 0 would lose digits: subtract a typical one.
+    # ONNX sums leaves in float32, so targets far from 0 would lose digits: subtract a typical one.
     offset = 0.0 if is_classifier(model) else float(trees[0].value[0, 0, 0])
     names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
     tree_tables = []
     for tree in trees:
         values = (tree.value[:, 0] - offset) / len(trees)
-        is_leaf, targets = tree.children_left < 0, range(tree.value.shape[2])
-        tree_tables.append((tree.__getstate__()["nodes"], is_leaf, values, targets))
+        is_leaf, output_ids = tree.children_left < 0, range(tree.value.shape[2])
+        tree_tables.append((tree.__getstate__()["nodes"], is_leaf, values, output_ids))
     X = X.cast("FLOAT").cast("DOUBLE")  # scikit-learn's trees round rows to float32
     means = _trees(X, names, tree_tables) + offset
     return ClassifierOutput(means.codes(), None, means) if is_classifier(model) else means
 
 
 def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
-    """Sum trees, which are tuples: nodes (with fields ``names``), leaf mask, values and targets."""
-    nodes, leaf_masks, values, targets = zip(*trees, strict=True)
+    """Add up trees: tuples of nodes (with fields ``names``), leaf mask, values, output indices."""
+    nodes, leaf_masks, values, output_ids = zip(*trees, strict=True)
     is_leaf, sizes = np.concatenate(leaf_masks), [len(tree_nodes) for tree_nodes in nodes]
     tree_ids = np.repeat(np.arange(len(trees)), sizes)
     node_ids = np.concatenate([*map(np.arange, sizes)])
@@ -364,12 +364,12 @@ def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
         "nodes_treeids": tree_ids,
         "nodes_nodeids": node_ids,
         "nodes_modes": np.where(is_leaf, "LEAF", "BRANCH_LEQ"),
-        "target_treeids": np.repeat(tree_ids[is_leaf], len(targets[0])),
-        "target_nodeids": np.repeat(node_ids[is_leaf], len(targets[0])),
-        "target_ids": np.array(targets)[tree_ids[is_leaf]].ravel(),
+        "target_treeids": np.repeat(tree_ids[is_leaf], len(output_ids[0])),
+        "target_nodeids": np.repeat(node_ids[is_leaf], len(output_ids[0])),
+        "target_ids": np.array(output_ids)[tree_ids[is_leaf]].ravel(),
         "target_weights": np.concatenate(values)[is_leaf].ravel(),
     }
-    attributes: dict[str, Any] = {"n_targets": int(np.max(targets)) + 1}
+    attributes: dict[str, Any] = {"n_targets": int(np.max(output_ids)) + 1}
     for name, column in columns.items():
         if name in ("nodes_values", "target_weights"):
             attributes[f"{name}_as_tensor"] = numpy_helper.from_array(column.astype(float), name)
@@ -415,8 +415,8 @@ def _invariant_machine(model: Any, X: Tensor) -> Any:
 @converts(ridge.InvariantRidgeCV, ridge.InvariantRidgeClassifierCV)
 def _ridge(model: Any, X: Tensor) -> Any:
     # finalize() runs the search if the model was fitted in batches.
-    functions = [_expansion_values(function, X) for function in model.finalize().expansions_]
-    values = weighted_sum(functions, [1.0] * len(functions))
+    outputs = [_expansion_values(function, X) for function in model.finalize().expansions_]
+    values = weighted_sum(outputs, [1.0] * len(outputs))
     if not is_classifier(model):
         return _corrected(model, values)
     columns = class_columns(values, len(model.classes_))
@@ -438,8 +438,8 @@ def _corrected(model: Any, outputs: Tensor) -> Tensor:
     if not is_classifier(model):
         level, slope = correction
         return outputs * (1.0 + slope) + (level - slope * prior.centre)
-    weighted = outputs * np.exp(correction)
-    return weighted / weighted.reduced("Sum")
+    weighted_outputs = outputs * np.exp(correction)
+    return weighted_outputs / weighted_outputs.reduced("Sum")
 
 
 def _probabilities(curve: Curve, values: Tensor) -> Tensor:
@@ -451,12 +451,12 @@ def _invariant_search(model: Any, X: Tensor) -> Any:
     outputs = [convert_inner(member, X) for member in model.estimators_]
     if len(outputs) == 1 or not is_classifier(model):
         return outputs[0] if len(outputs) == 1 else weighted_sum(outputs)
-    n, mean = len(model.classes_), weighted_sum([output.decisions for output in outputs])
+    n, mean_decisions = len(model.classes_), weighted_sum([output.decisions for output in outputs])
     votes = weighted_sum(
         [output.codes.lookup_in(np.eye(n)) for output in outputs], [1.0] * len(outputs)
     )
     votes = votes @ np.array([[-1.0], [1.0]]) if n == 2 else votes
-    decisions = votes + mean / ((mean.op("Abs") + 1.0) * 3.0)
+    decisions = votes + mean_decisions / ((mean_decisions.op("Abs") + 1.0) * 3.0)
     probabilities = None
     if hasattr(model, "predict_proba"):
         probabilities = weighted_sum([output.probabilities for output in outputs])
@@ -510,14 +510,14 @@ def _class_scores(model: Any, Z: Tensor, n_classes: int) -> Tensor:
     codes = np.asarray(model.classes_, dtype=np.intp)
     if hasattr(model, "decision_function"):
         columns = class_columns(output.decisions, len(codes))
-        smallest = columns.reduced("Min").op("Min", 0.0)
+        smallest_value = columns.reduced("Min").op("Min", 0.0)
     else:
         columns = output.probabilities.op("Max", MIN_PROBABILITY).op("Log")
-        smallest = Z.repeated(np.log([MIN_PROBABILITY]))
+        smallest_value = Z.repeated(np.log([MIN_PROBABILITY]))
     # Classes that the model was not fitted to get the smallest value.
     indices = np.full(n_classes, len(codes))
     indices[codes] = np.arange(len(codes))
-    return columns.op("Concat", smallest, axis=1).op("Gather", indices, axis=1)
+    return columns.op("Concat", smallest_value, axis=1).op("Gather", indices, axis=1)
 
 
 converts(own_ensemble.DomainContext)(

@@ -109,7 +109,7 @@ def weighted_sum(values: Sequence[Tensor], weights: Sequence[float] | None = Non
 
 
 def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
-    """Return kernel values between X and ``rows``, minus the kernel's constant."""
+    """Return kernel values between X and ``rows``, minus ``Kernel.constant`` (1 for RBF)."""
     if kernel.name == "precomputed":
         return X
     if isinstance(kernel, FourierMap):
@@ -125,18 +125,18 @@ def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
     if kernel.name == "laplacian" or kernel.by_differences:
         return expm1(X.distances(rows, l1=kernel.name == "laplacian") * -kernel.gamma)
     # Scale the rows, not the product, because ONNX Runtime would use float32 for the factor.
-    right, gamma = kernel.prepare(rows).right, kernel.gamma
+    prepared, gamma = kernel.prepare(rows).right, kernel.gamma
     X = X if kernel.origin is None else X - np.asarray(kernel.origin, dtype=np.float64)
     if kernel.name == "rbf":
-        # The last two columns of prepared rows contain norms.
-        products = X @ (sqrt(2.0 * gamma) * right[:, :-2].T)
-        return expm1((products + X.reduced("SumSquare") * -gamma + right[:, -1]).op("Min", 0.0))
+        # The last two columns of the prepared rows contain ones and norms.
+        products = X @ (sqrt(2.0 * gamma) * prepared[:, :-2].T)
+        return expm1((products + X.reduced("SumSquare") * -gamma + prepared[:, -1]).op("Min", 0.0))
     if kernel.name == "poly":
-        return _polynomial(kernel, X @ (gamma * right.T))
+        return _polynomial(kernel, X @ (gamma * prepared.T))
     if kernel.name == "cosine":
         X = _divided(X, X.op("Abs").reduced("Max"))
         X = _divided(X, X.reduced("SumSquare").op("Sqrt"))
-    return X @ right.T
+    return X @ prepared.T
 
 
 def expm1(x: Tensor) -> Tensor:

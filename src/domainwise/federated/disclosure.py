@@ -37,10 +37,10 @@ from domainwise.tables.schema import class_codes, named_frame, require_columns
 ROWS_PER_COLUMN, VALUES_PER_NUMBER = 3, 2
 #: Minimum ratio of rows^2 to maps * columns^3 if second moments are sent (rule 3).
 LEVERAGE_RATIO = 4
-#: With at least this number of columns, more maps are preferred to more columns.
+#: With at least this number of columns per map, more maps are preferred to more columns.
 ENOUGH_COLUMNS = 100
-#: The number of columns is chosen so that sums include at least ``MIN_SHARE`` of all rows. If this
-#: allows fewer than ``FEW_COLUMNS`` columns, ``MIN_SHARE_FEW_COLUMNS`` of the rows are sufficient.
+#: The number of columns is chosen so that sums include at least the share ``MIN_SHARE`` of rows. If
+#: this allows fewer than ``FEW_COLUMNS``, the share ``MIN_SHARE_FEW_COLUMNS`` is sufficient.
 MIN_SHARE, FEW_COLUMNS, MIN_SHARE_FEW_COLUMNS = 0.95, 8, 0.8
 #: Minimum and maximum number of columns for ``n_features="auto"``.
 MIN_COLUMNS, MAX_AUTO_COLUMNS = 4, 500
@@ -125,22 +125,22 @@ def choose_sizes(
 
     For each site, ``counts`` contains the number of rows in each class, and ``n_sent`` how many
     numbers the site sent in the first round. There are at most ``n_maps`` maps, with ``n_targets``
-    more columns for a continuous target. With ``ENOUGH_COLUMNS``, more maps are preferred.
+    more columns for a continuous target. With ``ENOUGH_COLUMNS`` each, more maps are preferred.
     """
 
-    def request(columns: int, n_maps: int, by_class: bool = False) -> Request:
-        n_points = min(WATCH_POINTS, columns)
-        return Request.of_plan(plan, n_maps, columns + n_targets, by_class, n_points)
+    def request(n_columns: int, n_maps: int, by_class: bool = False) -> Request:
+        n_points = min(WATCH_POINTS, n_columns)
+        return Request.of_plan(plan, n_maps, n_columns + n_targets, by_class, n_points)
 
     def n_included(request: Request) -> int:
         min_rows = request.class_rows()
-        sizes = [int(class_rows[class_rows >= min_rows].sum()) for class_rows in counts]
-        return sum(n for n, k in zip(sizes, n_sent, strict=True) if n >= request.site_rows(k))
+        site_sizes = [int(class_rows[class_rows >= min_rows].sum()) for class_rows in counts]
+        return sum(n for n, k in zip(site_sizes, n_sent, strict=True) if n >= request.site_rows(k))
 
     def max_columns(n_maps: int, share: float, limit: int) -> int:
-        needed = share * sum(int(class_rows.sum()) for class_rows in counts)
-        columns = range(1, limit + 1)
-        return bisect_left(columns, True, key=lambda m: n_included(request(m, n_maps)) < needed)
+        n_needed = share * sum(int(class_rows.sum()) for class_rows in counts)
+        sizes = range(1, limit + 1)
+        return bisect_left(sizes, True, key=lambda m: n_included(request(m, n_maps)) < n_needed)
 
     by_class = plan.second_moments == "classes"
     if plan.n_features == "auto":
@@ -148,10 +148,10 @@ def choose_sizes(
         fewer_maps = [3, 1] if isinstance(plan.gammas, str) else []
         columns_by_maps = {}
         for k in [n_maps, *(k for k in fewer_maps if k < n_maps)]:
-            few_columns = max_columns(k, MIN_SHARE_FEW_COLUMNS, FEW_COLUMNS)
-            columns_by_maps[k] = max(max_columns(k, MIN_SHARE, MAX_AUTO_COLUMNS), few_columns)
+            n_few_columns = max_columns(k, MIN_SHARE_FEW_COLUMNS, FEW_COLUMNS)
+            columns_by_maps[k] = max(max_columns(k, MIN_SHARE, MAX_AUTO_COLUMNS), n_few_columns)
         min_columns = max(MIN_COLUMNS, min(ENOUGH_COLUMNS, max(columns_by_maps.values())))
-        map_counts = [k for k, columns in columns_by_maps.items() if columns >= min_columns]
+        map_counts = [k for k, n_columns in columns_by_maps.items() if n_columns >= min_columns]
         if not map_counts:
             minimum = request(MIN_COLUMNS, min(columns_by_maps))
             raise PlanError(
@@ -161,13 +161,13 @@ def choose_sizes(
                 "rows in total at each site. Use sites with more rows, or set n_features and let "
                 "the sites pass accept_disclosure=True"
             )
-        columns, n_maps = columns_by_maps[map_counts[0]], map_counts[0]
+        n_columns, n_maps = columns_by_maps[map_counts[0]], map_counts[0]
     else:
-        columns = int(plan.n_features)
+        n_columns = int(plan.n_features)
     if plan.second_moments == "auto":
-        n_rows = [n_included(request(columns, n_maps, option)) for option in (False, True)]
-        by_class = n_rows[0] == n_rows[1] > 0
-    return columns, n_maps, by_class
+        row_counts = [n_included(request(n_columns, n_maps, option)) for option in (False, True)]
+        by_class = row_counts[0] == row_counts[1] > 0
+    return n_columns, n_maps, by_class
 
 
 def select_rows(rows: SiteRows, request: Request, n_sent: int, accept: bool) -> SiteRows:
@@ -180,47 +180,45 @@ def select_rows(rows: SiteRows, request: Request, n_sent: int, accept: bool) -> 
     np.add.at(counts, (rows.classes, rows.domains), 1)
     notes = [*rows.notes]
     if accept:
-        selected = counts[rows.classes, rows.domains] >= rows.min_rows
-        if not selected.any():
+        is_used = counts[rows.classes, rows.domains] >= rows.min_rows
+        if not is_used.any():
             raise DisclosureError(
                 f"no domain, or class within a domain, has at least {rows.min_rows} rows. Use a "
-                "table with more rows, or ask for a plan with a smaller smallest_cell"
+                "table with more rows, or ask for a plan with a smaller value of smallest_cell"
             )
-        excluded = f"domains and classes with fewer than {rows.min_rows} rows"
-        groups = [[int(d)] for d in np.unique(rows.domains[selected])]
+        excluded_groups = f"domains and classes with fewer than {rows.min_rows} rows"
+        groups = [[int(d)] for d in np.unique(rows.domains[is_used])]
     else:
         is_large = counts.sum(axis=1) >= request.class_rows()
-        selected = is_large[rows.classes]
-        n, n_small, n_min = int(selected.sum()), int((~selected).sum()), request.site_rows(n_sent)
-        if n < n_min:
-            needed, available = f"{n_min} rows", f"{len(selected)} rows"
+        is_used = is_large[rows.classes]
+        n, n_small, min_rows = int(is_used.sum()), int((~is_used).sum()), request.site_rows(n_sent)
+        if n < min_rows:
+            needed_rows, found_rows = f"{min_rows} rows", f"{len(is_used)} rows"
             if request.n_classes > 1:
-                needed += f" in total and {request.class_rows()} rows in each class"
-                available = (
-                    f"{n} rows in classes that are large enough, and {n_small} in smaller ones"
-                )
+                needed_rows += f" in total and {request.class_rows()} rows in each class"
+                found_rows = f"{n} rows in classes that are large enough, and {n_small} in others"
             raise DisclosureError(
                 f"the second-round file was not written: the plan asks for {request.maps_text}, "
-                f"for which a site needs {needed}. This site has {available}. {ADVICE}"
+                f"for which a site needs {needed_rows}. This site has {found_rows}. {ADVICE}"
             )
-        excluded = f"classes with fewer than {request.class_rows()} rows"
+        excluded_groups = f"classes with fewer than {request.class_rows()} rows"
         groups = _group_domains(counts[is_large], request, n_sent)
     names = [rows.domain_names[group[0]] for group in groups]
-    if left_out := int((~selected).sum()):
-        notes.append(f"left out: {left_out} rows from {excluded}")
+    if n_left_out := int((~is_used).sum()):
+        notes.append(f"left out: {n_left_out} rows from {excluded_groups}")
     if len(groups[-1]) > 1:
         names[-1] = rows.site if len(groups) == 1 else f"{rows.site} (other domains)"
-        merged = describe_names([rows.domain_names[d] for d in groups[-1]])
-        notes.append(f"merged into one domain, {names[-1]!r}: {merged}")
+        merged_names = describe_names([rows.domain_names[d] for d in groups[-1]])
+        notes.append(f"merged into one domain, {names[-1]!r}: {merged_names}")
     group_of_domain = np.zeros(len(rows.domain_names), dtype=np.int64)
     for index, group in enumerate(groups):
         group_of_domain[group] = index
     return replace(
         rows,
-        X=rows.X.iloc[np.flatnonzero(selected)],
-        y=rows.y[selected],
-        classes=rows.classes[selected],
-        domains=group_of_domain[rows.domains[selected]],
+        X=rows.X.iloc[np.flatnonzero(is_used)],
+        y=rows.y[is_used],
+        classes=rows.classes[is_used],
+        domains=group_of_domain[rows.domains[is_used]],
         domain_names=names,
         notes=notes,
     )
@@ -231,9 +229,9 @@ def _group_domains(counts: Array, request: Request, n_sent: int) -> list[list[in
     sizes = counts.sum(axis=0)
     is_large = (counts >= request.cell_rows()).all(axis=0) & (sizes >= request.domain_rows())
     large = sorted(np.flatnonzero(is_large).tolist(), key=lambda d: (-sizes[d], d))[:MAX_SOURCES]
-    present = np.flatnonzero(sizes)
+    nonempty_domains = np.flatnonzero(sizes)
     for k in range(len(large), 0, -1):
-        others = np.setdiff1d(present, large[:k])
+        others = np.setdiff1d(nonempty_domains, large[:k])
         group_counts = [*counts[:, large[:k]].T]
         group_counts += [counts[:, others].sum(axis=1)] if len(others) else []
         n = len(group_counts)
@@ -244,7 +242,7 @@ def _group_domains(counts: Array, request: Request, n_sent: int) -> list[list[in
             and sizes.sum() >= request.site_rows(n_sent, n)
         ):
             return [[d] for d in large[:k]] + ([others.tolist()] if len(others) else [])
-    return [present.tolist()]
+    return [nonempty_domains.tolist()]
 
 
 @dataclass(frozen=True)
@@ -307,17 +305,17 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     classes = np.zeros(len(y), dtype=int)
     if plan.classes is not None:
         y = classes = class_codes(y, plan.classes, schema.target, "the plan")
-    selected = np.bincount(classes)[classes] >= min_rows
-    if not selected.any():
+    is_used = np.bincount(classes)[classes] >= min_rows
+    if not is_used.any():
         subject = "the table" if plan.classes is None else f"every class of {schema.target!r}"
         raise TableError(
             f"{subject} has fewer than {min_rows} rows with a target and a domain, the smallest "
             "number that the plan allows sites to report. Use a table with more rows"
         )
     notes, n_unlabelled = [], len(frame) - len(labelled_rows)
-    if n_small := int((~selected).sum()):
+    if n_small := int((~is_used).sum()):
         notes.append(f"left out: {n_small} rows from classes with fewer than {min_rows} rows")
-    X = schema.prepare(frame.iloc[labelled_rows[selected]])
+    X = schema.prepare(frame.iloc[labelled_rows[is_used]])
     for name in (*schema.numbers, *schema.categorical):
         if 0 < X[name].notna().sum() < min_rows:
             X[name] = X[name].where(X[name].isna())
@@ -325,5 +323,5 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     if 0 < n_unlabelled < min_rows:
         notes.append(f"left out: {n_unlabelled} rows without a target or domain")
         n_unlabelled = 0
-    labels_and_domains = (y[selected], classes[selected], domains[selected])
+    labels_and_domains = (y[is_used], classes[is_used], domains[is_used])
     return SiteRows(site, min_rows, X, *labels_and_domains, names.tolist(), n_unlabelled, notes)

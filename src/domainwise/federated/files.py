@@ -3,7 +3,7 @@
 A file is an uncompressed zip archive with ``about.json`` and with int64 and float64 arrays in
 NumPy's format. It is read without pickle, and declared sizes are compared with the file size before
 memory is allocated. The digest shows whether the file was changed; it is not a signature. Shapes
-and counts are checked against the plan, and moments that no rows could have are rejected.
+and counts are checked against the plan, and moments that no set of rows could produce are rejected.
 """
 
 from __future__ import annotations
@@ -153,10 +153,10 @@ def _read_array(content: bytes, name: str) -> Array:
     stream = io.BytesIO(content)
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ValueError(f"{name!r} is not in version 1.0 of NumPy's format")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    if dtype.str not in ("<f8", "<i8") or fortran:
-        got = f"{dtype} in {'Fortran' if fortran else 'C'} order"
-        raise ValueError(f"{name!r} must be int64 or float64 in C order; got {got}")
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    if dtype.str not in ("<f8", "<i8") or is_fortran:
+        found_format = f"{dtype} in {'Fortran' if is_fortran else 'C'} order"
+        raise ValueError(f"{name!r} must be int64 or float64 in C order; got {found_format}")
     # A product of Python integers does not overflow.
     if min(shape, default=0) < 0 or 8 * math.prod(shape) != len(content) - stream.tell():
         raise ValueError(f"{name!r} declares the shape {shape}, but its size does not match")
@@ -188,19 +188,19 @@ def load_files(
     check_plan(plan)
     if not isinstance(files, (str, Path, SiteFile, Iterable)):
         raise TypeError(f"files must be SiteFile objects or paths; got {type(files).__name__}")
-    by_site: dict[str, SiteFile] = {}
+    files_by_site: dict[str, SiteFile] = {}
     for source in [files] if isinstance(files, (str, Path, SiteFile)) else files:
         file = source if isinstance(source, SiteFile) else SiteFile.load(source)
         name = f"the file from site {file.site!r}" if isinstance(source, SiteFile) else str(source)
         if file.kind != kind:
-            expected = f"{kind} are needed. Pass {ROUNDS[kind]}-round files"
-            raise SiteFileError(f"{name} contains {file.kind}, but {expected}")
+            requirement = f"{kind} are needed. Pass {ROUNDS[kind]}-round files"
+            raise SiteFileError(f"{name} contains {file.kind}, but {requirement}")
         if file.plan != plan.hash:
             raise SiteFileError(
                 f"{name} was created with plan {file.plan[:12]}, but this is plan "
                 f"{plan.hash[:12]}. Send this plan to the site and ask for a new file"
             )
-        if file.site in by_site:
+        if file.site in files_by_site:
             raise SiteFileError(f"there are two files for site {file.site!r}. Pass only one")
         try:
             _check_fields(file.content, FIELD_TYPES[kind], "content")
@@ -214,10 +214,10 @@ def load_files(
                 f"{name} cannot be used: {error}. Ask the site to create it again from its rows, "
                 "or omit it"
             ) from error
-        by_site[file.site] = file
-    if not by_site:
+        files_by_site[file.site] = file
+    if not files_by_site:
         raise SiteFileError(f"no {ROUNDS[kind]}-round file was passed. Pass one per site")
-    return [by_site[site] for site in sorted(by_site)]
+    return [files_by_site[site] for site in sorted(files_by_site)]
 
 
 def check_arrays(
@@ -229,10 +229,10 @@ def check_arrays(
     """
     _check_names(file.arrays, shapes, "the array")
     for name, shape in shapes.items():
-        array, expected = file.arrays[name], "int64" if name == counts_name else "float64"
-        if array.shape != shape or array.dtype.kind != expected[0]:
+        array, dtype = file.arrays[name], "int64" if name == counts_name else "float64"
+        if array.shape != shape or array.dtype.kind != dtype[0]:
             raise ValueError(
-                f"{name!r} must have shape {shape} and dtype {expected}; got shape {array.shape} "
+                f"{name!r} must have shape {shape} and dtype {dtype}; got shape {array.shape} "
                 f"and dtype {array.dtype}"
             )
         if name == counts_name and ((array < 0) | (array > max_count)).any():

@@ -2,7 +2,7 @@
 
 A file contains counts, means and squared deviations of columns, means of blocks of neighbouring
 values, counts of classes and categories, and quantiles of distances between rows. Statistics that
-no table could have are rejected before files are merged.
+no table could produce are rejected before files are merged.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ QUANTILE_LEVELS, DISTANCE_ROWS = (0.1, 0.25, 0.5, 0.75, 0.9), 1000
 METRICS = {"rbf": "euclidean", "laplacian": "cityblock"}  #: distance metric of each kernel
 #: Maximum absolute value in a column; its square is finite.
 MAX_VALUE = 1e150
-#: If values at one site exceed those at all other sites by this factor, the unit must be wrong.
+#: If values at one site exceed those at all other sites by this factor, a wrong unit is reported.
 MAX_UNIT_RATIO = 1e6
 #: The range of a column extends beyond its outermost block means by this fraction of their distance
 #: from the median.
 TAIL = 0.5
-#: Centres with smaller pivots are nearly linear combinations of the others. They are dropped,
-#: because their rounding errors differ between machines.
+#: Centres with smaller Cholesky pivots are nearly linear combinations of the others. They are
+#: dropped, because their rounding errors differ between machines.
 MIN_PIVOT = 1e-6
 #: Number of quantiles, and of grid points, from which landmarks for the target are chosen.
 N_QUANTILES = 200
@@ -115,7 +115,8 @@ def statistics(
         raise DisclosureError(
             f"the first-round file was not written: it would contain {n_sent} numbers, but at most "
             f"{limit} are allowed for {n} rows and {p} columns. Use a table with more rows, or ask "
-            f"for a plan with a larger smallest_cell. {disclosure.ACCEPT_ADVICE}"
+            "for a plan with a larger value of smallest_cell (the minimum number of rows per class "
+            f"or category). {disclosure.ACCEPT_ADVICE}"
         )
     return file
 
@@ -126,10 +127,10 @@ def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
     names, numbers = [*schema.numbers], rows.X[schema.numbers].to_numpy(dtype=np.float64)
     if plan.classes is None:
         numbers, names = np.column_stack([numbers, rows.y]), [*names, schema.target]
-    if (is_large := (np.abs(numbers) > MAX_VALUE).any(axis=0)).any():
-        name = names[int(is_large.argmax())]
+    if (is_too_large := (np.abs(numbers) > MAX_VALUE).any(axis=0)).any():
+        name = names[int(is_too_large.argmax())]
         raise DisclosureError(f"{name!r} has absolute values above {MAX_VALUE:.0e}. Check its unit")
-    blocks = [_block_means(column[~np.isnan(column)], min_rows) for column in numbers.T]
+    block_means = [_block_means(column[~np.isnan(column)], min_rows) for column in numbers.T]
     moments = Moments.of_rows(numbers, np.zeros(n, dtype=np.int64), 1)
     # A small number of missing values is not reported: the column is sent as complete.
     counts = disclosure.hide_small_counts(moments.count[0], n, min_rows)
@@ -145,8 +146,8 @@ def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
             sent_counts[max((count, k) for k, count in sent_counts.items())[1]] += n_others
         categories.append(sent_counts)
     sizes = {"n": n, "n_numbers": len(names), "n_texts": len(categories), "min_rows": min_rows}
-    sizes |= {"n_blocks": max(map(len, blocks), default=0), "block_rows": BLOCK_CELLS * min_rows}
-    sizes["n_quantiles"] = len(QUANTILE_LEVELS)
+    sizes |= {"block_rows": BLOCK_CELLS * min_rows, "n_quantiles": len(QUANTILE_LEVELS)}
+    sizes["n_blocks"] = max(map(len, block_means), default=0)
     content = {
         "rows": n,
         "classes": np.bincount(rows.classes, minlength=plan.n_classes).tolist(),
@@ -157,8 +158,8 @@ def compute_statistics(rows: SiteRows, plan: Plan) -> SiteFile:
     }
     arrays = {
         "numbers": np.vstack([counts, moments.mean[0], squares]),
-        "lengths": np.array([len(values) for values in blocks], dtype=np.int64),
-        "blocks": np.concatenate([*blocks, np.zeros(0)]),
+        "lengths": np.array([len(values) for values in block_means], dtype=np.int64),
+        "blocks": np.concatenate([*block_means, np.zeros(0)]),
         "distances": _distance_quantiles(rows.X, schema),
     }
     return SiteFile("statistics", rows.site, plan.hash, content, arrays, tuple(notes))
@@ -182,32 +183,32 @@ def _distance_quantiles(X: Any, schema: Any) -> Array:
     Z, quantiles = make_preprocessor(schema).fit_transform(sample), []
     for metric in METRICS.values():
         distances = pdist(Z, metric)
-        positive = distances[distances > 0]
-        quantiles.append(np.quantile(positive if len(positive) else [0.0], QUANTILE_LEVELS))
+        distances = distances[distances > 0]
+        quantiles.append(np.quantile(distances if len(distances) else [0.0], QUANTILE_LEVELS))
     return np.array([[float(f"{value:.2g}") for value in row] for row in quantiles])
 
 
 def n_numbers(file: SiteFile) -> int:
     """Count the numbers in a first-round file."""
-    categories = sum(map(len, file.content["categories"]))
-    return sum(a.size for a in file.arrays.values()) + categories + len(file.content["classes"])
+    n_categories = sum(map(len, file.content["categories"]))
+    return sum(a.size for a in file.arrays.values()) + n_categories + len(file.content["classes"])
 
 
 def check_statistics(plan: Plan, file: SiteFile) -> None:
-    """Raise ValueError for statistics that no table with the plan's columns could have."""
+    """Raise ValueError for statistics that no table with the plan's columns could produce."""
     content, arrays, min_rows = file.content, file.arrays, plan.smallest_cell
     n, classes, n_classes = content["rows"], content["classes"], plan.n_classes
     categories, n_texts = content["categories"], len(plan.schema.categorical)
     if not min_rows <= n <= MAX_ROWS:
-        raise ValueError(f"'rows' is {n}; it must be from {min_rows} to {MAX_ROWS}")
-    is_small = any(count < min_rows for count in classes if count)
-    if is_small or len(classes) != n_classes or sum(classes) != n:
+        raise ValueError(f"'rows' is {n}; it must be between {min_rows} and {MAX_ROWS}")
+    has_few_rows = any(count < min_rows for count in classes if count)
+    if has_few_rows or len(classes) != n_classes or sum(classes) != n:
         raise ValueError(
             f"'classes' must contain {n_classes} counts, each 0 or at least {min_rows}, that add "
             f"up to 'rows' ({n})"
         )
-    is_small = any(count < min_rows for counts in categories for count in counts.values())
-    if is_small or len(categories) != n_texts or any(sum(c.values()) > n for c in categories):
+    has_few_rows = any(count < min_rows for counts in categories for count in counts.values())
+    if has_few_rows or len(categories) != n_texts or any(sum(c.values()) > n for c in categories):
         raise ValueError(
             f"'categories' must have length {n_texts}, with counts of at least {min_rows} that add "
             f"up to at most {n} in each column"
@@ -227,20 +228,20 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
     for j, (values, weights) in enumerate(sketches(file)):
         if (np.diff(values) < 0).any() or (len(values) > 0) != (counts[j] > 0):
             raise ValueError(
-                "'blocks' must be in ascending order, and empty if and only if a column is empty"
+                "'blocks' must be in ascending order, and empty exactly for columns without values"
             )
         if not len(values):
             continue
-        size = np.abs(values).max() + np.finfo(float).tiny
+        max_size = np.abs(values).max() + np.finfo(float).tiny
         # Block sizes differ by up to one row, so the mean of block means is approximate.
-        tolerance = np.ptp(values) * len(values) / counts[j] + 1e-6 * size
+        tolerance = np.ptp(values) * len(values) / counts[j] + 1e-6 * max_size
         if abs(means[j] - values.mean()) > tolerance:
             raise ValueError("a mean in 'numbers' is not the mean of the column's 'blocks'")
         block_squares = float((weights * (values - values.mean()) ** 2).sum())
-        slack = 2 * tolerance * np.ptp(values) * counts[j] + 1e-6 * counts[j] * size**2
+        slack = 2 * tolerance * np.ptp(values) * counts[j] + 1e-6 * counts[j] * max_size**2
         if not max(block_squares - slack, 0.0) <= squares[j] <= MAX_VALUE**2:
             raise ValueError(
-                "squared deviations in 'numbers' are smaller than those of 'blocks', or too large"
+                "squared deviations in 'numbers' are smaller than 'blocks' imply, or too large"
             )
 
 
@@ -250,13 +251,13 @@ def check_units(plan: Plan, sites: list[SiteFile]) -> None:
     counts, means, squares = np.array([file.arrays["numbers"] for file in sites]).swapaxes(0, 1)
     sizes = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
     for s, file in enumerate(sites if len(sites) > 1 else []):
-        others = np.delete(sizes, s, axis=0).max(axis=0)
-        is_large = (others > 0) & (sizes[s] > MAX_UNIT_RATIO * others)
+        max_others = np.delete(sizes, s, axis=0).max(axis=0)
+        is_large = (max_others > 0) & (sizes[s] > MAX_UNIT_RATIO * max_others)
         if is_large.any():
             j = int(is_large.argmax())
             raise SiteFileError(
                 f"the file from site {file.site!r} is inconsistent with the other files: values of "
-                f"{names[j]!r} are about {sizes[s][j]:.1e}, but at most {others[j]:.1e} at all "
+                f"{names[j]!r} are about {sizes[s][j]:.1e}, but at most {max_others[j]:.1e} at all "
                 "other sites. Ask the site to check the unit of this column, or omit its file"
             )
 
@@ -308,24 +309,24 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
         Counter(),
         Counter({"": sum(file.content["rows"] for file in sites)}),
     )
-    preprocessing, target, target_range = total.preprocessing(plan.schema), None, None
+    preprocessing, landmarks, target_range = total.preprocessing(plan.schema), None, None
     if plan.classes is None:
         values = total.sketches[-1][0]
         target_range = [float(values[0]), float(values[-1])]
-        target = None if plan.method == RIDGE else _target_landmarks(total.sketches[-1])
-    n_targets = (plan.classes is None) + (0 if target is None else len(target["points"]))
-    maps = _kernels(plan, sites)
+        landmarks = None if plan.method == RIDGE else _target_landmarks(total.sketches[-1])
+    n_targets = (plan.classes is None) + (0 if landmarks is None else len(landmarks["points"]))
+    kernels = _kernels(plan, sites)
     counts, n_sent = [np.array(f.content["classes"]) for f in sites], [n_numbers(f) for f in sites]
-    columns, n_maps, by_class = choose_sizes(plan, counts, n_sent, len(maps), n_targets)
+    n_columns, n_maps, by_class = choose_sizes(plan, counts, n_sent, len(kernels), n_targets)
     merged: dict[str, Any] = {
         "sites": {file.site: file.content["checksum"] for file in sites},
         "learnt": asdict(preprocessing),
-        "maps": maps[:n_maps],
-        "target": target,
+        "maps": kernels[:n_maps],
+        "target": landmarks,
         "target_range": target_range,
-        "columns": columns,
+        "columns": n_columns,
         "by_class": by_class,
-        "watch": _shift_settings(plan, site_sketches, total, preprocessing, columns),
+        "watch": _shift_settings(plan, site_sketches, total, preprocessing, n_columns),
     }
     if plan.feature_map != "fourier":
         centres = replace(plan, merged=to_json(merged)).prepared_centres
@@ -346,7 +347,7 @@ def _kernels(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
             distances = np.concatenate([file.arrays["distances"][i] for file in sites])
             median = quantile(sketched(distances, weights), 0.5)
             if median <= 0:
-                raise PlanError("the median distance between rows is 0. Pass numbers as gammas")
+                raise PlanError("the median distance between rows is 0. Set gammas to numbers")
             median_gamma = 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
             gammas = [median_gamma * factor for factor in RIDGE_GAMMAS]
         if kernel in plan.kernels:
@@ -372,7 +373,7 @@ def _target_landmarks(sketch: Sketch) -> dict[str, Any]:
 def _shift_settings(
     plan: Plan, sites: list[list[Sketch]], total: Statistics, params: Preprocessing, columns: int
 ) -> dict[str, Any]:
-    """Return column ranges over all sites, and landmarks drawn from the block means."""
+    """Return column ranges over all sites, and landmarks, for comparing new rows with domains."""
     p, n_points = len(params.mean), min(disclosure.WATCH_POINTS, columns)
     rng = np.random.RandomState(plan.seed)
     scale = np.sqrt(np.where(params.variance > 0, params.variance, 1.0))
@@ -380,9 +381,9 @@ def _shift_settings(
     for j, (values, weights) in enumerate(total.sketches[:p]):
         if not len(values):
             continue
-        blocks = [site[j][0] for site in sites if len(site[j][0])]
-        ranges[0, j] = min(b[0] - TAIL * (float(np.median(b)) - b[0]) for b in blocks)
-        ranges[1, j] = max(b[-1] + TAIL * (b[-1] - float(np.median(b))) for b in blocks)
+        site_means = [site[j][0] for site in sites if len(site[j][0])]
+        ranges[0, j] = min(b[0] - TAIL * (float(np.median(b)) - b[0]) for b in site_means)
+        ranges[1, j] = max(b[-1] + TAIL * (b[-1] - float(np.median(b))) for b in site_means)
         levels = (np.cumsum(weights) - weights / 2) / weights.sum()
         draws = np.interp(rng.uniform(size=n_points), levels, values)
         points[:, j] = np.clip((draws - params.mean[j]) / scale[j], -CLIP, CLIP)

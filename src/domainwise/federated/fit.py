@@ -78,9 +78,9 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
             f"there is only one site, {sites[0].site!r}, but each site is held out in turn. Add a "
             "file from another site"
         )
-    present = np.array([file.arrays["counts"].any(axis=1) for file in sites])
-    n_classes = [np.delete(present, s, axis=0).any(axis=0).sum() for s in range(len(sites))]
-    if plan.classes is not None and max(n_classes) < 2:
+    has_class = np.array([file.arrays["counts"].any(axis=1) for file in sites])
+    n_other_classes = [np.delete(has_class, s, axis=0).any(axis=0).sum() for s in range(len(sites))]
+    if plan.classes is not None and max(n_other_classes) < 2:
         raise SiteFileError(
             "whichever site is held out, the other sites have only one class. Add a site with rows "
             "from another class"
@@ -102,11 +102,11 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     search = method.make(setting)
     search.set_fitted(model, best, candidates)
     search.expected_score_ = expected = site_search.errors(best_scores)
-    # For each domain: sums over its rows (the first is the row count), and degrees of freedom.
+    # For each domain: sums over its rows (first, their number), and kernel degrees of freedom.
     sources: dict[str, tuple[Array, float]] = {}
     for file in sites:
-        columns = [file.content["domains"], file.arrays["watch"], file.arrays["freedom"]]
-        for name, totals, freedom in zip(*columns, strict=True):
+        domain_lists = [file.content["domains"], file.arrays["watch"], file.arrays["freedom"]]
+        for name, totals, freedom in zip(*domain_lists, strict=True):
             earlier_totals, earlier_freedom = sources.get(name, (0.0 * totals, 0.0))
             share = totals[0] / (totals[0] + earlier_totals[0])
             mean_freedom = float((1 - share) * earlier_freedom + share * freedom)
@@ -121,8 +121,8 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     info = describe_model(method, setting, search, classes=classes, domains=counts, notes=notes)
     info |= {"sites": [file.site for file in sites], "plan": plan.hash, "expected_score": expected}
     if len(expected) > 1:
-        constant = site_search.errors(site_search.constant_scores())
-        scores = [{site: -e for site, e in errors.items()} for errors in (expected, constant)]
+        baseline = site_search.errors(site_search.constant_scores())
+        scores = [{site: -e for site, e in errors.items()} for errors in (expected, baseline)]
         info["check"] = vars(compare_with_constant(METRICS[plan.schema.task], *scores))
     steps = [("watch", watch), ("prepare", plan.prepare), ("model", search)]
     return TableModel(Pipeline(steps), plan.schema, info)
@@ -135,12 +135,12 @@ def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
         notes.append(
             f"sites that joined later, not used for preprocessing or kernel widths: {late_sites}"
         )
-    if first_only := ", ".join(sorted(first_names - site_names)):
-        notes.append(f"sites that are used for preprocessing and kernel widths only: {first_only}")
-    if left_out := sum(file.content["left_out"] for file in sites):
-        notes.append(f"{left_out} rows have no target or domain and are left out")
-    if accepted := ", ".join(file.site for file in sites if file.content["accepted"]):
-        text = f"rows from {accepted} could be reconstructed from this model"
+    if early_sites := ", ".join(sorted(first_names - site_names)):
+        notes.append(f"sites that are used for preprocessing and kernel widths only: {early_sites}")
+    if n_left_out := sum(file.content["left_out"] for file in sites):
+        notes.append(f"{n_left_out} rows have no target or domain and are left out")
+    if accepting_sites := ", ".join(file.site for file in sites if file.content["accepted"]):
+        text = f"rows from {accepting_sites} could be reconstructed from this model"
         notes.append(f"disclosure was accepted: {text}")
     return notes
 
@@ -156,7 +156,7 @@ class _Search:
         self.n_rows = sum(int(file.arrays["counts"].sum()) for file in sites)
         self.splits = split_domains(LeaveDomainsOut(), len(sites))[1]
         self.width = len(plan.prepare.get_feature_names_out())
-        # For problems in which only the predictor's coefficients are penalized.
+        # These penalties apply only to the coefficients of the predictor.
         self.penalties = Penalties([(0.0, False)], [1.0], 1.0, plan.class_weight)
         self.map_arguments: Candidate = {
             "feature_map": "fourier" if plan.feature_map == "fourier" else "nystroem",
@@ -182,8 +182,8 @@ class _Search:
         return Columns(m, 0, dict(enumerate(class_codes(len(self.plan.classes)))))
 
     def errors(self, scores: Array) -> dict[str, float]:
-        """Return the errors by site from negative squared errors; omit sites without a score."""
-        # Class codes are -1 and 1, indicators 0 and 1.
+        """Convert scores (negative squared errors) to errors by site; omit undefined scores."""
+        # Class codes (-1 and 1) differ by 2, but indicators (0 and 1) by 1.
         errors = np.sqrt(-scores) if self.plan.classes is None else -scores / 4.0
         return {f.site: float(e) for f, e in zip(self.sites, errors, strict=True) if np.isfinite(e)}
 
@@ -214,19 +214,19 @@ class _Search:
 
     def projection(self) -> tuple[Any, list[Candidate], Array, Candidate]:
         """Fit a projection followed by a predictor; candidates are scored by least squares."""
-        plan, candidates, scores = self.plan, [], []
+        plan, candidates, map_scores = self.plan, [], []
         grid = list_candidates(plan.method, plan.candidates, plan.classes is not None, self.n_rows)
         for i, nystrom in enumerate(plan.maps):
             kernel = dict(zip(("kernel", "gamma"), kernel_of(nystrom), strict=True))
             map_candidates = [{**kernel, **candidate} for candidate in grid]
             candidates += map_candidates
-            scores.append(self._scores(nystrom, self.cells(i), map_candidates))
-        score_table = np.vstack(scores)
-        best = SearchResult.from_scores(candidates, score_table).indices[0]
-        nystrom = plan.maps[best // len(grid)]
-        site_cells = ({c: cell} for (_, c), cell in self.cells(best // len(grid)).items())
+            map_scores.append(self._scores(nystrom, self.cells(i), map_candidates))
+        score_table = np.vstack(map_scores)
+        best_index = SearchResult.from_scores(candidates, score_table).indices[0]
+        nystrom = plan.maps[best_index // len(grid)]
+        site_cells = ({c: cell} for (_, c), cell in self.cells(best_index // len(grid)).items())
         cells: Cells = reduce(merged_cells, site_cells)
-        projection, W = self._fit_projection(nystrom, cells, candidates[best])
+        projection, W = self._fit_projection(nystrom, cells, candidates[best_index])
         if plan.classes is None:
             predictor: Any = Ridge()
             problem = self.penalties.problem(cells, self.columns(nystrom))
@@ -238,10 +238,10 @@ class _Search:
             labels = label_array([plan.classes[c] for c in cells], "y")
             predictor = discriminant(cells, W, labels, plan.class_weight)
         model = Pipeline([("project", projection), ("predict", predictor)])
-        return model, candidates, score_table[best], candidates[best]
+        return model, candidates, score_table[best_index], candidates[best_index]
 
     def _scores(self, nystrom: NystromMap, cells: Cells, candidates: list[Candidate]) -> Array:
-        """Return the score of each candidate for a map on each site; NaN where undefined."""
+        """Return the score of each candidate for a map on each site; NaN if it is undefined."""
         columns = self.columns(nystrom)
         score, scores = error_score(columns), np.full((len(candidates), len(self.sites)), np.nan)
         for s, (train, test) in enumerate(cells_by_split(cells, self.splits)):
@@ -280,8 +280,8 @@ def discriminant(cells: Cells, W: Array, classes: Array, class_weight: str | Non
     shares = counts / counts.sum()
     means = np.array([cell.mean[:m] @ W for cell in cells.values()])
     means -= shares @ means  # because a projection centres its components
-    within = sum(W.T @ cell.second[:m, :m] @ W for cell in cells.values())
-    coef = means @ np.linalg.pinv(within / counts.sum(), hermitian=True)
+    within_scatter = sum(W.T @ cell.second[:m, :m] @ W for cell in cells.values())
+    coef = means @ np.linalg.pinv(within_scatter / counts.sum(), hermitian=True)
     model: Any = LinearDiscriminantAnalysis() if class_weight is None else ClassMeans()
     model.priors_ = shares if class_weight is None else np.full(len(shares), 1.0 / len(shares))
     intercept = -0.5 * (coef * means).sum(axis=1) + np.log(model.priors_)

@@ -113,7 +113,7 @@ class Plan:
         number ``n_average``. For projections, lists of values for arguments such as ``ridge``.
     class_weight : {"balanced", None}, default=None
     smallest_cell : int, default=10
-        Sites report nothing about classes, categories or missing values with fewer rows than this.
+        Sites report nothing about classes, categories or missing values in fewer rows than this.
     merged : dict, default=None
         Merged first-round results.
 
@@ -203,8 +203,8 @@ class Plan:
         table: Any = named_frame(frame)
         if domain not in table.columns:
             table[domain] = "all"
-        reading = {name: options.pop(name) for name in TABLE_OPTIONS if name in options}
-        table = check_table(table, target=target, domain=domain, several_domains=False, **reading)
+        kwargs = {name: options.pop(name) for name in TABLE_OPTIONS if name in options}
+        table = check_table(table, target=target, domain=domain, several_domains=False, **kwargs)
         if options.get("centres") is not None:
             options = {"feature_map": "centres", **options}
             centres = _make_centres(table, **options)
@@ -244,10 +244,10 @@ class Plan:
             version, digest = values.pop("format"), values.pop("hash")
             if version != FORMAT:
                 raise PlanError(f"it has format {version}, but this version reads format {FORMAT}")
-            tuples = {n: tuple(v) for n, v in values.items() if isinstance(v, list)}
+            tuple_fields = {n: tuple(v) for n, v in values.items() if isinstance(v, list)}
             candidates = {n: _from_json(value) for n, value in values["candidates"].items()}
             schema = Schema.from_dict(values["schema"])
-            plan = cls(**{**values, **tuples, "schema": schema, "candidates": candidates})
+            plan = cls(**{**values, **tuple_fields, "schema": schema, "candidates": candidates})
             if plan.hash != digest:
                 raise PlanError("its hash does not match: it was changed after it was written")
             plan._check_values()
@@ -272,18 +272,19 @@ class Plan:
                 raise PlanError(f"maps must be a list of 1 to {MAX_MAPS} kernels")
             sites, params, watch = self.first_round("sites"), self.preprocessing, self.watch
             names += [*sites, *sites.values(), *chain.from_iterable(params.categories)]
-            by_column = [params.medians, params.mean, params.variance]
-            numbers = [*by_column, [params.n_rows], self.first_round("target_range") or [0.0]]
-            numbers += [*(m.landmarks for m in self.maps), watch.landmarks_, [watch.gamma_]]
-            if not all(np.isfinite(np.asarray(values, dtype=float)).all() for values in numbers):
+            statistics = [params.medians, params.mean, params.variance]
+            arrays = [*statistics, [params.n_rows], self.first_round("target_range") or [0.0]]
+            arrays += [*(m.landmarks for m in self.maps), watch.landmarks_, [watch.gamma_]]
+            if not all(np.isfinite(np.asarray(values, dtype=float)).all() for values in arrays):
                 raise PlanError("first-round statistics and landmarks must be finite")
             if np.abs(watch.landmarks_).max(initial=0.0) > CLIP or watch.gamma_ <= 0:
                 raise PlanError(
-                    f"watch: landmarks must be from {-CLIP:g} to {CLIP:g}; gamma must be positive"
+                    f"the shift check ('watch') needs landmarks between {-CLIP:g} and {CLIP:g}, "
+                    "and a positive gamma"
                 )
             if (params.variance < 0).any() or type(by_class) is not bool:
                 raise PlanError("variances must not be negative, and by_class must be a boolean")
-            if {len(values) for values in by_column} != {len(schema.numbers)}:
+            if {len(values) for values in statistics} != {len(schema.numbers)}:
                 raise PlanError("each numeric column must have a median, a mean and a variance")
             _ = self.target_map, watch.n_totals
         if schema.decimal not in (None, ".", ","):
@@ -350,10 +351,10 @@ class Plan:
             name, gamma = entry["kernel"], entry["gamma"]
             if self.feature_map == "fourier":
                 orthogonal = name == "rbf" and self.n_features == "auto"  # better with few columns
-                shape = (n_inputs, self.first_round("columns"), self.seed)
-                maps.append(NystromMap.fourier(FourierMap(name, gamma, *shape, orthogonal)))
+                map_args = (n_inputs, self.first_round("columns"), self.seed)
+                maps.append(NystromMap.fourier(FourierMap(name, gamma, *map_args, orthogonal)))
                 continue
-            # Pivots are not computed again, because they may differ between machines.
+            # Centres are not chosen again, because the choice may differ between machines.
             kernel, chosen = Kernel(name, gamma), np.array(entry["chosen"], int)
             centres, n = self.prepared_centres[chosen], len(self.prepared_centres)
             triangle = cholesky(kernel.matrix(centres), lower=True)
@@ -413,7 +414,7 @@ def _make_centres(
     for name in schema.numbers:
         bounds = np.array(centres.get(name, ()), dtype=np.float64)
         if bounds.shape != (2,) or not -np.inf < bounds[0] < bounds[1] < np.inf:
-            raise PlanError(f"centres: the range of {name!r} must be [low, high]; got {bounds}")
+            raise PlanError(f"centres: {name!r} needs a finite range [low, high]; got {bounds}")
         columns[name] = rng.uniform(bounds[0], bounds[1], n_centres)
     for name in schema.categorical:
         columns[name] = rng.choice(sorted(table.X[name].dropna().unique()), n_centres)
@@ -453,21 +454,21 @@ def list_candidates(
     Raises ValueError for names or values that the method does not accept.
     """
     if method == RIDGE:
-        accepted = ["alphas", "domain_weights", "n_average", "conditionals"]
+        accepted_names = ["alphas", "domain_weights", "n_average", "conditionals"]
         candidates = [dict(lists)]
     else:
         parameters = PROJECTIONS[method]().get_params()
-        accepted = [name for name in _PROJECTION_ARGUMENTS if name in parameters]
+        accepted_names = [name for name in _PROJECTION_ARGUMENTS if name in parameters]
         grid = {**_DEFAULT_CANDIDATES[method], **lists}
         if isinstance(grid.get("lam"), str):
             grid["lam"] = [factor * n_rows for factor in LAMBDAS]
         candidates = list(ParameterGrid(grid))
     if not classification:
-        accepted = [name for name in accepted if not name.startswith("conditional")]
+        accepted_names = [name for name in accepted_names if not name.startswith("conditional")]
     for name in lists:
-        if name not in accepted:
-            text = f"candidates: {method} does not search over {name!r}"
-            raise ValueError(f"{text}. Use {', '.join(accepted)}")
+        if name not in accepted_names:
+            problem = f"candidates: {method} does not search over {name!r}"
+            raise ValueError(f"{problem}. Use {', '.join(accepted_names)}")
     for candidate in candidates:
         validate_arguments(build(method, classification, **candidate))
     return candidates

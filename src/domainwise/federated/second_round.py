@@ -1,7 +1,7 @@
 """The second round: moments of the plan's kernel features, from which a model is fitted.
 
 A file contains sums by class and domain, second moments, and statistics of each domain with which
-new rows are compared. Moments that no rows could have are rejected.
+new rows are compared. Moments that no set of rows could produce are rejected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BLOCK_ROWS = 2**17
 MEMORY_ADVICE = "use a plan with a smaller n_features, or fewer kernels or gammas"
 #: Name of the array ``watch`` in messages.
 DOMAIN_STATISTICS = "the domain statistics ('watch')"
-COUNTS = ("missing", "beyond", "unknown")  #: statistics of a domain that are counts of rows
+COUNTS = ("missing", "beyond", "unknown")  #: counts of missing, out-of-range and unknown values
 #: Tolerance for rounding, relative to a bound or to the trace of a second moment.
 ROUNDING = 1e-9
 #: Targets may lie outside the range of all block means by this multiple of the range.
@@ -115,8 +115,8 @@ def moments(
                 targets = np.hstack([plan.target_map.features(targets), targets])
         labels = CellRows(rows.classes[block], row_cells[block], range(n_classes), cells, targets)
         Z = np.ascontiguousarray(plan.prepare.transform(X.iloc[block]))
-        by_kernel = [sum_cells(maps, Z, labels).maps for maps in group_by_distances(plan.maps)]
-        return CellSums([*chain.from_iterable(by_kernel)])
+        sums_by_kernel = [sum_cells(maps, Z, labels).maps for maps in group_by_distances(plan.maps)]
+        return CellSums([*chain.from_iterable(sums_by_kernel)])
 
     total = reduce(CellSums.merge, map(block_sums, range(0, len(X), BLOCK_ROWS)))
     counts = np.bincount(row_cells, minlength=len(cells)).reshape(n_classes, n_domains)
@@ -128,10 +128,10 @@ def moments(
     arrays = {"counts": counts, "watch": totals, "freedom": degrees_of_freedom}
     for i, sums_by_class in enumerate(total.maps):
         width = plan.width(plan.maps[i])
-        upper, sums = np.triu_indices(width), np.zeros((n_classes, n_domains, width))
-        second_moments = np.zeros((n_classes, len(upper[0])))
+        upper_indices, sums = np.triu_indices(width), np.zeros((n_classes, n_domains, width))
+        second_moments = np.zeros((n_classes, len(upper_indices[0])))
         for c, class_sums in sums_by_class.items():
-            second_moments[c] = class_sums.second[upper]
+            second_moments[c] = class_sums.second[upper_indices]
             for cell, (_, cell_sum) in class_sums.groups.items():
                 sums[cell] = cell_sum
         if not request.by_class:
@@ -197,7 +197,7 @@ def _symmetric(packed: Array, width: int) -> Iterator[Array]:
 
 
 def check_moments(plan: Plan, file: SiteFile) -> None:
-    """Raise ValueError for moments that no rows could have."""
+    """Raise ValueError for moments that no set of rows could produce."""
     domains, arrays, min_rows = file.content["domains"], file.arrays, plan.smallest_cell
     if len(set(domains)) < len(domains):
         raise ValueError("'domains' contains duplicates")
@@ -231,7 +231,7 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
 
 
 def _check_watch(totals: dict[str, Array], n: Array, degrees_of_freedom: Array) -> None:
-    """Raise ValueError for statistics that domains with ``n`` rows cannot have."""
+    """Raise ValueError for statistics that no domains with ``n`` rows could produce."""
     if (totals["rows"] != n).any():
         raise ValueError(f"{DOMAIN_STATISTICS} and 'counts' report different numbers of rows")
     for name in COUNTS:
@@ -245,30 +245,30 @@ def _check_watch(totals: dict[str, Array], n: Array, degrees_of_freedom: Array) 
     if (np.abs(level) > CLIP * limit).any() or (spread > CLIP**2 * limit).any():
         raise ValueError(f"{DOMAIN_STATISTICS} imply standardized values beyond ±{CLIP:g}")
     if (level**2 > n * spread * (1 + 1e-6) + 1e-6).any():
-        raise ValueError(f"{DOMAIN_STATISTICS} contain sums too large for their sums of squares")
+        raise ValueError(f"{DOMAIN_STATISTICS} contain sums that contradict the sums of squares")
     if (norms < 0).any() or (norms > limit * (1 + 1e-6)).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain squared norms below 0 or above 1 per row")
     if ((kernel**2).sum(axis=1, keepdims=True) > n * norms * (1 + 1e-6) + 1e-6).any():
-        raise ValueError(f"{DOMAIN_STATISTICS} contain kernel means that are too large for 'norms'")
+        raise ValueError(f"{DOMAIN_STATISTICS} contain kernel means that contradict 'norms'")
     if (degrees_of_freedom <= 0).any() or (degrees_of_freedom > n_points * (1 + 1e-6)).any():
         raise ValueError(f"'freedom' must be positive and at most {n_points}")
 
 
 def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
-    """Raise ValueError for sums and second moments that rows within the bounds cannot have."""
+    """Raise ValueError for sums and second moments that no rows within the bounds could produce."""
     counts, sums, packed = (file.arrays[name] for name in ("counts", f"sums{i}", f"second{i}"))
     counts = counts[:, :, None]
     slack = ROUNDING * (counts + 1) * np.maximum(np.abs(low), np.abs(high))
     if ((sums < counts * low - slack) | (sums > counts * high + slack)).any():
-        raise ValueError(f"'sums{i}' implies column means that no rows could have")
+        raise ValueError(f"'sums{i}' implies column means that no set of rows could produce")
     # The variance is largest if all rows are at the bounds: (high - mean)(mean - low).
     n = counts.sum(axis=1)
     means = sums.sum(axis=1) / np.maximum(n, 1)
-    largest = n * (high - means) * (means - low) + ROUNDING * n * (high - low) ** 2
+    max_squares = n * (high - means) * (means - low) + ROUNDING * n * (high - low) ** 2
     for c, moment in enumerate(_symmetric(packed, len(low))):
-        limit = largest[c] if len(packed) > 1 else largest.sum(axis=0)
+        limit = max_squares[c] if len(packed) > 1 else max_squares.sum(axis=0)
         if (np.diagonal(moment) > limit).any():
-            raise ValueError(f"'second{i}' contains variances too large for 'sums{i}'")
+            raise ValueError(f"'second{i}' contains variances that are too large, given 'sums{i}'")
         offset = ROUNDING * abs(np.trace(moment)) + np.finfo(float).tiny
         scale = np.sqrt(np.maximum(np.diagonal(moment), 0.0) + offset)
         try:

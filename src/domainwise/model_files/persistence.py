@@ -83,8 +83,8 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
     >>> dcm = domainwise.DCM().fit(data.data, data.target, sample_domain=data.sample_domain)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     domainwise.save(dcm, Path(folder) / "model.skops")
-    ...     again = domainwise.load(Path(folder) / "model.skops")
-    >>> bool((again.transform(data.data) == dcm.transform(data.data)).all())
+    ...     loaded = domainwise.load(Path(folder) / "model.skops")
+    >>> bool((loaded.transform(data.data) == dcm.transform(data.data)).all())
     True
     """
     rules: dict[str, list[Any]] = {"path": [str, PathLike], "info": [dict, None]}
@@ -105,17 +105,17 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
     except Exception as error:
         reason = str(error)
         if isinstance(error, RecursionError):
-            reason = "an attribute refers to the model itself. Do not call set_fit_request"
+            reason = "an attribute refers to the model itself. Fit it without set_fit_request"
         raise ModelFileError(f"{type(model).__name__} cannot be saved: {reason}") from error
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         schema = json.loads(archive.read(SCHEMA))
-        if forbidden := types.forbidden_types(schema):
-            text = f"{type(model).__name__} cannot be saved: {_describe_forbidden(forbidden)}"
-            raise ModelFileError(text)
-        files = types.shorten_names(schema)
+        if forbidden_names := types.forbidden_types(schema):
+            reason = _describe_forbidden(forbidden_names)
+            raise ModelFileError(f"{type(model).__name__} cannot be saved: {reason}")
+        new_names = types.shorten_names(schema)
         # With the indentation of skops, the schema would be most of a small model file.
         members = {SCHEMA: json.dumps(schema, separators=(",", ":")).encode()}
-        members |= {new: archive.read(old) for old, new in files.items()}
+        members |= {new: archive.read(old) for old, new in new_names.items()}
     errors = _method_errors(model, METHODS)
     header: dict[str, Any] = {
         "format": FORMAT,
@@ -133,8 +133,8 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
         "info": json.loads(json.dumps(info or {})),
     }
     header["sha256"] = digest(members, header["info"])
-    with replacing(path) as temporary:
-        temporary.write_bytes(packed({HEADER: json.dumps(header, indent=2).encode(), **members}))
+    with replacing(path) as temp_path:
+        temp_path.write_bytes(packed({HEADER: json.dumps(header, indent=2).encode(), **members}))
 
 
 def load(path: str | Path) -> Any:
@@ -171,16 +171,16 @@ def load(path: str | Path) -> Any:
             raise ValueError("it was changed after it was written")
         schema = json.loads(members[SCHEMA])
         types.localize(schema)
-        forbidden = types.forbidden_types(schema)
-        unknown = [name for name in forbidden if name.startswith("domainwise.")]
-        if unknown or int(header["format"]) < OLDEST_FORMAT:
+        forbidden_names = types.forbidden_types(schema)
+        own_types = [name for name in forbidden_names if name.startswith("domainwise.")]
+        if own_types or int(header["format"]) < OLDEST_FORMAT:
             raise ModelFileError(
                 f"{path} was written by domainwise {versions['domainwise']} in a format that "
                 f"version {__version__} cannot read"
-                f"{f': it contains {unknown[0]}' if unknown else ''}. Fit the model again"
+                f"{f': it contains {own_types[0]}' if own_types else ''}. Fit the model again"
             )
-        if forbidden:
-            raise ModelFileError(f"{path} was not loaded: {_describe_forbidden(forbidden)}")
+        if forbidden_names:
+            raise ModelFileError(f"{path} was not loaded: {_describe_forbidden(forbidden_names)}")
         if schema["protocol"] < SKOPS_PROTOCOL:
             raise ValueError(f"its skops protocol ({schema['protocol']}) is too old")
         types.check_identifiers(schema)
@@ -223,11 +223,11 @@ def packed(members: dict[str, bytes]) -> bytes:
 
 def digest(members: dict[str, bytes], info: dict[str, Any]) -> str:
     """Return the SHA-256 of all members of a model file except the header, and of ``info``."""
-    total = hashlib.sha256(json.dumps(info, sort_keys=True).encode())
+    hasher = hashlib.sha256(json.dumps(info, sort_keys=True).encode())
     for name in sorted(members.keys() - {HEADER}):
-        total.update(f"\0{name}\0{len(members[name])}\0".encode())
-        total.update(members[name])
-    return total.hexdigest()
+        hasher.update(f"\0{name}\0{len(members[name])}\0".encode())
+        hasher.update(members[name])
+    return hasher.hexdigest()
 
 
 @config_context(transform_output="default")
@@ -327,14 +327,14 @@ def _check_trees(schema: Any, members: dict[str, bytes]) -> None:
 
 
 def _describe_forbidden(names: list[str]) -> str:
-    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    name_list = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     if any(name.startswith(("lightgbm.", "catboost.")) for name in names):
         return (
-            f"it contains {listed}. LightGBM and CatBoost models cannot be part of model files, "
+            f"it contains {name_list}. LightGBM and CatBoost models cannot be part of model files, "
             "because their compiled readers do not check what they read. Remove these models from "
             "the ensemble, or use pickle for files that only you write and read"
         )
     return (
-        f"it contains {listed}. Model files may contain only domainwise estimators and common "
+        f"it contains {name_list}. Model files may contain only domainwise estimators and common "
         "scikit-learn estimators"
     )

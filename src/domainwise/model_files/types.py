@@ -122,7 +122,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "SliceNode": _names({"builtins": "slice"}),
     "TreeNode": _names({"sklearn.tree._tree": "Tree"}),
     "TupleNode": _names({"builtins": "tuple"}),
-    # Types of keys and columns, which are only called to convert a key.
+    # Types of dict keys and of columns; skops calls them only to convert a key.
     "TypeNode": _names({"numpy": _NUMBERS, "builtins": "bool float int str NoneType"}),
 }
 
@@ -167,13 +167,13 @@ def nodes(schema: Any) -> Iterator[dict[str, Any]]:
     """
     pending = [schema]
     while pending:
-        value = pending.pop()
-        if isinstance(value, dict):
-            if "__loader__" in value:
-                yield value
-            pending.extend(value.values())
-        elif isinstance(value, list):
-            pending.extend(value)
+        entry = pending.pop()
+        if isinstance(entry, dict):
+            if "__loader__" in entry:
+                yield entry
+            pending.extend(entry.values())
+        elif isinstance(entry, list):
+            pending.extend(entry)
 
 
 def forbidden_types(schema: Any) -> list[str]:
@@ -182,13 +182,13 @@ def forbidden_types(schema: Any) -> list[str]:
     >>> forbidden_types({"__loader__": "FunctionNode", "__module__": "os", "__class__": "system"})
     ['os.system']
     """
-    forbidden = set()
+    forbidden_names = set()
     for node in nodes(schema):
         loader = node["__loader__"]
         name = f"{node.get('__module__')}.{node.get('__class__')}"
         if not isinstance(loader, str) or name not in ALLOWED.get(loader, frozenset()):
-            forbidden.add(name)
-    return sorted(forbidden)
+            forbidden_names.add(name)
+    return sorted(forbidden_names)
 
 
 def localize(schema: Any) -> None:
@@ -209,7 +209,7 @@ def localize(schema: Any) -> None:
         if not is_own or node["__loader__"] != "ObjectNode" or name not in _MODULES:
             continue
         node.update(__module__=_MODULES[name], __class__=name)
-        if new_names := _ATTRIBUTES.get(name):  # key types are stored in the same order
+        if new_names := _ATTRIBUTES.get(name):  # the order of keys must not change
             attributes = node["content"]["content"].items()
             node["content"]["content"] = {new_names.get(key, key): v for key, v in attributes}
 
@@ -221,22 +221,22 @@ def shorten_names(schema: Any) -> dict[str, str]:
     one object. Only arrays keep theirs, so that an array that is used twice is stored once. Returns
     a dict from former to new names of array files.
     """
-    files: dict[str, str] = {}
+    new_names: dict[str, str] = {}
     for node in nodes(schema):
         if _MODULES.get(node["__class__"]) == node["__module__"]:
             node["__module__"] = PACKAGE
         node.pop("__id__", None)
         if _is_array_file(node):
-            name = files.setdefault(node["file"], f"{len(files)}.npy")
+            name = new_names.setdefault(node["file"], f"{len(new_names)}.npy")
             node.update(file=name, __id__=name)
-    return files
+    return new_names
 
 
 def check_identifiers(schema: Any) -> None:
     """Raise ValueError if identifiers differ from those that :func:`shorten_names` sets."""
     for node in nodes(schema):
-        expected = str(node["file"]) if _is_array_file(node) else None
-        if node.get("__id__") != expected:
+        expected_id = str(node["file"]) if _is_array_file(node) else None
+        if node.get("__id__") != expected_id:
             raise ValueError("the identifier of an object does not match its array file")
 
 

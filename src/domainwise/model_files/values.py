@@ -25,12 +25,12 @@ DAMAGED_TREE = "a tree refers to nodes, features or values that do not exist"
 
 
 def check_values(model: Any) -> None:
-    """Raise ValueError if an object in a model to be saved or loaded violates its rule."""
+    """Raise ValueError if an object in a model violates the rule for its type."""
     for value in _objects(model):
         cls, type_name = type(value), type(value).__name__
         if isinstance(value, np.ndarray):
             if value.dtype.kind not in "biufUOV" or value.dtype.itemsize == 0:
-                raise ValueError(f"an array of type {value.dtype!r} cannot be part of a model")
+                raise ValueError(f"arrays of dtype {value.dtype} are not allowed in model files")
             continue
         # Attributes must not replace methods or settings of the class. Only in this package are
         # class attributes also used as default values.
@@ -84,12 +84,12 @@ def training_targets(model: Any) -> list[str]:
 
 def _objects(model: Any) -> Iterator[Any]:
     """Yield each array in a model, and each object that has attributes, once."""
-    pending, seen = [model], set()
+    pending, seen_ids = [model], set()
     while pending:
         value = pending.pop()
-        if id(value) in seen:
+        if id(value) in seen_ids:
             continue
-        seen.add(id(value))
+        seen_ids.add(id(value))
         if isinstance(value, dict):
             pending.extend(value.values())
         elif isinstance(value, (list, tuple, set)):
@@ -125,8 +125,8 @@ def _nodes_are_valid(
     """Whether features exist, and children come after their parents, so that every path ends."""
     left, right, feature = (nodes[name][is_inner].astype(np.int64) for name in names)
     parent = np.flatnonzero(is_inner)
-    in_tree = (np.minimum(left, right) > parent) & (np.maximum(left, right) < len(nodes))
-    return len(nodes) > 0 and bool((in_tree & (feature >= 0) & (feature < n_features)).all())
+    is_in_tree = (np.minimum(left, right) > parent) & (np.maximum(left, right) < len(nodes))
+    return len(nodes) > 0 and bool((is_in_tree & (feature >= 0) & (feature < n_features)).all())
 
 
 def _is_array(
@@ -147,16 +147,16 @@ def _is_size(value: Any, size: int) -> bool:
 def _svm_is_valid(machine: Any) -> bool:
     """Whether the arrays of an SVC or an SVR have the sizes that libsvm assumes."""
     n_rows, n_features = machine.shape_fit_
-    n_support, counts = len(machine.support_), machine._n_support
+    n_support, support_counts = len(machine.support_), machine._n_support
     if "classes_" in vars(machine):
         n_classes = len(machine.classes_)
-        counts_agree = _is_array(counts, (n_classes,), "int32")
-        counts_agree = counts_agree and int(counts.sum(dtype=object)) == n_support
+        counts_agree = _is_array(support_counts, (n_classes,), "int32")
+        counts_agree = counts_agree and int(support_counts.sum(dtype=object)) == n_support
     else:  # libsvm represents regression as two classes and does not use the second count
         n_classes = 2
-        counts_agree = counts.shape == (2,) and counts[0] == n_support
+        counts_agree = support_counts.shape == (2,) and support_counts[0] == n_support
     n_pairs = n_classes * (n_classes - 1) // 2
-    sigmoids = (machine._probA, machine._probB)
+    sigmoid_parameters = (machine._probA, machine._probB)
     return (
         counts_agree
         and machine.kernel in ("linear", "poly", "rbf", "sigmoid", "precomputed")
@@ -169,7 +169,7 @@ def _svm_is_valid(machine: Any) -> bool:
         )
         and _is_array(machine._dual_coef_, (n_classes - 1, n_support))
         and _is_array(machine._intercept_, (n_pairs,))
-        and any(all(_is_array(values, (n,)) for values in sigmoids) for n in (0, n_pairs))
+        and any(all(_is_array(values, (n,)) for values in sigmoid_parameters) for n in (0, n_pairs))
     )
 
 
@@ -198,13 +198,13 @@ def _boosting_is_valid(model: Any) -> bool:
 
 
 def _class_counts(model: Any) -> list[int] | None:
-    """Return the number of classes of each output; None if ``n_classes_`` is inconsistent."""
+    """Return the number of classes for each output; None if ``n_classes_`` is inconsistent."""
     if "classes_" not in vars(model):
         return [1] * model.n_outputs_
     classes = model.classes_ if isinstance(model.classes_, list) else [model.classes_]
     counts = [len(labels) for labels in classes]
-    agree = len(counts) == model.n_outputs_ and np.ravel(model.n_classes_).tolist() == counts
-    return counts if agree else None
+    is_valid = len(counts) == model.n_outputs_ and np.ravel(model.n_classes_).tolist() == counts
+    return counts if is_valid else None
 
 
 def _tree_is_valid(model: Any) -> bool:
@@ -228,23 +228,23 @@ def _forest_is_valid(forest: Any) -> bool:
 
 def _encoder_is_valid(encoder: Any) -> bool:
     """Whether the numbers of output columns agree with the categories."""
-    none = [None] * len(encoder.categories_)
-    drops = encoder._drop_idx_after_grouping
+    nones = [None] * len(encoder.categories_)
+    drop_indices = encoder._drop_idx_after_grouping
     columns = zip(
         encoder.categories_,
-        none if drops is None else drops,
-        encoder._default_to_infrequent_mappings if encoder._infrequent_enabled else none,
+        nones if drop_indices is None else drop_indices,
+        encoder._default_to_infrequent_mappings if encoder._infrequent_enabled else nones,
         encoder._n_features_outs,
         strict=True,
     )
-    for categories, drop, groups, n_columns in columns:
-        n_groups = len(categories) if groups is None else int(np.max(groups)) + 1
+    for categories, drop_index, group_indices, n_columns in columns:
+        n_groups = len(categories) if group_indices is None else int(np.max(group_indices)) + 1
         # Values are looked up by bisection, which needs sorted categories.
         is_sorted = categories.dtype == object or np.array_equal(
             categories, np.unique(categories), equal_nan=categories.dtype.kind == "f"
         )
-        in_range = drop is None or 0 <= drop < n_groups
-        if not is_sorted or not in_range or n_groups - (drop is not None) != n_columns:
+        is_in_range = drop_index is None or 0 <= drop_index < n_groups
+        if not is_sorted or not is_in_range or n_groups - (drop_index is not None) != n_columns:
             return False
     return True
 
