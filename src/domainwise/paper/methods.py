@@ -25,7 +25,7 @@ from domainwise.models.table_model import plain_parameters
 from domainwise.paper.protocols import Case
 from domainwise.reference import algorithm1, algorithm2_stable, project
 
-# The paper's algorithms as transformers, for comparison: slow, with N x N matrices ----------------
+# The paper's algorithms as transformers, slow because of their N x N matrices ---------------------
 
 
 @dataclass(eq=False, repr=False)
@@ -148,8 +148,8 @@ class Method:
 
     key: str  #: name in result files
     label: str  #: name in tables
-    kind: str  #: baseline, exact, ridge (other values), fast, reference, extra (not in the paper)
-    parameter_names: tuple[str, ...] = ()  #: parameters of the projection or, if None, the SVM
+    kind: str  #: baseline, exact, ridge (other ridges), fast, reference, extra (not in the paper)
+    parameter_names: tuple[str, ...] = ()  #: of the projection or, if that is None, of the SVM
     projection: type[BaseEstimator] | None = None  #: None to predict from the features
     landmark_rule: str = ""  #: "divisor" (N/M landmarks), "count" (M), "fifth" (N/5) or "" (none)
     ridge: float = Parameters.ridge  #: ridge in the paper setting

@@ -193,19 +193,19 @@ def box_plot(case: CaseView) -> Picture | None:
 
 def spectrum_plot(row: dict[str, Any]) -> Picture:
     """Draw all eigenvalues of Algorithm 1; most of them equal 1."""
-    values = np.array(row["eigenvalues"])
-    signs = np.sign(np.where(np.abs(values - 1) <= 1e-6, 0.0, values - 1))
+    eigenvalues = np.array(row["eigenvalues"])
+    signs = np.sign(np.where(np.abs(eigenvalues - 1) <= 1e-6, 0.0, eigenvalues - 1))
     n_above, n_equal, n_below = (int(np.sum(signs == sign)) for sign in (1, 0, -1))
     with drawing(6.6, 2.6) as figure:
         axes = figure.subplots()
-        index = np.arange(1, len(values) + 1)
-        for sign, colour, text in (
+        index = np.arange(1, len(eigenvalues) + 1)
+        for sign, colour, label in (
             (1, COLOURS["dcm"], f"above 1 (separate classes): {n_above}"),
             (0, GREY, f"equal to 1: {n_equal}"),
             (-1, COLOURS["svm"], f"below 1 (separate domains): {n_below}"),
         ):
-            points = index[signs == sign], values[signs == sign]
-            axes.plot(*points, ".", color=colour, markersize=5, label=text)
+            points = index[signs == sign], eigenvalues[signs == sign]
+            axes.plot(*points, ".", color=colour, markersize=5, label=label)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")

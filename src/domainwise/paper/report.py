@@ -135,9 +135,9 @@ def case_table(case: CaseView) -> TextTable:
             limit = 0.0 if name == "peak_mib" else 100.0  # larger values have no decimals
             texts = ("" if v is None else f"{v:.3g}" if v < limit else f"{v:.0f}" for v in values)
             add(heading, texts)
-    kinds = ["" if METHODS[method.key].competes else "variant" for method in methods]
+    row_kinds = ["" if METHODS[method.key].competes else "variant" for method in methods]
     rows = zip(*(cells for _, cells in columns), strict=True)
-    return TextTable([heading for heading, _ in columns], list(rows), kinds)
+    return TextTable([heading for heading, _ in columns], list(rows), row_kinds)
 
 
 def _our_cell(metric: Metric, cell: CellView | None) -> TextCell:
@@ -171,8 +171,8 @@ def case_caption(case: CaseView) -> str:
 # Markdown -----------------------------------------------------------------------------------------
 
 _TIMES = (
-    "The columns s and MiB contain the CPU seconds and the peak memory (with Python and data) of"
-    " one fit and prediction in a separate process. Empty cells were not measured."
+    "The columns s and MiB contain the CPU seconds and the peak memory (with Python and the data)"
+    " of one fit and prediction in a separate process. Values that were not measured are empty."
 )
 
 

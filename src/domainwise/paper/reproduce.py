@@ -129,9 +129,9 @@ def projection(method: str, rows_per_domain: int, root_seed: int) -> Row:
     panels = [_panel("source domains", model.transform(X), y, MAX_SOURCE_POINTS)]
     panels[0]["domain"] = d[evenly_spaced(len(X), MAX_SOURCE_POINTS)].tolist()
     for number in (1, 2, 3):
-        rows = data.sample_domain == 6 + number
-        Z = model.transform(data.data[rows])
-        panels.append(_panel(f"unseen {number}", Z, data.target[rows], MAX_UNSEEN_POINTS))
+        in_domain = data.sample_domain == 6 + number
+        Z = model.transform(data.data[in_domain])
+        panels.append(_panel(f"unseen {number}", Z, data.target[in_domain], MAX_UNSEEN_POINTS))
     n_informative = int(model.n_informative_)
     return {"rows_per_domain": rows_per_domain, "n_informative": n_informative, "panels": panels}
 
@@ -140,9 +140,9 @@ def eigenvalues(rows_per_domain: int, root_seed: int) -> Row:
     """Return all eigenvalues of Algorithm 1 on data like the first synthetic case."""
     _, (X, y, d) = _synthetic_domains("spectrum", rows_per_domain, root_seed)
     K = rbf_kernel(X, gamma=0.1)
-    means = K.mean(axis=0)
-    values = np.linalg.eigvalsh(K - means - means[:, None] + K.mean())
-    rank = int(np.sum(values > len(K) * np.finfo(np.float64).eps * values[-1]))
+    column_means = K.mean(axis=0)
+    spectrum = np.linalg.eigvalsh(K - column_means - column_means[:, None] + K.mean())
+    rank = int(np.sum(spectrum > len(K) * np.finfo(np.float64).eps * spectrum[-1]))
     label_kernels = delta_kernel(y, y), delta_kernel(d, d)
     result = algorithm1(K, *label_kernels, epsilon=EPSILON, n_components=rank)
     return {
@@ -164,7 +164,7 @@ def _synthetic_domains(
 
 def _panel(title: str, Z: Array, y: Array, max_points: int) -> Row:
     rows = evenly_spaced(len(Z), max_points)
-    Z = np.column_stack([Z, np.zeros(len(Z))])  # zeros if there is only one component
+    Z = np.column_stack([Z, np.zeros(len(Z))])  # a second column if there is only one
     return {
         "title": title,
         "n_rows": len(Z),
@@ -214,7 +214,7 @@ def measure_in_process(*arguments: Any) -> Row:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return {"status": "error", "error": f"took more than {TIME_LIMIT} s"}
+        return {"status": "error", "error": f"the measurement took more than {TIME_LIMIT} s"}
     if process.returncode != 0:
         message = (process.stderr.strip().splitlines() or ["no message"])[-1]
         return {"status": "error", "error": message[:300]}
@@ -298,7 +298,7 @@ def make_plan(
     """Plan the jobs for tables, without those whose results are already in the results file.
 
     ``repeats`` overrides the number of repeats in the protocols; ``timing`` adds jobs that measure
-    time and memory. Raises ResultsError if stored results come from another protocol.
+    time and memory. Raises ResultsError if stored results were computed with another protocol.
     """
     cases = [case.quick() if quick else case for table in tables for case in table.cases]
     fingerprints = {row["case"]: row["fingerprint"] for row in store.rows() if "fingerprint" in row}

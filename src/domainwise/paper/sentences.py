@@ -27,7 +27,7 @@ def summary(run: RunSummary) -> list[str]:
 
 
 def describe_run(run: RunSummary) -> list[str]:
-    """Describe which tables were run, with how many repeats."""
+    """Describe which tables were run, and with how many repeats."""
     repeats = []
     for setting, parameters in PARAMETERS.items():
         if counts := sorted({case.n_repeats for case in run.cases(setting)}):
@@ -172,9 +172,9 @@ def wins_and_losses(cases: Sequence[CaseView], rival: str) -> str:
     if not advantages:
         return ""
     name = METHODS[rival].label if rival != "svm" else "the SVM"
-    better, worse = sum(a > 0 for a in advantages), sum(a < 0 for a in advantages)
-    comparison = f"is significantly better than {name} in {better} of {len(advantages)} cases"
-    return f"{comparison} and significantly worse in {worse}"
+    n_better, n_worse = sum(a > 0 for a in advantages), sum(a < 0 for a in advantages)
+    comparison = f"is significantly better than {name} in {n_better} of {len(advantages)} cases"
+    return f"{comparison} and significantly worse in {n_worse}"
 
 
 def join(texts: Sequence[str]) -> str:
@@ -252,9 +252,9 @@ def reasons(run: RunSummary) -> list[str]:
     case_texts = []
     for case in run.cases("paper"):
         views = {view.key: view for view in case.methods if case.case.table == "parkinsons"}
-        if {"majority", "dcm", "coir"} <= set(views) and (paired := views["coir"].paired_test):
+        if {"majority", "dcm", "coir"} <= set(views) and (test := views["coir"].paired_test):
             means = {key: view.cells["rmse"].ours.mean for key, view in views.items()}
-            title, p = case.case.title, p_text(paired.p_value)
+            title, p = case.case.title, p_text(test.p_value)
             case_texts.append(TEXTS["parkinsons_case"].format(title=title, p=p, **means))
     lines += [TEXTS["parkinsons"].format(cases=" ".join(case_texts))] if case_texts else []
     stand_ins = [table.table for table in run.tables if table.table.stand_in]

@@ -197,19 +197,19 @@ def _case_view(
     methods = []
     for name, repeats in rows.items():
         method = METHODS[name]
-        rival = "fastdcm" if method.landmark_rule and name != "fastdcm" else "dcm"
-        is_paired = rival in ranking_scores and name != rival
+        dcm_key = "fastdcm" if method.landmark_rule and name != "fastdcm" else "dcm"
+        is_paired = dcm_key in ranking_scores and name != dcm_key
         timing, paper_numbers = times.get((case.key, name), {}), case.paper.get(name, {})
         if setting != "paper":
             timing, paper_numbers = {}, {}
         cells = {}
         for key in case.metrics:
             if ours := summaries[key].get(name):
-                paper, within = paper_numbers.get(key), None
+                paper, is_within = paper_numbers.get(key), None
                 if paper is not None and not table.stand_in:
-                    within = abs(ours.mean - paper[0]) <= paper[1]
+                    is_within = abs(ours.mean - paper[0]) <= paper[1]
                 is_best = bool(np.isclose(ours.mean, best_mean[key], rtol=1e-9, atol=0.0))
-                cells[key] = CellView(ours, paper, within, method.competes and is_best)
+                cells[key] = CellView(ours, paper, is_within, method.competes and is_best)
         invariances = [row["invariance"] for row in repeats.values() if row.get("invariance")]
         methods.append(
             MethodView(
@@ -217,14 +217,14 @@ def _case_view(
                 label=method.name(case.task),
                 cells=cells,
                 scores=ranking_scores[name],
-                paired_test=compare(ranking_scores[rival], ranking_scores[name])
+                paired_test=compare(ranking_scores[dcm_key], ranking_scores[name])
                 if is_paired
                 else None,
                 seconds=timing.get("seconds"),
                 paper_seconds=paper_numbers.get("seconds"),
                 peak_mib=timing.get("peak_mib"),
                 invariance={
-                    key: float(np.mean([measured[key] for measured in invariances]))
+                    key: float(np.mean([measures[key] for measures in invariances]))
                     for key in (INVARIANCE if invariances else ())
                 },
             )

@@ -76,16 +76,16 @@ def make_split(case: Case, root_seed: int, repeat: int) -> Split:
 def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
     """Sample source and unseen domains, and rows from each domain."""
     domains = np.unique(bunch.sample_domain)
-    needed = case.train_domains + case.test_domains
-    if len(domains) < needed:
+    n_needed = case.train_domains + case.test_domains
+    if len(domains) < n_needed:
         raise ValueError(
-            f"{case.key} requires {needed} domains, but the data have {len(domains)}; check that"
+            f"{case.key} requires {n_needed} domains, but the data have {len(domains)}; check that"
             " the data file is complete"
         )
     sample = partial(sample_rows, stratified=case.stratified, rng=rng)
     rows = [
         sample(np.flatnonzero(bunch.sample_domain == name), bunch.target, case.rows_per_domain)
-        for name in rng.permutation(domains)[:needed]
+        for name in rng.permutation(domains)[:n_needed]
     ]
     train_rows = np.concatenate(rows[: case.train_domains])
     test_rows = np.concatenate(rows[case.train_domains :])
@@ -144,7 +144,7 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 def tune(
     case: Case, method: Method, split: Split, rng: np.random.Generator, random_state: int
 ) -> tuple[Parameters, dict[str, Any]]:
-    """Choose the parameters of a method on source domains; ``rng`` samples rows and groups.
+    """Choose the parameters of a method on source domains, with rows and folds sampled by ``rng``.
 
     Also returns a record with the rule, the parameters and their score on held-out source domains.
     """
@@ -194,7 +194,7 @@ def tuning_metric(case: Case) -> str:
 
 
 def tuning_rows(split: Split, case: Case, rng: np.random.Generator) -> Array:
-    """Sample ``case.tuning_rows`` rows from each source domain, with its class ratio."""
+    """Sample at most ``case.tuning_rows`` rows per source domain, with its class ratio."""
     sample = partial(sample_rows, stratified=case.task == "classification", rng=rng)
     masks = (split.sample_domain == name for name in np.unique(split.sample_domain))
     return np.concatenate([sample(np.flatnonzero(m), split.y, case.tuning_rows) for m in masks])
@@ -236,10 +236,10 @@ def _scaled(case: Case, X: Array) -> Array:
     if case.scaling == "none":
         return X
     if case.scaling == "minmax":
-        origin, width = np.nanmin(X, axis=0), np.nanmax(X, axis=0) - np.nanmin(X, axis=0)
+        offset, scale = np.nanmin(X, axis=0), np.nanmax(X, axis=0) - np.nanmin(X, axis=0)
     else:
-        origin, width = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
-    return np.nan_to_num((X - origin) / np.where(width > 0, width, 1.0))
+        offset, scale = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
+    return np.nan_to_num((X - offset) / np.where(scale > 0, scale, 1.0))
 
 
 # A repeat -----------------------------------------------------------------------------------------
@@ -279,13 +279,13 @@ class Trial:
 
     def choose_parameters(self, method: Method, split: Split) -> tuple[Parameters, dict[str, Any]]:
         """Return the parameters of a method in this setting, and how they were chosen."""
-        names = (self.root_seed, self.case.key, self.repeat)
-        random_state = int(derive_seed(*names, "method").generate_state(1)[0] % 2**31)
+        seed_names = (self.root_seed, self.case.key, self.repeat)
+        random_state = int(derive_seed(*seed_names, "method").generate_state(1)[0] % 2**31)
         if self.setting != "tuned" or method.key == "majority":
             parameters = paper_parameters(self.case, method, split.y, len(split.X), random_state)
             return parameters, {"rule": _PAPER_RULE, "parameters": parameters.used_by(method)}
         # All methods use the same tuning rows and groups of domains.
-        rng = np.random.default_rng(derive_seed(*names, "tuning"))
+        rng = np.random.default_rng(derive_seed(*seed_names, "tuning"))
         return tune(self.case, method, split, rng, random_state)
 
     def _row(self, method: Method, split: Split) -> Row:
