@@ -56,7 +56,7 @@ DEFECTS = [
     ),
     Defect(
         "domains compared inside classes without their sizes, right for equal sizes",
-        "same_class * (counts / class_size)",
+        "same_class * (counts / class_sizes)",
         "same_class / same_class.sum(axis=1)",
         ("labels",),
     ),
@@ -80,8 +80,8 @@ DEFECTS = [
     ),
     Defect(
         "invariant kernel with the weight left out of the denominator, right for weight 1",
-        "np.sqrt(weight / (1.0 + weight * values[nonzero]))",
-        "np.sqrt(weight / (1.0 + values[nonzero]))",
+        "np.sqrt(weight / (1.0 + weight * eigenvalues[is_nonzero]))",
+        "np.sqrt(weight / (1.0 + eigenvalues[is_nonzero]))",
         ("invariant/test_kernel.py",),
     ),
     Defect("HSIC divided by (n - 1)^2", "/ n_a**2", "/ (n_a - 1) ** 2", ("test_metrics.py",)),
@@ -94,8 +94,8 @@ DEFECTS = [
     ),
     Defect(
         "a ridge search trains on the first part that it tests on",
-        "for held_out in tests[:0:-1]:",
-        "for held_out in tests[::-1]:",
+        "for held_out_cells in test_cells[:0:-1]:",
+        "for held_out_cells in test_cells[::-1]:",
         ("ridge/test_moments.py",),
     ),
     Defect(

@@ -160,12 +160,12 @@ def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None
     """
     if class_weight is not None or target.codes is None or domain.codes is None:
         return
-    codes, domains = to_host(target.codes), to_host(domain.codes)
+    class_codes, domain_codes = to_host(target.codes), to_host(domain.codes)
     n_domains, n_classes = domain.n_categories, target.n_categories
     if n_domains < 2 or n_classes < 2:
         return
-    cells = np.bincount(domains * n_classes + codes, minlength=n_domains * n_classes)
-    counts = cells.reshape(n_domains, n_classes)
+    pair_codes = domain_codes * n_classes + class_codes
+    counts = np.bincount(pair_codes, minlength=n_domains * n_classes).reshape(n_domains, n_classes)
     counts = counts[counts.sum(axis=1) > 0]
     domain_sizes, class_sizes = counts.sum(axis=1, keepdims=True), counts.sum(axis=0)
     shares = counts / domain_sizes
@@ -222,11 +222,11 @@ def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
     is_numeric = targets.dtype.kind in "if" and domains.dtype.kind in "if"
     if not is_numeric or targets.ndim != 1 or targets.shape != domains.shape:
         return
-    negative = domains < 0
-    if negative.any() and not negative.all() and np.array_equal(targets == -1, negative):
+    is_negative = domains < 0
+    if is_negative.any() and not is_negative.all() and np.array_equal(targets == -1, is_negative):
         raise ValueError(
-            f"y is -1 exactly where sample_domain is negative, in {int(negative.sum())} of "
-            f"{len(negative)} rows. skada masks labels of target domains in this way, and -1 would "
+            f"y is -1 exactly where sample_domain is negative, in {int(is_negative.sum())} of "
+            f"{len(domains)} rows. skada masks labels of target domains in this way, and -1 would "
             "be learned as a class. Drop these rows (keep = sample_domain >= 0; fit(X[keep], "
             "y[keep], sample_domain=sample_domain[keep])), or pass their true labels."
         )
@@ -425,7 +425,7 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
             raise ValueError(
                 f"Input X contains NaN. {name} does not accept missing values. {advice}."
             ) from error
-        # NumPy's messages about cells that are not numbers.
+        # These are NumPy's messages about cells that are not numbers.
         if str(error).startswith(("could not convert", "float() argument", "setting an array")):
             raise type(error)(
                 f"X must contain one number in each cell: {error}. Encode or drop columns that "
@@ -475,14 +475,14 @@ def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
     if len(array) == 0:
         raise ValueError(f"{name} is empty. Pass at least one row.")
     if array.dtype.kind in "fc":
-        missing = ~np.isfinite(array)
+        is_invalid = ~np.isfinite(array)
     else:
         objects = array if array.dtype.kind == "O" else ()
-        missing = np.array([is_missing(value) for value in objects], dtype=bool)
-    if missing.any():
+        is_invalid = np.array([is_missing(value) for value in objects], dtype=bool)
+    if is_invalid.any():
         raise ValueError(
-            f"{name} has {missing.sum()} missing or infinite entries, the first in row "
-            f"{int(np.argmax(missing))}. Remove the affected rows."
+            f"{name} has {is_invalid.sum()} missing or infinite entries, the first in row "
+            f"{int(np.argmax(is_invalid))}. Remove the affected rows."
         )
     return as_sortable(array, name)
 

@@ -44,8 +44,8 @@ def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
     if kernel.name in VALID_KERNELS or len(rows) < 2:
         return kernel
     sample = rows[evenly_spaced(len(rows), FUNCTION_ROWS)]
-    prepared = kernel.prepare(sample)
-    K = to_host(kernel.block(prepared.left, prepared.right)).astype(np.float64)
+    prepared_rows = kernel.prepare(sample)
+    K = to_host(kernel.block(prepared_rows.left, prepared_rows.right)).astype(np.float64)
     name = getattr(kernel.function, "__name__", kernel.name)
     rounding = ROUNDING[precision_name(rows)]
     faults = _warn_if_not_kernel(K, rounding, f"the matrix computed by kernel={name}")
@@ -68,15 +68,15 @@ def positive_part(K: Any) -> tuple[Any, Any]:
     To evaluate the positive part for a new row, project its centred kernel values onto their span.
     """
     xp = namespace(K)
-    values, vectors = xp.linalg.eigh(_centred((K + K.T) / 2))
-    is_positive = values > 1e-10 * abs(values).max()
+    eigenvalues, vectors = xp.linalg.eigh(_centred((K + K.T) / 2))
+    is_positive = eigenvalues > 1e-10 * abs(eigenvalues).max()
     if not bool(is_positive.any()):
         raise ValueError(
             "the kernel matrix has no positive eigenvalue after centring. If it contains distances "
             "or negated kernel values, pass kernel values instead."
         )
     basis = vectors[:, is_positive]
-    return (basis * values[is_positive]) @ basis.T, basis
+    return (basis * eigenvalues[is_positive]) @ basis.T, basis
 
 
 def _warn_if_not_kernel(K: Any, rounding: float, description: str) -> str:

@@ -36,8 +36,8 @@ from domainwise.search.heads import quick_head
 from domainwise.search.scores import Outcome, Score, as_score, quiet_scores
 from domainwise.splits.folds import Split, domain_folds
 
-#: Up to this many rows, each split has its own landmarks; with more, all splits share landmarks and
-#: moments.
+#: Up to this many rows, FastDCMCV chooses landmarks for each split; with more, all splits share
+#: landmarks and moments.
 MAX_SEPARATE_ROWS = 1000
 #: Fitted attributes of the selected model that are also attributes of the search.
 FITTED_ATTRIBUTES = (
@@ -88,8 +88,8 @@ class DCMKind:
                 yield self.fold_type(clone(template), data.take(train), data.X[test])
             return
         assert data.target is not None
-        cells = path.training_cells(template, data, splits)
-        for (_, test), train_cells in zip(splits, cells, strict=True):
+        split_cells = path.training_cells(template, data, splits)
+        for (_, test), train_cells in zip(splits, split_cells, strict=True):
             yield path.MomentFold(template, train_cells, data.target, data.X[test])
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Projection]:
@@ -155,31 +155,31 @@ class DCMSearch(driver.SearchAttributes, Projection):
             )
         target, domain = self._check_labels(backend, y, sample_domain, X)
         assert target is not None
-        continuous = target.values is not None
-        if any(self.conditionals) and continuous:
+        is_continuous = target.values is not None
+        if any(self.conditionals) and is_continuous:
             raise ValueError(
                 "conditionals contains True, which compares domains within classes, but y is "
                 "continuous. Use conditionals=[False]."
             )
         if any(self.conditionals) and is_fast:
             refuse_descriptors(domain, "DCMCV")
-        values = target.values if continuous else target.names[target.codes]
-        if continuous and values.shape[1] == 1:
+        values = target.values if is_continuous else target.names[target.codes]
+        if is_continuous and values.shape[1] == 1:
             values = values[:, 0]
         kind = DCMKind(
             self.unfitted(),
             self._grid(X),
             self._fold,
-            self.estimator or (Ridge() if continuous else LinearDiscriminantAnalysis()),
+            self.estimator or (Ridge() if is_continuous else LinearDiscriminantAnalysis()),
             is_fast and self.estimator is None and len(X) > MAX_SEPARATE_ROWS,
         )
-        scoring = "neg_root_mean_squared_error" if continuous else "balanced_accuracy"
-        splits, _ = domain_folds(values, domain.codes, classification=not continuous, cv=self.cv)
+        scoring = "neg_root_mean_squared_error" if is_continuous else "balanced_accuracy"
+        splits, _ = domain_folds(values, domain.codes, classification=not is_continuous, cv=self.cv)
         result = driver.search(
             kind,
             Data(X, values, sample_domain, target, domain),
             splits,
-            as_score(scoring if self.scoring is None else self.scoring, not continuous),
+            as_score(scoring if self.scoring is None else self.scoring, not is_continuous),
             RULES[self.rule],
             n_jobs=self.n_jobs,
             verbose=10 * bool(self.verbose),
@@ -227,11 +227,11 @@ for _name in FITTED_ATTRIBUTES:
 @with_shared_arguments
 @arguments
 class DCMCV(ExactArguments, DCMSearch):
-    """DCM with gamma, ridge and weights chosen by holding out source domains.
+    """DCM with gamma, ridge and domain weight chosen by holding out source domains.
 
     Each combination of arguments is scored with a simple predictor on projected rows from held-out
-    domains, and the best one is fitted to all rows. Candidates with the same gamma share products
-    with the Gram matrix, so together they take little more time than the slowest of them.
+    domains, and DCM is fitted to all rows with the best combination. Candidates with the same gamma
+    share products with the Gram matrix, so together they take little more time than the slowest.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ class DCMCV(ExactArguments, DCMSearch):
 @with_shared_arguments
 @arguments
 class FastDCMCV(LabelLandmarkArguments, DCMSearch):
-    """FastDCM with gamma, ridge and weights chosen by holding out source domains.
+    """FastDCM with gamma, ridge and domain weight chosen by holding out source domains.
 
     With more than 1000 rows and ``estimator=None``, there is one pass over the rows for each gamma,
     and all splits share the same landmarks.

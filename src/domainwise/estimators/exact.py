@@ -108,8 +108,8 @@ class COIR(ExactArguments, COIRMethod, KernelProjection):
     r"""Covariance operator inverse regression: directions that separate targets.
 
     DCM without domains: finds the directions with the largest :math:`\gamma` in
-    :math:`(P_y K^2 + K) \beta = \gamma K \beta`. ``sample_domain`` is accepted and ignored, so
-    that methods can be swapped in a pipeline.
+    :math:`(P_y K^2 + K) \beta = \gamma K \beta`, in the notation of :class:`DCM`.
+    ``sample_domain`` is accepted and ignored, so that methods can be swapped in a pipeline.
 
     Parameters
     ----------
@@ -142,14 +142,14 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
     r"""Domain-invariant component analysis (Muandet et al., 2013).
 
     Finds the directions with the largest :math:`\gamma` in
-    :math:`P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta`, where :math:`L` measures distances
-    between domain means. Without ``y`` the left-hand side is :math:`K^2 \beta` (unsupervised DICA).
+    :math:`P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta` (see :class:`DCM`), where :math:`L`
+    measures distances between domain means. In unsupervised DICA, without ``y``, :math:`P_y = I`.
 
     Parameters
     ----------
     {n_components} {kernel} {target} {epsilon}
     lam : float, default=1e-3
-        Regularization of the right-hand side. It is not multiplied by the number of rows, so
+        The regularization :math:`\lambda` above. It is not multiplied by the number of rows, so
         iterative solvers converge more slowly on large problems.
     {solver}
 
@@ -178,9 +178,9 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
 @with_shared_arguments
 @arguments
 class KPCA(ExactArguments, KPCAMethod, KernelProjection):
-    """Kernel principal component analysis, without storing the kernel matrix.
+    """Kernel principal component analysis that need not store the kernel matrix.
 
-    Finds the directions of :class:`sklearn.decomposition.KernelPCA`, scaled to unit variance.
+    Finds the directions of :class:`sklearn.decomposition.KernelPCA`. Components have unit variance.
     ``y`` and ``sample_domain`` are accepted and ignored, so that methods can be swapped in a
     pipeline.
 
@@ -228,7 +228,7 @@ class MIDAMethod(DomainArguments, ComponentArguments, Projection):
 
     _method = staticmethod(pencils.mida)
     _uses_target = False
-    #: Kernels of continuous descriptors are approximated as accurately as in DCM with this epsilon.
+    #: Kernels of continuous domain descriptors are as accurate as those of DCM with this epsilon.
     epsilon = 1e-5
 
 
@@ -242,9 +242,9 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
     .. math:: \left(b K B K + \tfrac{1 - b}{N} K^2\right) \beta
        = \gamma \, (w K D K + v K W K + K + N \rho I) \beta
 
-    where :math:`B` is the scatter of class means, :math:`D` that of domain means, and :math:`W` the
-    scatter within classes; :math:`b, w, v, \rho` are ``between``, ``domain_weight``,
-    ``within_weight`` and ``ridge``.
+    where :math:`K` is the centred kernel matrix of the N rows, :math:`B` the scatter of class
+    means, :math:`D` that of domain means, and :math:`W` that within classes; :math:`b, w, v, \rho`
+    are ``between``, ``domain_weight``, ``within_weight`` and ``ridge``.
 
     Parameters
     ----------
@@ -285,16 +285,16 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
 @with_shared_arguments
 @arguments
 class MDA(ExactArguments, ScatterMethod, KernelProjection):
-    r"""Multidomain discriminant analysis: directions that separate classes, but not their domains.
+    r"""Multidomain discriminant analysis: directions that separate classes, but not domains.
 
     Finds the directions with the largest :math:`\gamma` in
 
     .. math:: K (b F + (1 - b) P) K \beta = \gamma \, (w K G K + v K W K + K + N \rho I) \beta
 
     where :math:`F` compares class means with each other, :math:`P` compares them with the overall
-    mean, :math:`G` compares the means of a class in pairs of domains, and :math:`W` is the scatter
-    within classes; :math:`b, w, v, \rho` are ``between``, ``domain_weight``, ``within_weight`` and
-    ``ridge``. In a class mean, a domain is weighted by the share of its rows that have this class.
+    mean, :math:`G` compares the means of a class in pairs of domains, and the other symbols are
+    those of :class:`SCA`. In a class mean, a domain is weighted by the share of its rows that have
+    this class.
 
     Parameters
     ----------
@@ -309,8 +309,8 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
 
     Notes
     -----
-    If a class has no rows in a domain, pairs with that domain are omitted from :math:`G` and from
-    its divisor, with a warning. With one domain, :math:`G` is zero.
+    If a class has no rows in a domain, pairs with that domain are omitted from :math:`G`, which is
+    a mean over pairs, with a warning. With one domain, :math:`G` is zero.
 
     References
     ----------
@@ -335,8 +335,8 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
 class MIDA(ExactArguments, MIDAMethod, KernelProjection):
     r"""Maximum independence domain adaptation: principal directions that depend little on domains.
 
-    Finds the leading eigenvectors of :math:`K (I - w \bar K_d) K`, where :math:`\bar K_d` is the
-    centred kernel of the domains and :math:`w` is ``domain_weight``. ``y`` is accepted and ignored.
+    Finds the leading eigenvectors of :math:`K (I - w \bar K_d) K`, where :math:`K, \bar K_d` are
+    centred kernels of rows and domains, and w is ``domain_weight``. ``y`` is accepted and ignored.
 
     Parameters
     ----------

@@ -36,8 +36,8 @@ class KernelProjection(MethodProjection):
         labels = self._label_rows(backend, rows, target, domain if self._uses_domain else None)
         kernel = resolved_kernel(self, backend, rows)
         gram, indefinite_matrix, basis = self._gram(backend, rows, kernel, labels)
-        continuous = target is not None and target.values is not None
-        solution = self._solve(gram, labels.space, continuous)
+        is_continuous = target is not None and target.values is not None
+        solution = self._solve(gram, labels.space, is_continuous)
         solution = standardise(gram, solution, labels.space, warn=self.n_components is not None)
         self._record(kernel, None if target is None else target.names, domain.names)
         self._record_solution(gram, solution)
@@ -81,17 +81,17 @@ class KernelProjection(MethodProjection):
         options = {name: getattr(self, name) for name in ("tol", "max_iter", "verbose")}
         options["seed"] = fixed_seed(self.random_state)
         no_ridge = self.ridge == 0
-        lapack = self.solver == "dense" or no_ridge
+        use_lapack = self.solver == "dense" or no_ridge
         if self.solver == "exact" and no_ridge:
             raise ValueError(
                 'ridge=0 needs the full Gram matrix, which solver="exact" does not store. Use '
                 'solver="dense" or solver="auto".'
             )
-        if lapack and kernel.name != "precomputed":
+        if use_lapack and kernel.name != "precomputed":
             backend.check_dense_memory(len(rows), "ridge=0" if no_ridge else 'solver="dense"')
-        if lapack:
+        if use_lapack:
             options["lapack"] = True
-        dense = lapack or len(rows) <= DENSE_ROWS
+        dense = use_lapack or len(rows) <= DENSE_ROWS
         return make_gram(backend, rows, kernel, labels, dense=dense, **options)
 
 
@@ -108,12 +108,12 @@ def make_gram(
 
     Matrix and eigenvectors are None, unless the kernel is indefinite.
     """
-    precomputed = kernel.name == "precomputed"
-    if not (precomputed or dense):
+    is_precomputed = kernel.name == "precomputed"
+    if not (is_precomputed or dense):
         refuse_unsound(kernel, len(rows))
         return backend.streamed_gram(rows, kernel, labels, **options), None, None
     indefinite_matrix = basis = None
-    matrix = backend.copy_rows(rows) if precomputed else backend.kernel_matrix(kernel, rows)
+    matrix = backend.copy_rows(rows) if is_precomputed else backend.kernel_matrix(kernel, rows)
     if not kernel.sound:
         indefinite_matrix = cast(matrix, namespace(matrix).float64)
         matrix, basis = positive_part(indefinite_matrix)

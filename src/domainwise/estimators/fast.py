@@ -64,7 +64,7 @@ class FastDICA(LabelLandmarkArguments, exact.DICAMethod, FastProjection):
     ----------
     {n_components} {kernel} {target} {epsilon}
     lam : float, default=1e-3
-        Regularization of the right-hand side, not multiplied by the number of rows.
+        The regularization :math:`\lambda` in :class:`DICA`, not multiplied by the number of rows.
     {landmarks} {target_landmarks} {seed}
 
     {fast_sections} {fast_example}
@@ -89,7 +89,7 @@ class FastKPCA(LabelLandmarkArguments, exact.KPCAMethod, FastProjection):
     {fast_sections} {fast_example}
     """
 
-    _relative_shift = float("inf")  # rounding hardly changes leading eigenvectors
+    _relative_shift = float("inf")  # float32 suffices for leading eigenvectors
 
 
 @with_shared_arguments
@@ -145,4 +145,4 @@ class FastMIDA(LandmarkArguments, exact.MIDAMethod, FastProjection):
     (2, 2)
     """
 
-    _relative_shift = float("inf")  # rounding hardly changes leading eigenvectors
+    _relative_shift = float("inf")  # float32 suffices for leading eigenvectors

@@ -49,7 +49,7 @@ class OnePass:
     _sum_rows: Callable[..., NystromSums | CellSums]
 
     def begin_pass(self, X: Array, y: MaybeArray, sample_domain: MaybeArray, n_rows: int) -> None:
-        """Choose landmarks from X, a sample of all ``n_rows`` rows, and record label types."""
+        """Choose landmarks from X, a sample of the ``n_rows`` rows, and record label types."""
         vars(self).pop("_sums", None)  # from an earlier fit
         backend = Backend()
         labels = self._check_labels(backend, y, sample_domain, X, min_classes=1)
@@ -162,8 +162,8 @@ class LandmarkProjection(Projection, OnePass):
             domain = Labels(codes=np.zeros(len(rows), dtype=np.intp), names=np.array([0]))
         if self.conditional:
             refuse_descriptors(domain, self._exact_name)
-        kernel, fourier = resolved_kernel(self, backend, rows), self.feature_map == "fourier"
-        if fourier:
+        kernel, is_fourier = resolved_kernel(self, backend, rows), self.feature_map == "fourier"
+        if is_fourier:
             m = self._landmark_count(n_rows or len(rows), among_rows=False)
             self._map = fourier_map(self, self.kernel, kernel.gamma, rows.shape[1], m)
         else:
@@ -175,8 +175,8 @@ class LandmarkProjection(Projection, OnePass):
         if self.n_components is not None and self.n_components > rank:
             raise ValueError(
                 f"n_components={self.n_components} is more than the number of "
-                f"{'Fourier features' if fourier else 'linearly independent landmarks'}, {rank}. "
-                "Increase n_landmarks, or decrease n_components."
+                f"{'Fourier features' if is_fourier else 'linearly independent landmarks'}, "
+                f"{rank}. Increase n_landmarks, or decrease n_components."
             )
         self._target_map = self._label_map(target, "target", self.target_landmarks)
         self._domain_map = self._label_map(domain, "domain", None)
@@ -215,7 +215,7 @@ class LandmarkProjection(Projection, OnePass):
         return np.hstack(columns) if columns else None
 
     def _finalized(self) -> tuple[NystromGram, list[Any], list[Any], Array]:
-        """Return the operator, classes, domains and feature means of all rows seen so far."""
+        """Return the Gram operator, classes, domains and feature means of the rows seen so far."""
         for moment in (self._sums.mean, self._sums.second):
             check_finite(moment, self._map.landmarks.dtype)
         refuse_masked_targets(*map(list, zip(*self._sums.groups, strict=True)))
@@ -238,8 +238,8 @@ class LandmarkProjection(Projection, OnePass):
         self._record(kernel, *(label_array(v, name) if v else None for v, name in labels))
         for name in ("landmarks_", "frequencies_"):
             self.__dict__.pop(name, None)  # from an earlier fit
-        fourier = self._map.triangle is None
-        setattr(self, "frequencies_" if fourier else "landmarks_", self._map.landmarks)
+        is_fourier = self._map.triangle is None
+        setattr(self, "frequencies_" if is_fourier else "landmarks_", self._map.landmarks)
         self.dual_coef_ = self._map.dual(weights)
         self._offset = mean @ weights - kernel.constant * self.dual_coef_.sum(axis=0)
         self.n_samples_seen_ = self._sums.n_samples
@@ -256,7 +256,7 @@ class LandmarkProjection(Projection, OnePass):
     @property
     @abstractmethod
     def _relative_shift(self) -> float:
-        """Regularization per row."""
+        """Regularization per row; infinity means that float32 is always precise enough."""
 
 
 class FastProjection(LandmarkProjection, MethodProjection):
@@ -320,8 +320,8 @@ def chosen_landmarks(
             f"landmarks are chosen from a sample of {len(X)} rows. Pass a smaller n_landmarks, or "
             "an array of landmarks."
         )
-    stratified = estimator.landmarks == "stratified" and domain.codes is not None
-    codes = to_host(domain.codes) if stratified else None
+    is_stratified = estimator.landmarks == "stratified" and domain.codes is not None
+    codes = to_host(domain.codes) if is_stratified else None
     rng = np.random.default_rng(fixed_seed(estimator.random_state))
     return np.array(X[choose_landmarks(estimator.landmarks, X, m, codes, kernel, rng)])
 

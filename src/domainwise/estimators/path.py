@@ -47,7 +47,7 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
     """
     for conditional in dict.fromkeys(candidate["conditional"] for candidate in candidates):
         indices = [i for i, c in enumerate(candidates) if c["conditional"] == conditional]
-        settings = [(candidates[i]["epsilon"], candidates[i]["domain_weight"]) for i in indices]
+        pairs = [(candidates[i]["epsilon"], candidates[i]["domain_weight"]) for i in indices]
         ridges = list(dict.fromkeys(candidates[i]["ridge"] for i in indices))
         gram, space = fold.gram(conditional)
         n = gram.n_samples
@@ -58,20 +58,19 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
         KQ = gram.product(Q)
         G = gram.inner(Q, KQ)
         directions = {
-            setting: _directions(fold, gram, space, basis, G, *setting)
-            for setting in dict.fromkeys(settings)
+            pair: _directions(fold, gram, space, basis, G, *pair) for pair in dict.fromkeys(pairs)
         }
         # The directions of all candidates span a small space: solve only for its basis.
         U, s, _ = np.linalg.svd(np.hstack(list(directions.values())), full_matrices=False)
         U = U[:, s > gram.tolerance * s[0]]
         V, KV = gram.combine(Q, U), gram.combine(KQ, U)
         projected_rows = _project_for_ridges(fold, gram, V, KV, ridges)
-        for i, setting in zip(indices, settings, strict=True):
+        for i, pair in zip(indices, pairs, strict=True):
             train, test = projected_rows[candidates[i]["ridge"]]
-            coordinates = U.T @ directions[setting]
+            coordinates = U.T @ directions[pair]
             scale = train.mapped(coordinates).std()
-            nonzero = scale > gram.tolerance * max(float(scale.max(initial=0.0)), 1e-300)
-            coordinates = coordinates[:, nonzero] / scale[nonzero]
+            is_nonzero = scale > gram.tolerance * max(float(scale.max(initial=0.0)), 1e-300)
+            coordinates = coordinates[:, is_nonzero] / scale[is_nonzero]
             yield i, train.mapped(coordinates), test @ coordinates
 
 
@@ -236,14 +235,14 @@ class MomentFold:
                 target_mean=self.sums.mean[start:],
             )
             return train, test
-        labels = sorted(self.cells)
-        cells = [self.cells[label] for label in labels]
+        class_codes = sorted(self.cells)
+        cells = [self.cells[code] for code in class_codes]
         within_moment = sum(cell.second[:m, :m] for cell in cells)
         train = ProjectedMoments(
             np.array([cell.n_samples for cell in cells]),
             np.array([cell.mean[:m] - mean for cell in cells]) @ weights,
             weights.T @ within_moment @ weights,
-            self.target.names[labels],
+            self.target.names[class_codes],
         )
         return train, test
 
@@ -257,16 +256,16 @@ def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterat
     assert target is not None
     assert domain is not None
     template._begin(backend_of(X), X, target, domain)
-    dense = template._dense_labels(target, domain, slice(None))
+    label_columns = template._dense_labels(target, domain, slice(None))
     if target.values is not None:
-        dense = np.hstack([dense, target.values])
+        label_columns = np.hstack([label_columns, target.values])
     zeros = np.zeros(len(X), dtype=np.int64)
-    classes = zeros if target.codes is None else target.codes
-    domains = zeros if domain.codes is None else domain.codes
-    sizes = target.n_categories, domain.n_categories
+    class_codes = zeros if target.codes is None else target.codes
+    domain_codes = zeros if domain.codes is None else domain.codes
+    n_categories = target.n_categories, domain.n_categories
     for codes, parts in split_rows(splits, len(X)):
         rows = sums.CellRows.of_parts(
-            codes, classes, domains, sizes, dense, target.codes is not None
+            codes, class_codes, domain_codes, n_categories, label_columns, target.codes is not None
         )
         width = template._map.n_features + rows.width
         sums.check_cell_memory(len(rows.cell_keys), [width], X, MEMORY_ADVICE)

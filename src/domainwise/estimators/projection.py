@@ -26,7 +26,7 @@ from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import LabelSpace, residual_trace
 from domainwise.methods.components import Components
 
-#: BLAS uses one thread for at most this many rows in memory.
+#: Up to this many rows in memory, BLAS uses one thread.
 SMALL_ROWS = 1500
 
 
@@ -109,14 +109,14 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     conditional: bool = False
     epsilon: float = 0.0
 
-    #: Whether the method uses targets and domains.
+    #: Whether the method uses or requires targets, domains and classes.
     _uses_target = True
     _uses_domain = True
     _needs_target = False
     _needs_classes = False
 
     def _label_kernel(self, role: str) -> tuple[Any, float | str, float]:
-        """Return the kernel, gamma and negligible trace per row for continuous labels."""
+        """Return the kernel of continuous labels, its gamma, and its allowed error per row."""
         kernel, gamma, weight = self.target_kernel, self.target_gamma, 1.0
         if role == "domain":
             kernel, gamma, weight = self.domain_kernel, self.domain_gamma, float(self.domain_weight)
@@ -270,11 +270,11 @@ class MethodProjection(Projection):
 
 def resolved_kernel(estimator: Any, backend: Backend, rows: Any) -> Kernel:
     """Check the kernel of an estimator, and compute its parameters from the rows."""
-    sound = estimator.kernel != "precomputed" or backend.check_precomputed(rows)
+    is_sound = estimator.kernel != "precomputed" or backend.check_precomputed(rows)
     names = ("gamma", "degree", "coef0", "kernel_params")
     arguments = {name: getattr(estimator, name) for name in names}
     kernel = backend.resolve_kernel(estimator.kernel, rows, **arguments)
-    return kernel if sound else replace(kernel, sound=False)
+    return kernel if is_sound else replace(kernel, sound=False)
 
 
 def fixed_seed(random_state: Any) -> int:

@@ -266,7 +266,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     >>> machine = LinearSVC().fit(Z, data.target)
     """
 
-    # No linear system is solved that would amplify rounding errors.
+    # float32 is precise enough: no linear system is solved that would amplify rounding errors.
     _relative_shift = float("inf")
     _needs_moments = False
     _exact_name = "InvariantKernel"
@@ -300,8 +300,8 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
         V, sigma, _ = svd(cross, full_matrices=False)
         self.domain_eigenvalues_ = sigma**2
         if np.isinf(self.domain_weight):
-            largest = self.domain_eigenvalues_.max(initial=0.0)
-            scale = np.where(self.domain_eigenvalues_ > gram.tolerance * largest, 0.0, 1.0)
+            max_eigenvalue = self.domain_eigenvalues_.max(initial=0.0)
+            scale = np.where(self.domain_eigenvalues_ > gram.tolerance * max_eigenvalue, 0.0, 1.0)
         else:
             scale = 1.0 / np.sqrt(1.0 + self.domain_weight * self.domain_eigenvalues_)
         weights = np.eye(len(cross)) + (V * (scale - 1.0)) @ V.T
@@ -332,7 +332,7 @@ def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Arra
     """Return kernel values between X and training rows in float64, centred by the training means.
 
     For a precomputed kernel, X contains the values before centring. ``row_means`` are the row means
-    of the training Gram matrix, up to the kernel's constant.
+    of the training Gram matrix; a constant added to all of them has no effect.
     """
     rows = None if kernel.name == "precomputed" else kernel.prepare(X_fit)
     K = np.empty((len(X), len(row_means)))
@@ -340,8 +340,8 @@ def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Arra
     row_slices = panels(len(X), max(1, tile_side(8) ** 2 // max(1, len(row_means))))
     compiled = use_compiled(len(X) * len(row_means))
 
-    def fill_panels(thread: int, threads: int) -> None:
-        for panel in row_slices[thread::threads]:
+    def fill_panels(thread: int, n_threads: int) -> None:
+        for panel in row_slices[thread::n_threads]:
             values = X[panel]
             if rows is not None:
                 values = kernel.block(kernel.prepare(values).left, rows.right, compiled=compiled)
@@ -425,12 +425,13 @@ def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Ar
     >>> float((A @ A.T).squeeze())
     0.25
     """
-    values, U = np.linalg.eigh((inner + inner.T) / 2)
-    values, U = np.maximum(values[::-1], 0.0), U[:, ::-1]
-    largest = float(values[0]) if len(values) else 0.0
+    eigenvalues, U = np.linalg.eigh((inner + inner.T) / 2)
+    eigenvalues, U = np.maximum(eigenvalues[::-1], 0.0), U[:, ::-1]
+    max_eigenvalue = float(eigenvalues[0]) if len(eigenvalues) else 0.0
     if np.isinf(weight):
-        nonzero = values > tolerance * largest
-        return U[:, nonzero] / np.sqrt(values[nonzero]), values
+        is_nonzero = eigenvalues > tolerance * max_eigenvalue
+        return U[:, is_nonzero] / np.sqrt(eigenvalues[is_nonzero]), eigenvalues
     # A huge weight would amplify eigenvalues that are rounding errors of the largest one.
-    nonzero = values > len(values) * np.finfo(float).eps * largest
-    return U[:, nonzero] * np.sqrt(weight / (1.0 + weight * values[nonzero])), values
+    is_nonzero = eigenvalues > len(eigenvalues) * np.finfo(float).eps * max_eigenvalue
+    scale = np.sqrt(weight / (1.0 + weight * eigenvalues[is_nonzero]))
+    return U[:, is_nonzero] * scale, eigenvalues

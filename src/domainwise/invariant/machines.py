@@ -29,7 +29,7 @@ from domainwise.splits.folds import domain_folds, row_folds
 #: Up to this many rows, ``solver="auto"`` is exact. The Gram matrix then takes up to 200 MB, and
 #: three times as much while it is computed.
 EXACT_ROWS = 5000
-#: Maximum number of iterations of an exact SVM, which may not converge if X is not scaled.
+#: Maximum number of iterations of an exact SVM, which might never converge if X is not scaled.
 MAX_ITER = 50_000_000
 #: Linear SVMs penalize their intercept; this factor divides the penalty by a hundred.
 INTERCEPT_SCALING = 10.0
@@ -81,17 +81,17 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
 
     def _fit_machine(self, X: Array, y: Array, sample_domain: Any) -> None:
         arguments = {name: getattr(self, name) for name in InvariantKernel().get_params()}
-        exact = self._is_exact(len(X))
-        if exact:
+        is_exact = self._is_exact(len(X))
+        if is_exact:
             self.transformer_ = InvariantKernel(**arguments)
         else:
             self.transformer_ = InvariantFeatures(random_state=self.random_state, **arguments)
         Z = self.transformer_.fit_transform(X, y, sample_domain=sample_domain)
-        self.machine_ = self._machine(exact).fit(Z, y)
+        self.machine_ = self._machine(is_exact).fit(Z, y)
         self.gamma_ = self.transformer_.gamma_
         self.domains_ = self.transformer_.domains_
         self.n_iter_ = int(np.max(self.machine_.n_iter_))
-        self.solver_info_ = {"solver": "exact" if exact else "fast"}
+        self.solver_info_ = {"solver": "exact" if is_exact else "fast"}
 
     def _is_exact(self, n_samples: int) -> bool:
         if self.kernel == "precomputed":
@@ -216,20 +216,20 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         if len(np.unique(y_test)) < len(self.classes_):  # a class is missing from all test folds
             splits, unit = row_folds(y, True), "rows"
         if unit == "rows":
-            reason = "sample_domain has fewer than two domains"
+            reason = "fewer than two different domain labels were passed"
             if domain.codes is not None and domain.n_categories > 1:
                 reason = "a class occurs in only one group of domains"
             warn_caller(
                 "Probabilities were calibrated on stratified folds of rows instead of held-out "
                 f"domains, because {reason}. They may be overconfident on unseen domains."
             )
-        unfitted, decisions = clone(self).set_params(probability=False), []
+        unfitted_model, decisions = clone(self).set_params(probability=False), []
         for train, test in splits:
             columns = train if self.kernel == "precomputed" else slice(None)
-            model = fit_rows(unfitted, X[:, columns], y, domains, train)
+            model = fit_rows(unfitted_model, X[:, columns], y, domains, train)
             decisions.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
-        rows = np.concatenate([test for _, test in splits])
-        return Calibration.fit(np.concatenate(decisions), y[rows])
+        test_rows = np.concatenate([test for _, test in splits])
+        return Calibration.fit(np.concatenate(decisions), y[test_rows])
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return decision values: for the second of two classes, or for each of several classes.
@@ -309,8 +309,8 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)
         inputs.check_target(y, len(X), "rbf", min_classes=1)  # libsvm needs finite float64 values
         # Linear SVMs penalize their intercept, so the target is centred.
-        exact = self._is_exact(len(X))
-        self._target_mean = 0.0 if exact else float(np.mean(y, dtype=np.float64))
+        is_exact = self._is_exact(len(X))
+        self._target_mean = 0.0 if is_exact else float(np.mean(y, dtype=np.float64))
         self._fit_machine(X, y - self._target_mean, sample_domain)
 
     def _machine_outputs(self, X: Any, method: str) -> Array:

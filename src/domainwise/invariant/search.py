@@ -235,7 +235,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     n_average : int, default=1
         Number of candidates whose predictions are combined.
     n_jobs : int, default=None
-        Number of splits and kernels evaluated in parallel.
+        Number of parallel jobs; each evaluates one kernel on one split.
 
     Attributes
     ----------
@@ -254,7 +254,7 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
     {scores}
     held_out_outputs_ : ndarray of shape (n_members, n_samples, n_columns) or None
         Outputs of the members for rows that they were not fitted to, if the search computes them.
-        Model files do not contain it.
+        Model files do not contain this attribute.
 
     See Also
     --------

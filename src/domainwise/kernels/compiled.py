@@ -64,9 +64,9 @@ def _bits(typing, x):
 @intrinsic
 def _float(typing, x):
     """Return the float with these bits."""
-    single = x.bitwidth == 32
-    bits = ir.FloatType() if single else ir.DoubleType()
-    result = types.float32 if single else types.float64
+    is_single = x.bitwidth == 32
+    bits = ir.FloatType() if is_single else ir.DoubleType()
+    result = types.float32 if is_single else types.float64
     return result(x), lambda context, builder, _, values: builder.bitcast(values[0], bits)
 
 
@@ -210,7 +210,7 @@ def _multiply_both(t, i, thin_left, thin_right, left_sums, right_sums, columns):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def _strip(left, i, right, width, formula, coefs, t, powers):
-    """Write the kernel values of a strip, up to the kernel's constant, to t."""
+    """Write the kernel values of a strip, minus the kernel's constant (1 for RBF), to t."""
     if formula in (INNER, POLYNOMIAL):
         _inner(left, i, right, width, t)
     else:
@@ -223,34 +223,34 @@ def _strip(left, i, right, width, formula, coefs, t, powers):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def multiply(left, right, formula, coefs, pairs, thin_left, thin_right, out):
-    """Multiply the tiles for pairs of blocks by a thin matrix, and add the products to ``out``.
+    """Multiply tiles (kernel values of pairs of blocks) by a thin matrix; add products to ``out``.
 
     Rows have the layout of :func:`pack_rows`, thin matrices are ``[block, column, row]``. If left
     and right are the same rows, a pair of different blocks also adds the products of the transposed
     tile with ``thin_left``, which is empty otherwise. Sums within a tile have the precision of the
     rows, and sums over tiles have the precision of ``out``.
     """
-    width, columns = right.shape[1] - 1, thin_right.shape[1]
+    width, n_columns = right.shape[1] - 1, thin_right.shape[1]
     t, powers = np.empty(4 * BLOCK, left.dtype), np.empty(4 * BLOCK, left.dtype)
-    left_sums = np.empty(columns * BLOCK, left.dtype)
-    right_sums = np.empty(columns * BLOCK, left.dtype)
+    left_sums = np.empty(n_columns * BLOCK, left.dtype)
+    right_sums = np.empty(n_columns * BLOCK, left.dtype)
     for pair in range(len(pairs)):
         a, b = pairs[pair]
-        mirrored = a != b and len(thin_left) > 0
+        is_mirrored = a != b and len(thin_left) > 0
         x, y, z = left[a].ravel(), right[b].ravel(), thin_right[b].ravel()
         left_sums[:] = 0
         right_sums[:] = 0
         for i in range(0, BLOCK, 4):
             _strip(x, i, y, width, formula, coefs, t, powers)
-            if mirrored:
-                _multiply_both(t, i, thin_left[a].ravel(), z, left_sums, right_sums, columns)
+            if is_mirrored:
+                _multiply_both(t, i, thin_left[a].ravel(), z, left_sums, right_sums, n_columns)
             else:
-                _multiply(t, i, z, left_sums, columns)
-        for c in range(columns):
+                _multiply(t, i, z, left_sums, n_columns)
+        for c in range(n_columns):
             for j in range(BLOCK):
                 out[a, c, j] += left_sums[c * BLOCK + j]
-        if mirrored:
-            for c in range(columns):
+        if is_mirrored:
+            for c in range(n_columns):
                 for j in range(BLOCK):
                     out[b, c, j] += right_sums[c * BLOCK + j]
 
@@ -263,20 +263,20 @@ def pack_rows(X: Array, norms: bool) -> Array:
     """
     width = -(-X.shape[1] // FEATURES) * FEATURES
     blocks = np.zeros((-(-len(X) // BLOCK), width + 1, BLOCK), dtype=X.dtype)
-    padded = np.zeros((blocks.shape[0] * BLOCK, X.shape[1]), dtype=X.dtype)
-    padded[: len(X)] = X
-    blocks[:, : X.shape[1]] = padded.reshape(-1, BLOCK, X.shape[1]).transpose(0, 2, 1)
+    padded_X = np.zeros((blocks.shape[0] * BLOCK, X.shape[1]), dtype=X.dtype)
+    padded_X[: len(X)] = X
+    blocks[:, : X.shape[1]] = padded_X.reshape(-1, BLOCK, X.shape[1]).transpose(0, 2, 1)
     if norms:  # computed from the rounded rows, so that distances are consistent
-        squares = np.einsum("ij,ij->i", padded, padded, dtype=np.float64)
+        squares = np.einsum("ij,ij->i", padded_X, padded_X, dtype=np.float64)
         blocks[:, width] = (-0.5 * squares).reshape(-1, BLOCK)
     return blocks
 
 
 def pack_thin(V: Array, n_blocks: int, dtype: Any) -> Array:
     """Divide a thin matrix into blocks with the layout ``[column, row]``."""
-    padded = np.zeros((n_blocks * BLOCK, V.shape[1]), dtype=dtype)
-    padded[: len(V)] = V
-    return np.ascontiguousarray(padded.reshape(n_blocks, BLOCK, -1).transpose(0, 2, 1))
+    padded_V = np.zeros((n_blocks * BLOCK, V.shape[1]), dtype=dtype)
+    padded_V[: len(V)] = V
+    return np.ascontiguousarray(padded_V.reshape(n_blocks, BLOCK, -1).transpose(0, 2, 1))
 
 
 def unpack_thin(blocks: Array, n_rows: int) -> Array:

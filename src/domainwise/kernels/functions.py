@@ -39,7 +39,7 @@ MEDIAN_ROWS = 2000
 #: RBF distances are computed from inner products, which are faster than differences of rows, if
 #: the error of the exponent ``-gamma d^2`` is at most this.
 EXPONENT_ERROR = {"float32": 1e-3, "float64": 1e-9}
-#: Limits for the largest absolute value, between which squared distances and inverses fit float64.
+#: Squared distances and inverses fit float64 if the largest absolute value is between these.
 MIN_MAGNITUDE, MAX_MAGNITUDE = 1e-153, 1e153
 #: Limits for polynomial and linear kernel values, so that sums of their products do not overflow.
 MAX_POLYNOMIAL = {"float32": 1e17, "float64": 1e100}
@@ -86,9 +86,9 @@ def expm1(X: Any, *, compiled: bool = False) -> Any:
     elif X.size < MIN_CHUNKED or char not in "fd" or _is_vectorized(char):
         np.expm1(X, out=X)
     else:
-        flat = X.reshape(-1) if X.flags.c_contiguous else X.flatten()
-        for start in range(0, flat.size, CHUNK):
-            chunk = flat[start : start + CHUNK]
+        flat_X = X.reshape(-1) if X.flags.c_contiguous else X.flatten()
+        for start in range(0, flat_X.size, CHUNK):
+            chunk = flat_X[start : start + CHUNK]
             if char == "d":
                 _expm1_by_table(chunk)
             else:
@@ -96,7 +96,7 @@ def expm1(X: Any, *, compiled: bool = False) -> Any:
                 np.tanh(chunk, out=chunk)
                 chunk *= 2.0 / (1.0 - chunk)
         if not X.flags.c_contiguous:
-            X[...] = flat.reshape(X.shape)
+            X[...] = flat_X.reshape(X.shape)
     return X
 
 
@@ -142,7 +142,7 @@ class Kernel:
     function: Callable[..., Array] | None = None  #: a user's kernel ``function(X, Y, **params)``
     params: Mapping[str, Any] = field(default_factory=dict)
     symmetrised: bool = False  #: average ``function(X, Y)`` with ``function(Y, X)'``
-    sound: bool = True  #: False for a function that is not positive semi-definite
+    sound: bool = True  #: False for a function or matrix that is not positive semi-definite
 
     @property
     def constant(self) -> float:
@@ -163,12 +163,12 @@ class Kernel:
         if self.name not in ("rbf", "linear"):
             return self
         origin = cast(X.mean(0, dtype=namespace(X).float64), X.dtype)
-        max_squared_distance, batch_rows = 0.0, max(1, 2**22 // X.shape[1])
+        max_squared_distance, batch_size = 0.0, max(1, 2**22 // X.shape[1])
         if self.name == "rbf":
             with np.errstate(over="ignore"):
-                for start in range(0, len(X), batch_rows):
-                    largest = float(squared_norms(X[start : start + batch_rows] - origin).max())
-                    max_squared_distance = max(max_squared_distance, largest)
+                for start in range(0, len(X), batch_size):
+                    batch_max = float(squared_norms(X[start : start + batch_size] - origin).max())
+                    max_squared_distance = max(max_squared_distance, batch_max)
         return self.with_origin(to_host(origin), max_squared_distance)
 
     def with_origin(self, origin: Array, max_squared_distance: float) -> Kernel:
@@ -380,11 +380,11 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     if kernel not in ("rbf", "laplacian"):
         return 1.0 / p
     rows = cast(X if n <= MEDIAN_ROWS else X[evenly_spaced(n, MEDIAN_ROWS)], xp.float64)
-    largest = float(abs(rows).max())
-    if kernel == "rbf" and largest > 0 and not MIN_MAGNITUDE < largest < MAX_MAGNITUDE:
+    max_value = float(abs(rows).max())
+    if kernel == "rbf" and max_value > 0 and not MIN_MAGNITUDE < max_value < MAX_MAGNITUDE:
         raise ValueError(
-            f"gamma={gamma!r} cannot be computed: the largest absolute value is {largest:.0e}, so "
-            "squared distances overflow or underflow. Rescale the values, or pass gamma as a "
+            f"gamma={gamma!r} cannot be computed: the largest absolute value is {max_value:.0e}, "
+            "so squared distances overflow or underflow. Rescale the values, or pass gamma as a "
             "number."
         )
     median = median_distance(rows, l1=kernel == "laplacian")
@@ -407,7 +407,7 @@ def precision(name: str) -> Iterator[None]:
     """Choose the precision of float32 products with kernel matrices on a CUDA device.
 
     It affects only fitting and transforming float32 tensors on a GPU inside the ``with`` block.
-    Sums are compensated with all three precisions.
+    Compensated summation is used with all three precisions.
 
     Parameters
     ----------

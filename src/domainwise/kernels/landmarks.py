@@ -85,7 +85,7 @@ def choose_landmarks(
 
 def _leverage(rows: Array, kernel: Kernel) -> Array:
     """Return the ridge leverage scores of rows, all positive."""
-    values, U = np.linalg.eigh(kernel.matrix(rows).astype(np.float64))
-    values = np.maximum(values, 0.0)
-    weight = values / (values + len(rows) * LEVERAGE_RIDGE)
+    eigenvalues, U = np.linalg.eigh(kernel.matrix(rows).astype(np.float64))
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    weight = eigenvalues / (eigenvalues + len(rows) * LEVERAGE_RIDGE)
     return np.maximum(U**2 @ weight, np.finfo(float).tiny)

@@ -19,7 +19,7 @@ from domainwise.arrays import Array
 from domainwise.arrays.namespace import namespace, to_device_of, to_host
 from domainwise.kernels.functions import Kernel, resolve_gamma
 
-#: A label kernel is factored until its residual trace is below this fraction of N * epsilon.
+#: A label kernel K is factored until the trace of K - L L' is below this fraction of N epsilon.
 CHOLESKY_TOLERANCE = 1e-7
 #: The tolerance is divided by the weight of the label kernel in the objective, but at most by this.
 LARGEST_WEIGHT = 1e6
@@ -115,10 +115,10 @@ def label_rows(
         return _dense_labels(n_samples, target, domain, conditional, values)
     # Categories only: one coordinate per (class, domain) group that occurs.
     n_domains = 1 if domain is None else domain.n_categories
-    pairs: Any = 0 if target is None else target.codes * n_domains
-    pairs = pairs if domain is None else pairs + domain.codes
-    unique = namespace(pairs).unique
-    unique_pairs, codes, counts = unique(pairs, return_inverse=True, return_counts=True)
+    pair_codes: Any = 0 if target is None else target.codes * n_domains
+    pair_codes = pair_codes if domain is None else pair_codes + domain.codes
+    unique = namespace(pair_codes).unique
+    unique_pairs, codes, counts = unique(pair_codes, return_inverse=True, return_counts=True)
     groups, sizes = to_host(unique_pairs), to_host(counts).astype(np.float64)
     classes = None if target is None else groups // n_domains
     domains = None if domain is None else groups % n_domains
@@ -152,8 +152,8 @@ def category_space(
                 raise ValueError(NEEDS_CLASSES)
             # Group indicators minus their class mean, 1_g - (n_g / n_c) 1_c.
             same_class = (classes[:, None] == classes[None, :]).astype(np.float64)
-            class_size = same_class @ counts
-            domain = roots * (np.eye(len(counts)) - same_class * (counts / class_size))
+            class_sizes = same_class @ counts
+            domain = roots * (np.eye(len(counts)) - same_class * (counts / class_sizes))
     return LabelSpace(
         n_samples=int(n),
         target=target,
@@ -201,8 +201,8 @@ def _dense_labels(
 
 def centre_by_class(features: Array, codes: Array) -> list[Array]:
     """Return, for each class, the features minus the class mean, and zeros for other classes."""
-    members = [codes == code for code in np.unique(codes)]
-    return [np.where(m[:, None], features - features[m].mean(axis=0), 0.0) for m in members]
+    masks = [codes == code for code in np.unique(codes)]
+    return [np.where(m[:, None], features - features[m].mean(axis=0), 0.0) for m in masks]
 
 
 def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:
@@ -274,8 +274,8 @@ def kernel_columns(kernel: Kernel, values: Array) -> tuple[Callable[[int], Array
     if kernel.name == "rbf":
         return column, np.ones(len(values))
     starts = range(0, len(values), 64)
-    blocks = [np.diagonal(kernel.block(values[i : i + 64], values[i : i + 64])) for i in starts]
-    return column, np.concatenate(blocks)
+    diagonals = [np.diagonal(kernel.block(values[i : i + 64], values[i : i + 64])) for i in starts]
+    return column, np.concatenate(diagonals)
 
 
 def pivoted_cholesky(
@@ -312,17 +312,17 @@ def pivoted_cholesky(
                 "kernel is too narrow. Use a smaller gamma or a larger epsilon."
             )
         if rank == factor.shape[1]:
-            larger = np.empty((n, min(n, max_columns, 2 * rank)), order="F")
-            larger[:, :rank] = factor
-            factor = larger
+            larger_factor = np.empty((n, min(n, max_columns, 2 * rank)), order="F")
+            larger_factor[:, :rank] = factor
+            factor = larger_factor
         pivot = int(residual.argmax())
         remainder = np.asarray(column(pivot), dtype=np.float64)
         remainder = remainder - factor[:, :rank] @ factor[pivot, :rank]
-        valid = remainder[pivot] > 0 and bool(np.isfinite(remainder).all())
-        if valid:
+        is_valid = remainder[pivot] > 0 and bool(np.isfinite(remainder).all())
+        if is_valid:
             factor[:, rank] = remainder / np.sqrt(remainder[pivot])
             residual -= factor[:, rank] ** 2
-        if not valid or residual.min() < -1e-6 * scale:
+        if not is_valid or residual.min() < -1e-6 * scale:
             raise ValueError(f"{name} is not positive semi-definite. Use another kernel.")
         np.maximum(residual, 0.0, out=residual)
         residual[pivot] = 0.0
@@ -366,7 +366,7 @@ def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
         raise ValueError("K contains NaN or infinite values. Pass finite values.")
     if not np.allclose(K, K.T, rtol=1e-8, atol=1e-10 * max(1.0, np.abs(K).max(initial=0.0))):
         raise ValueError(
-            "K must be symmetric. Pass (K + K.T) / 2 if K differs from its transpose by rounding."
+            "K must be symmetric. Pass (K + K.T) / 2 if K is asymmetric only because of rounding."
         )
     trace = float(np.trace(K))
     return pivoted_cholesky(lambda j: K[:, j], np.diagonal(K), tolerance * trace, name="K")[0]

@@ -46,7 +46,7 @@ def standardise(
 ) -> Components:
     """Scale components to unit variance, fix their signs, and drop those without variance.
 
-    ``warn=False``, if no number of components was requested, drops components without a warning.
+    With ``warn=False``, for callers that did not set ``n_components``, they are dropped silently.
     """
     deviations = norms(gram, components.values) / np.sqrt(gram.n_samples)
     varies = deviations > components.floor
@@ -77,8 +77,8 @@ def norms(gram: Gram, V: Matrix) -> Array:
 
 def relative_floor(gram: Gram, values: Matrix) -> float:
     """Return the standard deviation below which a component is a rounding error."""
-    largest = norms(gram, values).max(initial=0.0) / np.sqrt(gram.n_samples)
-    return float(1e-2 * gram.tolerance * largest)
+    max_deviation = norms(gram, values).max(initial=0.0) / np.sqrt(gram.n_samples)
+    return float(1e-2 * gram.tolerance * max_deviation)
 
 
 def from_pairs(gram: Gram, pairs: RitzPairs) -> Components:

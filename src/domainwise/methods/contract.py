@@ -20,7 +20,7 @@ from domainwise.arrays import Array
 
 Matrix = Any  #: a thin matrix
 #: ``images(X, KX, KKX) -> (test, AX, BX)``: both sides of an eigenproblem ``A x = theta B x``, and
-#: test vectors for which ``test' A X`` and ``test' B X`` are symmetric. KKX is None at depth 1.
+#: vectors that make ``test' A X`` and ``test' B X`` symmetric. KKX is None in ``ritz(depth=1)``.
 Images = Callable[[Matrix, Matrix, Matrix], tuple[Matrix, Matrix, Matrix]]
 
 
@@ -161,6 +161,6 @@ def definite_pairs(A: Array, B: Array, tolerance: float = 0.0) -> tuple[Array, A
     A, B = (A + A.T) / 2, (B + B.T) / 2
     d, U = np.linalg.eigh(B)
     keep = d > max(len(d) * np.finfo(float).eps, tolerance) * max(float(d[-1]), 0.0)
-    whiten = U[:, keep] / np.sqrt(d[keep])
-    values, C = np.linalg.eigh(whiten.T @ A @ whiten)
-    return values[::-1], (whiten @ C)[:, ::-1]
+    whitening = U[:, keep] / np.sqrt(d[keep])
+    values, C = np.linalg.eigh(whitening.T @ A @ whitening)
+    return values[::-1], (whitening @ C)[:, ::-1]

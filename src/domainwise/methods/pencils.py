@@ -78,10 +78,10 @@ def dcm_scores(
     root = np.sqrt(np.maximum(d, 0.0))
     L = U * root
     LY, LD = L.T @ Y, L.T @ D
-    target = LY @ LY.T
-    # The right side, I + w LD LD', is factored by an SVD of LD: if the sum were computed, I would
-    # be lost to rounding for badly scaled kernels. With the inverse square root of the right side,
-    # W = I + shrink V', the matrix W (w LD LD') W has eigenvalues below 1.
+    target_term = LY @ LY.T
+    # The right side of the eigenproblem, I + w LD LD', is factored by an SVD of LD: if the sum were
+    # computed, I would be lost to rounding for badly scaled kernels. With the inverse square root
+    # of the right side, W = I + shrink V', the matrix W (w LD LD') W has eigenvalues below 1.
     V, singular_values, _ = svd(LD, full_matrices=False)
     penalty = weight * singular_values**2
     shrink = V * (1.0 / np.sqrt(1.0 + penalty) - 1.0)
@@ -90,7 +90,7 @@ def dcm_scores(
     mu, Z = mu[::-1], Z[:, ::-1]
     Z = Z + shrink @ (V.T @ Z)
     # Where the terms of target and domain cancel, mu is a rounding error.
-    noise = 64 * np.finfo(float).eps * float(np.abs(target).max(initial=0.0))
+    noise = 64 * np.finfo(float).eps * float(np.abs(target_term).max(initial=0.0))
     cut = max(tolerance * float(np.abs(mu).max(initial=0.0)), noise)
     n_informative = int((mu > cut).sum())
     if n_informative:
@@ -107,15 +107,15 @@ def dcm_scores(
         mu, a, n_informative = dcm_scores(G, U.T @ Y, U.T @ D, weight, tolerance)
         return mu, U @ a, n_informative
     # Of the directions z = L'a with the largest mu, use the one most related to the target.
-    leading = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
-    z = leading @ np.linalg.eigh(leading.T @ target @ leading)[1][:, -1:]
+    Z_leading = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
+    z = Z_leading @ np.linalg.eigh(Z_leading.T @ target_term @ Z_leading)[1][:, -1:]
     return mu[:1], U @ (z / root[:, None]), 0
 
 
 def _unsupervised_dcm(
     gram: Gram, F_d: Array, n_components: int | None, epsilon: float, ridge: float, weight: float
 ) -> Components:
-    """Solve ``(I + c K) v = gamma (I + w P_d K) v`` with c = 1/(1 + N eps), where K_y = I.
+    """Solve ``(I + c K) v = gamma (I + w P_d K) v``, where K_y = I gives c = 1 / (1 + N eps).
 
     The unknown is mu = gamma - 1, because gamma is 1 up to rounding if kernel values are small.
     """
@@ -124,17 +124,17 @@ def _unsupervised_dcm(
     F = gram.lift(F_d)
 
     def images(V: Matrix, KV: Matrix, _: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-        domain = weight * gram.combine(F, gram.inner(F, KV))
-        return KV, c * KV - domain, V + domain
+        domain_term = weight * gram.combine(F, gram.inner(F, KV))
+        return KV, c * KV - domain_term, V + domain_term
 
     k = unsupervised_count(n, n_components)
     pairs = gram.ritz(images, k, start=F if F_d.shape[1] else None)
-    # Where the two terms of the left side cancel, mu is a rounding error.
+    # Where the terms c KV and domain_term cancel, mu is a rounding error.
     noise = gram.tolerance * c * norms(gram, pairs.KX)
-    usable = np.abs(pairs.values) * norms(gram, pairs.X) > noise
-    pairs = _refined_pairs(gram, images, pairs, usable)
+    is_usable = np.abs(pairs.values) * norms(gram, pairs.X) > noise
+    pairs = _refined_pairs(gram, images, pairs, is_usable)
     warn_unconverged(pairs)
-    n_informative, values = int((usable & (pairs.values > 0)).sum()), 1.0 + pairs.values
+    n_informative, values = int((is_usable & (pairs.values > 0)).sum()), 1.0 + pairs.values
     components = _from_scores(gram, pairs.X, pairs.KX, ridge, values, n_informative, pairs.info)
     return replace(components, floor=relative_floor(gram, components.values))
 
@@ -178,7 +178,7 @@ def dica(
     """
     if labels.domain is not None and labels.domain_means is None:
         raise ValueError(f"DICA {NEEDS_DOMAIN_LABELS}")
-    # Domain means minus their unweighted mean, divided by the square root of their number.
+    # Centre the domain means, with equal weights, and divide by the square root of their number.
     means = np.zeros((labels.size, 0)) if labels.domain_means is None else labels.domain_means
     if means.shape[1]:
         means = (means - means.mean(axis=1, keepdims=True)) / np.sqrt(means.shape[1])
@@ -237,19 +237,19 @@ def kpca(gram: Gram, labels: LabelSpace, *, n_components: int | None = None) -> 
 def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
     """Return the real positive eigenpairs of a matrix in descending order (theory 5.2)."""
     values, C = eig(M)
-    nonzero = np.abs(values) > tolerance * float(np.abs(values).max(initial=0.0))
-    usable = nonzero & (np.abs(values.imag) <= 1e-8 * np.abs(values)) & (values.real > 0)
-    if n_dropped := int((nonzero & ~usable).sum()):
+    is_nonzero = np.abs(values) > tolerance * float(np.abs(values).max(initial=0.0))
+    is_usable = is_nonzero & (np.abs(values.imag) <= 1e-8 * np.abs(values)) & (values.real > 0)
+    if n_dropped := int((is_nonzero & ~is_usable).sum()):
         warn_caller(
             f"DICA dropped {n_dropped} complex or negative eigenvalue{'s' * (n_dropped > 1)}. A "
             "badly scaled kernel can cause this: check gamma and the scale of X."
         )
-    if not usable.any():
+    if not is_usable.any():
         raise ValueError(
             "DICA has no real positive eigenvalue for this kernel: the features do not separate "
             "the targets, or lam is too small for the kernel's scale. Scale X, or increase lam."
         )
-    order = np.flatnonzero(usable)[np.argsort(-values[usable].real, kind="stable")]
+    order = np.flatnonzero(is_usable)[np.argsort(-values[is_usable].real, kind="stable")]
     return values[order].real, C[:, order].real
 
 
@@ -294,8 +294,8 @@ def mida(
         return X, KKX - domain_weight * gram.combine(KF, gram.inner(F, KX)), X
 
     pairs = gram.ritz(images, k, depth=2, start=start)
-    positive = pairs.values > max(gram.tolerance * pairs.values.max(initial=0.0), rounding)
-    m = int(positive.sum())
+    is_positive = pairs.values > max(gram.tolerance * pairs.values.max(initial=0.0), rounding)
+    m = int(is_positive.sum())
     if not m:
         raise ValueError(
             f"domain_weight={domain_weight:g} is too large: in all directions, the penalty on "

@@ -72,27 +72,27 @@ def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
             f"{n_pairs - n_cells} of {n_pairs} pairs of a class and a domain have no rows and are "
             "omitted from the scatter of domains. Merge small domains or rare classes."
         )
-    # Frequency of the class of each cell in the domain of the cell, and one-hot classes of cells.
+    # For each cell: the share of its domain's rows that have its class, and its class, one-hot.
     frequency = counts / np.bincount(domains, weights=counts)[domains]
     one_hot = np.eye(len(unique_classes))[classes]
     class_weight, domains_per_class = frequency @ one_hot, one_hot.sum(axis=0)
     cell_means, _ = _group_means(counts, np.arange(n_cells))
     class_means, class_frequencies = _group_means(counts, classes)
     root_frequencies = np.sqrt(class_frequencies)
-    u = cell_means @ (one_hot * frequency[:, None]) / class_weight
-    overall = u @ class_weight[:, None] / n_domains
-    pairs = (u - u.mean(axis=1, keepdims=True)) * np.sqrt(2.0 / (u.shape[1] - 1))
-    deviations = (u - overall) * root_frequencies
-    left = np.hstack([np.sqrt(between) * pairs, np.sqrt(1.0 - between) * deviations])
-    # The mean of (e_sj - e_tj)(e_sj - e_tj)' over classes j and pairs s, t of domains: squared
-    # differences between all pairs of n points add up to n times their squared deviations.
+    u = cell_means @ (one_hot * frequency[:, None]) / class_weight  # weighted class means
+    overall_mean = u @ class_weight[:, None] / n_domains
+    pair_factor = (u - u.mean(axis=1, keepdims=True)) * np.sqrt(2.0 / (u.shape[1] - 1))
+    deviations = (u - overall_mean) * root_frequencies
+    left = np.hstack([np.sqrt(between) * pair_factor, np.sqrt(1.0 - between) * deviations])
+    # With the mean e_sj of class j in domain s, average (e_sj - e_tj)(e_sj - e_tj)' over j, s, t:
+    # squared differences between all pairs of n points add up to n times their squared deviations.
     n_domain_pairs = float((domains_per_class * (domains_per_class - 1)).sum() / 2)
     domain = cell_means[:, :0]
     if n_domain_pairs:
         deviations = cell_means - (cell_means @ one_hot / domains_per_class) @ one_hot.T
         domain = deviations * np.sqrt(one_hot @ domains_per_class / n_domain_pairs)
-    added = (u - class_means) * root_frequencies
-    return Scatters(left, domain, added, class_means * root_frequencies)
+    within_added = (u - class_means) * root_frequencies
+    return Scatters(left, domain, within_added, class_means * root_frequencies)
 
 
 def _cells(labels: LabelSpace, method: str) -> Cells:
@@ -102,7 +102,7 @@ def _cells(labels: LabelSpace, method: str) -> Cells:
 
 
 def _group_means(counts: Array, groups: Array | None) -> tuple[Array, Array]:
-    """Return the centred indicators of groups of cells divided by group size, and frequencies.
+    """Return centred indicators of groups of cells, divided by group sizes, and group frequencies.
 
     The basis vector of a cell is ``1_cell / sqrt(count)``.
     """
@@ -121,7 +121,7 @@ def _problem(
 ) -> Problem:
     """Express the eigenproblem in a basis Q of label space; return Q, K Q, J, M and A.
 
-    The left side is ``K Q J J' Q' K``, the right side is ``A + K Q M Q' K``.
+    The left side B is ``K Q J J' Q' K``, the right side R is ``A + K Q M Q' K``.
     """
     within_factors = [scatters.within_added, scatters.within_removed]
     used_factors = [scatters.between]
@@ -166,7 +166,7 @@ def sca(
 ) -> components.Components:
     """Scatter component analysis of Ghifary et al. (2017).
 
-    With ``between`` below 1, the left side has a term ``K^2``, whose range is not in label space.
+    With ``between`` below 1, the left side B has a term ``K^2``, whose range is not in label space.
     """
     k = components.unsupervised_count(gram.n_samples, n_components)
     problem = _problem(gram, sca_scatters(labels), domain_weight, within_weight, ridge)
@@ -188,7 +188,7 @@ def sca(
 
 
 def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> components.Components:
-    """Solve a problem whose left side lies in label space: ``b = A^-1 K Q a``."""
+    """Solve a problem whose left side B lies in label space: ``b = A^-1 K Q a``."""
     Q, KQ, J, M, A = problem
     inverse = A.inverse_of_image(Q, KQ)
     S = A.form(inverse, KQ)
@@ -209,7 +209,7 @@ def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, 
 
     An eigenvector z is mapped to ``(I + M S)^-1 J z``. With ``S = Q'K A^-1 K Q = L L'``, the
     eigenvalues are the squared singular values of ``(I + L'M L)^-1/2 L'J``, in descending order.
-    The root exists although M is indefinite, because the right side of the problem is positive
+    This root exists although M is indefinite, because the right side of the problem is positive
     definite. Values below ``tolerance`` times the largest are dropped.
     """
     d, U = np.linalg.eigh((S + S.T) / 2)
@@ -249,10 +249,10 @@ class Quadratic:
         if 4 * c * delta >= CLOSE_ROOTS:
             return self.by_conjugate_gradients(KV)
         shifts = self._shifts()
-        small, large = shifts[0], shifts[-1]
+        small_shift, large_shift = shifts[0], shifts[-1]
         root = float(np.sqrt(1.0 - 4 * c * delta))
         if c == 0:
-            solution = gram.solve(V, small)
+            solution = gram.solve(V, small_shift)
             Y, info = solution.image, solution.info
             KY = KV - delta * Y
         elif delta == 0:
@@ -260,13 +260,13 @@ class Quadratic:
             return Solution(solution.X / c, solution.image / c, dict(solution.info))
         elif (inverses := gram.float32_inverses(shifts)) is not None:
             self._factor_inverses = inverses
-            Y = (V - small * inverses[0](V) - inverses[1](KV)) / root
+            Y = (V - small_shift * inverses[0](V) - inverses[1](KV)) / root
             return Solution(Y, gram.product(Y), approximate=True)
         else:
             with_small, with_large = gram.solve_shifts(V, shifts)
             info = with_small.info
             Y = (with_small.image - with_large.image) / root
-            KY = (large * with_large.image - small * with_small.image) / root
+            KY = (large_shift * with_large.image - small_shift * with_small.image) / root
         if (components.norms(gram, KY) < 1e-4 * components.norms(gram, KV)).any():
             KY = gram.product(Y)  # the terms cancel if kernel values are small
         return Solution(Y, KY, dict(info))
@@ -293,8 +293,8 @@ class Quadratic:
         if 4 * c * delta >= CLOSE_ROOTS:
             return [float(np.sqrt(delta / c))] * 2
         root = float(np.sqrt(1.0 - 4 * c * delta))
-        small = 2 * delta / (1.0 + root)
-        return [small, (1.0 + root) / (2 * c)] if c else [small]
+        small_shift = 2 * delta / (1.0 + root)
+        return [small_shift, (1.0 + root) / (2 * c)] if c else [small_shift]
 
     def by_conjugate_gradients(self, V: Matrix, start: Solution | None = None) -> Solution:
         """Solve ``A X = V``; an approximate solution ``start`` is refined to full precision."""
@@ -307,26 +307,26 @@ class Quadratic:
             R = V - self.image(X, KX, gram.product(KX))
         Z = self.precondition(R)
         P, rz = Z, _dots(gram, R, Z)
-        history: list[float] = []
-        while len(history) < gram.max_iter:
+        residuals: list[float] = []
+        while len(residuals) < gram.max_iter:
             KP = gram.product(P)
             AP = self.image(P, KP, gram.product(KP))
             step = np.diag(_ratio(rz, _dots(gram, P, AP)))
             X, KX = X + gram.combine(P, step), KX + gram.combine(KP, step)
             R_old, R = R, R - gram.combine(AP, step)
-            history.append(float((components.norms(gram, R) / scale).max(initial=0.0)))
-            stalled = len(history) > 8 and history[-1] > 0.5 * min(history[:-8])
-            if history[-1] <= goal or stalled:
+            residuals.append(float((components.norms(gram, R) / scale).max(initial=0.0)))
+            is_stalled = len(residuals) > 8 and residuals[-1] > 0.5 * min(residuals[:-8])
+            if residuals[-1] <= goal or is_stalled:
                 break
             Z = self.precondition(R)
             # Use the Polak-Ribiere formula, because rounding makes the preconditioner inexact.
             rz_old, rz = rz, _dots(gram, R, Z)
             beta = _ratio(rz - _dots(gram, R_old, Z), rz_old)
             P = Z + gram.combine(P, np.diag(beta))
-        if history[-1] > gram.tol:
-            components.warn_stopped(history[-1], len(history), gram.tol)
-        info = {"linear_solver": "pcg on the quadratic", "residual": history[-1]}
-        return Solution(X, KX, info | {"n_iterations": len(history)})
+        if residuals[-1] > gram.tol:
+            components.warn_stopped(residuals[-1], len(residuals), gram.tol)
+        info = {"linear_solver": "pcg on the quadratic", "residual": residuals[-1]}
+        return Solution(X, KX, info | {"n_iterations": len(residuals)})
 
 
 def _dots(gram: Gram, U: Matrix, V: Matrix) -> Array:

@@ -36,7 +36,7 @@ class LeaveDomainsOut(BaseCrossValidator):
         Number of domains in each test set.
     n_repeats : int, default=None
         None tests each of T domains once, in ``ceil(T / n_test_domains)`` splits. An integer is the
-        number of test sets, each of which is drawn at random without replacement.
+        number of test sets; the domains of each are drawn at random without replacement.
     random_state : int, RandomState instance or None, default=None
         Seed for random test sets. None uses a fixed seed, so that every call of ``split`` gives the
         same folds. With ``n_repeats=None`` and several domains per test set, an int shuffles the
@@ -130,8 +130,8 @@ class LeaveDomainsOut(BaseCrossValidator):
 
     def _test_sets(self, n_domains: int) -> list[Array]:
         check_arguments("LeaveDomainsOut", **vars(self))
-        n_test, repeats, max_splits = int(self.n_test_domains), self.n_repeats, self.max_splits
-        if max_splits == 1 and repeats is None:
+        n_test, n_repeats, max_splits = int(self.n_test_domains), self.n_repeats, self.max_splits
+        if max_splits == 1 and n_repeats is None:
             raise ValueError(
                 "max_splits must be at least 2, so that every split has domains to train on; got 1."
             )
@@ -141,9 +141,9 @@ class LeaveDomainsOut(BaseCrossValidator):
                 f"domains is {n_domains}. Pass more domains, or use a smaller n_test_domains."
             )
         rng = check_random_state(0 if self.random_state is None else self.random_state)
-        n_splits = -(-n_domains // n_test) if repeats is None else repeats
+        n_splits = -(-n_domains // n_test) if n_repeats is None else n_repeats
         n_splits = n_splits if max_splits is None else min(n_splits, max_splits)
-        if repeats is not None:
+        if n_repeats is not None:
             return [rng.choice(n_domains, n_test, replace=False) for _ in range(n_splits)]
         shuffle = n_splits < n_domains and self.random_state is not None
         order = rng.permutation(n_domains) if shuffle else np.arange(n_domains)
@@ -214,8 +214,8 @@ def domain_folds(
             return splits, "domains"
     if not has_domains:
         warn_caller(
-            "There is no domain to hold out, because sample_domain has fewer than two domains. "
-            "Rows are held out instead, and scores say little about unseen domains.",
+            "There is no domain to hold out, because fewer than two different domain labels were "
+            "passed. Rows are held out instead, and scores say little about unseen domains.",
             RowFoldsWarning,
         )
     splits = usable_splits(row_folds(y, classification)) if usable or not has_domains else []
@@ -224,11 +224,11 @@ def domain_folds(
             f"n_samples={len(y)}, but at least 2 rows are needed to hold some out. Pass more rows."
         )
     if not splits:
-        needs, advice = "two training classes", "another splitter (cv)"
+        requirement, advice = "two training classes", "another splitter (cv)"
         if usable:
-            needs = "the targets needed for training and scoring"
+            requirement = "the targets needed for training and scoring"
             advice += " or scorer (scoring)"
-        raise ValueError(f"No split has {needs}. Pass more rows, or choose {advice}.")
+        raise ValueError(f"No split has {requirement}. Pass more rows, or choose {advice}.")
     return splits, "rows"
 
 
@@ -256,8 +256,8 @@ def row_folds(
     n_folds = min(n_folds, max_folds)
     if n_folds < 2:
         return []
-    folds = StratifiedKFold if classification else KFold
-    splitter = folds(n_folds, shuffle=True, random_state=random_state)
+    splitter_class = StratifiedKFold if classification else KFold
+    splitter = splitter_class(n_folds, shuffle=True, random_state=random_state)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The least populated class")
         return list(splitter.split(np.zeros((len(y), 1)), y))
@@ -268,14 +268,14 @@ def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
 
     Returns the part of each row, and the training and test parts of each split.
     """
-    codes = np.zeros(n, dtype=np.int64)
+    part_codes = np.zeros(n, dtype=np.int64)
     for train, test in splits:
         roles = np.zeros(n, dtype=np.int64)
         roles[train] = 1
         roles[test] = 2
-        codes = np.unique(codes * 3 + roles, return_inverse=True)[1]
-    return codes, [
-        (np.unique(codes[train]).tolist(), np.unique(codes[test]).tolist())
+        part_codes = np.unique(part_codes * 3 + roles, return_inverse=True)[1]
+    return part_codes, [
+        (np.unique(part_codes[train]).tolist(), np.unique(part_codes[test]).tolist())
         for train, test in splits
     ]
 
@@ -317,13 +317,13 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
     # All domains have the same limit; the remaining rows are drawn from the largest domains.
     limits = range(max_rows + 1)
     limit = bisect_right(limits, max_rows, key=lambda k: int(np.minimum(counts, k).sum())) - 1
-    sizes = np.minimum(counts, limit)
-    largest_domains = np.argsort(sizes - counts, kind="stable")
-    sizes[largest_domains[: max_rows - int(sizes.sum())]] += 1
+    sample_sizes = np.minimum(counts, limit)
+    largest_domains = np.argsort(sample_sizes - counts, kind="stable")
+    sample_sizes[largest_domains[: max_rows - int(sample_sizes.sum())]] += 1
     rng = np.random.default_rng(random_state)
     rows = [
         rng.choice(np.flatnonzero(codes == code), size, replace=False)
-        for code, size in enumerate(sizes)
+        for code, size in enumerate(sample_sizes)
     ]
     return np.sort(np.concatenate(rows))
 
