@@ -68,7 +68,7 @@ def test_a_model_on_another_device_is_refused(fitted, data):
 def test_an_unavailable_device_is_refused(fitted):
     if torch.cuda.is_available():
         with pytest.raises(
-            RuntimeError, match="no CUDA device with this index. Use an index from 0 to"
+            RuntimeError, match="no CUDA device with this index. Use an index between 0 and"
         ):
             fitted.to("cuda:99")
     else:

@@ -90,7 +90,7 @@ def test_a_model_moves_and_is_saved(data, tmp_path):
     assert isinstance(again.decision_function(tensor), torch.Tensor)
     model.to("numpy")
     np.testing.assert_allclose(model.decision_function(data[0]), values, atol=1e-10)
-    with pytest.raises(TypeError, match="fitted on arrays"):
+    with pytest.raises(TypeError, match="contains NumPy arrays"):
         model.predict(tensor)
     np.testing.assert_allclose(model.to("cpu").decision_function(tensor), values, atol=1e-10)
 

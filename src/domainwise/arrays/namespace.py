@@ -123,11 +123,11 @@ def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
     """Sum the rows of each group in float64; on a GPU, rounding errors can differ between runs."""
     n, xp = len(values), namespace(values)
     if not is_tensor(values):
-        indicator = csr_array((np.ones(n, values.dtype), (codes, np.arange(n))), (n_groups, n))
-        return np.asarray(indicator @ values, dtype=np.float64)
+        indicators = csr_array((np.ones(n, values.dtype), (codes, np.arange(n))), (n_groups, n))
+        return np.asarray(indicators @ values, dtype=np.float64)
     if n_groups <= MAX_INDICATORS:
-        indicator = xp.zeros((n, n_groups), dtype=values.dtype, device=values.device)
-        return (indicator.scatter_(1, codes[:, None], 1.0).T @ values).double()
+        indicators = xp.zeros((n, n_groups), dtype=values.dtype, device=values.device)
+        return (indicators.scatter_(1, codes[:, None], 1.0).T @ values).double()
     sums = xp.zeros((n_groups, values.shape[1]), dtype=xp.float64, device=values.device)
     return sums.index_add_(0, codes, values.double())
 

@@ -1,8 +1,8 @@
 """Backends: the computations that differ between arrays, tensors and Dask collections.
 
 An estimator gets the backend for X once in each call of ``fit``, ``partial_fit`` or ``transform``.
-*Rows* are X after :meth:`Backend.check_rows`; the Gram operators of a backend multiply thin
-matrices (:mod:`domainwise.methods.contract`).
+*Rows* are X after :meth:`Backend.check_rows`. The Gram operators of a backend multiply matrices
+with few columns (:mod:`domainwise.methods.contract`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Backend:
     sum_rows: Callable[..., NystromSums] = staticmethod(sum_rows)
     sum_cells: Callable[..., CellSums] = staticmethod(sum_cells)
 
-    # Checks of arguments
+    # Argument checks
 
     def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
         """Return X, y and sample_domain; with Dask, y or sample_domain can name columns of X."""
@@ -113,7 +113,7 @@ class Backend:
         return np.asarray(values, dtype=rows.dtype)
 
     def finish_fit(self, model: Any, X: Any) -> None:
-        """Finish a fit, for example by moving the model's fitted arrays to the device of X."""
+        """Finish a fit, for example by moving the model's arrays to the device of X."""
 
     def cross_product(self, kernel: Basis, rows: Any, support: Any, dual: Any) -> Any:
         """Return ``(k(rows, support) - kernel.constant) dual``."""
@@ -137,7 +137,7 @@ class Backend:
         return getattr(model, method)(rows)
 
     def explain_memory_errors(self, X: Any) -> AbstractContextManager[None]:
-        """Raise MemoryError with advice if a device runs out of memory."""
+        """Return a context that adds advice to memory errors of a device; here, it does nothing."""
         return nullcontext()
 
 
@@ -165,11 +165,11 @@ class LabelRules:
         if kind.startswith("continuous"):
             return "rbf" if kernel == "auto" else kernel
         if kernel == "auto" and labels.dtype.kind == "f":
-            finite = labels[np.isfinite(labels)]
-            if (finite != np.round(finite)).any():
+            finite_values = labels[np.isfinite(labels)]
+            if (finite_values != np.round(finite_values)).any():
                 raise ValueError(
                     f"{name} contains continuous values, but the rows that were read first contain "
-                    f'only labels. If {name} is continuous, set {argument}="rbf".'
+                    f'only categories. If {name} is continuous, set {argument}="rbf".'
                 )
         return "delta"
 
@@ -198,11 +198,11 @@ def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
 
 def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -> None:
     """Raise ValueError if the labels of a batch are not of the same kind as in earlier batches."""
-    changes = zip(("y", "sample_domain"), kinds_of_labels(target, domain), kinds, strict=True)
-    for name, kind, earlier in changes:
-        if kind != earlier:
+    comparisons = zip(("y", "sample_domain"), kinds_of_labels(target, domain), kinds, strict=True)
+    for name, kind, old_kind in comparisons:
+        if kind != old_kind:
             raise ValueError(
                 f"{name} contains {_KIND_NAMES.get(kind, kind)} in this batch, but "
-                f"{_KIND_NAMES.get(earlier, earlier)} in earlier batches. Pass the same kind of "
+                f"{_KIND_NAMES.get(old_kind, old_kind)} in earlier batches. Pass the same kind of "
                 "labels in every batch."
             )

@@ -1,6 +1,6 @@
 """Backend for Dask arrays and data frames: checks, labels and operators.
 
-The rows of X, and all arrays of this size, remain Dask collections. Labels, and coefficients of
+The rows of X, and all arrays of that size, remain Dask collections. Labels, and coefficients of
 exact models (one number per row and component), are in the memory of the client.
 """
 
@@ -55,18 +55,18 @@ class DaskBackend(Backend):
                 X = X[names] if set(names) <= set(X.columns) else X
             validate_data(estimator, partitions.layout_of(X)[1], reset=False, skip_check_array=True)
             return X
-        layout, empty = partitions.layout_of(X)
+        layout, empty_X = partitions.layout_of(X)
         if is_frame:
             lengths = True if self.known is None else list(self.known.lengths)
             X = X.astype(layout.dtype).to_dask_array(lengths=lengths)
         else:
             X = X.astype(layout.dtype, copy=False)
-        validate_data(estimator, empty, skip_check_array=True)
+        validate_data(estimator, empty_X, skip_check_array=True)
         if partitions.known_lengths(X) is None:
             X = X.compute_chunk_sizes()
         if len(X) < ensure_min_samples:
             raise ValueError(
-                f"Found Dask array with {len(X)} sample(s) while a minimum of "
+                f"Found a Dask array with {len(X)} sample(s) while a minimum of "
                 f"{ensure_min_samples} is required by {type(estimator).__name__}."
             )
         return X
@@ -88,8 +88,8 @@ class DaskBackend(Backend):
     def resolve_kernel(  # type: ignore[override]
         self, kernel: Any, X: Any, *, gamma: Any, **arguments: Any
     ) -> Kernel:
-        """Compute kernel parameters as ``make_kernel`` does, from sampled rows or reductions."""
-        row = np.zeros((1, X.shape[1]), dtype=X.dtype)
+        """Compute kernel parameters like ``make_kernel``, from sampled rows or Dask reductions."""
+        zero_row = np.zeros((1, X.shape[1]), dtype=X.dtype)
         if isinstance(gamma, str) and isinstance(kernel, str):
             if gamma == "scale":
                 variance = float(fetch(X.var(dtype=np.float64)))
@@ -99,15 +99,15 @@ class DaskBackend(Backend):
                 if not np.isfinite(rows).all():
                     raise ValueError(f"Input X contains NaN or infinity. {REMOVE_NAN}")
                 gamma = make_kernel(kernel, rows, gamma=gamma, **arguments).gamma
-        resolved = make_kernel(kernel, row, gamma=gamma, **arguments)
-        if resolved.name not in ("rbf", "linear"):
-            if resolved.name in VALID_KERNELS:
-                return resolved
-            return check_kernel(resolved, fetch(X[evenly_spaced(len(X), FUNCTION_ROWS)]))
+        resolved_kernel = make_kernel(kernel, zero_row, gamma=gamma, **arguments)
+        if resolved_kernel.name not in ("rbf", "linear"):
+            if resolved_kernel.name in VALID_KERNELS:
+                return resolved_kernel
+            return check_kernel(resolved_kernel, fetch(X[evenly_spaced(len(X), FUNCTION_ROWS)]))
         origin, max_squared_distance = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype), 0.0
-        if resolved.name == "rbf":
+        if resolved_kernel.name == "rbf":
             max_squared_distance = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
-        return resolved.with_origin(origin, max_squared_distance)
+        return resolved_kernel.with_origin(origin, max_squared_distance)
 
     @staticmethod
     def kernel_matrix(kernel: Kernel, rows: Any) -> Array:
@@ -124,11 +124,11 @@ class DaskBackend(Backend):
             tasks, projection = partitions.tasks_of(X), model.expansion
             rows = [call(layout.values, partition) for partition in tasks]
             sums = cross_tasks(projection.kernel, rows, projection.landmarks, projection.dual)
-            shared = constant((projection.intercept, layout.dtype, names), "projection")
+            context = constant((projection.intercept, layout.dtype, names), "projection")
             if not partitions.is_frame(X):
                 tasks = [None] * len(sums)
             pairs = zip(tasks, sums, strict=True)
-            projections = [call(_finish_projection, *pair, shared) for pair in pairs]
+            projections = [call(_finish_projection, *pair, context) for pair in pairs]
             return collect(projections, X, names, layout.dtype)
         empty = np.empty((0, len(names)), dtype=layout.dtype)
         return _map_partitions(X, layout, model, "transform", empty, names)
@@ -189,14 +189,14 @@ def _map_partitions(
     X: Any, layout: partitions.Layout, model: Any, method: str, empty: Array, columns: Any
 ) -> Any:
     """Call a method of a fitted model on every partition; ``empty`` is its result for no rows."""
-    shared = constant((model, layout, method, empty, columns), "model")
+    context = constant((model, layout, method, empty, columns), "model")
     if partitions.is_frame(X):
-        return X.map_partitions(_apply_to_rows, shared, meta=_with_index(X._meta, empty, columns))
+        return X.map_partitions(_apply_to_rows, context, meta=_with_index(X._meta, empty, columns))
     X = X.rechunk({1: -1})
-    shape: dict[str, Any] = {"drop_axis": 1}
+    options: dict[str, Any] = {"drop_axis": 1}
     if empty.ndim == 2:
-        shape = {"chunks": (X.chunks[0], (empty.shape[1],))}
-    return X.map_blocks(_apply_to_rows, shared=shared, dtype=empty.dtype, meta=empty, **shape)
+        options = {"chunks": (X.chunks[0], (empty.shape[1],))}
+    return X.map_blocks(_apply_to_rows, shared=context, dtype=empty.dtype, meta=empty, **options)
 
 
 @task

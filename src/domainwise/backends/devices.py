@@ -73,8 +73,8 @@ def to_device(values: Any, device: Any) -> Any:
         index = torch.cuda.current_device() if torch_device.index is None else torch_device.index
         if index >= torch.cuda.device_count():
             raise RuntimeError(
-                f"to({str(device)!r}): there is no CUDA device with this index. Use an index from "
-                f"0 to {torch.cuda.device_count() - 1}."
+                f"to({str(device)!r}): there is no CUDA device with this index. Use an index "
+                f"between 0 and {torch.cuda.device_count() - 1}."
             )
         torch_device = torch.device("cuda", index)
     return torch.as_tensor(values).to(torch_device)

@@ -66,8 +66,8 @@ class Layout:
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have {self.n_features} features; got shape {X.shape}")
         if (np.isinf(X) if missing else ~np.isfinite(X)).any():
-            values = "infinity" if missing else "NaN or infinity"
-            raise ValueError(f"Input X contains {values}. {REMOVE_NAN}")
+            invalid_values = "infinity" if missing else "NaN or infinity"
+            raise ValueError(f"Input X contains {invalid_values}. {REMOVE_NAN}")
         return X
 
 
@@ -153,8 +153,8 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
     if is_frame(X):
         if X.ndim != 2:
             raise TypeError(f"X is {describe(X)}. Pass a data frame, X.to_frame(), or an array.")
-        labels = {*_as_list(target), *_as_list(domain)}
-        features = [column for column in X.columns if column not in labels]
+        label_columns = {*_as_list(target), *_as_list(domain)}
+        features = [column for column in X.columns if column not in label_columns]
         if not features:
             raise ValueError(
                 f"X has no features: all of its columns ({_list_items(X.columns)}) are labels. Add "
@@ -162,13 +162,13 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
             )
         empty = X._meta[features]
         dtypes = {column: _numeric_dtype(empty[column].dtype) for column in features}
-        if not_numeric := [column for column in features if dtypes[column] is None]:
+        if non_numeric_columns := [column for column in features if dtypes[column] is None]:
             raise ValueError(
                 "features must be numeric, but these columns of X are not: "
-                f"{_list_items(not_numeric)}. Drop or encode them."
+                f"{_list_items(non_numeric_columns)}. Drop or encode them."
             )
-        float32 = all(dtype == np.float32 for dtype in dtypes.values())
-        dtype = np.dtype(np.float32 if float32 else np.float64)
+        is_float32 = all(dtype == np.float32 for dtype in dtypes.values())
+        dtype = np.dtype(np.float32 if is_float32 else np.float64)
         return Layout(tuple(features), len(features), dtype, target, domain), empty
     if not hasattr(X, "chunks"):
         raise TypeError(f"X is {describe(X)}. Pass a Dask array or a Dask data frame.")
@@ -198,9 +198,9 @@ def check_aligned(X: Any, labels: Any, name: str) -> None:
         )
     if not is_frame(labels) and not hasattr(labels, "chunks"):
         raise TypeError(f"{name} is {describe(labels)}. Pass a Dask array, series or data frame.")
-    n_labels, n_rows = n_partitions(labels), n_partitions(X)
-    if n_labels != n_rows:
-        raise ValueError(f"{name} has {n_labels} partitions but X has {n_rows}. {REMEDY}")
+    counts = n_partitions(labels), n_partitions(X)
+    if counts[0] != counts[1]:
+        raise ValueError(f"{name} has {counts[0]} partitions but X has {counts[1]}. {REMEDY}")
     if is_frame(X) and is_frame(labels):
         if X.known_divisions and labels.known_divisions and X.divisions != labels.divisions:
             raise ValueError(
@@ -276,10 +276,10 @@ MIN_SAMPLE_ROWS = 2_000
 def sum_partitions(estimator: Any, partitions: Partitions) -> NystromSums:
     """Choose landmarks, kernel and labels from some rows, then sum over all partitions."""
     validate_data(estimator, partitions.empty, skip_check_array=True)
-    # Landmarks are chosen from the sampled rows, so there must be at least as many of these.
-    count = estimator.n_landmarks
-    is_count = isinstance(estimator.landmarks, str) and isinstance(count, Integral)
-    (X, y, sample_domain), n_rows = sample_rows(partitions, int(count) if is_count else 0)
+    # Landmarks are chosen from the sampled rows, so at least n_landmarks rows are needed.
+    n_landmarks = estimator.n_landmarks
+    is_count = isinstance(estimator.landmarks, str) and isinstance(n_landmarks, Integral)
+    (X, y, sample_domain), n_rows = sample_rows(partitions, int(n_landmarks) if is_count else 0)
     if n_rows < 2:
         raise ValueError(
             f"Found {n_rows} sample(s) in {len(partitions)} partitions while a minimum of 2 is "
@@ -314,9 +314,9 @@ def partial_sums(
 @task
 def merge_sums(sums: list[NystromSums | None]) -> NystromSums | None:
     """Merge the sums of neighbouring partitions, in order."""
-    nonempty = [partition for partition in sums if partition is not None]
+    nonempty_sums = [partition_sums for partition_sums in sums if partition_sums is not None]
     # The sums can also be of another type with a merge method, such as CellSums.
-    return reduce(lambda total, other: total.merge(other), nonempty) if nonempty else None
+    return reduce(lambda total, other: total.merge(other), nonempty_sums) if nonempty_sums else None
 
 
 def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any, Any], int]:
@@ -326,30 +326,30 @@ def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any
     number of rows: exact if lengths are known or every partition was read, otherwise an estimate.
     """
     layout, lengths = constant(partitions.layout, "layout"), partitions.lengths
-    unread = [i for i in range(len(partitions)) if lengths is None or lengths[i]]
+    unread_ids = [i for i in range(len(partitions)) if lengths is None or lengths[i]]
     samples: dict[int, tuple[int, Array, Any, Any]] = {}
-    n_min = max(MIN_SAMPLE_ROWS, n_needed)
-    while unread and sum(len(X) for _, X, _, _ in samples.values()) < n_min:
-        selected = [unread[i] for i in evenly_spaced(len(unread), SAMPLE_PARTITIONS)]
-        # Read the same number of rows from each partition, or the same share if lengths are known.
-        total = max(SAMPLE_ROWS, 4 * n_needed)
-        quotas = [-(-total // len(selected))] * len(selected)
+    min_rows = max(MIN_SAMPLE_ROWS, n_needed)
+    while unread_ids and sum(len(X) for _, X, _, _ in samples.values()) < min_rows:
+        selected_ids = [unread_ids[i] for i in evenly_spaced(len(unread_ids), SAMPLE_PARTITIONS)]
+        # Read equally many rows from each partition, or the same fraction if lengths are known.
+        n_requested = max(SAMPLE_ROWS, 4 * n_needed)
+        quotas = [-(-n_requested // len(selected_ids))] * len(selected_ids)
         if lengths is not None:
-            share = min(1.0, total / sum(lengths[i] for i in selected))
-            quotas = [int(np.ceil(share * lengths[i])) for i in selected]
-        pairs = zip(selected, quotas, strict=True)
+            fraction = min(1.0, n_requested / sum(lengths[i] for i in selected_ids))
+            quotas = [int(np.ceil(fraction * lengths[i])) for i in selected_ids]
+        pairs = zip(selected_ids, quotas, strict=True)
         arguments = [(layout, *partitions.arguments(i), quota) for i, quota in pairs]
-        samples.update(zip(selected, run(calls(sample_partition, arguments)), strict=True))
-        unread = [i for i in unread if i not in samples]
+        samples.update(zip(selected_ids, run(calls(sample_partition, arguments)), strict=True))
+        unread_ids = [i for i in unread_ids if i not in samples]
     n_rows = sum(length for length, *_ in samples.values())
     if lengths is not None:
         n_rows = sum(lengths)
-    elif unread:
+    elif unread_ids:
         n_rows = round(n_rows / len(samples) * len(partitions))
-    nonempty = [samples[i][1:] for i in sorted(samples) if samples[i][0]]
-    if not nonempty:
+    nonempty_samples = [samples[i][1:] for i in sorted(samples) if samples[i][0]]
+    if not nonempty_samples:
         return (partitions.empty, None, None), n_rows
-    X, *labels = zip(*nonempty, strict=True)
+    X, *labels = zip(*nonempty_samples, strict=True)
     y, domain = (None if arrays[0] is None else np.concatenate(arrays) for arrays in labels)
     return (np.concatenate(X), y, domain), n_rows
 

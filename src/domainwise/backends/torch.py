@@ -106,8 +106,8 @@ class TorchBackend(Backend):
         """Raise an error if the model is not on the device of the rows."""
         if not isinstance(coefficients, torch.Tensor):
             raise TypeError(
-                "X is a tensor, but this model was fitted on arrays. Call to(X.device) on the "
-                "model first."
+                "X is a tensor, but this model contains NumPy arrays. Call to(X.device) on "
+                "the model first."
             )
         if coefficients.device != rows.device:
             raise ValueError(
