@@ -65,7 +65,8 @@ def test_sets_hold_the_classes_that_left_out_domains_allow(name, folder, tmp_pat
                "--coverage", "0.8")  # fmt: skip
     assert done.exit_code == 0, done.output
     assert (
-        "prediction sets are approximate: they were calibrated on 5 held-out domains" in done.stderr
+        "the coverage of prediction sets is approximate: they were calibrated on 5 held-out domains"
+        in done.stderr
     )
     written = pandas.read_csv(out)
     assert list(written.columns)[-2:] == ["in_set_no", "in_set_yes"]

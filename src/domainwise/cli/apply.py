@@ -47,7 +47,7 @@ def predict(
     coverage: Annotated[
         float | None,
         "Add prediction sets that should contain the true value for this fraction of the rows, "
-        "such as 0.9. New columns: low and high for regression, in_set_CLASS for each class.",
+        "such as 0.9. New columns: low and high (regression), or in_set_CLASS for each class.",
         "FRACTION",
     ] = None,
     read_options: options.ReadingOptions,
@@ -119,7 +119,7 @@ def adapt(
 def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> None:
     """Apply a model to a file; other arguments are passed to ``apply_to_file``."""
     new, out = apply_options.new, apply_options.out
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         from domainwise.models.apply import ShiftError, apply_to_file
         from domainwise.models.table_model import TableModel
         from domainwise.tables.cells import split_names
@@ -149,7 +149,7 @@ def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> N
                 findings = [finding.as_dict() for finding in error.findings]
                 common.print_json({"file": None, "findings": findings})
                 raise
-    notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    notes = [str(w.message) for w in caught_warnings if issubclass(w.category, UserWarning)]
     context, coverage = arguments.get("context"), arguments.get("coverage")
     reasons = ["--strict checks all rows first"] if apply_options.strict else []
     reasons += ["--context first summarizes each domain"] if context else []
@@ -164,7 +164,7 @@ def _apply(apply_options: ApplyOptions, *, project: bool, **arguments: Any) -> N
     calibration = (model.info.get("check") or {}).get("calibration")
     if coverage is not None and calibration is not None:
         notes.append(
-            f"prediction sets are {calibration['promise']}: they were calibrated on "
+            f"the coverage of prediction sets is {calibration['promise']}: they were calibrated on "
             f"{calibration['n_domains']} held-out domains and should contain the true value for "
             f"{coverage:.0%} of the rows of a new domain, on average over domains"
         )

@@ -118,6 +118,6 @@ def _connect(address: str) -> Any:
         client.close()
         raise ValueError(
             f"--dask {address}: the scheduler has no workers; start one with "
-            f"`dask worker {address}` (set the minimum of an adaptive cluster to at least 1 worker)"
+            f"`dask worker {address}` (if the cluster is adaptive, set its minimum to at least 1)"
         ) from None
     return client

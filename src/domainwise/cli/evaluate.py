@@ -97,9 +97,9 @@ def evaluate(
     n_jobs = resolve_jobs(jobs, dask)
     if max_rows < 0:
         raise ValueError(f"--max-rows must be positive, or 0 for no limit; got {max_rows}")
-    selected = choose_methods(methods)
+    selected_methods = choose_methods(methods)
     if estimator:
-        selected = choose_methods([*selected, *own_methods(estimator)])
+        selected_methods = choose_methods([*selected_methods, *own_methods(estimator)])
     if report:
         common.require_extra("report", "--no-report")
     stem = _EXTENSIONS.sub("", data.name) or data.name
@@ -124,7 +124,7 @@ def evaluate(
     with dask_client(dask) as client, folds_on(client):
         result = evaluate_table(
             table,
-            selected,
+            selected_methods,
             scoring=common.split_commas(metric) or None,
             n_jobs=n_jobs,
             random_state=seed,
@@ -177,11 +177,11 @@ def print_evaluation(result: Evaluation) -> None:
     )
     console.print(_scores_table(result))
     console.print("\n[dim]● marks the best baseline. The report explains the columns.[/]")
-    for secondary in result.others:
+    for other_result in result.others:
         console.print(
-            f"\n[bold]{escaped(secondary.measure.label)}[/] computed from the same predictions"
+            f"\n[bold]{escaped(other_result.measure.label)}[/] computed from the same predictions"
         )
-        console.print(_scores_table(secondary))
+        console.print(_scores_table(other_result))
     common.print_notes(console, result.notes)
     console.print()
     for line in result.answer.lines():

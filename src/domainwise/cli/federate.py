@@ -111,9 +111,9 @@ def _read_more(path: Path | None) -> dict[str, Any]:
         raise ValueError(f"{path} is not valid JSON ({error}); correct the file") from None
     accepted_keys = f"{KEYS}, {OPTION_KEYS}".split(", ")
     is_object = isinstance(settings, dict)
-    if unknown := [n for n in settings if n not in accepted_keys] if is_object else [settings]:
+    if unknown_keys := [n for n in settings if n not in accepted_keys] if is_object else [settings]:
         raise ValueError(
-            f"{path} contains {unknown[0]!r}; it must be a JSON object with keys from {KEYS}"
+            f"{path} contains {unknown_keys[0]!r}; it must be a JSON object with keys from {KEYS}"
         )
     return {name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()}
 

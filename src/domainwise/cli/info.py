@@ -30,9 +30,9 @@ def info(model: options.Model) -> None:
         else:
             print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
         rows, targets = header.get("training_rows"), header.get("training_targets") or None
-        if_absent = "unknown: the file was written by an older version" if rows is None else "none"
+        absent_text = "unknown: an older version wrote the file" if rows is None else "none"
         facts = [
-            ("training rows", f"stored in {', '.join(rows)}" if rows else if_absent),
+            ("training rows", f"stored in {', '.join(rows)}" if rows else absent_text),
             ("training targets", targets and f"stored without features in {', '.join(targets)}"),
             ("versions", ", ".join(f"{name} {v}" for name, v in header["versions"].items())),
         ]
@@ -80,9 +80,9 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         for name, value in info["chosen"].items()
         if value is not False  # False means that an option is off
     )
-    values = "continuous"
+    target_type = "continuous"
     if classes is not None:
-        values = f"{len(classes)} classes: {join_names([*map(str, classes)], MAX_NAMES)}"
+        target_type = f"{len(classes)} classes: {join_names([*map(str, classes)], MAX_NAMES)}"
     domains = f"{len(info['domains'])} in column {schema['domain']}"
     features = f"{len(numeric) + len(categorical)} ({len(numeric)} numeric, "
     features += f"{len(categorical)} categorical)"
@@ -92,23 +92,23 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         counts = [f"{name} ({count})" for name, count in info["domains"]]
         domains += ": " + join_names(counts, MAX_NAMES)
         features += ": " + join_names([*numeric, *categorical, *dates], MAX_NAMES)
-    weights, sets = info.get("class_weight"), (check or {}).get("calibration")
+    weights, calibration = info.get("class_weight"), (check or {}).get("calibration")
     context = None
     if info.get("context"):
         context = "predict --context assumes that the rows are representative of their domain"
-        if (size := info["context"].get("batch_size")) is not None:
-            context += f"; the score with context was measured on {size:,} rows per domain"
+        if (batch_size := info["context"].get("batch_size")) is not None:
+            context += f"; the score with context was measured on {batch_size:,} rows per domain"
     facts = [
         ("method", f"{method} ({parameters})" if parameters else method),
         ("class weights", f"{weights}: all classes have the same weight" if weights else None),
         ("components", info["n_components"]),
-        ("target", f"{schema['target']} ({values})"),
+        ("target", f"{schema['target']} ({target_type})"),
         ("domains", domains),
         ("features", features),
         ("rows", f"{info['n_rows']:,}"),
         ("unseen domains", describe_check(check) if check else None),
         ("context", context),
-        ("prediction sets", describe_sets(sets) if sets else None),
+        ("prediction sets", describe_sets(calibration) if calibration else None),
         *([] if brief else [("seed", info["seed"]), ("written", info["created"])]),
         *(describe_adaptation(info) if "site" in info else []),
     ]
@@ -127,20 +127,20 @@ def describe_adaptation(info: dict[str, Any]) -> list[tuple[str, str]]:
     expected RMSE 3 without labels, 2 with 5
     """
     site, classes = info["site"], info["classes"]
-    values = site["corrections"]["plain"]
+    terms = site["corrections"]["plain"]
     if classes is None:
-        name, sign, (level, slope) = "RMSE", -1, values
+        name, sign, (level, slope) = "RMSE", -1, terms
         correction = f"level {level:+.3g}" + (f", slope {slope:+.3g}" if slope else "")
     else:
         name, sign = "balanced accuracy", 1
-        shifts = ", ".join(f"{c} {value:+.2f}" for c, value in zip(classes, values, strict=True))
-        correction = f"log-odds by class: {shifts}" if any(values) else "none"
+        shifts = ", ".join(f"{c} {value:+.2f}" for c, value in zip(classes, terms, strict=True))
+        correction = f"log-odds by class: {shifts}" if any(terms) else "none"
     facts = [("site labels", str(site["n_labels"])), ("correction", correction)]
-    rows = [row for row in site["label_gain"] if row[0] <= site["n_labels"] and row[1] == row[1]]
-    if rows:
-        text = f"{sign * rows[0][1]:.3g} without labels"
-        if len(rows) > 1:
-            text += f", {sign * rows[-1][1]:.3g} with {rows[-1][0]}"
+    gains = [row for row in site["label_gain"] if row[0] <= site["n_labels"] and row[1] == row[1]]
+    if gains:
+        text = f"{sign * gains[0][1]:.3g} without labels"
+        if len(gains) > 1:
+            text += f", {sign * gains[-1][1]:.3g} with {gains[-1][0]}"
         facts.append((f"expected {name}", text))
     return facts
 

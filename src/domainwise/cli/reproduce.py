@@ -29,7 +29,7 @@ def reproduce(
     timing: Annotated[bool, "Measure time and memory after the experiments."] = True,
     report: Annotated[bool, "Write the HTML report."] = True,
 ) -> None:
-    """Rerun the DCM paper's experiments and compare the results.
+    """Rerun the DCM paper's experiments and compare the results with the paper's.
 
     Each repeat is saved as soon as it is finished. To continue an interrupted run, run the same
     command again. The results do not depend on the number of processes.
@@ -55,14 +55,14 @@ def reproduce(
     try:
         store.open(root_seed=seed, profile="quick" if quick else "full")
         plan = make_plan(tables, store, quick=quick, root_seed=seed, repeats=repeats, timing=timing)
-        total = len(plan.parallel) + len(plan.serial)
+        n_runs = len(plan.parallel) + len(plan.serial)
         stderr().print(
             f"results: [bold]{escaped(store.path)}[/bold]"
-            + (f", {total} runs left, seed {seed}" if total else ", all runs are finished"),
+            + (f", {n_runs} runs left, seed {seed}" if n_runs else ", all runs are finished"),
             soft_wrap=True,
         )
         activity = f"experiments, {n_jobs} {'process' if n_jobs == 1 else 'processes'}"
-        with ProgressBar(plan.cost, total, activity) as bar:
+        with ProgressBar(plan.cost, n_runs, activity) as bar:
             failed_runs = run_plan(
                 plan,
                 store,

@@ -87,7 +87,7 @@ def matches(column: Any, pattern: str, *, full: bool = True) -> Any:
 
 
 def _arrow_text(column: Any) -> Any:
-    """Return a text column as an Arrow array, which is ten times faster to search, or None."""
+    """Return a text column as an Arrow array, which is faster to search; None if it is not text."""
     try:
         import pyarrow
 
@@ -105,7 +105,7 @@ def text_cells(column: Any) -> Any:
 
 
 def mark_missing(column: Any, na: Sequence[str], *, nan_text: bool = True) -> Any:
-    """Mark cells as missing that are empty, in ``na`` or, with ``nan_text``, text such as "NaN"."""
+    """Mark empty cells, values in ``na`` and, with ``nan_text``, text such as "NaN" as missing."""
     if is_text(column) or hasattr(column, "cat"):
         values: list[Any] = [*na, *(MISSING_TEXT if nan_text else [""])]
     elif column.dtype.kind in "iuf":
@@ -130,7 +130,7 @@ def decimal_marks(
     it follows from the column's cells, or from the other columns if they agree, or is ``fallback``.
     """
     marks = dict(earlier or {})
-    ambiguous = {}
+    ambiguous_columns = {}
     text_columns = [name for name in names if name not in marks and is_text(frame[name])]
     if {mark, fallback, *marks.values()} <= {None, "."} and not any(
         matches(frame[name], ",", full=False).any() for name in text_columns
@@ -138,18 +138,18 @@ def decimal_marks(
         has_point = {name: matches(frame[name], r"\.", full=False).any() for name in text_columns}
         return {**marks, **{name: "." for name in text_columns if has_point[name]}}
     for name in text_columns:
-        cells = frame[name]
-        fits_point, fits_comma = (matches(cells, rf"(?:{NUMBER[m]})\s*%?") for m in (".", ","))
+        column = frame[name]
+        fits_point, fits_comma = (matches(column, rf"(?:{NUMBER[m]})\s*%?") for m in (".", ","))
         needs_point = (fits_point & ~fits_comma).any()
         needs_comma = (fits_comma & ~fits_point).any()
         if mark is not None:
             marks[name] = mark
         elif needs_point != needs_comma:
             marks[name] = "." if needs_point else ","
-        elif not needs_point and (fits_point & matches(cells, "[.,]", full=False)).any():
-            ambiguous[name] = bool(matches(cells[fits_point], ",", full=False).any())
+        elif not needs_point and (fits_point & matches(column, "[.,]", full=False)).any():
+            ambiguous_columns[name] = bool(matches(column[fits_point], ",", full=False).any())
     known_marks = {*marks.values()}
-    for name, has_comma in ambiguous.items():
+    for name, has_comma in ambiguous_columns.items():
         if len(known_marks) == 1:
             (marks[name],) = known_marks
         elif not has_comma and fallback == ",":
@@ -168,15 +168,15 @@ def with_points(column: Any, mark: str | None) -> Any:
     """Rewrite the numbers in a text column with decimal points and without thousands separators."""
     if not is_text(column):
         return column
-    to_rewrite = matches(column, f"[,−{OTHER_MARK[mark]}]|[0-9][{THOUSANDS}][0-9]", full=False)
-    if to_rewrite.any():
-        to_rewrite &= matches(column, rf"(?:{NUMBER[mark]})\s*%?")
-    if not to_rewrite.any():
+    needs_rewrite = matches(column, f"[,−{OTHER_MARK[mark]}]|[0-9][{THOUSANDS}][0-9]", full=False)
+    if needs_rewrite.any():
+        needs_rewrite &= matches(column, rf"(?:{NUMBER[mark]})\s*%?")
+    if not needs_rewrite.any():
         return column
     separator = f"[{THOUSANDS}{OTHER_MARK[mark]}]"
-    cells = column[to_rewrite].astype(str).str.strip().str.replace(separator, "", regex=True)
-    cells = cells.str.replace("−", "-", regex=False).str.replace(mark or ".", ".", regex=False)
-    return column.astype(object).where(~to_rewrite, cells.astype(object))
+    numbers = column[needs_rewrite].astype(str).str.strip().str.replace(separator, "", regex=True)
+    numbers = numbers.str.replace("−", "-", regex=False).str.replace(mark or ".", ".", regex=False)
+    return column.astype(object).where(~needs_rewrite, numbers.astype(object))
 
 
 def typed_numbers(column: Any) -> Any:
@@ -312,8 +312,8 @@ def days_in(column: Any, order: str | None) -> Any:
     texts = texts.str.replace(r"^([0-9]{4})[./]([0-9]+)[./]", r"\1-\2-", regex=True)
     texts = texts.str.replace(r"^([0-9]{1,2})-([0-9]{1,2})-", r"\1/\2/", regex=True)
     days = pandas.Series(pandas.NaT, index=texts.index, dtype="datetime64[s]")
-    with_slashes = {"day": "%d/%m/%Y", "month": "%m/%d/%Y"}
-    for date_format in filter(None, ("%Y-%m-%d", "%d.%m.%Y", with_slashes.get(order or ""))):
+    slash_formats = {"day": "%d/%m/%Y", "month": "%m/%d/%Y"}
+    for date_format in filter(None, ("%Y-%m-%d", "%d.%m.%Y", slash_formats.get(order or ""))):
         days = days.fillna(pandas.to_datetime(texts, format=date_format, errors="coerce"))
     return days.reindex(column.index)
 
@@ -336,8 +336,8 @@ def split_names(entries: Sequence[str] | None, names: Sequence[str]) -> list[str
     """
     if entries is None:
         return None
-    split = [name for e in entries for name in ([e] if e in names else e.split(","))]
-    return [name if name in names else name.strip() for name in split if name.strip()]
+    pieces = [name for e in entries for name in ([e] if e in names else e.split(","))]
+    return [name if name in names else name.strip() for name in pieces if name.strip()]
 
 
 def is_numeric(column: Any) -> bool:
@@ -368,8 +368,8 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
 def first_unreadable(column: Any, values: Any) -> int | None:
     """Return the index of the first cell that was not converted; None if all were converted."""
     is_missing = column.isna() | column.astype(str).str.strip().isin(MISSING)
-    unreadable = np.flatnonzero(values.isna() & ~is_missing)
-    return int(unreadable[0]) if len(unreadable) else None
+    unreadable_rows = np.flatnonzero(values.isna() & ~is_missing)
+    return int(unreadable_rows[0]) if len(unreadable_rows) else None
 
 
 def too_large_problem(values: Array, first_row: int = 0) -> MessageParts | None:
@@ -421,16 +421,16 @@ def as_labels(column: Any) -> Array:
     kind = column.dtype.kind if is_numeric(column) else ""
     if kind in ("i", "u") and column.max() < 2**63:
         return column.to_numpy(dtype=np.int64)
-    text = [str(value) for value in column]
+    texts = [str(value) for value in column]
     if kind == "f":
         values = column.to_numpy(dtype=np.float64)
         if np.all(np.isfinite(values) & (values == np.round(values))):
-            text = [str(int(value)) for value in values]
-    if all(WHOLE_NUMBER.fullmatch(value) for value in set(text)):
-        numbers = [int(value) for value in text]
+            texts = [str(int(value)) for value in values]
+    if all(WHOLE_NUMBER.fullmatch(value) for value in set(texts)):
+        numbers = [int(value) for value in texts]
         if min(numbers) >= -(2**63) and max(numbers) < 2**63:
             return np.array(numbers, dtype=np.int64)
-    return np.array(text)
+    return np.array(texts)
 
 
 def problem_of(
@@ -446,8 +446,8 @@ def problem_of(
     if form == "date" and not dates:
         text = "contains dates or times. Convert them to numbers with "
         return text, Argument("dates", list(DATE_PARTS))
-    invalid = import_pandas().Series(unmatched, dtype=object)
-    if form == "number" and unmatched and matches(invalid, NUMBER_OR_PERCENT).all():
+    unmatched_cells = import_pandas().Series(unmatched, dtype=object)
+    if form == "number" and unmatched and matches(unmatched_cells, NUMBER_OR_PERCENT).all():
         text = f"contains {unmatched[0]!r}, whose comma may be a decimal mark or separate thousands"
         return text, ". Choose ", Argument("decimal", ","), " or ", Argument("decimal", ".")
     if unmatched:
@@ -501,7 +501,7 @@ def refuse_quantities(target: Any, mark: str | None = None) -> None:
     form, unmatched = form_of(with_points(target, mark))
     if form in ("date", "time", "percent", "nested") or (form == "number" and unmatched):
         problem = None if form == "date" else problem_of(target, form, unmatched)
-        name = f"the target {str(target.name)!r} "
+        subject = f"the target {str(target.name)!r} "
         if problem is None:
-            raise TableError(f"{name}contains {FORMS[form]}. Choose another target")
-        raise TableError(name, *problem, ", or choose another target")
+            raise TableError(f"{subject}contains {FORMS[form]}. Choose another target")
+        raise TableError(subject, *problem, ", or choose another target")

@@ -1,7 +1,7 @@
 """Reading CSV files: encoding, separator and column names are detected; cells stay text.
 
-``pyarrow.csv`` splits fields, and detects lines with a wrong number of fields and damaged
-compression. This module detects the encoding, the separator, and quotation marks that are never
+``pyarrow.csv`` splits fields, and detects damaged compression and lines with a wrong number of
+fields. This module detects the encoding, the separator, and quotation marks that are never
 closed. Types of columns are inferred later, from all cells.
 """
 
@@ -121,24 +121,24 @@ def open_csv(
             encoding = {"utf-8": "utf-8-sig"}.get(codecs.lookup(encoding).name, encoding)
             "".encode(encoding)
         except LookupError:
-            unknown = Argument("encoding", encoding)
-            raise TableError(unknown, " is unknown; use utf-8 or cp1252, for example") from None
+            argument = Argument("encoding", encoding)
+            raise TableError(argument, " is unknown; use utf-8 or cp1252, for example") from None
     try:
         with _open(path) as file:
             data = file.read() if read == "all" else None
             source: Any = file if data is None else io.BytesIO(data)
-            codec, odd, notes = _scan(source, path, encoding, fallback, to_end=read != "names")
+            codec, is_odd, notes = _scan(source, path, encoding, fallback, to_end=read != "names")
             source.seek(0)
-            text = io.TextIOWrapper(source, encoding=codec, newline="")
-            names, separator, n_lines = _header(text, path)
-            text.detach()
+            stream = io.TextIOWrapper(source, encoding=codec, newline="")
+            names, separator, n_lines = _header(stream, path)
+            stream.detach()
     except UnicodeDecodeError as error:
         problem = f"{path} is not encoded in {error.encoding}: {error}. Try "
         raise TableError(problem, Argument("encoding", "cp1252")) from None
     except (OSError, EOFError) as error:
         raise TableError(f"{path} cannot be read: {error}. Export or copy it again") from None
     encoding = "utf8" if codec == "utf-8-sig" else codec  # pyarrow skips a byte order mark
-    return CsvFile(path, data, names, separator, encoding, n_lines, odd, notes)
+    return CsvFile(path, data, names, separator, encoding, n_lines, is_odd, notes)
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -152,19 +152,19 @@ def _scan(
 ) -> tuple[str, bool, tuple[str, ...]]:
     """Return the encoding, whether the number of quotation marks is odd, and notes."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    all_utf8, looks_western, has_nul, n_quotes, start = True, True, False, 0, b""
+    all_utf8, looks_western, has_nul, n_quotes, head = True, True, False, 0, b""
     while block := file.read(BLOCK_BYTES):
-        start = start or block[:4]
+        head = head or block[:4]
         n_quotes += block.count(b'"')
         has_nul |= b"\0" in block
         all_utf8 = all_utf8 and _decodes(decoder, block)
         looks_western = looks_western and (all_utf8 or NOT_WESTERN.search(block) is None)
         if not to_end:
             break
-    if start in _OTHER_FORMATS:
-        description, extension = _OTHER_FORMATS[start]
+    if head in _OTHER_FORMATS:
+        description, extension = _OTHER_FORMATS[head]
         raise TableError(f"{path} is {description} file. Rename it to end in {extension}")
-    bom_encodings = [name for name, marks in BYTE_ORDER_MARKS.items() if start.startswith(marks)]
+    bom_encodings = [name for name, marks in BYTE_ORDER_MARKS.items() if head.startswith(marks)]
     if encoding or bom_encodings:
         return encoding or bom_encodings[0], bool(n_quotes % 2), ()
     if has_nul:
@@ -220,21 +220,21 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
     old_limit = csv.field_size_limit(max(map(len, lines)) + 1)  # wrong separators give long fields
     try:
         rows = {sep: list(csv.reader(lines, delimiter=sep)) for sep in SEPARATORS}
-        usable = [sep for sep in SEPARATORS if len(rows[sep][0]) > 1] or ["\t"]
+        choices = [sep for sep in SEPARATORS if len(rows[sep][0]) > 1] or ["\t"]
         # Prefer the same number of fields in all lines, then more fields.
-        separator = max(usable, key=lambda s: (len({*map(len, rows[s])}) == 1, len(rows[s][0])))
+        separator = max(choices, key=lambda s: (len({*map(len, rows[s])}) == 1, len(rows[s][0])))
         reader = csv.reader(lines, delimiter=separator)
         names = next(reader)
     except csv.Error as error:
         raise TableError(f"{path} is not a valid CSV file: {error}. Export it again") from None
     finally:
         csv.field_size_limit(old_limit)
-    unnamed = [i for i, name in enumerate(names) if not name.strip()]
-    if unnamed not in ([], [0]):
+    unnamed_at = [i for i, name in enumerate(names) if not name.strip()]
+    if unnamed_at not in ([], [0]):
         raise TableError(
-            f"{path}: column {unnamed[-1] + 1} has no name. Name all columns in the first line"
+            f"{path}: column {unnamed_at[-1] + 1} has no name. Name all columns in the first line"
         )
-    if unnamed:
+    if unnamed_at:
         names[0] = unnamed_column_name(names[1:])
     return names, separator, n_blank + reader.line_num
 

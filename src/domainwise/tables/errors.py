@@ -29,14 +29,14 @@ class ColumnError(TableError):
     """Raised for columns that cannot be used; ``problems`` describes them by name."""
 
     def __init__(self, problems: Mapping[str, tuple[str | Argument, ...]]) -> None:
-        single = len(problems) == 1
+        is_one = len(problems) == 1
         parts: list[str | Argument] = []
         for name, problem in problems.items():
-            parts += [f"column {name!r} ", *problem] if single else [f"  {name!r} ", *problem, "\n"]
-        start = "" if single else f"{len(problems)} columns cannot be used:\n"
-        advice = ". To leave it out, pass " if single else "To leave them out, pass "
+            parts += [f"column {name!r} ", *problem] if is_one else [f"  {name!r} ", *problem, "\n"]
+        heading = "" if is_one else f"{len(problems)} columns cannot be used:\n"
+        advice = ". To leave it out, pass " if is_one else "To leave them out, pass "
         remedy = Argument("drop", list(problems)), " or ", Argument("auto_drop", True)
-        super().__init__(start, *parts, advice, *remedy)
+        super().__init__(heading, *parts, advice, *remedy)
         self.problems = dict(problems)
 
     def __reduce__(self) -> Any:

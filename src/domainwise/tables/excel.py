@@ -45,16 +45,16 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
         error_cells = _error_cells(path)
         book = CalamineWorkbook.from_path(path)
         sheets = [book.get_sheet_by_name(name) for name in book.sheet_names]
-        nonempty = [sheet for sheet in sheets if sheet.height]
-        rows = nonempty[0].to_python() if nonempty else []
+        nonempty_sheets = [sheet for sheet in sheets if sheet.height]
+        rows = nonempty_sheets[0].to_python() if nonempty_sheets else []
     except TableError:
         raise
     except (*DAMAGED, CalamineError, ElementTree.ParseError) as error:
         text = f"{path} is damaged or is not an Excel file: {error}. Save it again"
         raise TableError(text) from None
-    if not nonempty:
+    if not nonempty_sheets:
         raise TableError(f"{path} is empty. Pass a workbook with column names and rows")
-    sheet, (top, left) = nonempty[0].name, nonempty[0].start or (0, 0)
+    sheet, (top, left) = nonempty_sheets[0].name, nonempty_sheets[0].start or (0, 0)
     for (row, column), value in error_cells[sheet].items():
         rows[row - top][column - left] = value
     header_index = _header_row(rows)
@@ -70,8 +70,8 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     notes = []
     if header_index:
         notes.append(f"{path.name}: rows skipped above the column names: {header_index}")
-    if len(nonempty) > 1:
-        ignored_sheets = describe_names([other.name for other in nonempty[1:]])
+    if len(nonempty_sheets) > 1:
+        ignored_sheets = describe_names([other.name for other in nonempty_sheets[1:]])
         notes.append(f"{path.name}: only sheet {sheet!r} was read, not {ignored_sheets}")
     return frame.infer_objects(), tuple(notes)
 
@@ -80,18 +80,18 @@ def _error_cells(path: Path) -> dict[str, dict[tuple[int, int], str]]:
     """Check the size of a workbook, and return its error values by sheet, row and column."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
-        size = sum(member.file_size for member in members)
-        if size > MAX_UNPACKED:
+        unpacked_bytes = sum(member.file_size for member in members)
+        if unpacked_bytes > MAX_UNPACKED:
             raise TableError(
-                f"{path} unpacks to {size / 1e9:.1f} GB, but the maximum is "
+                f"{path} unpacks to {unpacked_bytes / 1e9:.1f} GB, but the maximum is "
                 f"{MAX_UNPACKED / 1e9:.1f} GB. Save the sheet as CSV or Parquet"
             )
-        contents = []
+        xml_roots = []
         for name in ("xl/workbook.xml", "xl/_rels/workbook.xml.rels"):
             if archive.getinfo(name).file_size > MAX_CONTENTS:
                 raise ValueError(f"{name} has more than {MAX_CONTENTS} bytes")
-            contents.append(ElementTree.fromstring(archive.read(name)))
-        book, links = contents
+            xml_roots.append(ElementTree.fromstring(archive.read(name)))
+        book, links = xml_roots
         targets = {link.get("Id"): str(link.get("Target")) for link in links}
         error_cells, scanned_files = {}, set()
         for sheet in book.findall(".//{*}sheet"):
@@ -111,15 +111,15 @@ def _error_cells(path: Path) -> dict[str, dict[tuple[int, int], str]]:
 def _scan_sheet(stream: IO[bytes], where: str) -> dict[tuple[int, int], str]:
     """Return error values by row and column; check the area that the cells span."""
     n_cells, columns, rows, error_cells = 0, set(), set(), {}
-    partial, block = b"", b"first"
+    tail, block = b"", b"first"
     while block:
         block = stream.read(BLOCK)
-        text = partial + block
+        text = tail + block
         end = len(text)
         if block:  # an incomplete cell at the end is read with the next block
             end = max(text.rfind(b"<c "), text.rfind(b":c "), len(text) - BLOCK)
             end = text.rfind(b"<", 0, end + 1) if end > 0 else 0
-        text, partial = text[:end], text[end:]
+        text, tail = text[:end], text[end:]
         cells = CELL.findall(text)
         n_cells += len(cells)
         columns |= {column for column, _ in cells}

@@ -194,7 +194,7 @@ def index_columns(schema: Any) -> set[str]:
 
 
 def is_data_file(path: str) -> bool:
-    """Whether a file in a folder is a Parquet file with rows, not hidden or ``_metadata``.
+    """Whether a file in a folder is a Parquet file with rows, not a hidden file or ``_metadata``.
 
     >>> is_data_file("site=A/part-0.parquet"), is_data_file("site=A/.part-0.parquet")
     (True, False)
@@ -229,9 +229,9 @@ def arrow_frame(
     for i, column in enumerate(table.schema):
         if pyarrow.types.is_decimal(column.type):
             table = table.set_column(i, column.name, table[i].cast(pyarrow.float64()))
-    integers = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.uint64(): pandas.UInt64Dtype()}
+    int_types = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.uint64(): pandas.UInt64Dtype()}
     frame = table.to_pandas(
-        ignore_metadata=True, use_threads=False, types_mapper=integers.get if exact else None
+        ignore_metadata=True, use_threads=False, types_mapper=int_types.get if exact else None
     )
     for name, value in keys.items():
         frame[name] = value

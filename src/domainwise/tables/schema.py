@@ -58,9 +58,9 @@ class Schema:
     #: comes first in 1/2/2024.
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
-    date_parts: tuple[str, ...] = ()  #: used features: "month", "weekday" (0 is Monday), "age"
+    date_parts: tuple[str, ...] = ()  #: features: "month", "weekday" (0 is Monday), "age"
     reference: str = ""  #: the day on which ages, in years, are computed
-    decimal: str | None = None  #: passed or detected; used if a new table is ambiguous
+    decimal: str | None = None  #: mark passed or detected; used if a new table is ambiguous
     encoding: str | None = None
     na: tuple[str, ...] = ()  #: values that count as missing
 
@@ -85,10 +85,10 @@ class Schema:
         require_columns(self.features, list(frame.columns), "the table")
         frame = frame if frame.index.is_unique else frame.reset_index(drop=True)
         raw_columns = {name: cells.mark_missing(frame[name], self.na) for name in self.features}
-        marks = cells.decimal_marks(raw_columns, self.numeric)
+        decimal_marks = cells.decimal_marks(raw_columns, self.numeric)
         columns = {}
         for name in self.numeric:
-            column = cells.with_points(raw_columns[name], marks.get(name))
+            column = cells.with_points(raw_columns[name], decimal_marks.get(name))
             columns[name] = cells.as_numbers(column, name, first_row, self.forms.get(name))
         for name in self.dates:
             days = cells.as_days(raw_columns[name], name, first_row, self.forms.get(name))
@@ -105,8 +105,8 @@ class Schema:
         only if all targets are then in ``classes``. Domains are text; None without a domain column.
         """
         target, domains = cells.mark_missing(frame[self.target], self.na), None
-        mark = cells.decimal_marks({self.target: target}, [self.target], self.decimal)
-        converted_target = cells.target_column(target, mark.get(self.target))
+        decimal_marks = cells.decimal_marks({self.target: target}, [self.target], self.decimal)
+        converted_target = cells.target_column(target, decimal_marks.get(self.target))
         has_labels = converted_target.notna().to_numpy()
         if self.domain in frame.columns:
             domain = cells.mark_missing(frame[self.domain], self.na, nan_text=False)
@@ -127,8 +127,8 @@ class Schema:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Schema:
         """Return the schema described by a dict from :meth:`as_dict`."""
-        plain: Any = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
-        return cls(**{f.name: plain[f.name] for f in fields(cls) if f.name in plain})
+        field_values: Any = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+        return cls(**{f.name: field_values[f.name] for f in fields(cls) if f.name in field_values})
 
 
 class ReadColumns(TransformerMixin, BaseEstimator):
@@ -263,8 +263,8 @@ def check_table(
     frame = import_pandas().DataFrame(
         {name: cells.mark_missing(frame[name], na, nan_text=name != domain) for name in columns}
     )
-    marks = cells.decimal_marks(frame, [*selected, target], decimal)
-    frame[target] = cells.target_column(frame[target], marks.get(target))
+    decimal_marks = cells.decimal_marks(frame, [*selected, target], decimal)
+    frame[target] = cells.target_column(frame[target], decimal_marks.get(target))
     for name, role in ((target, "target"), (domain, "domain")):
         n_missing = int(frame[name].isna().sum())
         if n_missing == len(frame):
@@ -274,24 +274,24 @@ def check_table(
             frame = frame[frame[name].notna()]
     domains = cells.as_labels(frame[domain])
     if drop_domains:
-        keep = _domains_to_keep(domains, drop_domains, where)
-        frame, domains = frame[keep], domains[keep]
+        is_kept = _domains_to_keep(domains, drop_domains, where)
+        frame, domains = frame[is_kept], domains[is_kept]
     if not len(frame):
         raise TableError(
             f"{where} has no rows left: each one lacks a target or a domain, or its domain is "
             "dropped. Choose other columns, or drop fewer domains"
         )
     task = cells.task_of(frame[target], task)
-    y = target_values(frame[target], task, notes, marks.get(target))
+    y = target_values(frame[target], task, notes, decimal_marks.get(target))
     if several_domains:
         _check_domains(domains, y, task, domain, notes)
     schema, X = feature_schema(
-        frame[selected], marks, na=na, dates=dates, auto_drop=auto_drop, notes=notes
+        frame[selected], decimal_marks, na=na, dates=dates, auto_drop=auto_drop, notes=notes
     )
     if not schema.features:
         text = f"{where} has no features that can be used: {'; '.join(notes)}"
         raise TableError(f"{text}. Choose other feature columns")
-    mark = decimal or ("," if "," in marks.values() else None)
+    mark = decimal or ("," if "," in decimal_marks.values() else None)
     schema = replace(schema, **roles, task=task, decimal=mark)
     notes += _identifier_notes(X, schema, domains)
     types = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
@@ -327,11 +327,11 @@ def choose_features(
         )
     unnamed_columns = {name for name in names if is_unnamed(name)} - {target, domain, *user_names}
     candidates = [name for name in names if not is_unnamed(name)] if features is None else features
-    excluded = {target, domain, *(drop or ())}
-    selected = [name for name in dict.fromkeys(candidates) if name not in excluded]
-    if not selected:
+    excluded_names = {target, domain, *(drop or ())}
+    feature_names = [name for name in dict.fromkeys(candidates) if name not in excluded_names]
+    if not feature_names:
         raise TableError(f"{where} has no feature columns left. Select more, or drop fewer columns")
-    return selected, [UNNAMED_NOTE] * bool(unnamed_columns)
+    return feature_names, [UNNAMED_NOTE] * bool(unnamed_columns)
 
 
 def named_frame(frame: Any) -> Any:
@@ -347,15 +347,15 @@ def require_columns(
     required: Iterable[str], names: Sequence[str], where: str, *, reason: str = ""
 ) -> None:
     """Raise a TableError if columns do not exist; its message suggests the most similar name."""
-    missing = [name for name in dict.fromkeys(required) if name not in names]
-    if not missing:
+    missing_names = [name for name in dict.fromkeys(required) if name not in names]
+    if not missing_names:
         return
     by_lower = {name.lower(): name for name in names}
-    similar = difflib.get_close_matches(missing[0].lower(), list(by_lower), n=1)
-    hint = f"did you mean {by_lower[similar[0]]!r}?" if similar else ""
+    similar_names = difflib.get_close_matches(missing_names[0].lower(), list(by_lower), n=1)
+    hint = f"did you mean {by_lower[similar_names[0]]!r}?" if similar_names else ""
     hint = hint or f"it has {describe_names(names)}"
-    plural = "s" * (len(missing) > 1)
-    raise TableError(f"{where} has no column{plural} {describe_names(missing)}{reason}; {hint}")
+    columns = "column" + "s" * (len(missing_names) > 1)
+    raise TableError(f"{where} has no {columns} {describe_names(missing_names)}{reason}; {hint}")
 
 
 def feature_schema(
@@ -377,15 +377,15 @@ def feature_schema(
     forms: dict[str, str] = {}
     problems: dict[str, cells.MessageParts] = {}
     values: dict[str, Any] = {}
-    latest = ""
+    latest_day = ""
     for name in frame.columns:
         column = frame[name]
         if not hasattr(column, "cat"):
-            rewritten = cells.with_points(column, marks.get(name))
-            if rewritten is not column:
-                row = (rewritten != column)[column.notna()].idxmax()
-                names["rewritten"].append(f"{name} ({column[row]!r} is {rewritten[row]})")
-            column = cells.typed_numbers(rewritten)
+            rewritten_column = cells.with_points(column, marks.get(name))
+            if rewritten_column is not column:
+                row = (rewritten_column != column)[column.notna()].idxmax()
+                names["rewritten"].append(f"{name} ({column[row]!r} is {rewritten_column[row]})")
+            column = cells.typed_numbers(rewritten_column)
         column = cells.mark_missing(column, na)
         if column.isna().all() or (cells.is_text(column) and not len(cells.text_cells(column))):
             names["empty"].append(name)
@@ -402,7 +402,7 @@ def feature_schema(
             else:
                 names["date"].append(name)
                 forms[name] = order or ""
-                latest = max(latest, str(days.max().date()))
+                latest_day = max(latest_day, str(days.max().date()))
         elif problem is None and form == "text":
             names["text"].append(name)
             values[name] = cells.as_text(column)
@@ -419,7 +419,7 @@ def feature_schema(
             problems[name] = problem
     if problems and not auto_drop:
         raise ColumnError(problems)
-    age = f" (age on {latest})" if "age" in dates else ""
+    age_note = f" (age on {latest_day})" if "age" in dates else ""
     for listed_names, text in (
         (names["empty"], "left out because they are empty"),
         (names["constant"], "left out because they are constant"),
@@ -427,7 +427,7 @@ def feature_schema(
         (names["rewritten"], "with decimal commas or thousands separators"),
         (names["percent"], "read as percentages (12% is 0.12)"),
         (names["time"], "read as times, in hours"),
-        (names["date"], f"with dates, converted to {', '.join(dates)}{age}"),
+        (names["date"], f"with dates, converted to {', '.join(dates)}{age_note}"),
     ):
         notes += [f"columns {text}: {', '.join(listed_names)}"] if listed_names else []
     numbers, categories, days = (
@@ -439,11 +439,11 @@ def feature_schema(
         forms={name: form for name, form in forms.items() if name not in problems},
         dates=tuple(days),
         date_parts=tuple(dates) if days else (),
-        reference=latest,
+        reference=latest_day,
         na=na,
     )
     for name in days:
-        numbers |= cells.date_numbers(days[name], name, dates, latest)
+        numbers |= cells.date_numbers(days[name], name, dates, latest_day)
     return schema, import_pandas().DataFrame(numbers | categories, index=range(len(frame)))
 
 
@@ -479,11 +479,11 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
 
 
 def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -> Array:
-    """Return the indices of class names in ``classes``, which belong to ``owner``."""
+    """Return the indices of class names in ``classes``; ``owner`` has these, for messages."""
     codes = {str(label): code for code, label in enumerate(classes)}
-    if unknown := sorted({*texts.tolist()} - {*codes}):
+    if unknown_names := sorted({*texts.tolist()} - {*codes}):
         raise TableError(
-            f"column {column!r} has the values {describe_names(unknown)}, but the classes of "
+            f"column {column!r} has the values {describe_names(unknown_names)}, but the classes of "
             f"{owner} are {describe_names(codes, 20)}. Correct these values, or leave the cells "
             "empty"
         )
@@ -493,11 +493,11 @@ def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -
 def _domains_to_keep(domains: Array, drop_domains: Sequence[str], where: str) -> Array:
     """Return a mask of the rows whose domain is not in ``drop_domains``."""
     names = sorted({str(name) for name in np.unique(domains)})
-    excluded = cells.split_names([str(name) for name in drop_domains], names) or []
-    if unknown := [name for name in excluded if name not in names]:
-        text = f"{where} has no domain {describe_names(unknown)}. Its domains are "
+    excluded_names = cells.split_names([str(name) for name in drop_domains], names) or []
+    if unknown_names := [name for name in excluded_names if name not in names]:
+        text = f"{where} has no domain {describe_names(unknown_names)}. Its domains are "
         raise TableError(text, describe_names(names))
-    return np.array([str(name) not in excluded for name in domains])
+    return np.array([str(name) not in excluded_names for name in domains])
 
 
 def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[str]) -> None:
@@ -516,14 +516,14 @@ def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[s
     notes += _similar_label_notes(labels, f"domains of column {name!r}")
     if task == "classification":
         n_classes = [len(np.unique(y[codes == d])) for d in range(len(labels))]
-        one_class = [str(d) for d, n in zip(labels, n_classes, strict=True) if n == 1]
-        if len(one_class) == len(labels):
+        one_class_domains = [str(d) for d, n in zip(labels, n_classes, strict=True) if n == 1]
+        if len(one_class_domains) == len(labels):
             raise TableError(
                 f"every domain of column {name!r} has only one class, so classes cannot be "
                 "separated from domains. Choose another domain column"
             )
-        if one_class:
-            notes.append(f"{ONE_CLASS}, but not scored: {describe_names(one_class)}")
+        if one_class_domains:
+            notes.append(f"{ONE_CLASS}, but not scored: {describe_names(one_class_domains)}")
 
 
 def _similar_label_notes(labels: Array, role: str) -> list[str]:
@@ -551,10 +551,10 @@ def identifier_reason(values: Array, domain_rows: Sequence[Array]) -> str:
         return "is a different whole number in every row"
     long_domains = [rows for rows in domain_rows if len(rows) >= 5]
     steps = (np.diff(values[rows]) for rows in long_domains)
-    monotonic = all((step > 0).all() or (step < 0).all() for step in steps)
-    enough_rows = sum(map(len, long_domains)) >= 20
+    is_monotonic = all((step > 0).all() or (step < 0).all() for step in steps)
+    has_enough_rows = sum(map(len, long_domains)) >= 20
     text = "increases or decreases from row to row in every domain"
-    return text if enough_rows and monotonic else ""
+    return text if has_enough_rows and is_monotonic else ""
 
 
 def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
