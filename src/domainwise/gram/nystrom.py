@@ -274,10 +274,10 @@ def _target_landmarks(points: Any, values: Array, kernel: Kernel) -> Array:
 class NystromGram(Gram):
     """The Gram matrix ``Phi Phi'`` of centred features, represented by sums over rows.
 
-    A thin matrix is represented by coordinates: first with respect to the columns of Phi, then with
-    respect to the orthonormal label directions. ``moments`` is ``Phi'Phi``, ``cross`` is the
-    product of the label directions with Phi. ``landmark_features``, the centred features of the
-    landmarks, determine the signs of components.
+    A thin matrix (N rows, few columns) is represented by coordinates: first with respect to the
+    columns of Phi, then with respect to the orthonormal label directions. ``moments`` is
+    ``Phi'Phi``, ``cross`` is the product of the label directions with Phi. ``landmark_features``,
+    the centred features of the landmarks, determine the signs of components.
     """
 
     def __init__(

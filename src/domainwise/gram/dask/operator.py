@@ -1,9 +1,9 @@
 """The exact operator on Dask: products over pairs of row blocks as a task graph.
 
-Thin matrices are NumPy arrays in the memory of the client; the rows of X and all kernel values stay
-on workers. A task multiplies one block of K, tile by tile, and adds the products to the running
-sums of two row blocks. Pairs are scheduled like a round-robin tournament: the tasks of a round are
-independent, each row block has one running sum, and the order of additions is fixed.
+Thin matrices (N rows, few columns) are NumPy arrays on the client; the rows of X and all kernel
+values stay on workers. A task multiplies one block of K, tile by tile, and adds the products to the
+running sums of two row blocks. Pairs are scheduled like a round-robin tournament: the tasks of a
+round are independent, each row block has one running sum, and the order of additions is fixed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_BLOCK_ROWS = 16_384
 MIN_BLOCKS = 8
 #: Fraction of a task's memory for its two blocks of rows and all arrays computed from them.
 MEMORY_SHARE = 1 / 8
-#: Number of columns of the thin matrices that must fit into memory together with the blocks.
+#: Number of columns of thin matrices for which memory is reserved in addition to the blocks.
 THIN_COLUMNS = 64
 
 

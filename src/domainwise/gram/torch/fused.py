@@ -33,7 +33,7 @@ FACTOR_LIMIT = 7.0
 LIFT = 14.0
 #: Limits for float16 pieces, on the largest absolute value of each row: its maximum and median.
 MAX_PIECE, MIN_MEDIAN = 2.0**10, 2.0**-6
-#: Number of rows of a thin matrix that are split into pieces at the same time.
+#: Number of rows of a thin matrix (one with few columns) that are split into pieces at a time.
 PANEL_ROWS = 2**18
 #: Maximum number of columns of a thin matrix in one launch of a Triton kernel.
 MAX_COLUMNS = 64
@@ -80,7 +80,7 @@ class Tile:
 
 
 def tile_for(R: int, P: int, pieces: int, kind: int) -> Tile:
-    """Return the tile that was fastest in measurements on an H200."""
+    """Return the tile that was fastest on an H200 for R columns and P features, both padded."""
     if pieces == 0:
         return Tile(stages=2)
     if kind in (LAPLACIAN, DIFFERENCES):
