@@ -14,13 +14,13 @@ above 1e-8), its real part is used, with a RuntimeWarning.
 
 Differences from the paper, where its text cannot be run as printed (theory 10.1):
 
-* Algorithm 1's pencil is singular if K_x is centred, and LAPACK's QZ then returns spurious
-  leading eigenvalues. The pencil is restricted to the range of K_x.
+* Algorithm 1's pencil (pair of matrices) is singular if K_x is centred, and LAPACK's QZ then
+  returns spurious leading eigenvalues. The pencil is restricted to the range of K_x.
 * Algorithm 2 inverts W_y and W_d, which are singular for delta kernels. Pseudo-inverses are used.
 * Step 6 of Algorithm 2 multiplies two matrices whose shapes do not match. The Nyström extension
   to new points, :math:`\tilde B^\top C_x \tilde W_x K_z`, is used instead.
-* Algorithm 2 adds :math:`N\epsilon I` on the right side, which Algorithm 1 does not, so the two
-  differ even if every point is a landmark: it orders directions with eigenvalue 1 by variance.
+* Algorithm 2 adds :math:`N\epsilon I` to the right matrix of its pencil, so it differs from
+  Algorithm 1 even if every point is a landmark: it orders directions with eigenvalue 1 by variance.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def leading_eigenpairs(
 
 def unit_variance(projected: Matrix) -> Matrix:
     """Return factors that scale centred columns to variance 1; zero columns have factor 1."""
-    deviation = np.sqrt(np.mean(projected**2, axis=0))
-    return np.asarray(1.0 / np.where(deviation <= 1e-12 * deviation.max(), 1.0, deviation))
+    deviations = np.sqrt(np.mean(projected**2, axis=0))
+    return np.asarray(1.0 / np.where(deviations <= 1e-12 * deviations.max(), 1.0, deviations))
 
 
 def centre(K: Matrix) -> Matrix:
@@ -144,11 +144,11 @@ def algorithm1(
     .. math:: (P_y K_x^2 + K_x) B = (w P_d K_x^2 + K_x) B \Gamma, \qquad
         P_\alpha = K_\alpha (K_\alpha + N \epsilon I)^{-1}
 
-    With :math:`K_x = U \Lambda U^\top` (eigenvalues above N eps times the largest one),
-    :math:`\beta = U \Lambda^{-1} a` turns it into :math:`(U^\top P_y U \Lambda + I) a = \gamma
-    (w U^\top P_d U \Lambda + I) a`, which QZ solves. All but rank(K_y) + rank(K_d) eigenvalues
-    equal 1, and their eigenvectors are arbitrary. ``n_components`` is at most the rank of the
-    centred K_x, and the projected training points have unit variance.
+    With :math:`K_x = U \Lambda U^\top` (eigenvalues above N times machine epsilon times the largest
+    one), :math:`\beta = U \Lambda^{-1} a` turns it into :math:`(U^\top P_y U \Lambda + I) a =
+    \gamma (w U^\top P_d U \Lambda + I) a`, which QZ solves. All but rank(K_y) + rank(K_d)
+    eigenvalues equal 1, and their eigenvectors are arbitrary. ``n_components`` is at most the rank
+    of the centred K_x, and the projected training points have unit variance.
 
     Returns
     -------
@@ -172,18 +172,18 @@ def algorithm1(
     P_d = _smoother(check_symmetric(K_d, "K_d", n_samples), epsilon)
     weight = check_positive(domain_weight, "domain_weight", allow_zero=True)
     values, vectors = scipy.linalg.eigh(centre(K_raw))
-    nonzero = values > n_samples * np.finfo(np.float64).eps * values[-1]
-    values, U = values[nonzero], vectors[:, nonzero]
+    is_nonzero = values > n_samples * np.finfo(np.float64).eps * values[-1]
+    values, U = values[is_nonzero], vectors[:, is_nonzero]
     check_components(n_components, len(values), "the rank of the centred K_x")
     identity = np.eye(len(values))
-    gammas, W = scipy.linalg.eig(
+    gammas, A = scipy.linalg.eig(
         (U.T @ P_y @ U) * values + identity, weight * (U.T @ P_d @ U) * values + identity
     )
-    gammas, W = leading_eigenpairs(gammas, W, n_components)
-    # K_x B is computed as U W, without rounding errors from dividing by small eigenvalues.
-    W = W * unit_variance(U @ W)
-    B = U @ (W / values[:, None])
-    return ReferenceResult(gammas, B, U @ W, None if K_z is None else project(K_raw, K_z, B))
+    gammas, A = leading_eigenpairs(gammas, A, n_components)
+    # K_x B is computed as U A, without rounding errors from dividing by small eigenvalues.
+    A = A * unit_variance(U @ A)
+    B = U @ (A / values[:, None])
+    return ReferenceResult(gammas, B, U @ A, None if K_z is None else project(K_raw, K_z, B))
 
 
 def dica_original(
@@ -201,13 +201,13 @@ def dica_original(
     .. math:: P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta
 
     where :math:`L_{ij}` is :math:`(T - 1)/(T^2 n_g^2)` for two points of the same domain g and
-    :math:`-1/(T^2 n_g n_h)` for domains g and h. Each :math:`\beta` is scaled to unit norm and
-    divided by :math:`\sqrt\gamma` (K. Muandet, D. Balduzzi, B. Schoelkopf, ICML 2013).
+    :math:`-1/(T^2 n_g n_h)` for domains g and h, with T domains and :math:`n_g` points in domain
+    g. Each :math:`\beta` is scaled to unit norm and divided by :math:`\sqrt\gamma` (K. Muandet, D.
+    Balduzzi, B. Schoelkopf, ICML 2013).
 
     Without ``K_y``, this is the unsupervised variant, P_y = I. New points are centred with the
     training means, not with the means of their batch as in the authors' code. At most rank(P_y)
-    eigenvalues are real and positive. If there are fewer than ``n_components``, fewer components
-    are returned, with a RuntimeWarning.
+    eigenvalues are real and positive, so fewer components may be returned, with a RuntimeWarning.
 
     Returns
     -------
@@ -329,8 +329,8 @@ def algorithm2(
 
     Each C is the uncentred kernel between all points (rows) and landmarks, each W the kernel
     between landmarks, and ``K_z`` the kernel between landmarks (rows) and new points. Targets and
-    domains may have other landmarks than points. ``n_components`` is at most the number of
-    landmarks, and the projected training points have unit variance.
+    domains may have their own landmarks. ``n_components`` is at most the number of landmarks of
+    points, and the projected training points have unit variance.
 
     Returns
     -------
@@ -396,7 +396,7 @@ def algorithm2_stable(
     .. math:: (S A_y S + S^2) b = \gamma (w S A_d S + S^2 + N \epsilon I) b
 
     has the eigenvalues of Algorithm 2. The training points are projected to :math:`\Phi b`, and the
-    coefficients are :math:`\Phi S^+ b`. Eigenvalues of W_x below M eps times the largest one are
+    coefficients are :math:`\Phi S^+ b`. Eigenvalues of W_x that are zero up to rounding are
     dropped, and ``n_components`` is at most the rank of W_x. Projections are not computed from the
     coefficients, so only the coefficients are inaccurate if S is ill-conditioned.
 
@@ -454,8 +454,8 @@ def _nystroem_result(
 def _root_inverse(W: Matrix) -> Matrix:
     """Return R such that R R' is the pseudo-inverse of W."""
     values, vectors = scipy.linalg.eigh(W)
-    nonzero = values > len(W) * np.finfo(np.float64).eps * values[-1]
-    return np.asarray(vectors[:, nonzero] / np.sqrt(values[nonzero]))
+    is_nonzero = values > len(W) * np.finfo(np.float64).eps * values[-1]
+    return np.asarray(vectors[:, is_nonzero] / np.sqrt(values[is_nonzero]))
 
 
 def _landmark_kernel(

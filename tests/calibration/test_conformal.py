@@ -223,7 +223,7 @@ def test_pipelines_take_domains_by_routing():
         (
             DomainConformal(Ridge(), calibration="split", cv=KFold(3, shuffle=True)),
             (X, X[:, 0], D),
-            "rows of \\d+ domains between training and calibration",
+            "rows of \\d+ of \\d+ domains between training and calibration",
         ),
     ],
 )

@@ -42,7 +42,7 @@ class Adaptable(ABC):
 
     classes_: Array
     held_out_: HeldOut | None
-    site_labels_: dict[str, SiteLabels]  #: only in adapted models, like the next three
+    site_labels_: dict[str, SiteLabels]  #: like the next three, only in adapted models
     n_site_labels_: int
     corrections_: dict[str, Array]
     site_quantiles_: dict[str, SiteQuantiles]
@@ -356,8 +356,8 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
     def _balanced(self) -> bool:
         """Whether classes have equal weights in fit, according to the estimator's parameters."""
         names = ("class_weight", "auto_class_weights")
-        arguments = self.estimator.get_params().items()
-        return any(name.endswith(names) and str(v).lower() == "balanced" for name, v in arguments)
+        params = self.estimator.get_params().items()
+        return any(name.endswith(names) and str(v).lower() == "balanced" for name, v in params)
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         predictions = self._predictions(X, sample_domain)

@@ -91,9 +91,9 @@ def nonconformity(outputs: Array, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class Spread:
-    """Variance of outputs within a domain, used to give less weight to labels of similar rows.
+    """Variance of outputs within a domain, used to give less weight to labels for similar rows.
 
-    Ten labels of similar rows contain less information about a site than ten labels of random rows.
+    Ten labels for similar rows say less about a site than ten labels for random rows.
     Rows are similar if their outputs vary less than those of random rows from a source domain.
     """
 
@@ -112,12 +112,12 @@ class Spread:
 
     def weights(self, outputs: Array) -> Array:
         """Return the weight of labels in each draw; outputs have shape (draws, labels, columns)."""
-        n = outputs.shape[1]
-        if n < 2 or self.variance <= 0.0 or self.lowest <= 0.0:
+        n_labels = outputs.shape[1]
+        if n_labels < 2 or self.variance <= 0.0 or self.lowest <= 0.0:
             return np.ones(len(outputs))
-        threshold = self.lowest * chi2.ppf(SPREAD_QUANTILE, n - 1) / (n - 1)
+        threshold = self.lowest * chi2.ppf(SPREAD_QUANTILE, n_labels - 1) / (n_labels - 1)
         ratios = outputs.var(axis=1, ddof=1).sum(axis=1) / self.variance
-        return np.clip(ratios / threshold, 1.0 / n, 1.0)
+        return np.clip(ratios / threshold, 1.0 / n_labels, 1.0)
 
 
 @dataclass(frozen=True)
@@ -146,15 +146,15 @@ class LinePrior:
             median = np.median(r)
             limit = 3.0 * (1.4826 * np.median(np.abs(r - median)))  # 3 sigma, from the MAD
             r = np.clip(r, median - limit, median + limit) if limit > 0.0 else r
-            n, variance = len(rows), float(r.var(ddof=1)) if len(rows) > 1 else 0.0
-            level_variances.append(r.mean() ** 2 - variance / n)
+            n_rows, variance = len(rows), float(r.var(ddof=1)) if len(rows) > 1 else 0.0
+            level_variances.append(r.mean() ** 2 - variance / n_rows)
             noise_variances.append(variance)
             deviations = x - x.mean()
             sum_of_squares = float(deviations @ deviations)
-            if n >= 2 * MIN_ROWS and sum_of_squares > 0.0:
+            if n_rows >= 2 * MIN_ROWS and sum_of_squares > 0.0:
                 coefficient = float(deviations @ r) / sum_of_squares
                 residuals = r - r.mean() - coefficient * deviations
-                error_variance = float(residuals @ residuals) / (n - 2) / sum_of_squares
+                error_variance = float(residuals @ residuals) / (n_rows - 2) / sum_of_squares
                 slope_variances.append(coefficient**2 - error_variance)
         noise, spread = float(np.mean(noise_variances)), Spread.learn(held_out)
         if len(groups) < 2:  # how much sites differ is unknown: one label moves the level halfway
@@ -167,17 +167,17 @@ class LinePrior:
         """Return the posterior means of level and slope for each draw of labels."""
         x, residuals = outputs[:, :, 0] - self.centre, y - outputs[:, :, 0]
         variances = np.array([self.level, self.slope])
-        nonzero = np.flatnonzero(variances > 0.0)
+        indices = np.flatnonzero(variances > 0.0)  # a variance of 0 fixes its parameter at 0
         corrections = np.zeros((len(outputs), 2))
-        if not len(nonzero) or not outputs.shape[1]:
+        if not len(indices) or not outputs.shape[1]:
             return corrections
-        design = np.stack([np.ones_like(x), x], axis=2)[:, :, nonzero]
+        design = np.stack([np.ones_like(x), x], axis=2)[:, :, indices]
         weights = self.spread.weights(outputs)[:, None, None]
-        noise = self.noise or 1e-12 * float(variances[nonzero].max())
+        noise = self.noise or 1e-12 * float(variances[indices].max())
         precision = weights * np.swapaxes(design, 1, 2) @ design / noise
-        precision += np.diag(1.0 / variances[nonzero])
+        precision += np.diag(1.0 / variances[indices])
         moment = weights * np.swapaxes(design, 1, 2) @ residuals[:, :, None] / noise
-        corrections[:, nonzero] = np.linalg.solve(precision, moment)[:, :, 0]
+        corrections[:, indices] = np.linalg.solve(precision, moment)[:, :, 0]
         return corrections
 
     def apply(self, outputs: Array, correction: Array) -> Array:
@@ -233,9 +233,9 @@ class ClassPrior:
             for j, scale in enumerate(BIAS_SCALES):
                 biases = replace(prior, scale=scale)._biases(logs[labelled_rows], y[labelled_rows])
                 log_p = log_softmax(logs[scored_rows] + biases[:, None], axis=2)
-                loss = -np.take_along_axis(log_p, y_scored[:, :, None], axis=2)[:, :, 0]
-                class_losses = [loss[y_scored == code].mean() for code in np.unique(y_scored)]
-                losses[i, j] = np.mean(class_losses) if balanced else loss.mean()
+                row_losses = -np.take_along_axis(log_p, y_scored[:, :, None], axis=2)[:, :, 0]
+                class_losses = [row_losses[y_scored == code].mean() for code in np.unique(y_scored)]
+                losses[i, j] = np.mean(class_losses) if balanced else row_losses.mean()
         priors = []
         for code in excluded_codes:
             other_losses = losses[codes != code]
@@ -277,8 +277,8 @@ class ClassPrior:
         """Return corrected probabilities, which are exactly the outputs if all biases are 0."""
         if not np.any(correction):
             return outputs
-        weighted = outputs * np.exp(correction)
-        return np.asarray(weighted / weighted.sum(axis=1, keepdims=True))
+        products = outputs * np.exp(correction)
+        return np.asarray(products / products.sum(axis=1, keepdims=True))
 
 
 def smooth_logs(probabilities: Array) -> Array:
@@ -313,7 +313,7 @@ def leave_one_out_priors(held_out: SourceOutputs, codes: Sequence[int]) -> dict[
 
 @dataclass(frozen=True)
 class SiteLabels:
-    """Outputs and targets of the labelled rows of a site, in sorted order.
+    """Outputs and targets for the labelled rows from a site, in sorted order.
 
     Outputs are rounded to float32, so that a row has the same outputs in every batch.
     """
@@ -357,10 +357,10 @@ def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Ar
     gains = np.full((2, len(LABEL_COUNTS), len(codes)), np.nan)
     for i, code in enumerate(codes):
         site = held_out.take(sites[code])
-        n = len(site.y)
-        counts = [k for k in LABEL_COUNTS if 2 * k <= n]
-        random_orders = np.array([rng.permutation(n) for _ in range(DRAWS)])
-        for j, orders in enumerate((random_orders, np.arange(n)[None])):
+        n_rows = len(site.y)
+        counts = [k for k in LABEL_COUNTS if 2 * k <= n_rows]
+        random_orders = np.array([rng.permutation(n_rows) for _ in range(DRAWS)])
+        for j, orders in enumerate((random_orders, np.arange(n_rows)[None])):
             gains[j, : len(counts), i] = _gains(priors[code], site, orders, counts, score)
     is_defined = np.isfinite(gains[0])
     table = np.full((len(LABEL_COUNTS), 4), np.nan)
@@ -430,11 +430,10 @@ def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Arra
 class SiteQuantiles(Thresholds):
     """Thresholds for prediction sets and intervals at a site with labels.
 
-    Each source domain is treated as a new site: its outputs are corrected with as many of its rows
-    as there are labels, and nonconformity scores are computed for its other rows. If there are too
-    few domains for a coverage but enough labels, the scores of the site's labelled rows are used
-    instead, each after a correction with other labels. This choice depends only on the numbers of
-    domains and labels.
+    Each source domain is treated as a new site: some of its rows, as many as there are labels, are
+    used to correct the outputs, and the rest of its rows are scored. If there are too few domains
+    for a coverage but enough labels, scores of the site's labelled rows are used instead, each
+    corrected with labels of other rows. Only the numbers of domains and labels decide this.
     """
 
     domains: DomainQuantiles
@@ -448,33 +447,34 @@ class SiteQuantiles(Thresholds):
         sites = held_out.domains()
         priors = leave_one_out_priors(held_out, list(sites))
         rng = np.random.default_rng(0)
-        scores, domains = [], []
+        scores, codes = [], []
         for code, rows in sites.items():
             outputs, y = held_out.outputs[rows], held_out.y[rows]
-            k = min(len(labels), len(y) // 2)
+            n_drawn = min(len(labels), len(y) // 2)
             for _ in range(CALIBRATION_DRAWS):
                 order = rng.permutation(len(y))
-                scores.append(_corrected_scores(priors[code], outputs, y, order[:k], order[k:]))
-                domains.append(np.full(len(y) - k, code))
+                drawn_rows, scored_rows = order[:n_drawn], order[n_drawn:]
+                scores.append(_corrected_scores(priors[code], outputs, y, drawn_rows, scored_rows))
+                codes.append(np.full(len(scored_rows), code))
         # Labels are divided into at most 50 groups; the correction excludes the scored group.
-        outputs, n = labels.outputs.astype(np.float64), len(labels)
-        groups = np.arange(n) % 50
-        label_scores = np.zeros(n)
+        outputs, n_labels = labels.outputs.astype(np.float64), len(labels)
+        groups = np.arange(n_labels) % 50
+        label_scores = np.zeros(n_labels)
         for group in np.unique(groups):
             in_group = groups == group
             group_scores = _corrected_scores(prior, outputs, labels.y, ~in_group, in_group)
             label_scores[in_group] = group_scores
-        quantiles = DomainQuantiles.from_scores(np.concatenate(scores), np.concatenate(domains))
+        quantiles = DomainQuantiles.from_scores(np.concatenate(scores), np.concatenate(codes))
         return cls(quantiles, np.sort(label_scores))
 
     def threshold(self, coverage: float, *, warn: bool = False) -> float:
         """Return the threshold for a coverage from domains or, if these are too few, labels."""
-        n, n_needed = len(self.labels), needed_domains(coverage)
-        if self.domains.n_domains >= n_needed or n < n_needed:
+        n_labels, n_needed = len(self.labels), needed_domains(coverage)
+        if self.domains.n_domains >= n_needed or n_labels < n_needed:
             return self.domains.threshold(coverage, warn=warn)
-        # Each label is treated as a domain, so the rank is ceil((n + 1) coverage).
-        levels = np.arange(1, n + 1) / (n + 1.0) + TOLERANCE / 2
-        return DomainQuantiles(self.labels, levels, n).threshold(coverage, warn=warn)
+        # Each label is treated as a domain, so the rank is ceil((n_labels + 1) coverage).
+        levels = np.arange(1, n_labels + 1) / (n_labels + 1.0) + TOLERANCE / 2
+        return DomainQuantiles(self.labels, levels, n_labels).threshold(coverage, warn=warn)
 
 
 def _corrected_scores(

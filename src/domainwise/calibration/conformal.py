@@ -40,7 +40,7 @@ def calibration_split(
 ) -> Split:
     """Return training rows, and rows from domains that are used only for calibration.
 
-    The latter are half of the domains, drawn at random, or those that ``cv`` holds out first.
+    Calibration domains are a random half of all domains, or those in the first test set of ``cv``.
     """
     n_domains = 1 if domains is None else len(np.unique(domains))
     if n_domains < 2:
@@ -55,9 +55,9 @@ def calibration_split(
     shared_domains = np.intersect1d(domains[train], domains[test])
     if len(shared_domains):
         raise ValueError(
-            f"cv={cv!r} splits the rows of {len(shared_domains)} domains between training and "
-            "calibration. With calibration='split', pass a splitter (cv) that holds out whole "
-            "domains, such as LeaveDomainsOut."
+            f"cv={cv!r} splits the rows of {len(shared_domains)} of {n_domains} domains between "
+            "training and calibration. With calibration='split', pass a splitter (cv) that holds "
+            "out whole domains, such as LeaveDomainsOut."
         )
     return train, test
 
@@ -160,7 +160,7 @@ class DomainConformal(DomainMetaEstimator):
         its predictions. A :class:`sklearn.frozen.FrozenEstimator` is not fitted again; it needs
         ``calibration="split"``, and all domains passed to ``fit`` are then used for calibration.
     cv : int, splitter or iterable, default=None
-        None holds out domains one at a time, or more than ten domains in ten groups. With
+        None holds out one domain at a time; more than ten domains are held out in ten groups. With
         ``calibration="split"``, only the first split is used, and None draws half of the domains.
     calibration : {"cv", "split"}, default="cv"
         "cv" scores each domain with the estimator fitted to the other domains, and then fits the
@@ -251,11 +251,11 @@ class DomainConformal(DomainMetaEstimator):
             self.estimator_ = predictions["plain"].estimator
         if self.calibration == "cv":
             self.estimator_ = fit_rows(self.estimator, X, y, sample_domain)
-        domains = domain.codes[np.concatenate([test for _, test in splits])]
-        self.calibration_domains_ = domain.names[np.unique(domains)]
+        domain_codes = domain.codes[np.concatenate([test for _, test in splits])]
+        self.calibration_domains_ = domain.names[np.unique(domain_codes)]
         self.promise_ = PROMISES[self.calibration]
         self._quantiles = {
-            mode: DomainQuantiles.from_scores(np.concatenate(split_scores), domains)
+            mode: DomainQuantiles.from_scores(np.concatenate(split_scores), domain_codes)
             for mode, split_scores in scores.items()
         }
         return self

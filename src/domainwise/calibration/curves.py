@@ -76,14 +76,14 @@ def fit_curve(
     """
     values = values - values.mean(axis=1, keepdims=True)
     weights = weights / weights.sum()
-    n, n_classes = values.shape
+    n_rows, n_classes = values.shape
     spread = float(np.sqrt(np.mean(values**2)))
     scale = spread or 1.0
-    penalty = np.full(n_classes + 1, PENALTY_ROWS / n)
+    penalty = np.full(n_classes + 1, PENALTY_ROWS / n_rows)
     if not fit_bias:
         penalty[1:] = FIXED_PENALTY
-    # The matrix has one row per class, so that NumPy's sums over classes are fast.
-    design, rows = np.ascontiguousarray(values.T, dtype=np.float64) / scale, np.arange(n)
+    # The design has one row per class, so that NumPy's sums over classes are fast.
+    design, rows = np.ascontiguousarray(values.T, dtype=np.float64) / scale, np.arange(n_rows)
     # The first parameter is the slope, the others are the biases.
     initial = np.concatenate([[1.0], np.zeros(n_classes)])
     parameters, objective = initial, np.inf
@@ -102,9 +102,9 @@ def fit_curve(
             if trial_objective <= objective + TOLERANCE or step_size < 1e-4:
                 break
             step_size /= 2
-        converged = objective - trial_objective < TOLERANCE
+        has_converged = objective - trial_objective < TOLERANCE
         parameters, objective = trial, trial_objective
-        if converged:
+        if has_converged:
             break
         step = _newton_step(design, p / total, codes, weights, parameters - initial, penalty)
     slope = max(float(parameters[0]), 0.0) if spread else 0.0
@@ -115,8 +115,8 @@ def fit_curve(
         curves = curves * bool(slope) + [Curve(0.0, np.log(np.maximum(shares, 1e-6)))]
     true_class_p = [curve.probabilities(values)[rows, codes] for curve in curves]
     losses = [-float(weights @ np.log(np.maximum(p, 1e-300))) for p in true_class_p]
-    best = int(np.argmin(losses))
-    return curves[best], losses[best]
+    index = int(np.argmin(losses))
+    return curves[index], losses[index]
 
 
 def _newton_step(
@@ -127,16 +127,16 @@ def _newton_step(
     ``design`` and ``p`` have one row per class. ``distance`` is the difference between the
     parameters and the values to which ``penalty`` shrinks them.
     """
-    weighted = weights * p
-    residual = weighted.copy()
+    weighted_p = weights * p
+    residual = weighted_p.copy()
     residual[codes, np.arange(len(codes))] -= weights
     gradient = np.concatenate([[np.vdot(residual, design)], residual.sum(axis=1)])
-    products = weighted * design
-    mean = np.sum(p * design, axis=0)
+    products = weighted_p * design
+    means = np.sum(p * design, axis=0)
     hessian = np.empty((len(distance), len(distance)))
-    hessian[0, 0] = np.vdot(products, design) - weights @ mean**2
-    hessian[0, 1:] = hessian[1:, 0] = products.sum(axis=1) - weighted @ mean
-    hessian[1:, 1:] = np.diag(weighted.sum(axis=1)) - weighted @ p.T
+    hessian[0, 0] = np.vdot(products, design) - weights @ means**2
+    hessian[0, 1:] = hessian[1:, 0] = products.sum(axis=1) - weighted_p @ means
+    hessian[1:, 1:] = np.diag(weighted_p.sum(axis=1)) - weighted_p @ p.T
     hessian[np.diag_indices(len(hessian))] += penalty
     return np.asarray(np.linalg.solve(hessian, gradient + penalty * distance))
 
@@ -209,9 +209,9 @@ def adapt_class_shares(
         for _ in range(MAX_EM_STEPS):
             adapted = p[in_domain] * (new_shares / source_shares)
             adapted /= adapted.sum(axis=1, keepdims=True)
-            previous, new_shares = new_shares, adapted.sum(axis=0) + prior_rows * source_shares
+            old_shares, new_shares = new_shares, adapted.sum(axis=0) + prior_rows * source_shares
             new_shares = new_shares / new_shares.sum()
-            if np.abs(new_shares - previous).max() < TOLERANCE:
+            if np.abs(new_shares - old_shares).max() < TOLERANCE:
                 break
         p[in_domain] = adapted
     return p

@@ -1,6 +1,7 @@
 """Thresholds of prediction sets for new domains: quantiles of nonconformity scores.
 
-All domains have equal weights. The functions at the end compute thresholds for model files.
+A nonconformity score says how poorly a class or value fits a prediction. All domains have equal
+weights. The functions at the end compute thresholds for model files.
 """
 
 from __future__ import annotations
@@ -82,15 +83,15 @@ class DomainQuantiles(Thresholds):
 
     def threshold(self, coverage: float, *, warn: bool = False) -> float:
         """Return the score that a new row exceeds with probability at most 1 - coverage."""
-        n_needed, n = needed_domains(coverage), self.n_domains
-        if n >= n_needed:
+        n_needed, n_domains = needed_domains(coverage), self.n_domains
+        if n_domains >= n_needed:
             index = int(np.searchsorted(self.levels, coverage - TOLERANCE))
             return float(self.scores[min(index, len(self.scores) - 1)])
         if warn:
             warn_caller(
                 f"coverage={coverage} needs at least {n_needed} calibration domains, but there are "
-                f"{n}. Sets contain all classes and intervals are infinite. Use a coverage of at "
-                f"most {n / (n + 1):.3g}, or more domains."
+                f"{n_domains}. Sets contain all classes and intervals are infinite. Use a coverage "
+                f"of at most {n_domains / (n_domains + 1):.3g}, or more domains."
             )
         return math.inf
 
@@ -164,8 +165,7 @@ class PredictionIntervals(HasThresholds):
         Returns
         -------
         intervals : ndarray of shape (n_rows, 2)
-            Lower and upper bounds, which are infinite, with a warning, if there are too few
-            domains.
+            Lower and upper bounds; they are infinite, with a warning, if domains are too few.
         """
         model: Any = self
         predicted = model.predict(X, sample_domain)
@@ -181,15 +181,15 @@ def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[s
     1 %, 2 % and so on, if there are enough domains. ``size`` is the mean number of classes
     in a set, or the width of intervals, at ``coverage``.
     """
-    codes: dict[Any, int] = {}
+    domain_codes: dict[Any, int] = {}
     record_results = (record_scores(record, classes) for record in records)
     output_names, class_scores, target_scores = zip(*record_results, strict=True)
-    domains = [codes.setdefault(record["domain"], len(codes)) for record in records]
-    row_domains = np.repeat(domains, [len(scores) for scores in target_scores])
-    quantiles = DomainQuantiles.from_scores(np.concatenate(target_scores), row_domains)
-    n = quantiles.n_domains
+    codes = [domain_codes.setdefault(record["domain"], len(domain_codes)) for record in records]
+    row_codes = np.repeat(codes, [len(scores) for scores in target_scores])
+    quantiles = DomainQuantiles.from_scores(np.concatenate(target_scores), row_codes)
+    n_domains = quantiles.n_domains
     coverages = [step / COVERAGE_STEPS for step in range(1, COVERAGE_STEPS)]
-    coverage = reported_coverage(n)
+    coverage = reported_coverage(n_domains)
     threshold = quantiles.threshold(coverage) if coverage else np.inf
     size = 2 * threshold
     if classes is not None:
@@ -197,9 +197,9 @@ def calibrate_sets(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[s
         size = float(np.mean(sizes))
     return {
         "promise": "approximate",
-        "n_domains": n,
+        "n_domains": n_domains,
         "of": output_names[-1],
-        "thresholds": [quantiles.threshold(c) for c in coverages if needed_domains(c) <= n],
+        "thresholds": [quantiles.threshold(c) for c in coverages if needed_domains(c) <= n_domains],
         "coverage": coverage,
         "size": size if np.isfinite(size) else None,
     }
@@ -244,8 +244,8 @@ def stored_quantiles(calibration: Mapping[str, Any], coverage: float) -> DomainQ
 
 def describe_sets(calibration: Mapping[str, Any]) -> str:
     """Describe the coverage and size of prediction sets in one line."""
-    n, size, coverage = (calibration[name] for name in ("n_domains", "size", "coverage"))
-    text = f"{calibration['promise']} coverage, calibrated on {n} held-out domains"
+    n_domains, size, coverage = (calibration[name] for name in ("n_domains", "size", "coverage"))
+    text = f"{calibration['promise']} coverage, calibrated on {n_domains} held-out domains"
     if coverage is None or size is None:
         return text
     extent = f"sets contain {size:.2g} classes on average"

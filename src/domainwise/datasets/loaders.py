@@ -138,8 +138,8 @@ def verified_path(name: str) -> Path:
         if digest != expected_digest:
             raise ValueError(
                 f"{path} is not the expected file: its SHA-256 is {digest}, but should be "
-                f"{expected_digest}. It may be incomplete or another version. Replace it with the "
-                f"file made from {origin}."
+                f"{expected_digest}. It may be incomplete or a different version. Replace it with "
+                f"the file made from {origin}."
             )
         _VERIFIED.add(key)
     return path
@@ -217,8 +217,8 @@ Bunch
 def with_shared_docstring(loader: F) -> F:
     """Replace ``{shared}`` in a loader's docstring with the text that all loaders share."""
     entry = data_files()[loader.__name__.removeprefix("load_")]
-    text = _SHARED.format(shape=(entry["rows"], entry["features"]), domain=entry["domain"])
-    loader.__doc__ = cleandoc(loader.__doc__ or "").replace("{shared}", text)
+    shared_text = _SHARED.format(shape=(entry["rows"], entry["features"]), domain=entry["domain"])
+    loader.__doc__ = cleandoc(loader.__doc__ or "").replace("{shared}", shared_text)
     return loader
 
 
@@ -245,12 +245,12 @@ def check_choice(value: object, name: str, accepted: Sequence[str]) -> None:
 
 def check_subset(values: Any, name: str, accepted: Sequence[Any]) -> list[Any]:
     """Return values as a list; raise ValueError if it is empty or a value is not accepted."""
-    selected = [values] if isinstance(values, (str, int)) else list(values)
-    if not selected or not all(value in accepted for value in selected):
+    value_list = [values] if isinstance(values, (str, int)) else list(values)
+    if not value_list or not all(value in accepted for value in value_list):
         raise ValueError(
             f"{name} must contain one or more of {', '.join(map(repr, accepted))}; got {values!r}"
         )
-    return selected
+    return value_list
 
 
 @with_shared_docstring
@@ -336,8 +336,8 @@ def load_oilwells(
     ['P-TPT_mean', 'P-TPT_std']
     """
     classes = check_subset(event_classes, "event_classes", (2, 3, 4, 6))
-    accepted = ("P-PDG", "P-TPT", "T-TPT", "P-MON-CKP", "T-JUS-CKP", "P-JUS-CKGL", "QGL")
-    sensors = check_subset(sensors, "sensors", accepted)
+    sensor_names = ("P-PDG", "P-TPT", "T-TPT", "P-MON-CKP", "T-JUS-CKP", "P-JUS-CKGL", "QGL")
+    sensors = check_subset(sensors, "sensors", sensor_names)
     check_choice(missing, "missing", ("keep", "drop_rows", "drop_columns"))
     table = read_table("oilwells", as_frame)
     table = table[table["event_class"].isin(classes)]
@@ -435,8 +435,8 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
 def load_heart(*, as_frame: bool = False) -> Bunch:
     """Heart disease: 4 hospitals, 13 measurements per patient, disease (1) or not (0).
 
-    The file is part of the package. Missing values are NaN. Cholesterol values (``chol``) of 0 are
-    also missing: all values from Switzerland, and 49 values from the VA hospital.
+    The file is part of the package. Missing values are NaN. Cholesterol values (``chol``) of 0 also
+    stand for missing values: all those from Switzerland, and 49 from the VA hospital.
 
     Parameters
     ----------

@@ -89,10 +89,10 @@ def make_synthetic(
         rows.append(rng.standard_normal((size, n_features)) @ factor.T)
     data = np.vstack(rows)
     e1, e2 = rng.standard_normal((2, len(data)))
-    score = np.sign(data @ b1 + e1) * np.log(np.abs(data @ b2 + e2 + c))
+    scores = np.sign(data @ b1 + e1) * np.log(np.abs(data @ b2 + e2 + c))
     return Bunch(
         data=data,
-        target=np.where(score > 0, 1, -1),
+        target=np.where(scores > 0, 1, -1),
         sample_domain=np.repeat(np.arange(n_domains), sizes),
         feature_names=[f"x{j}" for j in range(n_features)],
         DESCR=_DESCR.format(

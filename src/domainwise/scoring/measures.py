@@ -33,7 +33,7 @@ _LABELS = {
     "neg_root_mean_squared_error": "RMSE",
     "neg_mean_absolute_error": "mean absolute error",
 }
-#: Scorers that give all classes equal weight; classifiers then use balanced class weights.
+#: Scorers that give all classes equal weight; models are then fitted with balanced class weights.
 _CLASS_AVERAGED = (
     "balanced_accuracy",
     "f1_macro",
@@ -186,12 +186,12 @@ def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -
     """
     if not classification:
         return "neg_root_mean_squared_error"
-    _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    _, class_codes, counts = np.unique(y, return_inverse=True, return_counts=True)
     is_balanced = counts.min() >= MIN_RELATIVE_SHARE * len(y) / len(counts)
     if sample_domain is not None:
-        domains = check_sample_domain(sample_domain, len(y), "delta").codes
-        shares = np.zeros((domains.max() + 1, len(counts)))
-        np.add.at(shares, (domains, codes), 1.0)
+        domain_codes = check_sample_domain(sample_domain, len(y), "delta").codes
+        shares = np.zeros((domain_codes.max() + 1, len(counts)))
+        np.add.at(shares, (domain_codes, class_codes), 1.0)
         shares /= shares.sum(axis=1, keepdims=True)
         # If class shares vary, accuracy rewards guessing the most frequent class of a domain.
         is_balanced = is_balanced and bool(np.ptp(shares, axis=0).max() <= MAX_SHARE_RANGE + 1e-9)
@@ -343,6 +343,6 @@ def domain_cross_validate(
     if undefined_domains:
         warn_caller(
             f"The score is not defined on these domains: {', '.join(undefined_domains)}. Perhaps "
-            "they contain only one class. The mean and the worst score ignore them."
+            "each of them contains only one class. The mean and the worst score ignore them."
         )
     return DomainScores(names, scores, results["fit_time"])

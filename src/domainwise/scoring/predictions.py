@@ -122,7 +122,7 @@ class Predictions(BaseEstimator):
     def labels(self) -> Array:
         """Labels of the predicted classes, or predicted numbers."""
         if self.classes is None or not predicts_most_probable(self.estimator):
-            values = self._call("predict")  # CatBoost returns a column
+            values = self._call("predict")  # CatBoost returns a 2-D column
             return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
         return np.asarray(self.estimator.classes_[self._predict_proba.argmax(axis=1)])
 
@@ -224,8 +224,8 @@ def codes_of(labels: Any, classes: Array) -> Array:
     """Return the index of each label in ``classes``, which may be in any order."""
     labels = np.asarray(labels)
     order = np.argsort(classes)
-    position = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
-    codes = order[position]
+    positions = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
+    codes = order[positions]
     is_unknown = classes[codes] != labels
     if np.any(is_unknown):
         names = ", ".join(map(str, classes.tolist()))
@@ -240,7 +240,7 @@ class NamedScorer:
     """A scikit-learn scorer that accepts classes of any type."""
 
     scorer: Any  #: from :func:`sklearn.metrics.get_scorer`
-    classes: Array  #: the last one is positive
+    classes: Array  #: the last one is the positive class
     name: str = ""  #: name of the scorer
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
@@ -251,10 +251,10 @@ class NamedScorer:
         if self.name not in ("accuracy", "balanced_accuracy"):
             return float(self.scorer(estimator, None, codes))
         # Searches compute thousands of scores, and scikit-learn's checks would dominate the time.
-        correct = estimator.predict(None) == codes
+        is_correct = estimator.predict(None) == codes
         if self.name == "accuracy":
-            return float(correct.mean())
-        return balanced_accuracy(codes, correct)
+            return float(is_correct.mean())
+        return balanced_accuracy(codes, is_correct)
 
 
 def balanced_accuracy(codes: Array, correct: Array) -> float:

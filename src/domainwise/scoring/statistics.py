@@ -31,7 +31,7 @@ def defined_score(score: Callable[..., float], *rows: Array) -> float:
 
 
 def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, float]:
-    """Return a bootstrap 95 % interval; NaN if most scores are undefined, or all are equal."""
+    """Return a 95 % bootstrap interval for a score; NaN if it is mostly undefined, or constant."""
     samples = np.random.default_rng(0).choice(rows, (ROW_SAMPLES, len(rows)))
     scores = np.array([defined_score(score, sample) for sample in samples])
     if np.isfinite(scores).mean() >= 0.5:
@@ -56,14 +56,14 @@ def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, f
     to the normal distribution.
     """
     defined_scores = _defined(scores)
-    n = len(defined_scores)
-    mean = float(defined_scores.mean()) if n else float("nan")
-    if n < 2:
+    n_domains = len(defined_scores)
+    mean = float(defined_scores.mean()) if n_domains else float("nan")
+    if n_domains < 2:
         return mean, float("nan"), float("nan")
-    samples = np.random.default_rng(seed).integers(n, size=(DOMAIN_SAMPLES, n))
-    # Proportions are at most 1, negative errors at most 0.
+    samples = np.random.default_rng(seed).integers(n_domains, size=(DOMAIN_SAMPLES, n_domains))
+    # Proportions are at most 1, and errors with a negative sign at most 0.
     upper = next((bound for bound in (0.0, 1.0) if defined_scores.max() <= bound), np.inf)
-    return mean, *widened_interval(mean, defined_scores[samples].mean(axis=1), n, upper)
+    return mean, *widened_interval(mean, defined_scores[samples].mean(axis=1), n_domains, upper)
 
 
 def _defined(scores: Sequence[float] | Array) -> Array:
@@ -99,8 +99,8 @@ def expected_range(
     [0.54, 0.98]
     """
     values = defined_scores = _defined(scores)
-    n = len(defined_scores)
-    if n < 4:
+    n_domains = len(defined_scores)
+    if n_domains < 4:
         return None
     bound = None  # if set, the interval is computed for the logarithm of bound - score
     if (scoring is None or str(scoring).startswith("neg_")) and (defined_scores < 0.0).all():
@@ -109,7 +109,7 @@ def expected_range(
         bound = 1.0
     if bound is not None:
         values = np.log(bound - defined_scores)
-    radius = -stdtrit(n - 1, 0.05) * values.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
+    radius = -stdtrit(n_domains - 1, 0.05) * values.std(ddof=1) * np.sqrt(1.0 + 1.0 / n_domains)
     low, high = float(values.mean() - radius), float(values.mean() + radius)
     if bound is not None:
         return bound - float(np.exp(high)), bound - float(np.exp(low))
@@ -126,7 +126,7 @@ PAIRED_CAVEAT = (
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and standard deviation (n - 1) over repeats."""
+    """Mean and standard deviation (with divisor n - 1) over repeats."""
 
     mean: float
     deviation: float
