@@ -277,7 +277,7 @@ def compare(
     method: Annotated[
         str | None,
         "Compare only this method, which must be in both evaluations. Default: the best method of "
-        "each evaluation, and all methods that they have in common.",
+        "each evaluation, and all methods that are in both.",
     ] = None,
     out: Annotated[Path | None, "HTML report to write (.html).", "FILE", "-o"] = None,
     force: options.Force = False,

@@ -58,9 +58,9 @@ class Schema:
     #: comes first in 1/2/2024.
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
-    date_parts: tuple[str, ...] = ()  #: features: "month", "weekday" (0 is Monday), "age"
+    date_parts: tuple[str, ...] = ()  #: computed features: "month", "weekday" (0 is Monday), "age"
     reference: str = ""  #: the day on which ages, in years, are computed
-    decimal: str | None = None  #: mark passed or detected; used if a new table is ambiguous
+    decimal: str | None = None  #: decimal mark, passed or detected; used if a table is ambiguous
     encoding: str | None = None
     na: tuple[str, ...] = ()  #: values that count as missing
 
@@ -479,7 +479,7 @@ def target_values(target: Any, task: str, notes: list[str], mark: str | None = N
 
 
 def class_codes(texts: Array, classes: Sequence[Any], column: str, owner: str) -> Array:
-    """Return the indices of class names in ``classes``; ``owner`` has these, for messages."""
+    """Return the indices of texts in ``classes``; errors call them the classes of ``owner``."""
     codes = {str(label): code for code, label in enumerate(classes)}
     if unknown_names := sorted({*texts.tolist()} - {*codes}):
         raise TableError(
