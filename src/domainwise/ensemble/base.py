@@ -87,10 +87,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     time_budget: float | None = None
     verbose: int = 0
 
-    #: Shares of predicted classes on source domains, with and without context.
+    #: Ranges of the shares of predicted classes on source domains, with and without context.
     _shares: ShareRange | None = field(default=None, init=False)
     _plain_shares: ShareRange | None = field(default=None, init=False)
-    #: Range of source domains, and weight of context by batch size; None in older model files.
+    #: Ranges of source statistics, weight of context by batch size; None in older model files.
     _source_range: SourceRange | None = field(default=None, init=False)
     _trust: Trust | None = field(default=None, init=False)
 
@@ -124,16 +124,16 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self : object
         """
         self._validate_params()
-        numeric = not is_classifier(self)
-        rows, target = self._check_rows(X, y, y_numeric=numeric, ensure_min_samples=2)
-        if not numeric:
+        is_regression = not is_classifier(self)
+        rows, target = self._check_rows(X, y, y_numeric=is_regression, ensure_min_samples=2)
+        if not is_regression:
             check_class_weight(self.class_weight, np.unique(target))
-        check_task(self.scoring, not numeric)
+        check_task(self.scoring, not is_regression)
         if self.calibration == "cv":
             self._learn(rows, target, sample_domain, learn_from)
             return self
         domain = domain_labels(sample_domain, rows)
-        train, test = calibration_split(target, domain.codes, not numeric)
+        train, test = calibration_split(target, domain.codes, not is_regression)
         if learn_from is not None:
             is_used = np.zeros(len(rows), dtype=bool)
             is_used[_check_learn_from(learn_from, len(rows))] = True
@@ -174,19 +174,19 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self._source_range = self._trust = None
         size = self.context_batch_size_ = int(np.median(np.bincount(domain.codes)))
         if len(context_domains):
-            arguments = (domain.codes, domain.n_categories, self.domain_context_.relative_features_)
-            self._source_range = SourceRange.of_sources(Z, *arguments, self._seed)
+            args = (domain.codes, domain.n_categories, self.domain_context_.relative_features_)
+            self._source_range = SourceRange.of_sources(Z, *args, self._seed)
         codes = np.asarray(domain.codes)
         if classification:  # class weights refer to class codes
             target = Labels(target.codes, np.arange(target.n_categories))
-        settings = {"class_weight": self._code_weights(), "seed": self._seed}
+        options = {"class_weight": self._code_weights(), "seed": self._seed}
         all_data = {
-            in_context: MemberData(values, y, target=target, domain=domain, **settings)
+            in_context: MemberData(values, y, target=target, domain=domain, **options)
             for in_context, values in features.items()
         }
         y, domain, target = y[rows], domain.take(rows), target.take(rows)
         data = {
-            in_context: MemberData(values[rows], y, target=target, domain=domain, **settings)
+            in_context: MemberData(values[rows], y, target=target, domain=domain, **options)
             for in_context, values in features.items()
         }
         cv = self.cv
@@ -209,8 +209,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             member_start = time.monotonic()
             # With context there are twice as many features, so a fit takes about twice as long.
             expected_seconds = member_start - start + 2 * seconds.get(member.name, 0.0)
-            too_long = self.time_budget is not None and expected_seconds > self.time_budget
-            if predicted and too_long:
+            is_too_long = self.time_budget is not None and expected_seconds > self.time_budget
+            if predicted and is_too_long:
                 self.dropped_.append(name)
                 continue
             plain = self.members_.get(member.name)
@@ -279,21 +279,21 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         """
         context = self.domain_context_
         Z = context._standardized(X)
-        plain = np.clip(np.nan_to_num(Z), *self._reach)
+        plain_values = np.clip(np.nan_to_num(Z), *self._reach)
         if domain is None:
-            return {False: plain}
+            return {False: plain_values}
         refuse_too_large(X, "X")
         moments = context._moments_of(Z, domain)
-        return {False: plain, True: self._in_context(Z, plain, domain.codes, moments)}
+        return {False: plain_values, True: self._in_context(Z, plain_values, domain.codes, moments)}
 
     def _in_context(self, Z: Array, plain: Array, codes: Array, moments: Moments) -> Array:
         """Return the features for members with context; ``codes`` are groups in ``moments``."""
         context = self.domain_context_
         mean, variance = context._shrunk_moments(moments, with_domains=True)
-        relative = context._relative_values(Z, codes, mean, variance)
+        relative_values = context._relative_values(Z, codes, mean, variance)
         factors = np.ones(Z.shape[1])
         factors[context.relative_features_] = RELATIVE_FACTOR
-        return np.column_stack([factors * plain, relative])
+        return np.column_stack([factors * plain, relative_values])
 
     def _weight_members(
         self,
@@ -306,24 +306,24 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
         ``context_score`` scores members with context, on rows from the ``context_domains``.
         """
-        plain = {n: p for n, p in predicted.items() if not self.members_[n].in_context}
-        context = {n: p for n, p in predicted.items() if self.members_[n].in_context}
-        self.weights_, plain_mix, held_out = score.mix_predictions(plain)
-        self.domain_scores_ = score.scores(held_out)
+        plain_members = {n: p for n, p in predicted.items() if not self.members_[n].in_context}
+        context_members = {n: p for n, p in predicted.items() if self.members_[n].in_context}
+        self.weights_, plain_mix, plain_held_out = score.mix_predictions(plain_members)
+        self.domain_scores_ = score.scores(plain_held_out)
         self.expected_score_ = expected_score(self.domain_scores_, self._seed)
         self._shares = self._plain_shares = None
-        self._quantiles = {"plain": score.quantiles(held_out)}
+        self._quantiles = {"plain": score.quantiles(plain_held_out)}
         self.calibration_domains_ = self.domains_[np.unique(score.domains[score.rows])]
         self.promise_ = PROMISES[self.calibration]
         self.context_weights_ = self.weights_
         self.context_domain_scores_ = self.domain_scores_
         self.context_expected_score_ = self.expected_score_
         context_held_out = None
-        if context:
-            weights, context_mix, held_out_members = context_score.mix_predictions(context)
-            mixes = {"plain": held_out, "context": held_out_members}
+        if context_members:
+            weights, context_mix, members_held_out = context_score.mix_predictions(context_members)
+            mixes = {"plain": plain_held_out, "context": members_held_out}
             mix_weights, _, context_held_out = context_score.mix_predictions(mixes, PRIOR)
-            combined = mix_weights["plain"] * plain_mix + mix_weights["context"] * context_mix
+            combined_mix = mix_weights["plain"] * plain_mix + mix_weights["context"] * context_mix
             self.context_weights_ = {
                 **{n: mix_weights["plain"] * w for n, w in self.weights_.items()},
                 **{n: mix_weights["context"] * w for n, w in weights.items()},
@@ -333,12 +333,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             self._quantiles["context"] = score.quantiles(context_held_out)
             if score.classes is not None:
                 rows, domains = context_score.rows, score.domains[context_score.rows]
-                self._shares = ShareRange.of_sources(combined[rows], domains, context_domains)
+                self._shares = ShareRange.of_sources(combined_mix[rows], domains, context_domains)
                 self._plain_shares = ShareRange.of_sources(
                     plain_mix[rows], domains, context_domains
                 )
         self._reset_adaptation()
-        self.held_out_: HeldOut | None = score.held_out(held_out, context_held_out, predicted)
+        self.held_out_: HeldOut | None = score.held_out(plain_held_out, context_held_out, predicted)
 
     def _learn_trust(
         self,
@@ -350,8 +350,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         """Measure how much weight context should have in small batches.
 
         Members with context are refitted to a sample of rows, without one half of the source
-        domains. Predicting this half in small batches changes their predictions. The change is
-        added to the held-out predictions from which member weights were computed.
+        domains. Their predictions for this half differ between small batches and whole domains. The
+        difference is added to the held-out predictions from which member weights were computed.
         """
         weights = self.context_weights_
         members = [m for n, m in self.members_.items() if m.in_context and weights[n] > MIN_WEIGHT]
@@ -360,29 +360,29 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         results = []
         for held_out, batches in samples.halves(self._seed):
             train = data.sample(np.flatnonzero(~np.isin(data.domain.codes, held_out)), TRUST_ROWS)
-            one_domain = len(np.unique(data.domain.codes[train])) < 2
-            if one_domain or (data.n_classes and len(np.unique(data.y[train])) < 2):
+            is_one_domain = len(np.unique(data.domain.codes[train])) < 2
+            if is_one_domain or (data.n_classes and len(np.unique(data.y[train])) < 2):
                 continue
             rows = np.concatenate([batch.rows for batch in batches])
             Z = samples.Z[samples.training_rows[rows]]
             moments = Moments.stacked([batch.moments for batch in batches])
             group = np.repeat(np.arange(len(batches)), [len(batch.rows) for batch in batches])
             clipped = np.clip(np.nan_to_num(Z), *self._reach)
-            in_batches = self._in_context(Z, clipped, group, moments)
-            stacked, n = np.concatenate([in_batches, data.X[rows]]), len(rows)
+            batch_features = self._in_context(Z, clipped, group, moments)
+            stacked_X, n = np.concatenate([batch_features, data.X[rows]]), len(rows)
             change = np.zeros((n, plain.shape[1]))
             for member in members:
-                values = types_by_name[member.name].refit_predict(data, member, train, stacked)
+                values = types_by_name[member.name].refit_predict(data, member, train, stacked_X)
                 change += weights[member.name] * (values[:n] - values[n:])
             sizes = np.repeat([batch.n_rows for batch in batches], np.bincount(group))
             results.append((rows, sizes, context[rows] + change))
         if not results:
             return Trust(samples.size)
-        rows, sizes, mixed = (np.concatenate(values) for values in zip(*results, strict=True))
+        rows, sizes, batch_mix = (np.concatenate(values) for values in zip(*results, strict=True))
         domains = np.unique([sizes, data.domain.codes[rows]], axis=1, return_inverse=True)[1]
         y = np.eye(data.n_classes)[data.y[rows]] if data.n_classes else data.y[rows][:, None]
         row_weights = equal_weights(domains.ravel(), *([data.y[rows]] if data.n_classes else []))
-        return Trust.fitted(samples.size, sizes, plain[rows], mixed, y, row_weights)
+        return Trust.fitted(samples.size, sizes, plain[rows], batch_mix, y, row_weights)
 
     def _member_outputs(self, features: Array, *, in_context: bool) -> dict[str, Array]:
         """Return the predictions of all members that use context, or of all that do not."""
@@ -397,63 +397,63 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     def _predict_checked(self, X: Array, sample_domain: Any) -> Array:
         domain = domain_labels(sample_domain, X)
         if sample_domain is None or not self.uses_context:
-            members = self._member_outputs(self._features(X)[False], in_context=False)
-            return mix(members, self.weights_)
-        plain, mixed, unusual = self._predict_in_batches(X, domain)
-        if unusual:
-            self._warn_without_context(unusual, domain)
-            is_unusual = np.isin(np.asarray(domain.codes), list(unusual))
-            mixed[is_unusual] = plain[is_unusual]
-        return mixed
+            outputs = self._member_outputs(self._features(X)[False], in_context=False)
+            return mix(outputs, self.weights_)
+        plain_values, values, unusual_domains = self._predict_in_batches(X, domain)
+        if unusual_domains:
+            self._warn_without_context(unusual_domains, domain)
+            is_unusual = np.isin(np.asarray(domain.codes), list(unusual_domains))
+            values[is_unusual] = plain_values[is_unusual]
+        return values
 
     def _predict_in_batches(
         self, X: Array, domain: Labels
     ) -> tuple[Array, Array, dict[int, Outlier | None]]:
         """Predict rows without context, and in the context of their batches.
 
-        Return both predictions, and the codes of unusual domains, for which context should not be
-        used, with their outlying statistics or None. Distinct rows are sorted by domain and content
-        and predicted once, so that results do not depend on the order of rows.
+        Return both predictions, and a dict from the codes of unusual domains, for which context
+        should not be used, to their outlying statistics or None. Distinct rows are sorted by domain
+        and content and predicted once, so that results do not depend on the order of rows.
         """
         refuse_too_large(X, "X")
         codes, keys = np.asarray(domain.codes), row_keys(X, self._seed)
         order = np.lexsort([keys, codes])
         is_new = np.ones(len(X), dtype=bool)
         is_new[1:] = (np.diff(codes[order]) != 0) | (keys[order][1:] != keys[order][:-1])
-        index = np.empty(len(X), dtype=np.intp)
-        index[order] = np.cumsum(is_new) - 1
+        distinct_index = np.empty(len(X), dtype=np.intp)
+        distinct_index[order] = np.cumsum(is_new) - 1
         Z = self.domain_context_._standardized(X)
         batches = self._batches(Z, keys, domain)
         distinct_rows = order[is_new]
         codes, keys, Z, X = (values[distinct_rows] for values in (codes, keys, Z, X))
         features = self._features(X)[False]
-        members = self._member_outputs(features, in_context=False)
-        plain = mix(members, self.weights_)
+        outputs = self._member_outputs(features, in_context=False)
+        plain = mix(outputs, self.weights_)
         outliers, source_range = {}, self._source_range
         trust = np.zeros(domain.n_categories)
         for code, batch in batches.items():
             outliers[code] = None if source_range is None else source_range.outlier(batch.moments)
             if outliers[code] is None:
                 trust[code] = 1.0 if self._trust is None else self._trust(batch.n_rows)
-        trusted = np.flatnonzero(trust[codes] > 0.0)
-        mixed = plain.copy()
-        plain_sum = mix(members, self.context_weights_)[trusted]
+        used_rows = np.flatnonzero(trust[codes] > 0.0)
+        final_values = plain.copy()
+        plain_sum = mix(outputs, self.context_weights_)[used_rows]
         context_sum = np.zeros(plain_sum.shape)
-        n_parts = np.array([batches[code].n_parts for code in codes[trusted].tolist()], dtype=int)
+        n_parts = np.array([batches[code].n_parts for code in codes[used_rows].tolist()], dtype=int)
         for part in range(n_parts.max(initial=0)):
             indices = np.flatnonzero(n_parts > part)
-            rows = trusted[indices]
+            rows = used_rows[indices]
             moments = context_moments(batches, part, Z[rows], keys[rows], codes[rows])
             values = self._in_context(Z[rows], features[rows], np.arange(len(rows)), moments)
-            members = self._member_outputs(values, in_context=True)
-            context_sum[indices] += mix(members, self.context_weights_)
+            outputs = self._member_outputs(values, in_context=True)
+            context_sum[indices] += mix(outputs, self.context_weights_)
         with_context = context_sum / n_parts[:, None] + plain_sum
-        weight = trust[codes[trusted]][:, None]
-        mixed[trusted] = np.where(
-            weight < 1.0, weight * with_context + (1.0 - weight) * plain[trusted], with_context
+        weight = trust[codes[used_rows]][:, None]
+        final_values[used_rows] = np.where(
+            weight < 1.0, weight * with_context + (1.0 - weight) * plain[used_rows], with_context
         )
-        plain, mixed = plain[index], mixed[index]
-        return plain, mixed, self._unusual_domains(plain, mixed, domain, outliers)
+        plain, final_values = plain[distinct_index], final_values[distinct_index]
+        return plain, final_values, self._unusual_domains(plain, final_values, domain, outliers)
 
     def _batches(self, Z: Array, keys: Array, domain: Labels) -> dict[int, Batch]:
         """Return batches by domain code, without single-row batches."""
@@ -487,10 +487,10 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         return self.on_target_scale(self._predict(X, sample_domain))
 
     def _site_outputs(self, X: Any, X_site: Any) -> Array:
-        labelled, site = (self._check_rows(rows, reset=False) for rows in (X, X_site))
-        rows = np.concatenate([labelled, site])
+        labelled_rows, site_rows = (self._check_rows(rows, reset=False) for rows in (X, X_site))
+        rows = np.concatenate([labelled_rows, site_rows])
         values = self._predict_checked(rows, np.zeros(len(rows), dtype=np.intp))
-        return self.on_target_scale(values)[: len(labelled)]
+        return self.on_target_scale(values)[: len(labelled_rows)]
 
     @property
     def feature_limits(self) -> Array:
@@ -521,23 +521,23 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             if source_shares is not None:
                 shares = class_shares(predicted, domain.codes, domain.n_categories)
                 is_outside |= source_shares.excludes(shares, np.bincount(domain.codes))
-        outside = np.flatnonzero(is_outside).tolist()
-        return {code: unusual.get(code) for code in sorted({*outside, *unusual})}
+        outside_codes = np.flatnonzero(is_outside).tolist()
+        return {code: unusual.get(code) for code in sorted({*outside_codes, *unusual})}
 
     def _warn_without_context(self, unusual: dict[int, Outlier | None], domain: Labels) -> None:
         """Warn about unusual domains, which are predicted without context."""
         names = np.asarray(domain.names)
-        features = getattr(self, "feature_names_in_", None)
+        columns = getattr(self, "feature_names_in_", None)
         reasons = []
         for code, outlier in list(unusual.items())[:5]:
             reason = "the shares of predicted classes are outside the range of the source domains"
             if outlier is not None:
-                column = outlier.feature if features is None else features[outlier.feature]
+                column = outlier.feature if columns is None else columns[outlier.feature]
                 reason = outlier.describe(column)
             reasons.append(f"{names[code]} ({reason})")
-        more = " ..." if len(unusual) > 5 else ""
+        dots = " ..." if len(unusual) > 5 else ""
         warn_caller(
-            f"Context was not used for these domains: {', '.join(reasons)}{more}. Their rows were "
+            f"Context was not used for these domains: {', '.join(reasons)}{dots}. Their rows were "
             "predicted one by one. Pass all rows of each domain together, check the units of the "
             "columns, or omit sample_domain.",
             ContextWarning,
@@ -579,15 +579,15 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
 
 def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[Split]:
-    """Join splits so that at most ``EXPENSIVE_SPLITS`` remain."""
+    """Join splits into at most ``EXPENSIVE_SPLITS``, unless a training set would have one class."""
     groups = np.array_split(np.arange(len(splits)), min(len(splits), EXPENSIVE_SPLITS))
-    joined = []
+    new_splits = []
     for group in groups:
         trains, tests = zip(*(splits[i] for i in group), strict=True)
-        joined.append((reduce(np.intersect1d, trains), np.concatenate(tests)))
-    if any(len(np.unique(y[train])) < (2 if classification else 1) for train, _ in joined):
+        new_splits.append((reduce(np.intersect1d, trains), np.concatenate(tests)))
+    if any(len(np.unique(y[train])) < (2 if classification else 1) for train, _ in new_splits):
         return splits
-    return joined
+    return new_splits
 
 
 def mix(members: dict[str, Array], weights: dict[str, float]) -> Array:

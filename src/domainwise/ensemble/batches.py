@@ -28,15 +28,15 @@ HALF_TRUST = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 300.0, 1000.0)
 DEFAULT_HALF = 20.0
 #: Batch sizes for which trust and the limits for outliers are measured.
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-#: Lower bound for variances before logarithms are taken, relative to variances of the sources.
+#: Lower bound for variances before logarithms are taken; the variance of all source rows is 1.
 MIN_VARIANCE = 1e-3
 #: Minimum number of values of a feature whose variance is checked.
 MIN_VARIANCE_ROWS = 8
 #: Minimum number of source domains from which a range is computed.
 MIN_DOMAINS = 4
-#: Expected share of domains outside the range among domains that resemble the sources.
+#: Share of domains expected to be outside the range although they resemble the sources.
 OUTLIER_RATE = 0.01
-#: Number of batches of each size that a source domain supplies, from at most this number of rows.
+#: Number of batches of each size drawn from a source domain, and maximum number of its rows used.
 DRAWS, MAX_DRAWN_ROWS = 4, 2000
 #: Limits when trust is measured: number of source domains, number of predicted rows per domain and
 #: batch size, and number of rows to which members are fitted.
@@ -63,14 +63,14 @@ def row_keys(X: Array, seed: int) -> Array:
 
 
 def random_numbers(keys: Array, stream: int = 0) -> Array:
-    """Return pseudo-random numbers from the keys of rows; they differ between copies of a row."""
+    """Return pseudo-random numbers from row keys and a stream number; copies of a row differ."""
     order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    copies = np.arange(len(keys)) - np.searchsorted(ordered, ordered)
+    sorted_keys = keys[order]
+    copy_indices = np.arange(len(keys)) - np.searchsorted(sorted_keys, sorted_keys)
     numbers = np.empty_like(keys)
     start = np.array([2 * stream + 1], dtype=np.uint64) * _HASH_INCREMENT
-    steps = start + copies.astype(np.uint64) * np.uint64(0x5851F42D)
-    numbers[order] = _scramble(ordered + steps)
+    steps = start + copy_indices.astype(np.uint64) * np.uint64(0x5851F42D)
+    numbers[order] = _scramble(sorted_keys + steps)
     return numbers
 
 
@@ -102,14 +102,14 @@ class Part:
 
         A row that is not in the part replaces the last row of the part.
         """
-        observed = ~np.isnan(Z)
+        is_observed = ~np.isnan(Z)
         row_moments = Moments(
-            observed.astype(np.float64), np.where(observed, Z, 0.0), np.zeros(Z.shape)
+            is_observed.astype(np.float64), np.where(is_observed, Z, 0.0), np.zeros(Z.shape)
         )
-        replaced = self.without_last.merged(row_moments)
+        moments_with_row = self.without_last.merged(row_moments)
         is_inside = np.isin(keys, self.keys)[:, None]
         names = ("count", "mean", "squares")
-        pairs = ((getattr(self.moments, n), getattr(replaced, n)) for n in names)
+        pairs = ((getattr(self.moments, n), getattr(moments_with_row, n)) for n in names)
         return Moments(*(np.where(is_inside, *pair) for pair in pairs))
 
 
@@ -141,8 +141,8 @@ class Batch:
             moments = _moments(Z[order])
         n_parts = part_count(len(Z), size)
         parts = []
-        for number in range(MAX_PARTS if n_parts > 1 else 0):
-            division, index = divmod(number, n_parts)
+        for part_number in range(MAX_PARTS if n_parts > 1 else 0):
+            division, index = divmod(part_number, n_parts)
             order = random_order(keys, division) if index == 0 else order
             rows = np.array_split(order, n_parts)[index]
             parts.append(Part.from_rows(Z[rows], keys[rows]))
@@ -193,8 +193,8 @@ class Trust:
         if self.size <= 1.0:
             return np.zeros(np.shape(n_rows))
         other_rows = np.clip(n_rows, 1.0, self.size) - 1.0
-        most = self.size - 1.0
-        return np.asarray(other_rows * (most + self.half) / (most * (other_rows + self.half)))
+        maximum = self.size - 1.0
+        return np.asarray(other_rows * (maximum + self.half) / (maximum * (other_rows + self.half)))
 
     @classmethod
     def fitted(
@@ -207,8 +207,8 @@ class Trust:
         errors = []
         for half in HALF_TRUST:
             trust = cls(size, half)(n_rows)[:, None]
-            mixed = trust * context + (1.0 - trust) * plain
-            errors.append(weights @ ((mixed - y) ** 2).sum(axis=1))
+            mixture = trust * context + (1.0 - trust) * plain
+            errors.append(weights @ ((mixture - y) ** 2).sum(axis=1))
         return cls(size, HALF_TRUST[int(np.argmin(errors))])
 
 
@@ -246,19 +246,19 @@ class SourceSamples:
             yield half, [SmallBatch(rows, size, m) for (rows, _), size, m in batches]
 
     def _draws(self, domain: int, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """Yield the rows to predict in a batch, and all rows of the batch."""
+        """Yield indices into ``training_rows`` to predict in a batch, and all rows of the batch."""
         domain_rows = rng.permutation(np.flatnonzero(self.codes == domain))[:MAX_DRAWN_ROWS]
-        scored = self.scored_rows
-        scored = scored[self.codes[self.training_rows[scored]] == domain]
+        scored_rows = self.scored_rows
+        scored_rows = scored_rows[self.codes[self.training_rows[scored_rows]] == domain]
         for size in SIZES:
-            if size >= min(self.size, len(domain_rows)) or not len(scored):
+            if size >= min(self.size, len(domain_rows)) or not len(scored_rows):
                 return
-            n = min(size, len(scored), TRUST_PREDICTED // 2)
-            n_batches = max(1, min(TRUST_PREDICTED, len(scored)) // n)
-            for rows in rng.permutation(scored)[: n * n_batches].reshape(n_batches, n):
-                others = rng.choice(domain_rows, size, replace=False)
-                others = others[~np.isin(others, self.training_rows[rows])][: size - n]
-                yield rows, np.concatenate([self.training_rows[rows], others])
+            n = min(size, len(scored_rows), TRUST_PREDICTED // 2)
+            n_batches = max(1, min(TRUST_PREDICTED, len(scored_rows)) // n)
+            for rows in rng.permutation(scored_rows)[: n * n_batches].reshape(n_batches, n):
+                other_rows = rng.choice(domain_rows, size, replace=False)
+                other_rows = other_rows[~np.isin(other_rows, self.training_rows[rows])][: size - n]
+                yield rows, np.concatenate([self.training_rows[rows], other_rows])
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ class SourceRange:
     between: Array  #: variance of each statistic between domains
     within: Array  #: variance of each statistic due to one row; divided by n for n rows
     n_domains: int
-    sizes: Array
+    sizes: Array  #: numbers of rows for which limits were computed
     limits: Array  #: maximum distance inside the range, for each size
 
     @classmethod
@@ -319,22 +319,22 @@ class SourceRange:
         other_summaries = [_summary(statistics[:, i], counts[i], noise[:, i]) for i in is_other]
         sizes, limits = [], []
         for size in (*SIZES, None):
-            larger = [d for d in range(n_domains) if size is None or len(rows[d]) > size]
-            if len(larger) < MIN_DOMAINS:
+            large_domains = [d for d in range(n_domains) if size is None or len(rows[d]) > size]
+            if len(large_domains) < MIN_DOMAINS:
                 continue
-            domains = np.repeat(larger, 1 if size is None else DRAWS)
+            domains = np.repeat(large_domains, 1 if size is None else DRAWS)
             batch_rows = [
                 rows[d] if size is None else rng.choice(samples[d], size, False) for d in domains
             ]
             group = np.repeat(np.arange(len(domains)), [len(batch) for batch in batch_rows])
             moments = Moments.of_rows(Z[np.concatenate(batch_rows)], group, len(domains))
-            batches, count = _statistics(moments)
+            batch_values, count = _statistics(moments)
             mean, between, within = (
                 np.stack([other_summaries[d][i] for d in domains], axis=1) for i in range(3)
             )
-            distance = _distances(batches, count, mean, between, within, n_domains - 1)
+            distance = _distances(batch_values, count, mean, between, within, n_domains - 1)
             log_distances = np.log(np.maximum(np.abs(distance).max(axis=(0, 2)), 1e-3))
-            n = len(larger)
+            n = len(large_domains)  # the limit is an upper prediction bound (Student's t)
             deviation = log_distances.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
             sizes.append(float(np.median([len(r) for r in rows])) if size is None else size)
             limits.append(np.exp(log_distances.mean() - stdtrit(n - 1, OUTLIER_RATE) * deviation))
@@ -353,10 +353,10 @@ class SourceRange:
         statistic, column = np.unravel_index(int(np.abs(distance).argmax()), distance.shape)
         n = max(float(count.max()), 1.0)
         limit = float(np.interp(np.log(n), np.log(self.sizes), self.limits))
-        largest = float(distance[statistic, column])
-        if abs(largest) <= limit:
+        extreme_z = float(distance[statistic, column])
+        if abs(extreme_z) <= limit:
             return None
-        return Outlier(("mean", "spread")[statistic], int(self.features[column]), largest, limit)
+        return Outlier(("mean", "spread")[statistic], int(self.features[column]), extreme_z, limit)
 
 
 def _summary(statistics: Array, counts: Array, noise: Array) -> tuple[Array, Array, Array]:

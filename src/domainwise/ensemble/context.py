@@ -75,7 +75,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     .. math:: r = \mathrm{clip}\Big(\frac{x - a \mu_d}{\sqrt{a \sigma_d^2 + 1 - a}}\Big), \qquad
        a = \frac{n_d}{n_d + \kappa}.
 
-    The fewer rows a domain has, the more its rows are compared with all sources instead.
+    The fewer rows a domain has, the more its rows are compared with all source rows instead.
     ``transform`` uses the rows that it receives, from known or new domains, and no targets. Without
     ``sample_domain``, all :math:`a` are 0, and each row is transformed independently of the others.
 
@@ -228,7 +228,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return cast(values, rows.dtype)
 
     def domain_moments(self, X: ArrayLike, sample_domain: ArrayLike) -> dict[Label, Moments]:
-        """Return the moments of each domain's standardized rows; batches can be merged."""
+        """Return the moments of each domain's standardized rows; those of batches can be merged."""
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
         domain = domain_labels(sample_domain, X)
@@ -254,9 +254,9 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         names : ndarray of str
         """
         names = super().get_feature_names_out(input_features)
-        relative = names[self.relative_features_]
+        base_names = names[self.relative_features_]
         suffixes = ["_relative"] * self.relative + ["_mean", "_deviation"] * self.summary
-        return np.array([*names, *(f"{n}{s}" for s in suffixes for n in relative)], dtype=object)
+        return np.array([*names, *(f"{n}{s}" for s in suffixes for n in base_names)], dtype=object)
 
     def _learn(self, X: Any, sample_domain: Any, *, reset: bool) -> Self:
         self._validate_params()
@@ -265,23 +265,23 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if is_dask(X):
             from domainwise.ensemble.context_dask import source_moments
 
-            n, moments, levels = source_moments(self, X, sample_domain, reset=reset)
+            n_rows, moments, levels = source_moments(self, X, sample_domain, reset=reset)
         else:
             X = self._check_rows(X, reset=reset)
             domain_labels(sample_domain, X)
-            n, moments, levels = len(X), *rows_moments(X)
+            n_rows, moments, levels = len(X), *rows_moments(X)
         if reset:
             self._first_batch = batch_record(self, sample_domain)
         else:
             moments, levels = self._moments.merged(moments), self._levels.merged(levels)
         self._moments, self._levels = moments, levels
-        self.n_samples_seen_: int = n if reset else n + self.n_samples_seen_
+        self.n_samples_seen_: int = n_rows if reset else n_rows + self.n_samples_seen_
         self.mean_ = np.where(moments.count[0] > 0, moments.mean[0], 0.0)
         deviation = np.sqrt(moments.variance[0])
         # If the deviation is a rounding error of the mean, the feature is constant.
-        constant = deviation <= 10 * np.finfo(np.float64).eps * np.abs(self.mean_)
-        self.scale_ = np.where(constant, 1.0, deviation)
-        self.relative_features_ = np.flatnonzero(levels.many & ~constant)
+        is_constant = deviation <= 10 * np.finfo(np.float64).eps * np.abs(self.mean_)
+        self.scale_ = np.where(is_constant, 1.0, deviation)
+        self.relative_features_ = np.flatnonzero(levels.many & ~is_constant)
         return self
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
@@ -335,7 +335,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return RELATIVE_FACTOR * rounded(ratio)
 
     def _shrunk_moments(self, moments: Moments, *, with_domains: bool) -> tuple[Any, Any]:
-        """Return ``a mu`` and ``a sigma^2 + 1 - a`` for each domain and feature."""
+        """Return ``a mu`` and ``a sigma^2 + 1 - a`` (see the class) for each domain and feature."""
         xp = namespace(moments.count)
         total = moments.count + self.shrinkage
         a = moments.count / xp.where(total > 0, total, 1.0) * float(with_domains)

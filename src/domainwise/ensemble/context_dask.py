@@ -58,8 +58,8 @@ def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
 def _moments(rows: Any, layout: Layout) -> SourceMoments:
     X = layout.values(rows, missing=True)
     if not len(X):
-        missing = np.full(layout.n_features, np.nan)
-        levels = Levels(missing, missing, np.zeros(layout.n_features, dtype=bool))
+        nan_values = np.full(layout.n_features, np.nan)
+        levels = Levels(nan_values, nan_values, np.zeros(layout.n_features, dtype=bool))
         return 0, no_moments(X), levels
     return len(X), *rows_moments(X)
 
@@ -81,9 +81,9 @@ def _domain_moments(rows: Any, domain: Any, context: Any, layout: Layout) -> Dom
 
 @task
 def _join_domains(totals: list[DomainMoments]) -> DomainMoments:
-    not_empty = [names for names, _ in totals if len(names)]
-    names = np.unique(np.concatenate(not_empty)) if not_empty else totals[0][0]
-    joined: Moments | None = None
+    name_arrays = [names for names, _ in totals if len(names)]
+    names = np.unique(np.concatenate(name_arrays)) if name_arrays else totals[0][0]
+    total: Moments | None = None
     for partition_names, moments in totals:
         if not len(partition_names):
             continue
@@ -92,8 +92,8 @@ def _join_domains(totals: list[DomainMoments]) -> DomainMoments:
         for values in (moments.count, moments.mean, moments.squares):
             arrays.append(np.zeros((len(names), values.shape[1])))
             arrays[-1][codes] = values
-        joined = Moments(*arrays) if joined is None else joined.merged(Moments(*arrays))
-    return names, totals[0][1] if joined is None else joined
+        total = Moments(*arrays) if total is None else total.merged(Moments(*arrays))
+    return names, totals[0][1] if total is None else total
 
 
 @task

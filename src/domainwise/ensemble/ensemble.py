@@ -43,8 +43,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         ``boosting`` extra adds ``lightgbm`` and ``catboost``, which cannot be saved to model files.
     context : "auto" or bool, default="auto"
         Whether to also fit members that use context. "auto" does so with at least two source
-        domains, if at least half of them contain two classes with five rows each. If each domain
-        has only one class, the statistics of a domain would reveal the class.
+        domains, if at least half of them contain two classes with at least five rows each. If each
+        domain has only one class, the statistics of a domain would reveal the class.
     class_weight : dict or "balanced", default=None
         Class weights. With None, all rows have equal weights; predictions are then poor for domains
         whose class shares differ from those of the sources, and ``fit`` warns if class shares
@@ -80,8 +80,8 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     weights_, context_weights_ : dict of float
         Weights of members in predictions without and with context.
     domain_scores_, context_domain_scores_ : ndarray of shape (n_domains,)
-        Score on each source domain of members fitted without it, with weights from the other
-        domains: balanced accuracy, or ``scoring``. Members' parameters were chosen on all domains.
+        Balanced accuracy, or ``scoring``, on each source domain, by members fitted without it and
+        weighted on the other domains. The members' parameters were chosen on all domains.
     expected_score_, context_expected_score_ : tuple of float
         Mean score over domains, and its approximate 95 % interval (bootstrap over domains). With
         context, it is the score if all rows of a domain are predicted together.
@@ -211,24 +211,24 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
         return {code: float(self.class_weight.get(name, 1.0)) for code, name in enumerate(names)}
 
     def _score(self, codes: Array, domain: Labels, rows: Array) -> HeldOutScore:
-        balanced = self.class_weight == "balanced"
-        weights = compute_sample_weight(None if balanced else self._code_weights(), codes)
-        settings = (domain.codes, len(self.domains_), rows, weights)
-        return HeldOutScore(codes, self.classes_, *settings, balanced, self.scoring)
+        is_balanced = self.class_weight == "balanced"
+        weights = compute_sample_weight(None if is_balanced else self._code_weights(), codes)
+        row_args = (domain.codes, len(self.domains_), rows, weights)
+        return HeldOutScore(codes, self.classes_, *row_args, is_balanced, self.scoring)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
         """Return the domains on which members with context are scored; empty without context."""
         if self.context is False or domain.n_categories < 2:
             return np.array([], dtype=np.intp)
-        usable = mixed_domains(target.codes, domain.codes, domain.n_categories)
-        if 2 * len(usable) >= domain.n_categories and len(usable) > 1:
-            return usable
+        usable_domains = mixed_domains(target.codes, domain.codes, domain.n_categories)
+        if 2 * len(usable_domains) >= domain.n_categories and len(usable_domains) > 1:
+            return usable_domains
         if self.context is True:
             warn_caller(
-                f"context=True is ignored, because only {len(usable)} of {domain.n_categories} "
-                "source domains contain two classes with at least five rows each; in the others, "
-                "the domain reveals the class. Use context='auto' or context=False to avoid this "
-                "warning."
+                f"context=True is ignored, because only {len(usable_domains)} of "
+                f"{domain.n_categories} source domains contain two classes with at least five rows "
+                "each; in the others, the domain reveals the class. Use context='auto' or "
+                "context=False to avoid this warning."
             )
         return np.array([], dtype=np.intp)
 
@@ -307,8 +307,8 @@ class DomainEnsembleRegressor(PredictionIntervals, RegressorMixin, DomainEnsembl
         return None
 
     def _score(self, y: Array, domain: Labels, rows: Array) -> HeldOutScore:
-        settings = (domain.codes, len(self.domains_), rows, np.ones(len(y)))
-        return HeldOutScore(y, None, *settings, False, self.scoring, self._mean, self._deviation)
+        row_args = (domain.codes, len(self.domains_), rows, np.ones(len(y)))
+        return HeldOutScore(y, None, *row_args, False, self.scoring, self._mean, self._deviation)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
         use_context = self.context is not False and domain.n_categories > 1

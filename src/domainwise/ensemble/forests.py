@@ -23,7 +23,7 @@ INVALID_TREE = "a tree refers to nodes, features or values that do not exist"
 def round_leaves(forest: Any) -> Any:
     """Round the leaf values of a forest to the precision of model files, and return the forest."""
     for tree in forest.estimators_:
-        values = tree.tree_.value  # a view
+        values = tree.tree_.value  # a view of the tree's own array
         values[...] = values.astype(_precision(forest))
     return forest
 
@@ -38,13 +38,13 @@ def pack_forest(model: Any) -> Any:
     if not isinstance(model, FORESTS) or model.n_outputs_ != 1:
         return model
     trees = [tree.tree_ for tree in model.estimators_]
-    right, feature, threshold = (
+    right_child, feature, threshold = (
         np.concatenate([getattr(tree, name) for tree in trees])
         for name in ("children_right", "feature", "threshold")
     )
-    values, is_split = np.concatenate([tree.value[:, 0] for tree in trees]), right >= 0
-    rounded = threshold.astype(np.float32)
-    lower = np.nextafter(rounded, np.float32(-np.inf))
+    values, is_split = np.concatenate([tree.value[:, 0] for tree in trees]), right_child >= 0
+    threshold_32 = threshold.astype(np.float32)
+    next_lower = np.nextafter(threshold_32, np.float32(-np.inf))
     forest, template = copy(model), copy(model.estimators_[0])
     del template.tree_
     forest.estimators_ = [template]
@@ -53,8 +53,8 @@ def pack_forest(model: Any) -> Any:
         "sizes": np.array([tree.node_count for tree in trees], dtype=np.int32),
         "depths": np.array([tree.max_depth for tree in trees], dtype=np.int32),
         "feature": np.where(is_split, feature, -1).astype("i4" if feature.max() > 2**15 else "i2"),
-        "threshold": np.where(rounded > threshold, lower, rounded)[is_split],
-        "right": right[is_split].astype(np.int32),
+        "threshold": np.where(threshold_32 > threshold, next_lower, threshold_32)[is_split],
+        "right": right_child[is_split].astype(np.int32),
         "values": values[~is_split].astype(_precision(model)),
     }
 
@@ -75,13 +75,13 @@ def unpack_forest(state: Any) -> Any:
     ):
         raise ValueError(INVALID_TREE)
     ends = np.cumsum(sizes, dtype=np.int64)
-    index = np.arange(len(feature)) - np.repeat(ends - sizes, sizes)
-    is_valid = (right > index[is_split] + 1) & (right < np.repeat(sizes, sizes)[is_split])
+    node_index = np.arange(len(feature)) - np.repeat(ends - sizes, sizes)
+    is_valid = (right > node_index[is_split] + 1) & (right < np.repeat(sizes, sizes)[is_split])
     if not (is_valid.all() and feature.max() < forest.n_features_in_):
         raise ValueError(INVALID_TREE)
     small_tree = ExtraTreeRegressor().fit([[0.0], [1.0]], [0.0, 1.0]).tree_
     nodes = np.zeros(len(feature), dtype=small_tree.__getstate__()["nodes"].dtype)
-    nodes["left_child"] = np.where(is_split, index + 1, -1)
+    nodes["left_child"] = np.where(is_split, node_index + 1, -1)
     nodes["right_child"] = nodes["feature"] = nodes["threshold"] = -1
     nodes["right_child"][is_split] = right
     nodes["feature"][is_split] = feature[is_split]

@@ -19,7 +19,7 @@ from domainwise.search.driver import outputs_by_row
 from domainwise.search.scores import Outcome, outputs, row_losses
 from domainwise.splits.folds import draw_rows
 
-#: Temperature of the member weights. It is about one standard deviation of the difference
+#: Softmax temperature of member weights. It is about one standard deviation of the difference
 #: between the scores of two members on nine domains, so only clearly worse members get low weights.
 TEMPERATURE = 0.02
 #: Prior weights of members without context and of members with context.
@@ -45,7 +45,7 @@ class ProbabilityRule(ClassRule):
 
 @dataclass(frozen=True)
 class HeldOutScore:
-    """Score of predictions for held-out rows, which members were fitted without.
+    """Score of predictions for held-out rows, by members that were fitted without them.
 
     It is a :class:`~domainwise.search.scores.Score` for searches.
     """
@@ -80,12 +80,12 @@ class HeldOutScore:
             return np.zeros((len(outcomes), 0))
         if self.scoring is None:
             rows = rows[draw_rows(self.domains[rows], max(COMPARED_ROWS, 2 * self.n_domains), 0)]
-        subset, present = replace(self, rows=rows), np.unique(self.domains[rows])
+        subset, domains = replace(self, rows=rows), np.unique(self.domains[rows])
         scores = np.array(
-            [subset.selection_scores(outputs_by_row(o, tests, n))[present] for o in outcomes]
+            [subset.selection_scores(outputs_by_row(o, tests, n))[domains] for o in outcomes]
         )
-        defined = np.isfinite(scores).any(axis=0)
-        return scores[:, defined]
+        is_defined = np.isfinite(scores).any(axis=0)
+        return scores[:, is_defined]
 
     def selection_scores(self, values: Array) -> Array:
         """Return the score on each domain by which candidates are selected; larger is better.
@@ -98,8 +98,8 @@ class HeldOutScore:
             return self.scores(values if curve is None else curve.probabilities(values))
         rows, domains = self.rows, self.domains[self.rows]
         losses = row_losses(values[rows], self.y[rows], self._row_weights, self.n_classes)
-        present = len(np.unique(domains))
-        return -present * np.bincount(domains, losses, minlength=self.n_domains)
+        n_present = len(np.unique(domains))
+        return -n_present * np.bincount(domains, losses, minlength=self.n_domains)
 
     @cached_property
     def _row_weights(self) -> Array:
@@ -143,8 +143,8 @@ class HeldOutScore:
         present = np.flatnonzero(np.isfinite(metrics).all(axis=0))
         for domain in present if len(present) > 1 else []:
             held_out_weights = weights_by(metrics[:, present[present != domain]])
-            rows = self.domains == domain
-            held_out_mix[rows] = np.tensordot(held_out_weights, values[:, rows], 1)
+            is_in_domain = self.domains == domain
+            held_out_mix[is_in_domain] = np.tensordot(held_out_weights, values[:, is_in_domain], 1)
         return dict(zip(predicted, weights.tolist(), strict=True)), mix, held_out_mix
 
     def quantiles(self, predicted: Array) -> DomainQuantiles:
@@ -261,13 +261,13 @@ def class_shares(probabilities: Array, domains: Array, n_domains: int) -> Array:
 class ShareRange:
     """Range of the shares of predicted classes on held-out source domains."""
 
-    lowest: Array  #: of each class
+    lowest: Array  #: lowest share of each class
     highest: Array
     n_domains: int  #: number of domains from which the range was computed
 
     @classmethod
     def of_sources(cls, probabilities: Array, domains: Array, included: Array) -> ShareRange:
-        """Compute the range from predictions for held-out source domains; use ``included`` only."""
+        """Compute the range over the domains ``included``, from predictions when held out."""
         shares = class_shares(probabilities, domains, int(included.max()) + 1)[included]
         return cls(shares.min(axis=0), shares.max(axis=0), len(included))
 
@@ -287,6 +287,6 @@ class ShareRange:
             return np.asarray(2 * np.sqrt(smoothed * (1 - smoothed) / n_rows))
 
         low, high = self.lowest - margin, self.highest + margin
-        too_low = shares < low - two_standard_errors(self.lowest)
-        too_high = shares > high + two_standard_errors(self.highest)
-        return np.asarray((too_low | too_high).any(axis=1))
+        is_too_low = shares < low - two_standard_errors(self.lowest)
+        is_too_high = shares > high + two_standard_errors(self.highest)
+        return np.asarray((is_too_low | is_too_high).any(axis=1))

@@ -51,7 +51,7 @@ from domainwise.splits.folds import Split, draw_rows
 
 #: Number of trees in the final forest, and during the search.
 TREES, COMPARED_TREES = 100, 30
-#: With more rows, small leaves are not tried, because they gain little and make files large.
+#: With more rows, small leaves are not tried, because they gain little and make model files large.
 MANY_ROWS = 1500
 #: With more features, trees consider only a few of them at each split.
 MANY_FEATURES = 50
@@ -146,7 +146,7 @@ class MemberType:
             for rows in (data, all_data)
         )
         rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
-        # A user's scorer may not be defined on the few domains of the first round.
+        # A user's scorer might be undefined on the few domains in the first round of a race.
         race = Race() if score.scoring is None else None
         with threadpool_limits(1):
             result = search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
@@ -154,8 +154,8 @@ class MemberType:
             mean = result.held_out.mean(axis=0, dtype=np.float64)
             curve = score.curve(mean) if score.n_classes else None
             estimators = self.fit(data if all_data is None else all_data, result.chosen)
-        settings = (score.n_classes, self.clip, curve)
-        member = Member(name, in_context, result.chosen, estimators, *settings)
+        output_arguments = (score.n_classes, self.clip, curve)
+        member = Member(name, in_context, result.chosen, estimators, *output_arguments)
         return member, np.asarray(mean if curve is None else curve.probabilities(mean))
 
     def candidates(self, data: Any) -> list[Candidate]:
@@ -224,11 +224,11 @@ def check_outputs(values: Array, n_rows: int, name: str) -> None:
             f"member {name!r} returned {len(values)} predictions for {n_rows} rows. Make it return "
             "one prediction per row."
         )
-    not_finite = ~np.isfinite(values).all(axis=1)
-    if not_finite.any():
+    is_not_finite = ~np.isfinite(values).all(axis=1)
+    if is_not_finite.any():
         raise ValueError(
-            f"member {name!r} returned NaN or infinite values for {not_finite.sum()} of {n_rows} "
-            "rows. Make it return finite numbers, or remove it from members."
+            f"member {name!r} returned NaN or infinite values for {is_not_finite.sum()} of "
+            f"{n_rows} rows. Make it return finite numbers, or remove it from members."
         )
 
 
@@ -264,7 +264,7 @@ class _ExtraTrees(MemberType):
     """Extremely randomized trees."""
 
     name, path, expensive, max_rows = "extra_trees", "min_samples_leaf", True, 5000
-    #: Thresholds are drawn between the extremes; with long tails, few of them would be useful.
+    #: Thresholds are drawn between a feature's extremes; with long tails, few would be useful.
     clip = 3.0
 
     def candidates(self, data: Any) -> list[Candidate]:
@@ -305,8 +305,8 @@ class _ExtraTrees(MemberType):
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         forest = ensemble.ExtraTreesClassifier if data.n_classes else ensemble.ExtraTreesRegressor
-        settings = {"n_estimators": TREES, "random_state": data.seed}
-        return forest(**{**settings, **candidate})
+        fixed_args = {"n_estimators": TREES, "random_state": data.seed}
+        return forest(**{**fixed_args, **candidate})
 
 
 class _Boosting(MemberType):
@@ -386,8 +386,8 @@ class _LightGBM(_OtherBoosting):
         import lightgbm
 
         boosting = lightgbm.LGBMClassifier if data.n_classes else lightgbm.LGBMRegressor
-        fixed = {"n_jobs": 1, "verbose": -1, "random_state": data.seed, "deterministic": True}
-        return boosting(**{**fixed, **self.settings, **candidate})
+        fixed_args = {"n_jobs": 1, "verbose": -1, "random_state": data.seed, "deterministic": True}
+        return boosting(**{**fixed_args, **self.settings, **candidate})
 
 
 class _CatBoost(_OtherBoosting):
@@ -401,8 +401,8 @@ class _CatBoost(_OtherBoosting):
         import catboost
 
         boosting = catboost.CatBoostClassifier if data.n_classes else catboost.CatBoostRegressor
-        fixed: Candidate = {"thread_count": 1, "verbose": 0, "allow_writing_files": False}
-        return boosting(**fixed, random_seed=data.seed, **self.settings, **candidate)
+        fixed_args: Candidate = {"thread_count": 1, "verbose": 0, "allow_writing_files": False}
+        return boosting(**fixed_args, random_seed=data.seed, **self.settings, **candidate)
 
 
 class _InvariantSVM(MemberType):
@@ -423,8 +423,8 @@ class _InvariantSVM(MemberType):
         y, domain = data.y[rows], data.domain.codes[rows]
         machines = [self.weighted_estimator(data, candidate) for candidate in batch]
         path = KernelPath.evaluate(machines[0], data.X[rows], data.X[test])
-        fitted = (path.fitted(machine, y, domain) for machine in machines)
-        return [score.outcome(model, cross, data.y[test]) for model, cross in fitted]
+        pairs = (path.fitted(machine, y, domain) for machine in machines)
+        return [score.outcome(model, test_kernel, data.y[test]) for model, test_kernel in pairs]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         return InvariantSVC(**candidate) if data.n_classes else InvariantSVR(**candidate)
@@ -451,8 +451,8 @@ class _InvariantRidge(MemberType):
             for gamma in gammas(name, data.X)
             for (w, c), alpha in product(penalties, grids.RIDGE_MEMBER_ALPHAS)
         ]
-        best = data.plain_candidates[: self.CONTEXT_KERNELS]
-        return restrict(candidates, best, ("kernel", "gamma"))
+        best_candidates = data.plain_candidates[: self.CONTEXT_KERNELS]
+        return restrict(candidates, best_candidates, ("kernel", "gamma"))
 
     def outcomes(
         self, data: Any, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
@@ -462,18 +462,18 @@ class _InvariantRidge(MemberType):
         rows = Rows(data.X, data.target, data.domain)
         with one_thread():
             values = self.estimator(data, {}).candidate_values(rows, batch, splits, landmarks)
-        columns = class_columns if data.n_classes else np.asarray
-        return Outcomes([[columns(v).astype(np.float32) for v in by_split] for by_split in values])
+        convert = class_columns if data.n_classes else np.asarray
+        return Outcomes([[convert(v).astype(np.float32) for v in by_split] for by_split in values])
 
     def fit(self, data: Any, chosen: Sequence[Candidate]) -> list[Any]:
         model = self.estimator(data, {})
         return [model.fit_candidates(data.X, data.y, data.domain.codes, candidates=chosen)]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
-        settings = {"random_state": data.seed, "n_landmarks": min(self.LANDMARKS, len(data.X))}
+        options = {"random_state": data.seed, "n_landmarks": min(self.LANDMARKS, len(data.X))}
         if not data.n_classes:
-            return InvariantRidgeCV(**settings)
-        return InvariantRidgeClassifierCV(class_weight=data.class_weight, **settings)
+            return InvariantRidgeCV(**options)
+        return InvariantRidgeClassifierCV(class_weight=data.class_weight, **options)
 
 
 class UserMember(MemberType):
@@ -516,9 +516,9 @@ def restrict(
             for name in names
         )
 
-    closest = [min(candidates, key=partial(distance, reference)) for reference in chosen]
-    values = [{name: candidate[name] for name in names} for candidate in closest]
-    return [c for c in candidates if not chosen or {name: c[name] for name in names} in values]
+    closest_candidates = [min(candidates, key=partial(distance, reference)) for reference in chosen]
+    kept_values = [{name: candidate[name] for name in names} for candidate in closest_candidates]
+    return [c for c in candidates if not chosen or {name: c[name] for name in names} in kept_values]
 
 
 _TYPES = (_Linear, _Boosting, _ExtraTrees, _InvariantRidge, _InvariantSVM, _LightGBM, _CatBoost)

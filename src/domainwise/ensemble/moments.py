@@ -25,12 +25,12 @@ class Moments:
     def of_rows(cls, X: Any, codes: Any, n_groups: int) -> Moments:
         """Compute the moments of float64 rows by group; missing values are NaN."""
         xp = namespace(X)
-        missing = xp.isnan(X)
-        filled = xp.where(missing, 0.0, X)
-        count = group_sums(xp.where(missing, 0.0, xp.ones_like(X)), codes, n_groups)
+        is_missing = xp.isnan(X)
+        filled = xp.where(is_missing, 0.0, X)
+        count = group_sums(xp.where(is_missing, 0.0, xp.ones_like(X)), codes, n_groups)
         divisor = xp.where(count > 0, count, 1.0)
         mean = group_sums(filled, codes, n_groups) / divisor
-        deviations = xp.where(missing, 0.0, filled - mean[codes])
+        deviations = xp.where(is_missing, 0.0, filled - mean[codes])
         # The mean of large numbers has a rounding error, which is subtracted.
         residual = group_sums(deviations, codes, n_groups)
         squares = group_sums(deviations**2, codes, n_groups) - residual**2 / divisor
@@ -73,23 +73,23 @@ class Levels:
     def of_rows(cls, X: Any) -> Levels:
         """Compute the levels of rows; missing values are NaN."""
         xp = namespace(X)
-        missing = xp.isnan(X)
-        lowest = xp.where(missing, np.inf, X).min(0)
-        highest = xp.where(missing, -np.inf, X).max(0)
+        is_missing = xp.isnan(X)
+        lowest = xp.where(is_missing, np.inf, X).min(0)
+        highest = xp.where(is_missing, -np.inf, X).max(0)
         if is_tensor(X):
             lowest, highest = lowest.values, highest.values
         many = ((lowest < X) & (highest > X)).any(0)
         low, high = to_host(lowest), to_host(highest)
-        empty = low > high
-        return cls(np.where(empty, np.nan, low), np.where(empty, np.nan, high), to_host(many))
+        is_empty = low > high
+        return cls(np.where(is_empty, np.nan, low), np.where(is_empty, np.nan, high), to_host(many))
 
     def merged(self, other: Levels) -> Levels:
         """Return the levels of both sets of rows together."""
         lowest = np.fmin(self.lowest, other.lowest)
         highest = np.fmax(self.highest, other.highest)
         bounds = (self.lowest, self.highest, other.lowest, other.highest)
-        between = [(lowest < bound) & (bound < highest) for bound in bounds]
-        return Levels(lowest, highest, np.logical_or.reduce([self.many, other.many, *between]))
+        is_between = [(lowest < bound) & (bound < highest) for bound in bounds]
+        return Levels(lowest, highest, np.logical_or.reduce([self.many, other.many, *is_between]))
 
 
 def no_moments(X: Any) -> Moments:

@@ -1,10 +1,10 @@
 """Gradient boosting with symmetric trees.
 
-All nodes of a level have the same split, and all classes share a tree, so that a tree has few
+All nodes of a level have the same split, and all classes share a tree, so a tree has few
 parameters for its number of leaves. On small tables, such trees generalize better to unseen domains
-than trees that grow leaf by leaf (``benchmarks/ENSEMBLE_DESIGN.md``). Splits are chosen among bins
-of values, on at most ``SEARCHED_ROWS`` rows and ``SEARCHED_FEATURES`` features that are drawn for
-each tree. The values of leaves are computed from all rows.
+than trees that grow leaf by leaf (``benchmarks/ENSEMBLE_DESIGN.md``). Splits are chosen among the
+borders of bins, on at most ``SEARCHED_ROWS`` rows and ``SEARCHED_FEATURES`` features that are drawn
+for each tree. The values of leaves are computed from all rows.
 """
 
 from __future__ import annotations
@@ -74,29 +74,29 @@ class SymmetricBoosting(BaseEstimator, ABC):
         codes = np.empty(X.T.shape, dtype=np.uint8)
         for j, border in enumerate(borders):
             codes[j] = np.searchsorted(border, X[:, j])
-        counts = np.array([len(border) for border in borders])
+        n_borders = np.array([len(border) for border in borders])
         values = np.tile(start, (len(X), 1))
         shape = (self.max_iter, self.max_depth)
         self.start_ = start
         self.features_ = np.zeros(shape, dtype=np.intp)
-        self.thresholds_ = np.full(shape, np.inf)  # unchanged if all features are constant
+        self.thresholds_ = np.full(shape, np.inf)  # inf sends all rows to the left child
         self.leaves_ = np.zeros((self.max_iter, 2**self.max_depth, len(start)))
-        for i in range(self.max_iter if counts.any() else 0):
+        for i in range(self.max_iter if n_borders.any() else 0):
             gradient, curvature = self._derivatives(values, target)
             gradient, curvature = weight[:, None] * gradient, weight[:, None] * curvature
             rows: Any = slice(None)
             if len(X) > SEARCHED_ROWS:
                 rows = rng.permutation(len(X))[:SEARCHED_ROWS]
-            columns = np.sort(rng.permutation(np.flatnonzero(counts))[:SEARCHED_FEATURES])
-            sums = np.column_stack([gradient[rows], weight[rows]])
-            sums *= rng.exponential(size=(len(sums), 1))
+            columns = np.sort(rng.permutation(np.flatnonzero(n_borders))[:SEARCHED_FEATURES])
+            row_values = np.column_stack([gradient[rows], weight[rows]])
+            row_values *= rng.exponential(size=(len(row_values), 1))
             # A cell is a pair of a column and a bin; a row adds the same values to all its cells.
             cells = codes[columns][:, rows] + self.max_bins * np.arange(len(columns))[:, None]
-            cell_values = [np.tile(column, len(columns)) for column in sums.T]
+            cell_values = [np.tile(column, len(columns)) for column in row_values.T]
             leaf = np.zeros(len(X), dtype=np.intp)
             for level in range(self.max_depth):
                 gains = self._gains(cells, leaf[rows], cell_values, 2**level)
-                gains[np.arange(gains.shape[1]) >= counts[columns][:, None]] = -np.inf
+                gains[np.arange(gains.shape[1]) >= n_borders[columns][:, None]] = -np.inf
                 index, cut = np.unravel_index(int(gains.argmax()), gains.shape)
                 feature = columns[index]
                 self.features_[i, level] = feature
@@ -112,17 +112,17 @@ class SymmetricBoosting(BaseEstimator, ABC):
 
     def _gains(self, cells: Array, leaf: Array, cell_values: list[Array], n_leaves: int) -> Array:
         """Return the gain of every cut of every feature, summed over the leaves that it divides."""
-        size = len(cells) * self.max_bins
-        indices = (cells + size * leaf).ravel()
-        sums = [np.bincount(indices, values, n_leaves * size) for values in cell_values]
-        table = np.stack(sums).reshape(len(sums), n_leaves, -1, self.max_bins)
-        low = table.cumsum(axis=-1)
-        high = (low[..., -1:] - low)[..., :-1]
-        low = low[..., :-1]
+        n_cells = len(cells) * self.max_bins
+        indices = (cells + n_cells * leaf).ravel()
+        cell_sums = [np.bincount(indices, values, n_leaves * n_cells) for values in cell_values]
+        table = np.stack(cell_sums).reshape(len(cell_sums), n_leaves, -1, self.max_bins)
+        left_sums = table.cumsum(axis=-1)
+        right_sums = (left_sums[..., -1:] - left_sums)[..., :-1]
+        left_sums = left_sums[..., :-1]
         # If weights are 0, gradients are 0 as well; a positive penalty avoids 0 / 0.
         penalty = max(self.l2_regularization, 1e-12)
-        gain = (low[:-1] ** 2).sum(axis=0) / (low[-1] + penalty)
-        gain += (high[:-1] ** 2).sum(axis=0) / (np.maximum(high[-1], 0.0) + penalty)
+        gain = (left_sums[:-1] ** 2).sum(axis=0) / (left_sums[-1] + penalty)
+        gain += (right_sums[:-1] ** 2).sum(axis=0) / (np.maximum(right_sums[-1], 0.0) + penalty)
         return np.asarray(gain.sum(axis=0))
 
     def staged(self, X: Array, stages: set[int]) -> Iterator[Array]:
@@ -140,7 +140,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
 
     @abstractmethod
     def _derivatives(self, values: Array, target: Array) -> tuple[Array, Array]:
-        """Return the negative gradient and the curvature of the loss of each row and output."""
+        """Return the negative gradient and the curvature of the loss, for each row and output."""
 
 
 class SymmetricBoostingClassifier(ClassifierMixin, SymmetricBoosting):

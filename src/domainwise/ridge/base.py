@@ -69,11 +69,11 @@ from domainwise.search.grids import RIDGE_ALPHAS, RIDGE_GAMMAS, RIDGE_WEIGHTS
 from domainwise.search.scores import Scorer
 from domainwise.splits.folds import Split, draw_rows, leaves_domains_out
 
-#: Maximum number of rows with held-out values, on which probabilities are calibrated.
+#: Maximum number of rows whose held-out predictions are stored, for example for calibration.
 HELD_OUT_ROWS = 1500
 #: Maximum number of landmarks with ``n_landmarks="auto"``; smaller tables use all rows.
 AUTO_LANDMARKS = 600
-#: The same during the search.
+#: Maximum number of automatic landmarks during the search.
 COMPARED_LANDMARKS = 300
 #: Maximum relative error of a solution due to rounding errors in the sums.
 SUM_ROUNDING = 1e-9
@@ -122,18 +122,18 @@ class RidgeCandidates(RidgeArguments):
         n_rows: int,
         kernels: list[tuple[str, float]] | None = None,
     ) -> list[NystromMap]:
-        """Choose landmarks for all kernels and splits, and return a map for each kernel."""
+        """Choose landmarks for all kernels and splits, and return a feature map for each kernel."""
         kernels = self._kernels(rows) if kernels is None else kernels
         if self.feature_map == "fourier":
-            m = self._landmark_count(n_rows, among_rows=False)
-            return [fourier_map(self, *kernel, rows.shape[1], m) for kernel in kernels]
-        resolved = [backend.resolve_kernel(name, rows, gamma=gamma) for name, gamma in kernels]
-        landmarks = chosen_landmarks(self, backend, rows, domain, resolved[0], n_rows)
-        # With NumPy, kernel values are summed first, and the sums are then mapped to features.
+            n_features = self._landmark_count(n_rows, among_rows=False)
+            return [fourier_map(self, *kernel, rows.shape[1], n_features) for kernel in kernels]
+        functions = [backend.resolve_kernel(name, rows, gamma=gamma) for name, gamma in kernels]
+        landmarks = chosen_landmarks(self, backend, rows, domain, functions[0], n_rows)
+        # With NumPy, sums of kernel values are mapped to features if the ridge makes this accurate.
         min_ridge = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
         return [
             NystromMap.from_landmarks(kernel, landmarks, ridge=min_ridge, rounding=SUM_ROUNDING)
-            for kernel in resolved
+            for kernel in functions
         ]
 
     def _landmark_count(self, n_rows: int, **options: bool) -> int:
@@ -233,18 +233,18 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
                 "partial_fit does not accept Dask collections. Pass rows in memory, or call fit."
             )
         self._check_sums_suffice()
-        backend, first = backend_of(X), "_sums" not in vars(self)
+        backend, is_first = backend_of(X), "_sums" not in vars(self)
         state = dict(vars(self))
         try:
-            rows, y = self._check_rows(backend, X, y, reset=first)
+            rows, y = self._check_rows(backend, X, y, reset=is_first)
             target, domain = self._check_labels(backend, y, sample_domain, rows, min_classes=1)
-            if first:
+            if is_first:
                 self._first_batch = batch_record(self, sample_domain)
                 self._begin(backend, rows, target, domain)
             check_batch(self, self._first_batch, sample_domain)
             self._check_kinds(target, domain)
             sums = self._sum_rows(backend, rows, target, domain)
-            if not first:
+            if not is_first:
                 like = next(iter(sums.maps[0].values())).mean
                 sums = self._sums.mapped(lambda v: to_device_of(to_host(v), like)).merge(sums)
         except BaseException:
@@ -347,33 +347,33 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         check_is_fitted(self)
         if "expansions_" not in vars(self):
             check_same_arguments(self, self._first_batch, BATCH_ARGUMENTS)
-            searched = copy(self)  # other threads may predict at the same time
-            searched._search_sums()
-            self.__dict__.update(vars(searched))
+            searched_copy = copy(self)  # other threads may predict at the same time
+            searched_copy._search_sums()
+            self.__dict__.update(vars(searched_copy))
         return self
 
     # The search over rows in memory.
 
     def _search_rows(self, rows: Rows) -> None:
         """Score every candidate on every split, and average the best ones."""
-        n, data = len(rows.X), (backend_of(rows.X), rows.X, rows.domain, len(rows.X))
+        n, map_args = len(rows.X), (backend_of(rows.X), rows.X, rows.domain, len(rows.X))
         penalties = self._penalties(n, rows.domain, rows.target.names)
         use_fewer = n > COMPARED_LANDMARKS and self._can_search_fewer_landmarks(rows.X)
         template = clone(self).set_params(n_landmarks=COMPARED_LANDMARKS) if use_fewer else self
-        maps = template._landmark_maps(*data)
+        maps = template._landmark_maps(*map_args)
         domains = to_host(rows.codes()[1])
-        predicted = draw_rows(domains, max(HELD_OUT_ROWS, 2 * len(np.unique(domains))), 0)
+        predicted_rows = draw_rows(domains, max(HELD_OUT_ROWS, 2 * len(np.unique(domains))), 0)
         self._record_labels(rows.target.names, rows.domain.names)
-        kind = RowSearch(self, maps, penalties, rows, predicted)
-        problems = self._search(kind, self.n_jobs)
+        row_search = RowSearch(self, maps, penalties, rows, predicted_rows)
+        problems = self._search(row_search, self.n_jobs)
         if use_fewer:
             kernels = {(member["kernel"], member["gamma"]) for member in self.members_}
-            maps = self._landmark_maps(*data, [k for k in map(kernel_of, maps) if k in kernels])
+            maps = self._landmark_maps(*map_args, [k for k in map(kernel_of, maps) if k in kernels])
             final_problems = [problem_of(self, nystrom, rows, penalties) for nystrom in maps]
             self.expansions_ = average_members(maps, final_problems, self.members_)
-        values = kind.held_out(self.members_, problems)
-        finite = np.isfinite(values).all(axis=1)
-        self._record_held_out(rows, values[finite], predicted[finite])
+        values = row_search.held_out(self.members_, problems)
+        is_finite = np.isfinite(values).all(axis=1)
+        self._record_held_out(rows, values[is_finite], predicted_rows[is_finite])
 
     def _search(self, kind: RidgeSearch, n_jobs: int | None = None) -> list[RidgeProblem]:
         """Select and average the best candidates; return each map's problem for all rows."""
@@ -389,8 +389,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
     def _can_search_fewer_landmarks(self, X: Any) -> bool:
         """Whether landmarks are chosen automatically, so that the search can use fewer."""
-        automatic = isinstance(self.n_landmarks, str) and isinstance(self.landmarks, str)
-        return automatic and self.feature_map == "nystroem" and isinstance(X, np.ndarray)
+        is_automatic = isinstance(self.n_landmarks, str) and isinstance(self.landmarks, str)
+        return is_automatic and self.feature_map == "nystroem" and isinstance(X, np.ndarray)
 
     @abstractmethod
     def _record_held_out(self, rows: Rows, values: Array, indices: Array) -> None:
@@ -427,8 +427,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """Fit these candidates to all rows and average them, without a search."""
         self._validate_params()
         backend = backend_of(X)
-        checked, y = self._check_rows(backend, X, y)
-        rows = Rows(checked, *self._check_labels(backend, y, sample_domain, checked))
+        checked_X, y = self._check_rows(backend, X, y)
+        rows = Rows(checked_X, *self._check_labels(backend, y, sample_domain, checked_X))
         self._reset()
         kernel = Kernel("rbf")
         landmarks = chosen_landmarks(self, backend, rows.X, rows.domain, kernel, len(rows.X))
@@ -437,8 +437,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             same_kernel = [candidates[i] for i in batch]
             kinds = [(c["domain_weight"], c["conditional"]) for c in same_kernel]
             alphas = [c["alpha"] for c in same_kernel]
-            settings = (same_kernel[0], kinds, alphas, rows, landmarks)
-            nystrom, penalties = self._map_and_penalties(*settings)
+            candidate = same_kernel[0]
+            nystrom, penalties = self._map_and_penalties(candidate, kinds, alphas, rows, landmarks)
             maps.append(nystrom)
             problems.append(problem_of(self, nystrom, rows, penalties))
         self._record_labels(rows.target.names, rows.domain.names)
@@ -460,10 +460,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
         It can be fitted to fewer rows than ``self`` has landmarks.
         """
-        best = self.finalize().best_params_
-        grids = {f"{name}s": [best[name]] for name in ("kernel", "gamma", "alpha")}
-        fixed = {"domain_weights": [0.0], "n_average": 1, "n_landmarks": "auto", "cv": 2}
-        return clone(self).set_params(**grids, **fixed)
+        best_params = self.finalize().best_params_
+        grids = {f"{name}s": [best_params[name]] for name in ("kernel", "gamma", "alpha")}
+        fixed_args = {"domain_weights": [0.0], "n_average": 1, "n_landmarks": "auto", "cv": 2}
+        return clone(self).set_params(**grids, **fixed_args)
 
     # The search over sums, without rows.
 
@@ -490,7 +490,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         self._record_labels(names, domains)
 
     def _search_sums(self, partitions: Any = None) -> None:
-        """Run the search on the sums of all rows; ``partitions`` contain the rows if available."""
+        """Run the search on the sums of all rows; ``partitions`` contain the rows, if stored."""
         if partitions is None:
             self._check_sums_suffice()
         self._record_seen()
@@ -508,8 +508,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             )
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, names)
-        sums = (self._sums, domains, names, partitions)
-        self._search(SumSearch(self, self._maps, penalties, *sums))
+        search_args = (self._sums, domains, names, partitions)
+        self._search(SumSearch(self, self._maps, penalties, *search_args))
         self.held_out_ = None
 
     # Differences between classification and regression.
@@ -555,7 +555,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
         Returns
         -------
-        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
+        y : ndarray of shape (n_rows,) or (n_rows, n_targets)
             Classes, or values of the target.
         """
         return self._apply("_predicted", X)
@@ -574,13 +574,13 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
 
     @abstractmethod
     def _uncorrected(self, X: Any) -> Any:
-        """Return probabilities or target values for rows in memory, before corrections."""
+        """Return probabilities or target values for rows, before the corrections of ``adapt``."""
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         return np.asarray(to_host(self._apply("_uncorrected", X)))
 
     def _corrected_rows(self, X: Any) -> Any:
-        """Return outputs for rows in memory after corrections, on the device of the rows."""
+        """Return outputs for rows in memory, with the corrections of ``adapt``, on their device."""
         values = self._uncorrected(X)
         if not hasattr(self, "corrections_"):
             return values

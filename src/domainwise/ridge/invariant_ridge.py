@@ -31,12 +31,12 @@ def _has_curve(model: Any) -> bool:
 class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     r"""Classifier that averages the invariant kernels with the best scores on held-out domains.
 
-    Kernel ridge regression of class indicators, :math:`\sum_i s_i |y_i - f(x_i)|^2 + \alpha
-    (|f|^2 + w f'P_d f)`, which penalizes functions that differ between domains. Each kernel, gamma,
-    domain weight and alpha of the grid is scored on held-out source domains. The best alpha of each
-    kernel and weight is selected, and the functions of the ``n_average`` best candidates are
-    averaged, because scores on a few domains are too noisy to select a single one. No argument
-    needs tuning.
+    Kernel ridge regression of class indicators minimizes :math:`\sum_i s_i |y_i - f(x_i)|^2 +
+    \alpha (|f|^2 + w f'P_d f)`. The last term penalizes differences between domains: :math:`P_d`
+    projects onto domain means, and :math:`w` is the domain weight. Each kernel, gamma, weight and
+    alpha of the grid is scored on held-out source domains. The best alpha for each kernel and
+    weight is selected, and the ``n_average`` best functions are averaged, because scores on a few
+    domains are too noisy to select a single one. No argument needs tuning.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         X, y, sample_domain
             As in :meth:`fit`, in memory or on a device. New classes may occur in any batch.
         classes : array-like, default=None
-            All possible classes; a batch with any other class raises an error. None allows all.
+            All possible classes; any other class in a batch raises an error. None allows any.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
 
         Returns
         -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+        scores : ndarray of shape (n_rows,) or (n_rows, n_classes)
             With two classes, one value per row, positive for the second class.
         """
         return self._apply("_decisions", X)
@@ -150,7 +150,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
 
         Returns
         -------
-        probabilities : ndarray of shape (n_samples, n_classes)
+        probabilities : ndarray of shape (n_rows, n_classes)
             Rows sum to 1; columns are in the order of ``classes_``.
         """
         return self._apply("_probabilities", X)
@@ -175,9 +175,9 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def _decisions(self, X: Any) -> Any:
         if not hasattr(self, "corrections_"):
             return self._rule().decision_function(self._values(X))
-        corrected = self._corrected_rows(X)
-        logs = np.log(np.maximum(to_host(corrected), 1e-300))
-        return to_device_of(logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs, corrected)
+        outputs = self._corrected_rows(X)
+        log_p = np.log(np.maximum(to_host(outputs), 1e-300))
+        return to_device_of(log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p, outputs)
 
     def _predicted(self, X: Any) -> Any:
         if hasattr(self, "corrections_"):
@@ -194,10 +194,10 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
 class InvariantRidgeCV(RegressorMixin, InvariantRidge):
     r"""Regressor that averages the invariant kernels with the best scores on held-out domains.
 
-    Kernel ridge regression, :math:`\sum_i |y_i - f(x_i)|^2 + \alpha (|f|^2 + w f'P_d f)`, which
-    penalizes functions that differ between domains. Each kernel, gamma, domain weight and alpha of
-    the grid is scored on held-out source domains. The best alpha of each kernel and weight is
-    selected, and the functions of the ``n_average`` best candidates are averaged.
+    Kernel ridge regression minimizes :math:`\sum_i |y_i - f(x_i)|^2 + \alpha (|f|^2 + w f'P_d f)`.
+    The last term penalizes differences between domains: :math:`P_d` projects onto domain means, and
+    :math:`w` is the domain weight. Each kernel, gamma, weight and alpha of the grid is scored on
+    held-out domains. The ``n_average`` best functions, each with its best alpha, are averaged.
 
     Parameters
     ----------

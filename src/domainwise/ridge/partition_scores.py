@@ -26,7 +26,7 @@ BATCH_ROWS = 8192
 
 @dataclass(frozen=True)
 class ScorePlan:
-    """Input of all tasks of the pass."""
+    """Input of all tasks in the second pass."""
 
     layout: Layout
     label_rules: LabelRules
@@ -49,14 +49,14 @@ def held_out_pieces(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str
         if not len(X):
             return [None] * len(plan.held_out)
         labels: Any = plan.label_rules.check(y, domain, len(X))
-        y, domains, joined = Rows(X, *labels).y, labels[1], []
+        y, domains, split_pieces = Rows(X, *labels).y, labels[1], []
         for functions, held_out in zip(plan.functions, plan.held_out, strict=True):
             test_rows = np.flatnonzero(np.isin(domains.names, held_out)[domains.codes])
             batches = np.split(test_rows, range(BATCH_ROWS, len(test_rows), BATCH_ROWS))
-            usable = functions and len(test_rows)
-            pieces = [plan.piece(functions, X[batch], y[batch]) for batch in batches if usable]
-            joined.append(plan.scorer.join(pieces) if pieces else None)
-        return joined
+            is_scored = functions and len(test_rows)
+            pieces = [plan.piece(functions, X[batch], y[batch]) for batch in batches if is_scored]
+            split_pieces.append(plan.scorer.join(pieces) if pieces else None)
+        return split_pieces
 
 
 def join_pieces(scorer: CandidateScorer, partitions: list[list[Any]]) -> list[Any]:
@@ -78,7 +78,7 @@ def held_out_scores(
     """Return the scores of all candidates, as an array of shape (candidates, splits) per kernel.
 
     ``kind`` is the search. ``functions`` are the candidates of each kernel by split, and
-    ``n_candidates`` is their number; ``held_out`` are the held-out domains of each split.
+    ``n_candidates`` is their number per kernel; ``held_out`` are the domains that splits hold out.
     """
     partitions: Partitions = kind.partitions
     scorer = kind.scorer
@@ -109,8 +109,8 @@ def held_out_scores(
 
 def _check_memory(kind: Any, functions: list[dict[int, Expansion]], held_out: list[Array]) -> None:
     """Raise MemoryError if the values of all held-out rows do not fit into a worker's memory."""
-    free, client = graphs.memory_per_task(), graphs.current_client()
-    if free is None:
+    free_bytes, client = graphs.memory_per_task(), graphs.current_client()
+    if free_bytes is None:
         return
     n_threads = dask.system.CPU_COUNT if client is None else sum(client.nthreads().values())
     n_columns = max(function.dual.shape[1] for kernel in functions for function in kernel.values())
@@ -119,12 +119,12 @@ def _check_memory(kind: Any, functions: list[dict[int, Expansion]], held_out: li
         counts[domain] = counts.get(domain, 0) + cell.n_samples
     n_rows = [sum(counts[domain] for domain in domains.tolist()) for domains in held_out]
     # A worker joins the pieces of one split; the pieces of all splits are spread over all workers.
-    needed = 8.0 * n_columns * (2 * max(n_rows) + sum(n_rows) / n_threads)
-    if needed > free:
+    needed_bytes = 8.0 * n_columns * (2 * max(n_rows) + sum(n_rows) / n_threads)
+    if needed_bytes > free_bytes:
         raise MemoryError(
             f"scoring={kind.estimator.scoring!r} needs the predictions of all candidates for the "
             f"held-out rows of a split ({max(n_rows)} rows and {n_columns} columns). A worker "
-            f"needs {needed / 2**30:.1f} GiB for them, but has {free / 2**30:.1f} GiB per task. "
-            "Use fewer alphas or domain_weights, or a scorer that needs less memory, such as "
-            "scoring='balanced_accuracy' or scoring=None."
+            f"needs {needed_bytes / 2**30:.1f} GiB for them, but has {free_bytes / 2**30:.1f} GiB "
+            "per task. Use fewer alphas or domain_weights, or a scorer that needs less memory, "
+            "such as scoring='balanced_accuracy' or scoring=None."
         )

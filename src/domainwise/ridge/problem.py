@@ -3,7 +3,7 @@
 With M landmark features Phi and a domain factor F, kernel ridge regression with the invariant
 kernel minimizes ``sum_i s_i |y_i - f(x_i)|^2 + alpha (|f|^2 + w f'FF'f)``. This is least squares
 with the penalty ``alpha (I + w DD')``, ``D = Phi'F``. Solutions and errors are computed from the
-number of rows, the mean and the centred second moment of each cell, as NumPy arrays or tensors.
+number of rows, mean and centred second moment of each cell (set of rows), as arrays or tensors.
 """
 
 from __future__ import annotations
@@ -111,22 +111,22 @@ class RidgeProblem:
         Solutions are in adjacent columns; alpha varies fastest.
         """
         n_targets = self.cross.shape[1]
-        used = {c: D for c, D in self.directions.items() if any(w and k == c for w, k in kinds)}
-        right = concatenate_columns([self.cross, *used.values()])
+        D_used = {c: D for c, D in self.directions.items() if any(w and k == c for w, k in kinds)}
+        C_and_D = concatenate_columns([self.cross, *D_used.values()])
         solutions: dict[tuple[int, int], Any] = {}
         for a, alpha in enumerate(alphas):
-            solved = shifted_solve(self.second, alpha, right)
-            unweighted, first, solved_directions = solved[:, :n_targets], n_targets, {}
-            for conditional, D in used.items():
+            solved = shifted_solve(self.second, alpha, C_and_D)
+            ridge_solution, first, solved_directions = solved[:, :n_targets], n_targets, {}
+            for conditional, D in D_used.items():
                 solved_directions[conditional] = solved[:, first : first + D.shape[1]]
                 first += D.shape[1]
             for k, (weight, conditional) in enumerate(kinds):
-                solutions[k, a] = unweighted
-                if weight and used[conditional].shape[1]:
-                    D, Z = used[conditional], solved_directions[conditional]
+                solutions[k, a] = ridge_solution
+                if weight and D_used[conditional].shape[1]:
+                    D, Z = D_used[conditional], solved_directions[conditional]
                     inner = D.T @ Z
-                    solutions[k, a] = unweighted - Z @ shifted_solve(
-                        (inner + inner.T) / 2, 1.0 / (alpha * weight), D.T @ unweighted
+                    solutions[k, a] = ridge_solution - Z @ shifted_solve(
+                        (inner + inner.T) / 2, 1.0 / (alpha * weight), D.T @ ridge_solution
                     )
         order = [(k, a) for k in range(len(kinds)) for a in range(len(alphas))]
         return concatenate_columns([solutions[key] for key in order])
@@ -137,35 +137,35 @@ class RidgeProblem:
         ``coefficients`` contains solutions of shape (M, candidates * c); errors have the shape
         (candidates, c).
         """
-        other = self.of_moments(moments, columns, {})
+        other_problem = self.of_moments(moments, columns, {})
         c, first = len(self.target), columns.n_features + columns.n_descriptors
         spread = moments.second[first:, first:].diagonal()
         B = coefficients.reshape(len(coefficients), -1, c)
         shape = B.shape[1:]
-        explained = (coefficients * (other.second @ coefficients)).sum(0).reshape(shape)
-        shared = (B * other.cross[:, None, :]).sum(0)
-        offset = (other.mean - self.mean) @ coefficients
-        bias = (other.target - self.target) - offset.reshape(shape)
-        return (spread - 2.0 * shared + explained + moments.total * bias**2).clip(min=0.0)
+        explained = (coefficients * (other_problem.second @ coefficients)).sum(0).reshape(shape)
+        products = (B * other_problem.cross[:, None, :]).sum(0)
+        offset = (other_problem.mean - self.mean) @ coefficients
+        bias = (other_problem.target - self.target) - offset.reshape(shape)
+        return (spread - 2.0 * products + explained + moments.total * bias**2).clip(min=0.0)
 
 
 def span(parts: Iterable[tuple[Any, Array]], shift: float, m: int, like: Any) -> Any:
     """Return ``Phi'F`` for ``FF' = GG' (GG' + shift I)^-1`` of centred label features G.
 
-    ``parts`` are ``Phi'G`` and ``G'G`` of mutually orthogonal sets of label features.
+    ``parts`` are pairs ``(Phi'G, G'G)`` for mutually orthogonal sets of label features.
     """
     columns = [to_device_of(np.zeros((m, 0)), like)]
     for cross, gram in parts:
         values, V = np.linalg.eigh(gram)
-        keep = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
-        columns.append(cross @ to_device_of(V[:, keep] / np.sqrt(values[keep] + shift), like))
+        is_kept = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
+        columns.append(cross @ to_device_of(V[:, is_kept] / np.sqrt(values[is_kept] + shift), like))
     return concatenate_columns(columns)
 
 
 def group_parts(
     groups: Mapping[Any, tuple[int, Any]], m: int, conditional: bool
 ) -> Iterator[tuple[Any, Array]]:
-    """Yield label features of domains for :func:`span`, from sums of (class, domain) groups.
+    """Yield ``parts`` for :func:`span` from the sums of (class, domain) groups.
 
     With ``conditional``, domains are compared within each class.
     """
@@ -183,7 +183,7 @@ def group_parts(
 
 
 def descriptor_parts(cells: Iterable[NystromSums], columns: Columns) -> Iterator[tuple[Any, Array]]:
-    """Yield label features of continuous descriptors within each cell, for :func:`span`."""
+    """Yield ``parts`` for :func:`span` from the continuous descriptors within each cell."""
     m, end = columns.n_features, columns.n_features + columns.n_descriptors
     for cell in cells:
         yield cell.second[:m, m:end], to_host(cell.second[m:end, m:end])
@@ -221,7 +221,7 @@ class Penalties:
     def directions(
         self, parts: Callable[[bool], Any], n_samples: int, m: int, like: Any
     ) -> dict[bool, Any]:
-        """Return ``Phi'F`` for each value of ``conditional``; ``parts`` returns label features."""
+        """Return ``Phi'F`` for each value of ``conditional``; ``parts`` returns those of span."""
         shift = n_samples * self.epsilon
         return {c: span(parts(c), shift, m, like) for c in self.conditionals}
 
@@ -234,8 +234,8 @@ class Penalties:
         def parts(conditional: bool) -> Any:
             if not columns.n_descriptors:
                 return group_parts(groups, m, conditional)
-            compared = cells.values() if conditional else [joined_cells(cells)]
-            return descriptor_parts(compared, columns)
+            compared_cells = cells.values() if conditional else [joined_cells(cells)]
+            return descriptor_parts(compared_cells, columns)
 
         like = next(iter(cells.values())).mean
         directions = self.directions(parts, sum(counts.values()), m, like)
@@ -293,7 +293,7 @@ def needs_predictions(scoring: Any, classification: bool) -> bool:
 def scores_from_errors(
     scoring: str | None, errors: Array, test: WeightedMoments, targets: slice
 ) -> Array:
-    """Return scores from mean squared errors of shape (candidates, targets); None is the MSE."""
+    """Return scores from mean squared errors (candidates, targets); None is the negative MSE."""
     if scoring == "neg_root_mean_squared_error":
         return -np.sqrt(errors).mean(axis=1)
     if scoring != "r2":
@@ -301,8 +301,8 @@ def scores_from_errors(
     mean, variance = to_host(test.mean[targets]), to_host(test.second.diagonal()[targets])
     variance = variance / test.total
     # As in scikit-learn: 0 if the target is constant and errors are not 0, NaN for a single row.
-    constant = variance <= (1e-14 * mean) ** 2
-    ratios = np.where(constant, errors > 0, errors / np.where(constant, 1.0, variance))
+    is_constant = variance <= (1e-14 * mean) ** 2
+    ratios = np.where(is_constant, errors > 0, errors / np.where(is_constant, 1.0, variance))
     return np.asarray((1.0 - ratios).mean(axis=1)) if test.n_samples > 1 else errors[:, 0] * np.nan
 
 

@@ -110,7 +110,7 @@ class Rows:
 class CandidateScorer:
     """A scorer for many candidates that requires the values of all rows.
 
-    Rows can be passed in pieces. Subclasses store less than all values of a piece.
+    Rows can be passed in pieces. Subclasses summarize a piece instead of storing all its values.
     """
 
     scorer: Any
@@ -140,7 +140,7 @@ class CandidateScorer:
 
 
 class MeanScorer(CandidateScorer):
-    """A score that is a mean over rows; a piece is a number of rows and their scores."""
+    """A score that is a mean over rows; a piece is a number of rows and a score per candidate."""
 
     def piece(self, blocks: list[Array], y: Array) -> Any:
         """Score the piece."""
@@ -162,8 +162,8 @@ class CountScorer(CandidateScorer):
     def piece(self, blocks: list[Array], y: Array) -> Any:
         """Count pairs of true and predicted classes, of shape (candidates, true, predicted)."""
         n = len(self.rule.classes_)
-        codes = n * codes_of(y, self.rule.classes_)
-        counts = [np.bincount(codes + self.rule.codes(b), minlength=n * n) for b in blocks]
+        offsets = n * codes_of(y, self.rule.classes_)
+        counts = [np.bincount(offsets + self.rule.codes(b), minlength=n * n) for b in blocks]
         return np.reshape(counts, (-1, n, n))
 
     def join(self, pieces: Sequence[Any]) -> Any:
@@ -174,10 +174,10 @@ class CountScorer(CandidateScorer):
         classes, codes = self.rule.classes_, class_codes(len(self.rule.classes_))
         rule = ClassRule(classes, only_classes=True)
         for confusion in piece:
-            true, predicted = np.nonzero(confusion)
-            weights = confusion[true, predicted].astype(float)
-            values = codes[predicted]
-            yield {"model": rule, "X": values, "y": classes[true], "sample_weight": weights}
+            true_codes, predicted_codes = np.nonzero(confusion)
+            weights = confusion[true_codes, predicted_codes].astype(float)
+            values = codes[predicted_codes]
+            yield {"model": rule, "X": values, "y": classes[true_codes], "sample_weight": weights}
 
 
 def candidate_scorer(scoring: Any, rule: Any) -> CandidateScorer:

@@ -141,7 +141,7 @@ def average_members(
 
 
 class RowSearch(RidgeSearch):
-    """Search over rows in memory; one pass per kernel computes the moments of all cells.
+    """Search over rows in memory; one pass per kernel computes moments of cells (sets of rows).
 
     ``predicted`` contains the indices of rows whose held-out values are stored for all candidates.
     """
@@ -205,21 +205,21 @@ class RowSearch(RidgeSearch):
         scores: list[list[Array]] = [[] for _ in maps]
         problems: list[Any] = [None] * len(maps)
         values: list[dict[int, tuple[Array, Array]]] = [{} for _ in maps]
-        first = 0
+        first_split = 0
         for cell_rows, part_of, splits in self.passes:
             sums = backend.sum_cells(maps, rows.X, cell_rows)
             for k, (nystrom, cells) in enumerate(zip(maps, sums.maps, strict=True)):
                 columns = columns_of(nystrom, rows.target, self.by_class, self.descriptors)
-                score = self._split_score(nystrom, columns, part_of, splits, values[k], first)
+                score = self._split_score(nystrom, columns, part_of, splits, values[k], first_split)
                 scores[k].append(score_cells(cells, columns, splits, self.penalties, score))
                 problems[k] = problem_of_all_rows(cells, columns, self.penalties)
-            first += len(splits)
+            first_split += len(splits)
         for k, by_split in enumerate(values):
             if by_split:
                 blocks, indices = zip(*(by_split[i] for i in sorted(by_split)), strict=True)
                 held_out = outputs_by_row(blocks, indices, len(self.predicted))
                 problems[k] = replace(problems[k], held_out=held_out)
-        return [np.hstack(columns) for columns in scores], problems
+        return [np.hstack(map_scores) for map_scores in scores], problems
 
     def _split_score(
         self,
@@ -280,15 +280,15 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
 
 def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Expansion:
     """Return a function that computes the values of many solutions in adjacent columns."""
-    tiled = problem.target.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, len(problem.target))
-    intercept = tiled.reshape(-1) - problem.mean @ solutions
+    targets = problem.target.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, len(problem.target))
+    intercept = targets.reshape(-1) - problem.mean @ solutions
     return Expansion.from_features(nystrom, solutions, intercept)
 
 
 def _classes_differ(penalties: Penalties, descriptors: Array | None) -> bool:
     """Whether a problem requires the moments of each class separately."""
-    conditional = descriptors is not None and True in penalties.conditionals
-    return penalties.class_weight is not None or conditional
+    is_conditional = descriptors is not None and True in penalties.conditionals
+    return penalties.class_weight is not None or is_conditional
 
 
 def cells_of(rows: Rows, part_of: Any, by_class: bool, descriptors: Array | None) -> CellRows:
@@ -297,9 +297,9 @@ def cells_of(rows: Rows, part_of: Any, by_class: bool, descriptors: Array | None
     by_class = by_class and rows.target.codes is not None
     columns = [] if descriptors is None else [descriptors]
     columns += [] if by_class else [rows.Y]
-    dense = np.hstack(columns) if columns else None
+    dense_columns = np.hstack(columns) if columns else None
     sizes = rows.target.n_categories, rows.domain.n_categories
-    return CellRows.of_parts(part_of, classes, domains, sizes, dense, by_class)
+    return CellRows.of_parts(part_of, classes, domains, sizes, dense_columns, by_class)
 
 
 def columns_of(
@@ -350,15 +350,15 @@ def problem_of(
 
 
 def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> CellSums:
-    """Sum a batch by domain and class; keys are pairs of labels."""
+    """Sum a batch by domain and class; keys are pairs (domain, class)."""
     classes, domains = rows.codes()
-    dense: Any = rows.Y if rows.target.codes is None else None
+    dense_columns: Any = rows.Y if rows.target.codes is None else None
     labels = [None] if rows.target.names is None else rows.target.names.tolist()
-    names = rows.domain.names.tolist()
+    domain_names = rows.domain.names.tolist()
     cells = domains * len(labels) + classes
-    keys = list(product(names, labels))
+    keys = list(product(domain_names, labels))
     groups = [(label, name) for name, label in keys]
-    cell_rows = CellRows(cells, cells, keys, groups, dense)
+    cell_rows = CellRows(cells, cells, keys, groups, dense_columns)
     widths = [nystrom.n_features + cell_rows.width for nystrom in maps]
     check_cell_memory(len(keys), widths, rows.X, ADVICE)
     sums = [backend.sum_cells(group, rows.X, cell_rows) for group in group_by_distances(maps)]
