@@ -376,7 +376,7 @@ def test_perfect_scores_are_a_fault():
     X = np.column_stack([9 * y + rng.normal(size=240), 9 * y + rng.normal(size=240)])
     result = evaluate(X, y, site, methods=["constant", "linear"], progress=False)
     assert result.differences["faults"][0]["kind"] == "score"
-    assert "too good" in result.differences["faults"][0]["message"]
+    assert "unusually good" in result.differences["faults"][0]["message"]
     noisy = np.where(rng.random(240) < 0.2, 1 - y, y)
     result = evaluate(X, noisy, site, methods=["constant", "linear"], progress=False)
     assert with_effects([], result) == []

@@ -138,7 +138,10 @@ def test_a_row_that_was_held_out_twice_counts_once(levels):
             (0.4, 0.395, 0.38, 0.35, 0.3),
             "With 50 labels from the next site, the expected RMSE is 0.300 instead of 0.400.",
         ),
-        ((0.4, 0.42, 0.41, 0.4, 0.4), "would hardly help: the expected RMSE is 0.400 without and "),
+        (
+            (0.4, 0.42, 0.41, 0.4, 0.4),
+            "would hardly help: the expected RMSE is 0.400 without labels and ",
+        ),
     ],
 )
 def test_the_sentence_says_how_many_labels_are_enough(levels, scores, sentence):

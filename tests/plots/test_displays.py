@@ -150,7 +150,7 @@ def test_only_the_features_that_differ_most_are_drawn():
     display = ShiftDisplay.from_features(X, np.repeat([0, 1], 30), max_features=4)
     assert len(display.ax_.get_yticks()) == 4
     assert display.ax_.get_yticklabels()[0].get_text() == "x17"
-    assert "4 of 30" in display.ax_.get_title()
+    assert "the 4 features (of 30) that" in display.ax_.get_title()
 
 
 # Scores
@@ -421,7 +421,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
         ),
         (
             lambda X, y, d: CalibrationByDomainDisplay.from_predictions(X[:, 0], y, d),
-            "y_prob must contain probabilities from 0 to 1; got text",
+            "y_prob must contain numbers between 0 and 1; got text",
         ),
         (
             lambda X, y, d: CalibrationByDomainDisplay.from_predictions(
@@ -432,7 +432,7 @@ def test_plots_are_drawn_on_the_axes_that_are_passed(rows):
         (lambda X, y, d: DomainMapDisplay.from_predictions(X * np.nan, d), "Z contains NaN"),
         (
             lambda X, y, d: CalibrationByDomainDisplay.from_predictions(y, X[:, 0], d),
-            "y_prob must contain probabilities from 0 to 1; got -",
+            "y_prob must contain probabilities between 0 and 1; got values from -",
         ),
         (
             lambda X, y, d: CalibrationByDomainDisplay.from_predictions(

@@ -1,7 +1,4 @@
-"""Errors of the recommended method on held-out domains: sentences, a table by domain, and plots.
-
-They are computed from predictions; the feature columns are not needed.
-"""
+"""Errors of the recommended method on held-out domains, computed from stored predictions."""
 
 from __future__ import annotations
 
@@ -137,8 +134,8 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
         correct = "; ".join(f"{name} {np.trace(t)} of {t.sum()} correct" for name, t in panels)
         alt = f"Predicted classes by true class on held-out domains, {label}: {correct}"
         caption = (
-            f"Shares of the rows of each true class that {label} assigned to each class; errors "
-            f"are red. {subject} has a panel, with its number of rows in parentheses"
+            f"A cell is the share of its true class (left) that {label} predicted as the class "
+            f"below; errors are red. {subject} has a panel, with its number of rows in parentheses"
         )
         return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
 
@@ -158,15 +155,15 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
     if not areas:
         return None
     lowest = min(areas, key=lambda d: areas[d])
-    about = f"class {classes[1]}" if len(classes) == 2 else "each class against the others"
+    about = f"class {classes[1]}" if len(classes) == 2 else "all classes, each against the others"
     sentences = [
         f"The area under the ROC curve (AUC; 0.5 is chance, 1 is perfect) of {label} is "
         f"{_mean(areas):.2f} on average over held-out domains; the lowest is {areas[lowest]:.2f}, "
         f"on {names_of(lowest)}. The average precision in the table is the area under the "
         f"precision-recall curve for {about}."
     ]
-    if one_class := [str(domain) for domain in predictions if domain not in areas]:
-        sentences.append(f"Domains with only one class have no AUC: {', '.join(one_class)}.")
+    if domain_names := [str(domain) for domain in predictions if domain not in areas]:
+        sentences.append(f"Domains with only one class have no AUC: {', '.join(domain_names)}.")
     columns = {"AUC": areas, "average precision": precisions}
     texts = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
     return Section("Discrimination between classes", sentences, [], texts)
@@ -192,8 +189,8 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
         caption = "On the dotted line, predicted probabilities equal observed frequencies"
         picture = Picture(to_svg(figure, "reliable", alt), alt, caption)
     worst = max(errors, key=lambda d: errors[d])
-    predicted, observed, rows, _ = display.curves[worst]
-    about, share = f"class {display.about}", percent(rows @ observed / rows.sum())
+    predicted, observed, counts, _ = display.curves[worst]
+    about, share = f"class {display.about}", percent(counts @ observed / counts.sum())
     outcome = f"its observed frequency is {share}"
     if len(classes) > 2:
         about, outcome = display.about, f"it is correct in {share} of the rows"
@@ -201,8 +198,8 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
         f"The calibration error of {label}, which is the mean absolute difference between "
         f"predicted probabilities and observed frequencies, is {_mean(errors):.2f} on average over "
         f"held-out domains. It is largest on {names_of(worst)}: {errors[worst]:.2f}. There, the "
-        f"mean predicted probability of {about} is {percent(rows @ predicted / rows.sum())}, and "
-        f"{outcome}."
+        f"mean predicted probability of {about} is {percent(counts @ predicted / counts.sum())}, "
+        f"and {outcome}."
     )
     columns = {"calibration error": {d: f"{e:.2f}" for d, e in errors.items()}}
     return Section("Calibration", [sentence], [picture], columns)
@@ -251,22 +248,23 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
     pairs = coverage_by_domain(predictions, classes, nominal)
     shares, sizes = ({d: pair[i] for d, pair in pairs.items()} for i in (0, 1))
     lowest = min(shares, key=lambda d: shares[d])
-    kind, value, size, contents = "intervals", "value", "width of intervals", "range"
-    extent = f"are {_mean(sizes):.3g} wide"
+    kind, value, size_name, contents = "interval", "value", "width of intervals", "range"
+    extent = f"an interval is {_mean(sizes):.3g} wide"
     if classes is not None:
-        kind, value, size, contents = "sets", "class", "classes per set", "possibly empty set"
-        extent = f"contain {_mean(sizes):.2g} of {len(classes)} classes"
+        kind, value, size_name, contents = "set", "class", "classes per set", "possibly empty set"
+        extent = f"a set contains {_mean(sizes):.2g} classes (out of {len(classes)})"
     sentence = (
-        f"A prediction {kind[:-1]} is a {contents} that should contain the true {value} of a row "
-        f"with a given probability; with {len(shares) - 1} domains for calibration, this report "
-        f"uses {percent(nominal)}. The {kind} of {label} {extent}, and contain the true {value} in "
-        f"{percent(_mean(shares))} of the rows, on average over held-out domains; this share is "
-        f"lowest on {names_of(lowest)}: {percent(shares[lowest])}. These numbers are approximate, "
-        "because the domains for calibration were predicted by models trained on the held-out one."
+        f"A prediction {kind} is a {contents} that should contain the true {value} of a row with a "
+        f"given probability. This report uses {percent(nominal)}, the largest of 50 %, 80 % and "
+        f"90 % for which there are enough calibration domains ({len(shares) - 1}). On average over "
+        f"held-out domains, {extent}, and {percent(_mean(shares))} of the {kind}s of {label} "
+        f"contain the true {value}; this share is lowest on {names_of(lowest)}: "
+        f"{percent(shares[lowest])}. These numbers are approximate: {kind}s for a domain are "
+        "calibrated with predictions for other domains, by models that were trained on this domain."
     )
     coverage_texts = {d: percent(s) for d, s in shares.items()}
-    columns = {f"coverage (nominal {percent(nominal)})": coverage_texts, size: _aligned(sizes)}
-    return Section(f"Coverage of prediction {kind}", [sentence], [], columns)
+    columns = {f"coverage (nominal {percent(nominal)})": coverage_texts, size_name: _aligned(sizes)}
+    return Section(f"Coverage of prediction {kind}s", [sentence], [], columns)
 
 
 def coverage_by_domain(
@@ -278,11 +276,12 @@ def coverage_by_domain(
     """
     scores = {domain: record_scores(rows, classes) for domain, rows in predictions.items()}
     domain_of = np.repeat(np.arange(len(scores)), [len(s) for _, _, s in scores.values()])
-    pooled = np.concatenate([observed for _, _, observed in scores.values()])
+    pooled_scores = np.concatenate([observed for _, _, observed in scores.values()])
     pairs = {}
     for i, (domain, (_, by_class, observed)) in enumerate(scores.items()):
-        mask = domain_of != i
-        threshold = DomainQuantiles.from_scores(pooled[mask], domain_of[mask]).threshold(nominal)
+        is_other = domain_of != i
+        quantiles = DomainQuantiles.from_scores(pooled_scores[is_other], domain_of[is_other])
+        threshold = quantiles.threshold(nominal)
         sizes = (by_class <= threshold).sum(axis=1)
         size = 2 * threshold if classes is None else sizes.mean()
         pairs[domain] = (float((observed <= threshold).mean()), float(size))

@@ -1,7 +1,7 @@
 """Differences between domains, and faults in a table, such as leaks, wrong units and duplicates.
 
-All checks use all rows. For about one in ten tables without faults, a fault is reported (theory
-19).
+All checks use all rows. In about one of ten tables without faults, a fault is reported by mistake
+(theory 19).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_COLUMNS = 40
 #: A numeric column with at most this many distinct values may contain codes, not quantities.
 MAX_CODES = 10
 #: A placeholder for missing values is a value whose share is at least the first number in some
-#: domains, and at most the second elsewhere. For outliers, OUTLIER_SHARES are used instead.
+#: domains, and at most the second elsewhere. For outliers, these are OUTLIER_SHARES.
 FILLER_SHARES, OUTLIER_SHARES = (0.95, 0.2), (0.2, 0.02)
 #: A column is missing in a domain if at least the first share of its values is missing, and present
 #: if at most the second share is missing.
@@ -121,12 +121,12 @@ class _Table:
     def copies(self) -> list[tuple[int, int]]:
         """Pairs of columns that are equal up to location and scale, or up to category names."""
         rows = spaced(np.arange(len(self.codes)), 20_000)
-        numeric = [i for i, c in enumerate(self.columns) if c.is_number and len(c.values) > 2]
+        indices = [i for i, c in enumerate(self.columns) if c.is_number and len(c.values) > 2]
         pairs = []
-        if numeric:
-            X = np.column_stack([self.columns[i].numbers[rows] for i in numeric])
+        if indices:
+            X = np.column_stack([self.columns[i].numbers[rows] for i in indices])
             is_copy = np.triu(np.abs(correlations(X)) >= COPY_CORRELATION, 1)
-            pairs = [(numeric[a], numeric[b]) for a, b in np.argwhere(is_copy).tolist()]
+            pairs = [(indices[a], indices[b]) for a, b in np.argwhere(is_copy).tolist()]
         first_column: dict[bytes, int] = {}
         for i, column in enumerate(self.columns):
             if not column.is_number and 2 < len(column.values) < len(self.codes) / 2:
@@ -265,43 +265,43 @@ def _missing(table: _Table) -> Iterator[Fault]:
         if is_missing.any() and (is_large & (shares <= PRESENT_SHARE)).any():
             groups.setdefault(tuple(np.flatnonzero(is_missing)), {})[column.name] = shares
     for domains, shares_by_column in groups.items():
-        names, missing = list(shares_by_column), np.array(list(shares_by_column.values()))
-        low, high = np.quantile(missing[:, domains], (0, 1))
+        names, shares = list(shares_by_column), np.array(list(shares_by_column.values()))
+        low, high = np.quantile(shares[:, domains], (0, 1))
         range_text = " to ".join(dict.fromkeys(f"{100 * end:.0f}" for end in (low, high)))
-        share = f"{range_text} % of the rows" if low < 1 else "all rows"
-        max_shares = np.where(is_large, missing, np.inf).max(axis=0)
+        affected = f"{range_text} % of the rows" if low < 1 else "all rows"
+        max_shares = np.where(is_large, shares, np.inf).max(axis=0)
         best = int(np.argmin(max_shares))  # the domain with the fewest missing values
         contrast = f"in only {100 * max_shares[best]:.0f} % of the rows"
         if max_shares[best] < 0.01:
             contrast = "in less than 1 % of the rows" if max_shares[best] > 0 else "in no row"
         message = (
-            f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing in {share} from "
+            f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing in {affected} from "
             f"{table.names_of(domains)}, but {contrast} from {table.names_of([best])}."
         )
-        action = f"Add these values if they exist; if not, evaluate again with {_drop(names)}."
+        action = f"Add the values if they exist; if not, evaluate again with {_drop(names)}."
         yield table.fault("missing", 2, names, domains, message, action)
 
 
 def _fillers(table: _Table) -> Iterator[Fault]:
     """Find placeholders for missing values: values that are frequent in only some domains."""
     for column in table.columns:
-        name, size, has_value = column.name, len(column.values), column.index >= 0
+        name, n_values, has_value = column.name, len(column.values), column.index >= 0
         n_present = table.counts(column)
         is_large = n_present >= MIN_ROWS
-        cells = table.codes[has_value].astype(np.int64) * size + column.index[has_value]
-        cells, counts = np.unique(cells, return_counts=True)
-        domain, value = np.divmod(cells, max(size, 1))
-        min_counts = np.maximum(OUTLIER_SHARES[0] * n_present[domain], MIN_CLASS_ROWS)
-        is_frequent = is_large[domain] & (counts >= min_counts)
-        is_constant = is_frequent & (counts >= FILLER_SHARES[0] * n_present[domain])
-        if 2 * len(np.unique(domain[is_constant])) > is_large.sum():  # the column describes domains
+        pairs = table.codes[has_value].astype(np.int64) * n_values + column.index[has_value]
+        pairs, counts = np.unique(pairs, return_counts=True)
+        codes, indices = np.divmod(pairs, max(n_values, 1))  # of domains and of values
+        min_counts = np.maximum(OUTLIER_SHARES[0] * n_present[codes], MIN_CLASS_ROWS)
+        is_frequent = is_large[codes] & (counts >= min_counts)
+        is_constant = is_frequent & (counts >= FILLER_SHARES[0] * n_present[codes])
+        if 2 * len(np.unique(codes[is_constant])) > is_large.sum():  # the column describes domains
             continue
-        for i in np.unique(value[is_frequent]).tolist():
-            is_value = value == i
-            n_rows = np.bincount(domain[is_value], counts[is_value], len(table.names))
-            is_outlier = column.is_outlier(i, np.bincount(value, counts, size))
+        for i in np.unique(indices[is_frequent]).tolist():
+            is_value = indices == i
+            n_rows = np.bincount(codes[is_value], counts[is_value], len(table.names))
+            is_outlier = column.is_outlier(i, np.bincount(indices, counts, n_values))
             # The lowest and the highest value may be the limits of a scale.
-            is_limit = column.is_quantity and i in (0, size - 1) and not is_outlier
+            is_limit = column.is_quantity and i in (0, n_values - 1) and not is_outlier
             share, share_elsewhere = FILLER_SHARES
             rules = [(share, OUTLIER_SHARES[1] if is_limit else share_elsewhere)]
             is_filled = np.zeros(len(n_rows), dtype=bool)
@@ -322,10 +322,10 @@ def _fillers(table: _Table) -> Iterator[Fault]:
                 for d in domains
             ]
             message = (
-                f"{name} is {text} in {listed(affected, 3)}, and almost nowhere else: this may "
-                "be a code for missing values."
+                f"{name} is {text} in {listed(affected, 3)}, and almost nowhere else: this "
+                "value may be a code for missing values."
             )
-            action = f"Empty these cells, or evaluate again with {_drop([name])}."
+            action = f"Clear these cells, or evaluate again with {_drop([name])}."
             n_filled = n_rows[domains].sum()
             yield table.fault("filler", 2, [name], domains, message, action, rows=n_filled)
 
@@ -337,8 +337,8 @@ def _anomalies(table: _Table, faults: Sequence[Fault]) -> Iterator[Fault]:
     """
     names = [column.name for column in table.columns]
     quantities = {i: c.numbers for i, c in enumerate(table.columns) if c.is_quantity}
-    codes = {name: d for d, name in enumerate(table.names)}
-    excluded = {(names.index(c), codes[d]) for f in faults for c in f.columns for d in f.domains}
+    code_of = {name: d for d, name in enumerate(table.names)}
+    excluded = {(names.index(c), code_of[d]) for f in faults for c in f.columns for d in f.domains}
     target = table.target.y if table.target.n_classes <= 2 else None
     distant_columns: dict[tuple[int, ...], list[str]] = {}
     for anomaly in find_anomalies(names, quantities, target, table.codes, excluded):
@@ -376,19 +376,19 @@ def _identifiers(table: _Table) -> Iterator[Fault]:
     """Find columns that identify the row or the domain."""
     n, n_domains = len(table.codes), len(table.names)
     for column in table.columns:
-        name, size, has_value = column.name, len(column.values), column.index >= 0
+        name, n_values, has_value = column.name, len(column.values), column.index >= 0
         action = f"Drop it, unless it has the same meaning in new domains: {_drop([name])}."
         reason = identifier_reason(column.numbers, table.rows) if column.is_number else ""
-        if not column.is_number and n >= MIN_ROWS and size >= 0.95 * n:
+        if not column.is_number and n >= MIN_ROWS and n_values >= 0.95 * n:
             reason = "is different in almost every row"
         if reason:
             message = f"{name} {reason}: it looks like an identifier or a time stamp."
             yield table.fault("identifier", 1, [name], [], message, action)
-        elif 3 <= n_domains <= size <= 2 * n_domains:
-            cells = table.codes[has_value] * size + column.index[has_value]
-            counts = np.bincount(cells, minlength=n_domains * size).reshape(n_domains, size)
-            distinct = len(np.unique(counts.argmax(axis=1)))
-            if counts.max(axis=1).sum() >= 0.98 * n and distinct == n_domains:
+        elif 3 <= n_domains <= n_values <= 2 * n_domains:
+            pairs = table.codes[has_value] * n_values + column.index[has_value]
+            counts = np.bincount(pairs, minlength=n_domains * n_values).reshape(n_domains, n_values)
+            n_distinct = len(np.unique(counts.argmax(axis=1)))
+            if counts.max(axis=1).sum() >= 0.98 * n and n_distinct == n_domains:
                 message = f"{name} identifies the domain: it has a different value in each domain."
                 yield table.fault("copy of the domain", 1, [name], [], message, action)
 
@@ -415,20 +415,20 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
         hashes += random_keys[index]
     _, group, group_sizes = np.unique(hashes, return_inverse=True, return_counts=True)
     is_repeated = group_sizes[group] > 1
-    cells = np.unique(group[is_repeated].astype(np.int64) * n + table.codes[is_repeated])
-    shared = np.zeros((n, n))
-    for domains in np.split(cells % n, np.flatnonzero(np.diff(cells // n)) + 1):
+    occurrences = np.unique(group[is_repeated].astype(np.int64) * n + table.codes[is_repeated])
+    n_shared = np.zeros((n, n))
+    for domains in np.split(occurrences % n, np.flatnonzero(np.diff(occurrences // n)) + 1):
         if len(domains) > 1:
-            shared[np.ix_(domains, domains)] += 1
-    np.fill_diagonal(shared, 0)
-    share = shared / np.maximum(np.minimum.outer(sizes, sizes), 1)
-    usual_share = np.median(share[~np.eye(n, dtype=bool)]) if n > 2 else 0.0
+            n_shared[np.ix_(domains, domains)] += 1
+    np.fill_diagonal(n_shared, 0)
+    shares = n_shared / np.maximum(np.minimum.outer(sizes, sizes), 1)
+    usual_share = np.median(shares[~np.eye(n, dtype=bool)]) if n > 2 else 0.0
     n_distinct = np.unique(np.stack([group, table.codes]), axis=1).shape[1]
     min_share = max(COPIED_ROWS, 5 * usual_share, 2 * (1 - n_distinct / len(table.codes)))
-    pairs = np.argwhere(np.triu((share >= min_share) & (shared >= MIN_CLASS_ROWS)))
+    pairs = np.argwhere(np.triu((shares >= min_share) & (n_shared >= MIN_CLASS_ROWS)))
     if not len(pairs):
         return
-    n_rows = shared[tuple(pairs.T)]
+    n_rows = n_shared[tuple(pairs.T)]
     a, b = (f"{table.names_of([d])} ({sizes[d]:,} rows)" for d in pairs[np.argmax(n_rows)])
     message = f"{n_rows.max():,.0f} rows occur both in {a} and in {b}."
     if n_more := len(pairs) - 1:
@@ -499,7 +499,7 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
         columns = [name for name in columns if best.importance[name] > 0]
         message = (
             f"{results.measure.label} is {results.show(best.mean)} on held-out domains, which is "
-            "too good for most tasks: a column may contain the answer."
+            "unusually good: a column may contain the answer."
         )
         action = "Check how the columns were obtained."
         if columns:

@@ -33,8 +33,8 @@ ALMOST_PERFECT, MIN_LEAD, LEAD_ERRORS, PERFECT = 0.95, 0.1, (2.0, 3.0), 0.97
 MAX_SCORE_ELSEWHERE = 0.8
 #: Number of bins for a column's values, and maximum number of categories with indicator variables.
 N_BINS = 20
-#: Maximum number of rows of a domain on which columns are scored, of rows for a model, of models in
-#: total, and of domains in which a column is compared with a model.
+#: Maximum numbers: rows of a domain for scoring columns, rows for training a model, models in
+#: total, and domains in which a column is compared with a model.
 MAX_ROWS, MAX_MODEL_ROWS, MAX_MODELS, MAX_MODEL_DOMAINS = 5000, 600, 40, 6
 
 
@@ -162,32 +162,32 @@ def find_leaks(
 
 def _column_scores(X: Array, categorical: Collection[int], target: Target, rows: Array) -> Array:
     """Score how well each column predicts the target, by its values and by its missing cells."""
-    present = np.isfinite(X)
+    is_present = np.isfinite(X)
     n, p = X.shape
-    n_missing = n - present.sum(axis=0)
-    ranks = rankdata(np.where(present, X, np.inf), axis=0)
+    n_missing = n - is_present.sum(axis=0)
+    ranks = rankdata(np.where(is_present, X, np.inf), axis=0)
     bins = np.minimum((ranks - 1) * N_BINS // n, N_BINS - 1).astype(np.intp)
     for j in range(p):  # each value is a bin if there are few values
-        distinct, codes = np.unique(X[:, j], return_inverse=True)
-        if len(distinct) <= N_BINS or j in categorical:
+        distinct_values, codes = np.unique(X[:, j], return_inverse=True)
+        if len(distinct_values) <= N_BINS or j in categorical:
             bins[:, j] = codes
-    bins = np.where(present, bins, bins.max() + 1)
-    width = int(bins.max()) + 1
-    cells = bins + width * np.arange(p)
-    counts = np.bincount(cells.ravel(), minlength=width * p)
-    ranks = np.where(present, ranks, (n - n_missing + 1) / 2)  # missing values get a middle rank
+    bins = np.where(is_present, bins, bins.max() + 1)
+    n_bins = int(bins.max()) + 1
+    all_bins = bins + n_bins * np.arange(p)  # the columns have different bins
+    counts = np.bincount(all_bins.ravel(), minlength=n_bins * p)
+    ranks = np.where(is_present, ranks, (n - n_missing + 1) / 2)  # missing values get a middle rank
     ranks = rankdata(ranks, axis=0) if n_missing.any() else ranks
     scores = np.zeros((2, p))
     outcomes = target.outcomes(rows)
     for outcome in outcomes:
         weights = np.repeat(outcome.astype(np.float64), p)
-        sums = np.bincount(cells.ravel(), weights, minlength=width * p)
-        # Leave-one-out mean of a bin, shrunk to the overall mean with the weight of one row.
-        means = (sums[cells] - outcome[:, None] + outcome.mean()) / counts[cells]
+        sums = np.bincount(all_bins.ravel(), weights, minlength=n_bins * p)
+        # The mean outcome in a bin, in which the row itself is replaced with the overall mean.
+        means = (sums[all_bins] - outcome[:, None] + outcome.mean()) / counts[all_bins]
         by_bin = target.agreement(outcome, rankdata(means, axis=0))
         by_rank = target.agreement(outcome, ranks, either_direction=True)
         by_rank[list(categorical)] = 0.0
-        by_missing = target.agreement(outcome, rankdata(present, axis=0), either_direction=True)
+        by_missing = target.agreement(outcome, rankdata(is_present, axis=0), either_direction=True)
         by_missing[np.minimum(n_missing, n - n_missing) < MIN_CLASS_ROWS] = 0.0
         scores += np.array([np.maximum(by_bin, by_rank), by_missing]) / len(outcomes)
     return scores
@@ -200,16 +200,16 @@ def _score_without(
     y, classification = target.y[rows], bool(target.n_classes)
     features = []
     for j in range(X.shape[1]):
-        missing = np.isnan(X[:, j])
-        if j in excluded or missing.all():
+        is_missing = np.isnan(X[:, j])
+        if j in excluded or is_missing.all():
             continue
-        features.append(np.where(missing, np.nanmedian(X[:, j]), X[:, j]))
-        if missing.sum() >= MIN_CLASS_ROWS:
-            features.append(missing.astype(np.float64))
+        features.append(np.where(is_missing, np.nanmedian(X[:, j]), X[:, j]))
+        if is_missing.sum() >= MIN_CLASS_ROWS:
+            features.append(is_missing.astype(np.float64))
         if j in categorical:
-            values, counts = np.unique(X[~missing, j], return_counts=True)
-            frequent = values[np.argsort(-counts)[:N_BINS]]
-            features += [(X[:, j] == value).astype(np.float64) for value in frequent]
+            values, counts = np.unique(X[~is_missing, j], return_counts=True)
+            frequent_values = values[np.argsort(-counts)[:N_BINS]]
+            features += [(X[:, j] == value).astype(np.float64) for value in frequent_values]
     if not features:
         return 0.5 if classification else 0.0
     Z = np.column_stack(features)

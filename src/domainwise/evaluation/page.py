@@ -102,14 +102,14 @@ def methods_table(evaluation: Results) -> TextTable:
         texts = [label, show(r.mean), verdict.interval(evaluation, evaluation.range_of(r))]
         texts += [show(r.worst), str(r.worst_domain), show(sign * r.spread), show(r.seen_mean)]
         texts += [show(sign * r.generalization_gap), p_text(r.p_value), p_text(r.p_adjusted)]
-        bold = {1: r is evaluation.best, 3: r.worst == best_worst}
-        cells = [TextCell(text, bold.get(i, False)) for i, text in enumerate(texts)]
+        is_bold = {1: r is evaluation.best, 3: r.worst == best_worst}
+        cells = [TextCell(text, is_bold.get(i, False)) for i, text in enumerate(texts)]
         rows.append([*cells, TextCell(f"{r.seconds:.1f}")])
     return TextTable(columns, rows, [r.kind for r in evaluation.results]).without_empty_columns()
 
 
 def expect_picture(evaluation: Results) -> Picture:
-    """Plot the scores on held-out domains, and the 90 % range for a new domain, on a line."""
+    """Plot the scores on held-out domains, and the 90 % range for a new domain, on one axis."""
     method, measure, show = evaluation.recommended, evaluation.measure, evaluation.show
     ends, constant = evaluation.next_site, None if method.trivial else evaluation.find(TRIVIAL)
     values = {domain: measure.shown(score) for domain, score in method.known.items()}
@@ -154,15 +154,15 @@ def expect_picture(evaluation: Results) -> Picture:
         axes.set_xlabel(f"{measure.label} ({measure.direction})")
         caption = "Dots are held-out domains; the line is their mean"
         caption += "; the 90 % range for the next site is shaded" if ends is not None else ""
-        scores = [f"{name} {show(method.scores[name])}" for name in evaluation.hardest_first[:12]]
+        texts = [f"{name} {show(method.scores[name])}" for name in evaluation.hardest_first[:12]]
         others = "; and others" if len(values) > 12 else ""
-        alt = f"{method.label}. {caption}. {'; '.join(scores)}{others}"
+        alt = f"{method.label}. {caption}. {'; '.join(texts)}{others}"
         return Picture(to_svg(figure, "expect", alt), alt, caption)
 
 
 def _heights(values: list[float], min_distance: float) -> list[float]:
-    """Heights at which dots do not overlap."""
-    last_values = dict.fromkeys((0.0, 0.3, -0.3, 0.5, -0.5), -np.inf)  # at each height
+    """Choose heights for dots at these horizontal positions, so that dots do not overlap."""
+    last_values = dict.fromkeys((0.0, 0.3, -0.3, 0.5, -0.5), -np.inf)  # by height
     heights = [0.0] * len(values)
     for i in np.argsort(values):
         free_heights = (h for h, last in last_values.items() if values[i] - last >= min_distance)
@@ -179,15 +179,15 @@ def _selected_parameters(result: MethodResult) -> str:
         if name.startswith(("gamma", "weight of ")):
             texts.append(f"{name} {min(map(float, values)):.3g} to {max(map(float, values)):.3g}")
             continue
-        value, count = Counter(values).most_common(1)[0]
-        shown = f"{value:.3g}" if isinstance(value, float) else str(value)
-        texts.append(f"{name} {shown} ({count} of {len(values)})")
+        value, n_fits = Counter(values).most_common(1)[0]
+        value_text = f"{value:.3g}" if isinstance(value, float) else str(value)
+        texts.append(f"{name} {value_text} ({n_fits} of {len(values)})")
     return ", ".join(texts) or "–"
 
 
 #: Maximum number of columns in the plot of shifts.
 MAX_FEATURES = 12
-#: Colours of methods, readable on white and on black; ``reproduce`` uses the same.
+#: Colours of methods, readable on white and on black; ``reproduce`` uses the same colours.
 COLOURS = {
     "constant": "#8b95a1",
     "svm": "#5b8def",
@@ -264,11 +264,11 @@ def shift_picture(evaluation: Results) -> Picture | None:
     columns = [column for column in differences["columns"] if column["kind"] == "number"]
     if not columns:
         return None
-    empty = [np.nan] * 5
-    quantiles = np.array([[q or empty for q in c["quantiles"]] for c in columns], dtype=np.float64)
+    nans = [np.nan] * 5
+    quantiles = np.array([[q or nans for q in c["quantiles"]] for c in columns], dtype=np.float64)
     deviations = np.array([column["deviation"] for column in columns])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # columns without values
+        warnings.simplefilter("ignore")  # about columns without values
         distances = (quantiles.T - np.nanmedian(quantiles[:, :, 2], axis=1)) / deviations
     display = ShiftDisplay(
         features=[column["name"] for column in columns],
@@ -303,7 +303,7 @@ def _drawn_scores(evaluation: Results, width: float) -> Iterator[Figure]:
         r.label: {"color": colour_of(r), "marker": "o" if r.kind == "baseline" else "D"}
         for r in results
     }
-    main = [result.label for result in evaluation.main]
+    main_labels = [result.label for result in evaluation.main]
     with drawing(width, 1.3 + min(0.34 * n, 3.0 + 0.19 * n)) as figure:
-        display.plot(figure.subplots(), highlight=main, styles=styles)
+        display.plot(figure.subplots(), highlight=main_labels, styles=styles)
         yield figure

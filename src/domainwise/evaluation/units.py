@@ -29,7 +29,7 @@ MAX_ERRORS, MAX_SHARE = 2.0, 0.1
 #: The spread of converted rows may differ from that of the other domains by at most the larger of
 #: two factors: SPREAD_FACTOR, and the factor between the units to the power of SPREAD_POWER.
 SPREAD_FACTOR, SPREAD_POWER = 1.6, 0.2
-#: A conversion must change a domain by at least this many times the range of the other domains.
+#: A conversion must change a domain's value by at least this many times the others' range.
 MIN_MOVE = 2.0
 #: Maximum number of columns whose correlations are compared, and of groups of domains to test.
 MAX_COLUMNS, MAX_GROUPS = 200, 12
@@ -86,8 +86,8 @@ class _DomainValues:
     def predict(self, domains: Array) -> tuple[float, float]:
         """Predict the value of a new domain from some domains: mean and variance."""
         values = self.values[domains]
-        between = max(float(np.var(values, ddof=1)), float(np.mean(self.errors[domains] ** 2)))
-        return float(np.mean(values)), between * (1 + 1 / len(values))
+        variance = max(float(np.var(values, ddof=1)), float(np.mean(self.errors[domains] ** 2)))
+        return float(np.mean(values)), variance * (1 + 1 / len(values))
 
     def test(self) -> tuple[Array, Array]:
         """p-value of each domain, and distance from the others in deviations within domains.
@@ -121,8 +121,8 @@ class _DomainValues:
         on_log_scale = self.scale == "logarithm"
 
         def log_spread(median: Array, spread: Array) -> Array:
-            relative = spread / median if on_log_scale else spread
-            return np.log(np.maximum(relative, 1e-300))
+            spread = spread / median if on_log_scale else spread
+            return np.log(np.maximum(spread, 1e-300))
 
         other_spreads = log_spread(self.medians[others], self.spreads[others])
         max_difference = max(np.log(SPREAD_FACTOR), MAX_ERRORS * float(np.std(other_spreads)))
@@ -210,9 +210,9 @@ def _domain_values(
         return
     root_n, statistics = np.sqrt(counts[domains]), (column, domains, medians, spreads)
     if lowest.min() >= 0 and medians.min() > 0:
-        relative = spreads / medians
-        errors = 1.2533 * relative / root_n
-        yield _DomainValues(*statistics, "logarithm", np.log(medians), relative, errors)
+        deviations = spreads / medians
+        errors = 1.2533 * deviations / root_n  # a median has 1.2533 times the error of a mean
+        yield _DomainValues(*statistics, "logarithm", np.log(medians), deviations, errors)
         return
     yield _DomainValues(*statistics, "median", medians, spreads, 1.2533 * spreads / root_n)
     # If a quarter of the rows has the lowest value, spreads are not informative.
@@ -260,7 +260,7 @@ def _opposite_signs(
         error = np.sqrt(variance + 1 / ((len(rows[d]) - 3) * strength))
         for _ in quantities:
             domain_agreement = (domain_correlations * usual_correlations).sum(axis=1) / strength
-            domain_agreement[0] = 1.0  # the sign of the target is correct
+            domain_agreement[0] = 1.0  # the sign of the target is assumed to be correct
             worst = int(np.argmin(domain_agreement))
             statistic = (other_agreements[:, worst].mean() - domain_agreement[worst]) / error[worst]
             p_value = 2 * t.sf(statistic, len(other_agreements) - 1)
@@ -275,15 +275,15 @@ def _opposite_signs(
 
 def _rank_correlations(X: Array) -> Array:
     """Rank correlations between columns; 0 on the diagonal."""
-    present = np.isfinite(X)
-    ranks = rankdata(np.where(present, X, np.inf), axis=0)
-    return correlations(np.where(present, ranks, np.nan)) * (1 - np.eye(X.shape[1]))
+    is_present = np.isfinite(X)
+    ranks = rankdata(np.where(is_present, X, np.inf), axis=0)
+    return correlations(np.where(is_present, ranks, np.nan)) * (1 - np.eye(X.shape[1]))
 
 
 def correlations(X: Array) -> Array:
     """Correlations between columns, 0 for constant ones; missing values are set to the mean."""
-    present = np.isfinite(X)
-    means = np.where(present, X, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
-    Z = np.where(present, X - means, 0.0)
+    is_present = np.isfinite(X)
+    means = np.where(is_present, X, 0.0).sum(axis=0) / np.maximum(is_present.sum(axis=0), 1)
+    Z = np.where(is_present, X - means, 0.0)
     Z /= np.maximum(np.sqrt((Z**2).sum(axis=0)), 1e-300)
     return np.asarray(Z.T @ Z)

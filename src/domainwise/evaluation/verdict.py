@@ -21,7 +21,7 @@ SIGNIFICANCE_LEVEL = 0.05
 #: Maximum number of faults on the first screen.
 MAX_FAULTS = 5
 #: If there is no constant prediction to compare with, confidence is high if the 90 % range is at
-#: most this wide; for errors, relative to the mean.
+#: most this wide; for error metrics, relative to the mean.
 MAX_RANGE_WIDTH = 0.2
 #: Minimum AUC of a column that distinguishes a domain from the others.
 IDENTIFYING_AUC = 0.8
@@ -113,7 +113,7 @@ def make_answer(results: Results) -> Answer:
         len(messages) + len(faults) - len(severe_faults) - len(first_messages),
         label_sentence(results),
         command,
-        "" if method.trivial else f"{watch} reports new rows that differ from all source domains.",
+        "" if method.trivial else f"{watch} reports new rows that differ from all known domains.",
     )
 
 
@@ -179,10 +179,10 @@ def _context(results: Results) -> str:
     if method.context or not better_methods:
         return ""
     best = max(better_methods, key=results.weighted_mean)
-    same_method = best.key.removesuffix(CONTEXT) == method.key
+    is_same_method = best.key.removesuffix(CONTEXT) == method.key
     text = (
         "If you can predict all rows from the next site together, use "
-        f"{f'{method.label} with context' if same_method else best.label}: its mean "
+        f"{f'{method.label} with context' if is_same_method else best.label}: its mean "
         f"{results.measure.label} is {show(best.mean)} instead of {show(method.mean)}."
     )
     batches = {kind: scores for kind, scores in best.batches.items() if kind != "whole"}
@@ -204,9 +204,9 @@ def _expect(results: Results) -> str:
     constant, comparison = results.find(TRIVIAL), ""
     if constant is not None and not method.trivial:
         comparison = f" Always predicting {_constant(results)} scores {show(constant.mean)}."
-    if (without := results.differences.get("without_leaks")) and without["scores"]:
-        name = max(without["scores"], key=lambda name: without["scores"][name])
-        columns, score = listed(without["columns"]), show(without["scores"][name])
+    if (rerun := results.differences.get("without_leaks")) and rerun["scores"]:
+        name = max(rerun["scores"], key=lambda name: rerun["scores"][name])
+        columns, score = listed(rerun["columns"]), show(rerun["scores"][name])
         comparison = f" Without {columns}, the best score is {score} ({name}).{comparison}"
     if ends is not None:
         low, high = (show(measure.sign * end) for end in ends)
@@ -303,13 +303,13 @@ def domains_table(results: Results, shown: Sequence[MethodResult]) -> TextTable:
 def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
     """Quartiles of the target in a domain, or class frequencies."""
     if classes is None:
-        integers = all(value == round(value) for value in domain["target"])
-        return " / ".join(f"{v:.4g}" if integers else f"{v:#.4g}" for v in domain["target"])
+        is_integer = all(value == round(value) for value in domain["target"])
+        return " / ".join(f"{v:.4g}" if is_integer else f"{v:#.4g}" for v in domain["target"])
     counts = domain["classes"]
     if len(classes) == 2:
         return percent(counts[1] / domain["rows"])
-    frequent = sorted(zip(counts, map(str, classes), strict=True), reverse=True)[:3]
-    return ", ".join(f"{c}: {percent(n / domain['rows'])}" for n, c in frequent if n)
+    frequent_classes = sorted(zip(counts, map(str, classes), strict=True), reverse=True)[:3]
+    return ", ".join(f"{c}: {percent(n / domain['rows'])}" for n, c in frequent_classes if n)
 
 
 def label_sentence(results: Results) -> str:
@@ -322,7 +322,7 @@ def label_sentence(results: Results) -> str:
     best = max(gains[n] for n in counts)
     if best - gains[start] < margin:
         last = counts[-1]
-        scores = f"{show(gains[start])} without and {show(gains[last])} with {last} labels"
+        scores = f"{show(gains[start])} without labels and {show(gains[last])} with {last}"
         return f"Labels from the next site would hardly help: the expected {label} is {scores}."
     # The smallest number of labels with about the best score.
     n_enough = next(n for n in counts if best - gains[n] < margin)
@@ -345,8 +345,8 @@ def difference_sentence(results: Results) -> str:
     distinguish = "distinguish one domain from all others, by values or by missing values"
     if not n_columns:
         return f"No single column can {distinguish}; the best is {descriptions[0]}."
-    total = len(columns) + differences["others"]
-    return f"{n_columns} of {total} columns can {distinguish}: {listed(descriptions[:n_columns])}."
+    n_all = len(columns) + differences["others"]
+    return f"{n_columns} of {n_all} columns can {distinguish}: {listed(descriptions[:n_columns])}."
 
 
 def importance_sentences(results: Results) -> list[str]:

@@ -23,7 +23,7 @@ MAX_LINEAR = 8.0
 
 
 class ShiftDisplay(style.Display):
-    """Medians and quartiles of standardized features by domain, for sources and new rows.
+    """Medians and quartiles of standardized features by domain, for source and new domains.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class ShiftDisplay(style.Display):
         sample_domain : array-like of shape (n_samples,)
             The domain of each row.
         new : sequence, default=()
-            Domains that are not sources. They are not used to standardize.
+            Domains that are not sources. Their rows are not used to standardize the columns.
         **options
             Passed to :meth:`plot`.
         """
@@ -109,7 +109,7 @@ class ShiftDisplay(style.Display):
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # columns without values
+            warnings.simplefilter("ignore")  # about columns without values
             spread = np.where(high > low, high - low, np.nan)[sources]
             scale = np.nanmedian(spread, axis=0) / NORMAL_IQR
             scale = np.where(scale > 0, scale, np.nanstd(rows[np.isin(codes, sources)], axis=0))
@@ -208,8 +208,8 @@ class ShiftDisplay(style.Display):
         n_grey = sum(name not in colours for name in self.domains)
         low, middle, high = self.ends
         is_compared = [name in self.new or not self.new for name in self.domains]
-        distance = np.nan_to_num(np.abs(middle), nan=-1.0)[is_compared].max(axis=0)
-        order = np.argsort(-distance, kind="stable")[:n_shown]
+        distances = np.nan_to_num(np.abs(middle), nan=-1.0)[is_compared].max(axis=0)
+        order = np.argsort(-distances, kind="stable")[:n_shown]
         heights = -np.arange(n_shown, dtype=np.float64)
         ax = style.axes_for(ax, 7.2, 1.2 + 0.36 * n_shown)
         for height in heights[1::2]:
@@ -233,7 +233,7 @@ class ShiftDisplay(style.Display):
         ax.set_ylim(0.5 - n_shown, 0.5)
         ax.set_xlabel(f"{self.what}, in standard deviations")
         if n_shown < len(self.features):
-            ax.set_title(f"the {n_shown} of {len(self.features)} features that differ most")
+            ax.set_title(f"the {n_shown} features (of {len(self.features)}) that differ most")
         return self._finish(ax, columns=5)
 
 
@@ -379,8 +379,8 @@ class DomainMapDisplay(style.Display):
             self._draw(ax, target, None, np.unique(target).tolist())
         else:
             names = np.unique(self.domain).tolist()
-            coloured = names if len(names) <= len(style.PALETTE) else list(highlight)
-            self._draw(ax, self.domain, None if is_continuous else target, coloured)
+            coloured_names = names if len(names) <= len(style.PALETTE) else list(highlight)
+            self._draw(ax, self.domain, None if is_continuous else target, coloured_names)
         x, y = self.Z[[name in highlight for name in self.domain]].T
         # Circles are not rasterized, so that a report can change their colour.
         ax.scatter(x, y, s=22, facecolors="none", edgecolors=style.text_colour(), linewidths=0.5)
@@ -395,20 +395,20 @@ class DomainMapDisplay(style.Display):
 
     def _draw(self, ax: Any, group: Array, classes: Array | None, coloured: Sequence[Any]) -> None:
         """Draw points in the colour of their group, or in grey, with the marker of their class."""
-        n, names = len(style.PALETTE), np.unique(group).tolist()
+        n_colours, names = len(style.PALETTE), np.unique(group).tolist()
         labels = [] if classes is None else np.unique(classes).tolist()
         markers = {}
         if 1 < len(labels) <= len(style.MARKERS):
             markers = dict(zip(labels, style.MARKERS, strict=False))
         styles = {
-            name: (style.PALETTE[i % n], style.MARKERS[i // n % n])
+            name: (style.PALETTE[i % n_colours], style.MARKERS[i // n_colours % n_colours])
             for i, name in enumerate(coloured)
         }
         for name in sorted(names, key=lambda name: name in styles):  # grey points are at the back
             colour, marker = styles.get(name, (style.GREY, "o"))
             for label, shape in markers.items() or [(None, marker)]:
-                mask = (group == name) & (True if label is None else classes == label)
-                ax.scatter(*self.Z[mask].T, color=colour, marker=shape, **POINTS)
+                is_drawn = (group == name) & (True if label is None else classes == label)
+                ax.scatter(*self.Z[is_drawn].T, color=colour, marker=shape, **POINTS)
         legend = {style.short(name): styles[name] for name in styles if len(styles) < 25}
         if len(names) > len(styles):
             legend[f"{len(names) - len(styles)} other domains"] = (style.GREY, "o")

@@ -30,7 +30,7 @@ class DomainScoresDisplay(style.Display):
     intervals : dict of dict of tuple, default=None
         Lower and upper ends of a confidence interval for each score.
     reference : dict, default=None
-        A reference value for each domain, drawn as a bar.
+        A reference value for each domain, drawn as a vertical bar.
     label : str, default="score"
         Name of the score.
     greater_is_better : bool, default=True
@@ -299,8 +299,8 @@ class CalibrationByDomainDisplay(style.Display):
 
     Notes
     -----
-    The error of a domain is the expected calibration error: the absolute difference between
-    probability and frequency in a bin, averaged over rows. With few rows, it is large by chance.
+    The error of a domain is the expected calibration error: the absolute difference between the
+    probability and the frequency in a bin, averaged over rows. It may be large for few rows.
 
     Examples
     --------
@@ -383,7 +383,7 @@ class CalibrationByDomainDisplay(style.Display):
         check_arguments("from_predictions", {"n_bins": [COUNT]}, n_bins=n_bins)
         if np.asarray(y_prob).dtype.kind in "US":
             raise ValueError(
-                "y_prob must contain probabilities from 0 to 1; got text. Pass predict_proba(X)."
+                "y_prob must contain numbers between 0 and 1; got text. Pass predict_proba(X)."
             )
         truth = checked_labels(y_true, "y_true")
         p = check_array(y_prob, ensure_2d=False, input_name="y_prob")
@@ -392,8 +392,8 @@ class CalibrationByDomainDisplay(style.Display):
         class_names = np.unique(truth) if classes is None else checked_labels(classes, "classes")
         if not np.all((p >= 0) & (p <= 1)):
             raise ValueError(
-                f"y_prob must contain probabilities from 0 to 1; got {p.min():g} to {p.max():g}. "
-                "Pass predict_proba(X)."
+                f"y_prob must contain probabilities between 0 and 1; got values from {p.min():g} "
+                f"to {p.max():g}. Pass predict_proba(X)."
             )
         codes_of(truth, class_names)  # raises an error for unknown classes
         if len(class_names) != (2 if p.ndim == 1 else p.shape[1]):

@@ -123,11 +123,11 @@ def to_svg(figure: Figure, name: str, alt: str) -> str:
     text = text.replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
     # The accent colour of lines and points is too pale for text.
     text = re.sub(rf"(<text[^>]*fill: ){ACCENT}", r"\1var(--accent)", text)
-    view = re.search(r'viewBox="[^"]+"', text)
-    assert view is not None
-    head = (
-        f'<svg {view.group()} xmlns="http://www.w3.org/2000/svg"'
+    view_box = re.search(r'viewBox="[^"]+"', text)
+    assert view_box is not None
+    opening_tag = (
+        f'<svg {view_box.group()} xmlns="http://www.w3.org/2000/svg"'
         ' xmlns:xlink="http://www.w3.org/1999/xlink" role="img"'
         f' aria-label="{html.escape(alt)}" stroke-linejoin="round">'
     )
-    return head + text[text.index(">") + 1 :].strip()
+    return opening_tag + text[text.index(">") + 1 :].strip()
