@@ -109,7 +109,7 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
        \tfrac18 \sqrt v\Big)
 
     for every source, where :math:`r_{de}` are the distances between the :math:`D` sources,
-    corrected for chance: a held-out source can be as far from the others. With only one source, the
+    corrected for chance: a new domain can be as far away as a held-out source. With one source, the
     usual distance between domains is unknown, and the bound is half of :math:`\sqrt v`.
 
     Examples
@@ -171,19 +171,19 @@ def _missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterat
     sources, new = watch.split_totals(watch.totals_), watch.split_totals(statistics.totals)
     n, names = int(new["rows"][0]), [watch.columns_[i] for i in watch.numeric_ + watch.categorical_]
     max_shares = (sources["missing"] / sources["rows"]).max(axis=0)
-    # Add one missing and one other value to each source: shares of few rows are uncertain.
+    # Shares of few rows are uncertain: add one missing and one present value to each source.
     smoothed_shares = ((sources["missing"] + 1) / (sources["rows"] + 2)).max(axis=0)
     rate = FALSE_ALARM_RATE / max(len(names), 1)
     for j, name in enumerate(names):
         n_missing, max_share = int(new["missing"][j]), float(max_shares[j])
         share = n_missing / n
         is_empty = n_missing == n and max_share**n < rate
-        is_more = share > max_share + MISSING_EXCESS
-        if is_empty or (is_more and bdtrc(n_missing - 1, n, smoothed_shares[j]) < rate):
+        is_larger = share > max_share + MISSING_EXCESS
+        if is_empty or (is_larger and bdtrc(n_missing - 1, n, smoothed_shares[j]) < rate):
             where = f"all {n} rows" if is_empty else f"{100 * share:.0f} % of {n} rows"
-            bound = f"at most {100 * max_share:.0f} % of the rows of any source"
+            bound_text = f"at most {100 * max_share:.0f} % of the rows of any source"
             words = f"{name!r} is missing in {where}, but in "
-            words += bound if max_share else "no row of the sources"
+            words += bound_text if max_share else "no row of the sources"
             numbers = {"share": share, "sources": max_share, "rows": n}
             yield Finding("missing", words, name, numbers=numbers)
         n_outside = int(new["beyond"][j]) if j < len(watch.numeric_) else 0
@@ -205,23 +205,23 @@ def _levels(
     """Yield findings about columns whose mean lies outside the range of the sources' means."""
     moments, new = watch.moments(watch.totals_), watch.split_totals(statistics.totals)
     counts = (new["rows"] - new["missing"]).astype(int)
-    centres = np.where(moments.count > 0, moments.mean, np.nan)
+    source_means = np.where(moments.count > 0, moments.mean, np.nan)
     deviation = np.sqrt(moments.squares.sum(axis=0) / np.maximum(moments.count.sum(axis=0), 1))
     width = np.minimum((watch.highest_ - watch.lowest_) / watch.scale_, CLIP)
     for j, i in enumerate(watch.numeric_):
         name, count = watch.columns_[i], counts[j]
-        if name in reported or not count or np.isnan(centres[:, j]).all():
+        if name in reported or not count or np.isnan(source_means[:, j]).all():
             continue
         mean = new["level"][j] / count
-        low, high = np.nanmin(centres[:, j]), np.nanmax(centres[:, j])
+        low, high = np.nanmin(source_means[:, j]), np.nanmax(source_means[:, j])
         error = np.sqrt(2 * BERNSTEIN_LOG / count) * deviation[j]
-        error += BERNSTEIN_LOG * width[j] / (3 * count)
+        error += BERNSTEIN_LOG * width[j] / (3 * count)  # Bernstein bound for the mean
         max_difference = max(high - low, deviation[j], 0.1 * width[j], 1e-9)
         if max(low - mean, mean - high) - error > max_difference:
             scale, offset = watch.scale_[j], watch.mean_[j]
             mean, low, high = (float(offset + scale * z) for z in (mean, low, high))
-            usual = f"{low:.4g} to {high:.4g}" if high > low else f"{low:.4g}"
-            words = f"the mean of {name!r} is {mean:.4g}, but {usual} in the sources"
+            usual_means = f"{low:.4g} to {high:.4g}" if high > low else f"{low:.4g}"
+            words = f"the mean of {name!r} is {mean:.4g}, but {usual_means} in the sources"
             yield Finding("level", words, name, numbers={"mean": mean, "least": low, "most": high})
 
 

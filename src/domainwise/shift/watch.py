@@ -199,7 +199,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_summary(cls, columns: dict[str, list[str] | None], **attributes: object) -> ShiftWatch:
-        """Create a watch for data frames without reading rows.
+        """Create a ShiftWatch for data frames without reading rows.
 
         ``columns`` maps names to categories, or to None for numbers; ``attributes`` are ranges,
         scales and landmarks. The caller sets ``sources_``, and ``totals_`` and ``freedom_`` from
@@ -312,9 +312,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _numbers(self, columns: list[Any]) -> Array:
         numbers = np.full((len(columns[0]), len(self.numeric_)), np.nan)
         for j, i in enumerate(self.numeric_):
-            present = ~missing_cells(columns[i])
+            is_present = ~missing_cells(columns[i])
             try:
-                numbers[present, j] = np.asarray(columns[i][present], dtype=np.float64)
+                numbers[is_present, j] = np.asarray(columns[i][is_present], dtype=np.float64)
             except (TypeError, ValueError):
                 raise ValueError(
                     f"column {self.columns_[i]!r} of X contains text, but it contains numbers in "
@@ -348,12 +348,12 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Draw landmarks, and return the number of kernel means of each source."""
         filled, p = np.nan_to_num(Z), Z.shape[1]
         # A source has at most half as many statistics as values.
-        bound = np.minimum(counts // 3, counts * p // 2 - 4 * p - 3)
-        n_features = np.where(counts < MIN_SOURCE_ROWS, 0, bound).clip(0, MAX_LANDMARKS if p else 0)
-        constant = not p or bool((filled == filled[0]).all())
-        self.gamma_ = 1.0 if constant else float(resolve_gamma("median", "rbf", filled))
-        points = np.random.default_rng(0).standard_normal((int(n_features.max()), p))
-        self.landmarks_ = points * filled.std(axis=0)
+        limit = np.minimum(counts // 3, counts * p // 2 - 4 * p - 3)
+        n_features = np.where(counts < MIN_SOURCE_ROWS, 0, limit).clip(0, MAX_LANDMARKS if p else 0)
+        is_constant = not p or bool((filled == filled[0]).all())
+        self.gamma_ = 1.0 if is_constant else float(resolve_gamma("median", "rbf", filled))
+        normal_points = np.random.default_rng(0).standard_normal((int(n_features.max()), p))
+        self.landmarks_ = normal_points * filled.std(axis=0)
         return np.asarray(n_features)
 
     def _features(self, Z: Array) -> Array:
@@ -363,15 +363,15 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         if not (len(self.landmarks_) and len(Z)):
             return np.zeros((len(Z), self._sizes()["kernel"]))
-        values = rbf_kernel(np.nan_to_num(Z), self.landmarks_, gamma=self.gamma_)
+        kernel_values = rbf_kernel(np.nan_to_num(Z), self.landmarks_, gamma=self.gamma_)
         if self._root is not None:
-            return np.asarray(values @ self._root)
+            return np.asarray(kernel_values @ self._root)
         K = rbf_kernel(self.landmarks_, gamma=self.gamma_)
         factor = cholesky(K + JITTER * np.eye(len(K)), lower=True)
-        return np.asarray(solve_triangular(factor, values.T, lower=True).T)
+        return np.asarray(solve_triangular(factor, kernel_values.T, lower=True).T)
 
     def _freedom(self, Z: Array, n_features: int | None = None) -> float:
-        """Return (trace C)^2 / trace C^2 for the covariance C of up to 2,000 rows' features."""
+        """Return tr(C)^2 / tr(C^2) for the covariance C of the features of up to 2,000 rows."""
         features = self._features(Z[:: -(-len(Z) // 2000)])[:, :n_features]
         C = np.atleast_2d(np.cov(features, rowvar=False, bias=True)) if features.size else 0.0
         squares = float(np.sum(np.square(C)))
@@ -391,9 +391,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         group_of[largest] = np.arange(len(largest))
         totals, _ = self._totals(columns, group_of[domains], len(largest))
         sums = self.split_totals(totals)["kernel"][:, :n_features]
-        pooled = self.split_totals(self.totals_[-1])
-        total, n, count = pooled["kernel"][:n_features], counts.sum(), counts[largest][:, None]
-        variance = pooled["norms"][0] / n - np.sum((total / n) ** 2)
+        pooled_sums = self.split_totals(self.totals_[-1])
+        total, n, count = pooled_sums["kernel"][:n_features], counts.sum(), counts[largest][:, None]
+        variance = pooled_sums["norms"][0] / n - np.sum((total / n) ** 2)
         gaps = sums / count - (total - sums) / (n - count)
         squared_distances = (gaps**2).sum(axis=1, keepdims=True) - variance / count
         return float(np.sqrt(np.max(squared_distances).clip(0)))
