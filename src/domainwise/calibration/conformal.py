@@ -148,10 +148,10 @@ def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, rows: Any = Non
 class DomainConformal(DomainMetaEstimator):
     """Prediction sets and intervals that are valid on new domains, for any classifier or regressor.
 
-    The errors on held-out domains estimate the errors on new domains. A set contains all classes,
-    and an interval all values, whose nonconformity score is not larger than that of most held-out
-    rows. All domains have equal weights, regardless of their size. The new domain, whose errors are
-    unknown, has the same weight.
+    The errors on held-out domains estimate the errors on new domains. Sets and intervals contain
+    all classes and values whose nonconformity score (such as the absolute error) is at most a
+    threshold, which most held-out rows do not exceed. All domains have equal weights, regardless of
+    their size. The new domain, whose errors are unknown, has the same weight.
 
     Parameters
     ----------

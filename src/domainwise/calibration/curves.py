@@ -11,9 +11,9 @@ from sklearn.linear_model import LogisticRegression
 from domainwise.arrays import Array, ArrayLike, MaybeArray
 from domainwise.checks.inputs import check_sample_domain
 
-#: Maximum number of iterations of Newton's method, and of EM for class shares.
-MAX_STEPS, MAX_EM_STEPS = 50, 1000
-TOLERANCE = 1e-8
+#: Maximum number of iterations of Newton's method, and of EM for class shares. Both stop earlier if
+#: the objective, or every share, changes by less than the tolerance.
+MAX_STEPS, MAX_EM_STEPS, TOLERANCE = 50, 1000, 1e-8
 #: Weight of the penalty on the parameters, as a number of rows.
 PENALTY_ROWS = 1.0
 #: A penalty that fixes a parameter at its initial value.

@@ -327,9 +327,9 @@ def domain_cross_validate(
         )
         scorer = check_scoring(estimator, scoring=scoring)
         split_scores: dict[int, list[float]] = {}  # by domain code
-        for model, test in zip(results["estimator"], results["indices"]["test"], strict=True):
-            for code in np.unique(domains.codes[test]):
-                rows = test[domains.codes[test] == code]
+        for model, test_rows in zip(results["estimator"], results["indices"]["test"], strict=True):
+            for code in np.unique(domains.codes[test_rows]):
+                rows = test_rows[domains.codes[test_rows] == code]
                 score = scorer(model, take_rows(X, rows), take_rows(y, rows))
                 split_scores.setdefault(int(code), []).append(float(score))
     names = domains.names[sorted(split_scores)]
