@@ -100,8 +100,8 @@ DEFECTS = [
     ),
     Defect(
         "one-standard-error rule with the deviation of the population",
-        "difference.std(axis=1, ddof=1)",
-        "difference.std(axis=1)",
+        "differences.std(axis=1, ddof=1)",
+        "differences.std(axis=1)",
         ("estimators/test_dcmcv.py",),
     ),
     Defect(

@@ -83,7 +83,7 @@ class Comparison:
         )
 
     def tables(self) -> tuple[list[list[str]], list[list[str]]]:
-        """A table of methods and one of domains for the first pair, headings first."""
+        """Return a table of all pairs, and one of domains for the first pair, headings first."""
         columns = [*self.names, "difference", "95 %"]
         methods = [["method", *columns, "p", "result"]]
         methods += [
@@ -120,7 +120,7 @@ class Comparison:
         return render_page("domainwise.evaluation", "compare.html.j2", styles=styles, **content)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as numbers, lists and strings, with None for undefined values."""
+        """Return the comparison as JSON values, with None for undefined numbers."""
         content = {"folders": self.names, "measure": self.measure.name, "margin": self.margin}
         content |= {"greater_is_better": self.measure.sign > 0, "verdict": self.verdict()}
         pairs = [asdict(pair) for pair in self.pairs]
@@ -146,38 +146,38 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
                 f"{first} and {second} cannot be compared: the {name} {verb} {a_value!s} in the "
                 f"first and {b_value!s} in the second. Evaluate both with the same {name}"
             )
-    same_measure = (results for results in (b, *b.others) if results.measure.name == a.measure.name)
-    matching = next(same_measure, None)
-    if matching is None:
+    candidates = (results for results in (b, *b.others) if results.measure.name == a.measure.name)
+    matching_results = next(candidates, None)
+    if matching_results is None:
         raise TableError(
             f"{first} reports {a.measure.label}, but {second} reports {b.measure.label}. Evaluate "
             f"{second} again with ",
             Argument("metric", a.measure.name),
             "; the predictions in the folder are used, and nothing is fitted again",
         )
-    matching.records, b = b.records, matching
-    shared = [domain for domain in a.domains if domain in b.domains]
-    if not shared:
+    matching_results.records, b = b.records, matching_results
+    shared_domains = [domain for domain in a.domains if domain in b.domains]
+    if not shared_domains:
         raise ValueError(
             f"{first} and {second} have no domain in common. Compare evaluations of the same "
             "domains"
         )
-    common = [(r, s) for r in a.results if (s := b.find(r.key)) is not None]
+    common_methods = [(r, s) for r in a.results if (s := b.find(r.key)) is not None]
     pairs = [(a.best, b.best)]
-    pairs += [(r, s) for r, s in common if r is not a.best or s is not b.best]
+    pairs += [(r, s) for r, s in common_methods if r is not a.best or s is not b.best]
     if method is not None:
         result = a.find(method)
-        pairs = [(r, s) for r, s in common if r is result]
+        pairs = [(r, s) for r, s in common_methods if r is result]
         if not pairs:
-            keys = ", ".join(r.key for r, _ in common)
+            keys = ", ".join(r.key for r, _ in common_methods)
             advice = f"Use one of: {keys}" if keys else "Evaluate the same method in both"
             raise ValueError(f"method={method!r} is not in both evaluations. {advice}")
-    differences = [_difference(a, b, shared, *pair) for pair in pairs]
+    differences = [_difference(a, b, shared_domains, *pair) for pair in pairs]
     same_name = first.name == second.name
     names = (str(first), str(second)) if same_name else (first.name, second.name)
-    files = [table.get("sha256") for table in tables]
-    files_differ = None not in files and files[0] != files[1]
-    notes = _notes((a, b), names, shared, settings, files_differ)
+    digests = [table.get("sha256") for table in tables]
+    files_differ = None not in digests and digests[0] != digests[1]
+    notes = _notes((a, b), names, shared_domains, settings, files_differ)
     return Comparison(names, a.measure, a.margin, notes, differences)
 
 
@@ -185,8 +185,8 @@ def _difference(
     a: Results, b: Results, shared: Sequence[Any], first: MethodResult, second: MethodResult
 ) -> Difference:
     """Compare a method in one evaluation with a method in the other."""
-    common = [d for d in shared if d in first.known and d in second.known]
-    if not common:
+    common_domains = [d for d in shared if d in first.known and d in second.known]
+    if not common_domains:
         raise ValueError(
             f"no domain has a score for {first.key} in the first evaluation and for {second.key} "
             "in the second. Compare another method"
@@ -196,7 +196,7 @@ def _difference(
     measure = choose_measure(a.measure.name, y, classes is not None, positive)
     records = [grouped(e.records.get(m.key, ())) for e, m in ((a, first), (b, second))]
     rows = []
-    for i, domain in enumerate(common):
+    for i, domain in enumerate(common_domains):
         ends: Sequence[float] = (np.nan, np.nan)
         if all(domain in by_domain for by_domain in records):
             before, after = (by_domain[domain] for by_domain in records)
@@ -212,7 +212,7 @@ def _difference(
         np.array([row[name] for row in rows]) for name in ("first", "second", "difference")
     )
     draws = np.random.default_rng(0).choice(differences, (DOMAIN_SAMPLES, len(rows))).mean(axis=1)
-    ends = widened_interval(float(differences.mean()), draws, len(rows), np.inf)
+    ends = widened_interval(float(differences.mean()), draws, len(rows), np.inf)  # not bounded
     mean = _row(scores_a.mean(), scores_b.mean(), ends)
     p_value = compare(dict(enumerate(scores_b)), dict(enumerate(scores_a))).p_value
     words = _describe(mean["difference"], sign, a.margin, ends)

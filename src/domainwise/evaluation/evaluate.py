@@ -35,12 +35,12 @@ from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.splits.folds import Split
 from domainwise.tables.schema import Table
 
-#: Methods up to the first cost, and the recommended one up to the second cost, are run again
-#: without leaking columns.
+#: Maximum cost of a method that is run again without the columns that leak the target, and the
+#: larger maximum for the recommended method.
 LOW_COST, RECOMMENDED_COST = 5.0, 12.0
 #: Number of random folds in which slow methods predict seen domains; other methods use all folds.
 SLOW_FOLDS = 2
-#: Our names of arguments that have other names in other libraries.
+#: Arguments of ``evaluate``, by the names that they have in other libraries.
 _INSTEAD = {
     **dict.fromkeys(("groups", "domain", "domains"), "sample_domain"),
     **dict.fromkeys(("metric", "metrics"), "scoring"),
@@ -91,7 +91,7 @@ def evaluate(
         "fast" forms such as "fastdcm", and "invariant"; "all" compares every method. A method of
         your own is a pair ``(name, estimator)``, or ``(name, estimator, grid)`` with parameter
         values to choose from; the estimator is any scikit-learn estimator or pipeline. Its ``fit``
-        gets the target unchanged, and ``sample_domain`` if it requests it. If its ``predict`` also
+        gets the target unchanged, and ``sample_domain`` if requested. If its ``predict`` also
         takes ``sample_domain``, there is a second result, ``name+context``, for which all rows of
         the held-out domain are predicted together.
     task : {"auto", "classification", "regression"}, default="auto"
@@ -116,7 +116,7 @@ def evaluate(
         Seed for all random choices.
     progress : bool or callable, default=True
         Whether to show a running table of scores and the remaining time (in a terminal, with
-        Rich; otherwise one line for each fit). A callable gets the cost and the rows of each fit.
+        Rich; otherwise one line for each fit). A callable gets each fit's cost and result rows.
     max_rows : int, "auto" or None, default="auto"
         Maximum number of rows to train on, drawn evenly from the domains; "auto" is 2,000, and
         None uses all rows. Scores are computed on all rows, up to 100,000. With more than 5,000
@@ -140,7 +140,7 @@ def evaluate(
         evaluation and gives the same numbers. If only ``scoring`` changes, the new scores are
         computed from the predictions in the folder.
     force : bool, default=False
-        Whether to replace other results in the folder.
+        Whether to replace the results of another evaluation in the folder.
 
     Returns
     -------
@@ -264,10 +264,10 @@ def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any
                 f"{argument}={name!r} names a column, but X is not a data frame. Pass an array "
                 "with one value for each row"
             )
-        if (count := columns.count(name)) != 1:
-            missing = f"is not a column of X; use one of {', '.join(map(str, columns))}"
-            repeated = "names several columns of X. Rename all but one of them"
-            raise ValueError(f"{argument}={name!r} {repeated if count else missing}")
+        if (n_columns := columns.count(name)) != 1:
+            missing_text = f"is not a column of X; use one of {', '.join(map(str, columns))}"
+            repeated_text = "names several columns of X. Rename all but one of them"
+            raise ValueError(f"{argument}={name!r} {repeated_text if n_columns else missing_text}")
     if len({*names.values()}) < len(names):
         raise ValueError(
             f"y and sample_domain are the same column, {y!r}. Pass two different columns"
@@ -364,21 +364,21 @@ def _without_leaks(
     inner_cv: Any,
     workers: int,
 ) -> dict[str, Any]:
-    """Mean scores without leaking columns, for fast methods and the recommended one; for JSON."""
+    """Mean scores without columns that leak the target: fast methods, and the recommended one."""
     columns = leaking_columns(evaluation.differences["faults"])
-    max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
-    fast = [method for method in methods if method.cost <= max_costs.get(method.key, LOW_COST)]
+    max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}  # skip the constant
+    methods = [m for m in methods if m.cost <= max_costs.get(m.key, LOW_COST)]
     scores: dict[str, float] = {}
-    if fast and len(columns) < problem.X.shape[1]:
+    if methods and len(columns) < problem.X.shape[1]:
         reduced, memory = problem.without_columns(columns), JobMemory()
         jobs = [
             MethodJob(reduced, method, split, number, inner_cv, quick=True)
             for number, split in enumerate(splits)
-            for method in fast
+            for method in methods
         ]
         run_jobs(jobs, memory, n_jobs=workers)
         with suppress(ValueError):  # no method could be evaluated
-            rerun = scored_evaluation(reduced, evaluation.measure, fast, splits, memory.rows)
+            rerun = scored_evaluation(reduced, evaluation.measure, methods, splits, memory.rows)
             scores = {result.label: result.mean for result in rerun.results}
     return {"columns": columns, "scores": scores}
 
@@ -388,15 +388,15 @@ def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> s
 
     Return a sentence about the missing splits.
     """
-    unfinished = memory.unfinished(jobs)
+    unfinished_jobs = memory.unfinished(jobs)
     numbers = sorted({job.number for job in jobs})
-    incomplete = {job.number for job in unfinished}
-    complete = [number for number in numbers if number not in incomplete] or numbers[:1]
-    memory.rows = [row for row in memory.rows if row["split"] in complete]
+    incomplete_numbers = {job.number for job in unfinished_jobs}
+    complete_numbers = [n for n in numbers if n not in incomplete_numbers] or numbers[:1]
+    memory.rows = [row for row in memory.rows if row["split"] in complete_numbers]
     return (
-        f"Interrupted after {len(jobs) - len(unfinished)} of {len(jobs)} fits: scores are based on "
-        f"{len(complete)} of {len(numbers)} groups of held-out domains. Run the same command again "
-        "to continue."
+        f"Interrupted after {len(jobs) - len(unfinished_jobs)} of {len(jobs)} fits: scores are "
+        f"based on {len(complete_numbers)} of {len(numbers)} groups of held-out domains. Run the "
+        "same command again to continue."
     )
 
 
@@ -408,13 +408,13 @@ def _run(
     The first split starts with fast methods, so that there are scores early. The other splits start
     with slow methods, so that no worker is idle at the end.
     """
-    unfinished = sorted(
+    unfinished_jobs = sorted(
         memory.unfinished(jobs),
         key=lambda job: (job.number, job.cost if job.number == 0 else -job.cost, job.method.key),
     )
     if isinstance(progress, JobProgress):
-        progress.begin(unfinished)
-    run_jobs(unfinished, memory, n_jobs=workers, progress=progress)
+        progress.begin(unfinished_jobs)
+    run_jobs(unfinished_jobs, memory, n_jobs=workers, progress=progress)
 
 
 def _seen_domain_jobs(
@@ -425,17 +425,17 @@ def _seen_domain_jobs(
     Slow methods are included only if they are recommended, and only in ``SLOW_FOLDS`` folds.
     Folds within each domain are predicted only by the recommended method, if it is not slow.
     """
-    described = {result.key for evaluation in evaluations for result in evaluation.described}
-    recommended = {evaluation.recommended_ for evaluation in evaluations}
+    described_keys = {result.key for evaluation in evaluations for result in evaluation.described}
+    recommended_keys = {evaluation.recommended_ for evaluation in evaluations}
     n_splits = 1 + max(job.number for job in jobs)
     splits = dict(enumerate(seen_splits(jobs[0].problem, n_splits)))
     models = {job_key(row): row.get("settled_model") for row in memory.rows}
     seen_domain_jobs = []
     for job in jobs:
         variants = job.method.rows(job.problem.classification)
-        is_described = any(key in described for key, _, _ in variants)
+        is_described = any(key in described_keys for key, _, _ in variants)
         is_fast = job.method.cost <= MAX_WITHIN_COST
-        is_recommended = job.method.key in recommended
+        is_recommended = job.method.key in recommended_keys
         if is_described and (is_fast or (is_recommended and job.number < SLOW_FOLDS)):
             fields = (job.problem, job.method, job.split, job.number, job.inner_cv)
             seen_domain_jobs.append(
@@ -444,7 +444,7 @@ def _seen_domain_jobs(
                     seen_split=splits.get(job.number),
                     chosen_model=models[job.row_keys[0]],
                     within=is_fast and is_recommended,
-                    in_context=any(context and key in described for key, _, context in variants),
+                    in_context=any(c and key in described_keys for key, _, c in variants),
                 )
             )
     return seen_domain_jobs

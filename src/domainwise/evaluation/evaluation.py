@@ -186,7 +186,7 @@ class Evaluation(Results):
         Returns
         -------
         figure : matplotlib figure
-            One panel.
+            It has one panel.
         """
         from domainwise.evaluation.page import scores_figure
 
@@ -215,7 +215,7 @@ class Evaluation(Results):
         return target
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as numbers, lists and strings, with None for undefined values.
+        """Return the evaluation as JSON values, with None for undefined numbers.
 
         Returns
         -------
@@ -331,7 +331,7 @@ class Evaluation(Results):
         ]
 
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:
-        """The entry of a method in :meth:`to_dict`."""
+        """A method's entry in :meth:`to_dict`."""
         records, summary = self.records.get(result.key), self._summary(result)
         low, high = summary.pop("low"), summary.pop("high")
         scores = self._domain_scores(result)
@@ -350,7 +350,7 @@ class Evaluation(Results):
 
 
 def describe_grid(grid: Any) -> dict[str, Any] | None:
-    """Parameter grid of a method, for JSON; None if it has no grid."""
+    """A method's parameter grid, for JSON; None if the method has no grid."""
     if grid is None:
         return None
     return {

@@ -5,8 +5,8 @@ parameters. The predictions of a job are in a Parquet file in the same folder, w
 first, so that a job with a line is complete. The line contains the SHA-256 of this file, and
 ``FOLDER/evaluation.json`` contains its own digest, so that changed files are detected.
 
-A folder may come from somebody else. All content is checked against the forms below, and nothing
-in it is imported or called.
+A folder may come from somebody else. All content is checked against the forms below (types and
+allowed values), and nothing in it is imported or called.
 """
 
 from __future__ import annotations
@@ -323,8 +323,8 @@ def read_stored(folder: Path) -> dict[str, Any]:
     if differences.get("columns"):
         form = {"domains": list, "faults": list, "others": int}
         check_form(differences, form, f"{path}, differences")
-    described, n_classes = differences.get("domains", []), len(facts["classes"] or ())
-    names, n_domains = {domain["name"] for domain in described}, len(described)
+    described_domains, n_classes = differences.get("domains", []), len(facts["classes"] or ())
+    names, n_domains = {domain["name"] for domain in described_domains}, len(described_domains)
 
     def require(condition: bool, problem: str) -> None:
         if not condition:
@@ -333,31 +333,31 @@ def read_stored(folder: Path) -> dict[str, Any]:
     require((facts["task"] == "regression") == (n_classes == 0), "classes do not match the task")
     weights_valid = all(0 < weight <= 1 for weight in stored.get("domain_weights", ()))
     require(weights_valid, "a domain weight is not between 0 and 1")
-    for domain in described:
+    for domain in described_domains:
         n_values, n_expected = len(domain.get("classes", domain.get("target", ()))), n_classes or 3
         problem = f"the target of domain {domain['name']} has {n_values} entries, not {n_expected}"
         require(n_values == n_expected, problem)
     for c in differences.get("columns", ()):
-        values, shares = "quantiles" if c["kind"] == "number" else "shares", c.get("shares", ())
+        entry, shares = "quantiles" if c["kind"] == "number" else "shares", c.get("shares", ())
         require(
-            values in c
+            entry in c
             and {len(c["missing"]), len(c.get("quantiles", shares))} == {n_domains}
             and all(0 <= c[index] < n_domains for index in ("distance_at", "tells_at"))
             and all(len(share or ()) <= len(c.get("categories", ())) for share in shares),
             f"the entries of column {c['name']!r} do not match {n_domains} domains",
         )
-    for measured in (stored, *stored["others"]):
-        domains, methods = measured["domains"], measured["methods"]
+    for content in (stored, *stored["others"]):
+        domains, methods = content["domains"], content["methods"]
         require(len({*map(str, domains)}) == len(domains), "a domain is listed twice")
         first_keys = [method["key"] for method in methods[:1]]
-        require(first_keys == [measured["best"]], "best is not the first method")
+        require(first_keys == [content["best"]], "best is not the first method")
         for method in methods:
             key, rows = method["key"], method["per_domain"]
             same_domains = [row["domain"] for row in rows] == domains
             require(same_domains, f"{key} is not scored on the listed domains")
             require(any(row["score"] is not None for row in rows), f"{key} has no score")
-    undescribed = {*map(str, stored["domains"])} - names
-    require(not (names and undescribed), "differences do not describe all scored domains")
+    undescribed_names = {*map(str, stored["domains"])} - names
+    require(not (names and undescribed_names), "differences do not describe all scored domains")
     return stored
 
 
@@ -371,8 +371,8 @@ def read_evaluation(
     stored = read_stored(folder)
     evaluation = _evaluation(stored)
     # The gain from labels is stored for the main measure only.
-    main = {**stored, "label_gain": []}
-    evaluation.others = [_evaluation({**main, **other}) for other in stored["others"]]
+    main_content = {**stored, "label_gain": []}
+    evaluation.others = [_evaluation({**main_content, **other}) for other in stored["others"]]
     store = ResultStore(Path(folder) / JOBS)
     if not store.path.exists():
         evaluation.lacking = f"the results folder has no subfolder {JOBS}"
@@ -390,8 +390,8 @@ def read_evaluation(
     for (method, split, part), job in jobs.items():
         if part == ON_HELD_OUT and method not in missing and (all_methods or method in shown_keys):
             records = _records(store, job, names, evaluation.classes)
-            held_out = [{**r, "split": split} for r in records if r["fold"] == HELD_OUT]
-            evaluation.records.setdefault(method, []).extend(held_out)
+            held_out_records = [{**r, "split": split} for r in records if r["fold"] == HELD_OUT]
+            evaluation.records.setdefault(method, []).extend(held_out_records)
     return evaluation, stored
 
 
@@ -468,14 +468,14 @@ def _records(
             )
         frame = import_pandas().read_parquet(path)
         names = [] if classes is None else [str(name) for name in classes.tolist()]
-        outputs, prefixes = {}, {"probabilities": "probability_", "decisions": "decision_"}
+        output_columns, prefixes = {}, {"probabilities": "probability_", "decisions": "decision_"}
         for kind, prefix in prefixes.items():
             columns = [name for name in frame if name.startswith(prefix)]
             positive_only = names[-1:] if kind == "decisions" else []
             if [name.removeprefix(prefix) for name in columns] not in ([], names, positive_only):
                 raise ValueError(f"the columns {prefix}... do not match the classes")
             frame = frame.astype(dict.fromkeys(columns, np.float64))
-            outputs[kind] = columns[0] if len(columns) == 1 else columns
+            output_columns[kind] = columns[0] if len(columns) == 1 else columns
         frame = frame.astype({"fold": int, "row": int})
         if classes is None:
             frame = frame.astype({"target": np.float64, "prediction": np.float64})
@@ -487,7 +487,7 @@ def _records(
             for name in ("target", "prediction"):
                 values = rows[name].to_numpy()
                 record[name] = values if classes is None else classes[[codes[v] for v in values]]
-            for kind, columns in outputs.items():
+            for kind, columns in output_columns.items():
                 record[kind] = rows[columns].to_numpy() if len(columns) else None
             records.append(record)
     except ResultsError:
@@ -514,7 +514,7 @@ def _description(method: Method, problem: Problem) -> str:
 
 
 def _fingerprint(problem: Problem, splits: Sequence[Split]) -> str:
-    """Digest of rows, targets, domains and splits."""
+    """Digest of the rows, targets, domains and splits."""
     digest = hashlib.sha256()
     table = problem.full
     for X in (table.X, table.raw):

@@ -34,9 +34,9 @@ class MethodResult:
     """Scores of a method (larger is better), and how it was fitted."""
 
     key: str
-    label: str
-    kind: str
-    about: str
+    label: str  #: name in tables
+    kind: str  #: see :class:`~domainwise.models.registry.Method`
+    about: str  #: one-line description
     #: Score on each domain when it is held out; NaN if the measure is not defined there.
     scores: Mapping[Any, float]
     within: Mapping[Any, float]  #: score in cross-validation within each domain
@@ -101,13 +101,13 @@ class MethodResult:
 
     @property
     def holds_up(self) -> bool:
-        """Whether context improves scores on whole domains, and is not worse on parts of them.
+        """Whether context improves scores on whole domains, and does not lower them on parts.
 
-        It is worse if it lowers the mean score by more than one standard error.
+        A decrease of the mean by at most one standard error is ignored.
         """
         gains = {kind: means["context"] - means["plain"] for kind, means in self.batches.items()}
-        better = gains.get("whole", 0.0) > 0.0
-        return better and all(gain >= -self.batches[kind]["error"] for kind, gain in gains.items())
+        helps = gains.get("whole", 0.0) > 0.0
+        return helps and all(gain >= -self.batches[kind]["error"] for kind, gain in gains.items())
 
     @property
     def generalization_gap(self) -> float:
@@ -196,21 +196,21 @@ class Results:
         ``excluded`` are ignored.
         """
         leader, margin = self.leader(excluded), self.margin
-        best = self.weighted_mean(leader, excluded)
-        worst = min(score for name, score in leader.known.items() if name != excluded)
-        equivalent = [
+        best_mean = self.weighted_mean(leader, excluded)
+        worst_score = min(score for name, score in leader.known.items() if name != excluded)
+        as_good = [
             result
             for result in self.row_by_row
-            if best - self.weighted_mean(result, excluded) < margin
-            and all(s > worst - 3 * margin for d, s in result.known.items() if d != excluded)
+            if best_mean - self.weighted_mean(result, excluded) < margin
+            and all(s > worst_score - 3 * margin for d, s in result.known.items() if d != excluded)
         ]
-        return min(equivalent or [leader], key=lambda result: result.cost)
+        return min(as_good or [leader], key=lambda result: result.cost)
 
     @property
     def next_site(self) -> Ends | None:
-        """90 % range for the score on one new domain, as displayed; None for 1 to 3 domains.
+        """90 % range for the score on one new domain, as displayed; None for fewer than 4 domains.
 
-        Each domain contributes the score of the method that is recommended without it.
+        Each domain contributes the score of the method that would be recommended without it.
         """
         names = self.recommended.known
         scores = [self.choose(name).scores[name] for name in names] if len(names) > 3 else []
@@ -280,7 +280,7 @@ class Results:
         Each held-out domain is treated as the new one in turn. An entry has the number of labels
         (``n_labels``), the score as displayed, the ends of its 95 % interval (``low``, ``high``),
         and the number of domains with enough rows (``domains``). The list is empty if predictions
-        or class probabilities are not available, or if no domain has 10 rows.
+        or class probabilities are not available, or if every domain has fewer than 10 rows.
         """
         measure, classes, method = self.measure, self.classes, self.recommended
         records = grouped(self.records.get(method.key, ()))
@@ -309,9 +309,9 @@ class Results:
 
     def show(self, score: float | None) -> str:
         """Format a score with enough digits to distinguish the best methods."""
-        rivals = [r.mean for r in (*self.results[1:2], *self.main) if r is not self.best]
+        other_means = [r.mean for r in (*self.results[1:2], *self.main) if r is not self.best]
         for digits in (3, 4, 5):
-            texts = {self.measure.format(mean, digits) for mean in rivals}
+            texts = {self.measure.format(mean, digits) for mean in other_means}
             if self.measure.format(self.best.mean, digits) not in texts:
                 return self.measure.format(score, digits, self.best.mean)
         return self.measure.format(score, scale=self.best.mean)
@@ -389,9 +389,9 @@ def listed(names: Sequence[str], max_names: int = 4) -> str:
     >>> listed(["a", "b", "c"], max_names=1)
     'a and 2 others'
     """
-    shown, hidden = list(names[:max_names]), len(names[max_names:])
-    shown += [f"{hidden} other{'s' * (hidden > 1)}"] if hidden else []
-    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+    shown_names, n_hidden = list(names[:max_names]), len(names[max_names:])
+    shown_names += [f"{n_hidden} other{'s' * (n_hidden > 1)}"] if n_hidden else []
+    return " and ".join(filter(None, (", ".join(shown_names[:-1]), *shown_names[-1:])))
 
 
 def percent(share: float) -> str:
@@ -413,7 +413,7 @@ def plain(value: Any) -> Any:
 ROW_DRAWS, SLOW_DRAWS = 400, 100
 #: If a domain has more rows than this, representative rows are drawn instead.
 MANY_ROWS = 2000
-#: Measures for which all samples are scored at once; a scorer needs a millisecond per sample.
+#: Measures whose samples are scored at once; scikit-learn scorers need a millisecond per sample.
 ACCURACIES = ("accuracy", "balanced_accuracy")
 ERRORS = ("root_mean_squared", "mean_squared", "mean_absolute")
 VECTORIZED = (*ACCURACIES, *(f"neg_{name}_error" for name in ERRORS))
@@ -426,7 +426,7 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
     the main methods have intervals.
     """
     measure, classes = evaluation.measure, evaluation.classes
-    main = [result.key for result in evaluation.main]
+    main_keys = [result.key for result in evaluation.main]
     results = []
     for result in evaluation.results:
         held_out = grouped(evaluation.records.get(result.key, ()))
@@ -436,7 +436,7 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
         for seed, name in enumerate(result.known):
             if name in random_folds:
                 seen_scores[name] = pooled_score(measure, classes, random_folds[name])
-            if measure.name in VECTORIZED or (result.key in main and not measure.is_custom):
+            if measure.name in VECTORIZED or (result.key in main_keys and not measure.is_custom):
                 draws = resampled(measure, classes, held_out[name], seed)
                 ends[name] = domain_interval(measure, held_out[name], draws)
         results.append(replace(result, seen=seen_scores, ends=ends))
@@ -444,20 +444,20 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Record]]) -> list[M
 
 
 def domain_interval(measure: Measure, records: Sequence[Record], draws: Array) -> Ends:
-    """Bootstrap interval for a domain's score, or an exact one if all or no rows are correct."""
+    """Bootstrap interval for a domain's score; exact if a group is all correct or all wrong."""
     names = ("row", "target", "prediction")
     row, target, predicted = (np.concatenate([r[name] for r in records]) for name in names)
     # Accuracy has one group of rows, balanced accuracy one per class, and other measures have none.
     groups = {"accuracy": np.zeros(len(row)), "balanced_accuracy": target}
     group_of = groups.get(measure.name, target[:0])
-    correct = [(target == predicted)[group_of == group] for group in np.unique(group_of)]
-    if all(c.any() and not c.all() for c in correct):
+    is_correct = [(target == predicted)[group_of == group] for group in np.unique(group_of)]
+    if all(c.any() and not c.all() for c in is_correct):
         low, high = np.nanquantile(draws, (TAIL, 1 - TAIL))
         return (float(low), float(high)) if high > low else UNKNOWN
-    repeats = len(row) / len(np.unique(row))  # number of times that the domain was held out
-    shares = np.array([c.mean() for c in correct])
-    ends = np.array([share_interval(c.sum() / repeats, len(c) / repeats) for c in correct])
-    below, above = np.linalg.norm(ends - shares[:, None], axis=0) / len(correct)
+    n_repeats = len(row) / len(np.unique(row))  # number of times that the domain was held out
+    shares = np.array([c.mean() for c in is_correct])
+    ends = np.array([share_interval(c.sum() / n_repeats, len(c) / n_repeats) for c in is_correct])
+    below, above = np.linalg.norm(ends - shares[:, None], axis=0) / len(is_correct)
     return float(shares.mean() - below), float(shares.mean() + above)
 
 
@@ -472,12 +472,12 @@ def grouped(records: Sequence[Record]) -> dict[Any, list[Record]]:
 def joined(records: Sequence[Record]) -> Record:
     """Join the predictions of several models for one domain, in table order."""
     order = np.argsort(np.concatenate([record["row"] for record in records]), kind="stable")
-    pooled: Record = {}
+    joined_record: Record = {}
     for name in ("target", "prediction", "probabilities", "decisions"):
         arrays = [record[name] for record in records]
-        missing = any(array is None for array in arrays)
-        pooled[name] = None if missing else np.concatenate(arrays)[order]
-    return pooled
+        is_missing = any(array is None for array in arrays)
+        joined_record[name] = None if is_missing else np.concatenate(arrays)[order]
+    return joined_record
 
 
 def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Record]) -> float:
@@ -497,7 +497,7 @@ def resampled(
 ) -> Array:
     """Bootstrap scores for a domain: its rows are drawn with replacement.
 
-    If a domain was held out more than once, the scores of its models are averaged.
+    If a domain was held out more than once, the scores of all models that predict it are averaged.
     """
     if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):  # held out in parts
         records = [joined(records)]
@@ -544,8 +544,8 @@ def weighted_scores(name: str, record: Record, counts: Array, classes: Array | N
     target, predicted = record["target"], record["prediction"]
     if classes is not None and name == "balanced_accuracy":  # over the classes in each sample
         indicator = np.eye(len(classes))[codes_of(target, classes)]
-        sizes, correct = counts @ indicator, counts @ (indicator * (target == predicted)[:, None])
-        recalls = correct / np.where(sizes > 0, sizes, 1)
+        sizes, n_correct = counts @ indicator, counts @ (indicator * (target == predicted)[:, None])
+        recalls = n_correct / np.where(sizes > 0, sizes, 1)
         return np.asarray(recalls.sum(axis=1) / (sizes > 0).sum(axis=1))
     values = target == predicted if name == "accuracy" else np.abs(target - predicted)
     values = values.astype(np.float64) ** (2 if "squared" in name else 1)
@@ -573,16 +573,16 @@ def _held_out_outputs(
     If a row was held out more than once, its first prediction is used.
     """
     names = ("row", "target", "prediction" if classes is None else "probabilities")
-    parts = []
+    domain_arrays = []
     for code, records in enumerate(by_domain):
         if any(record[names[-1]] is None for record in records):
             return None
         if records:
             row, y, outputs = (np.concatenate([r[name] for r in records]) for name in names)
-            first = np.unique(row, return_index=True)[1]
-            parts.append((y[first], np.full(len(first), code), outputs[first]))
-    if not parts:
+            i = np.unique(row, return_index=True)[1]  # first prediction of each row
+            domain_arrays.append((y[i], np.full(len(i), code), outputs[i]))
+    if not domain_arrays:
         return None
-    target, domain, outputs = map(np.concatenate, zip(*parts, strict=True))
+    target, domain, outputs = map(np.concatenate, zip(*domain_arrays, strict=True))
     target = target.astype(np.float64) if classes is None else codes_of(target, classes)
     return SourceOutputs(target, domain, outputs.astype(np.float64).reshape(len(outputs), -1))

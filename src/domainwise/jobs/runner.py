@@ -22,7 +22,7 @@ class Job(Protocol):
 
     @property
     def cost(self) -> float:
-        """Approximate time in seconds, to estimate the remaining time."""
+        """Approximate time in any unit, from which the remaining time is estimated."""
 
     def run(self) -> list[Row]:
         """Run the job and return its rows."""
@@ -58,11 +58,11 @@ def worker_count(n_jobs: int | None, memory: int) -> int:
 
     As in joblib, -1 means all cores. For negative numbers, free memory also limits the result.
     """
-    count = effective_n_jobs(1 if n_jobs is None else n_jobs)
+    n_workers = effective_n_jobs(1 if n_jobs is None else n_jobs)
     free_memory = available_memory()
     if n_jobs is None or n_jobs > 0 or free_memory is None or on_cluster():
-        return int(count)
-    return max(1, min(count, free_memory // memory))
+        return int(n_workers)
+    return max(1, min(n_workers, free_memory // memory))
 
 
 def on_cluster() -> bool:

@@ -3,7 +3,7 @@
 The first line of a results file is a header: schema, versions, machine, seed. Every other line has
 a ``kind``: ``result``, ``timing``, ``projection``, ``spectrum``, ``long_run``, ``job``, or
 ``session``, which a run writes when it resumes the file. Each line is flushed when it is written,
-so an interrupted run can be resumed. Files of other kinds are refused and left unchanged.
+so an interrupted run can be resumed. Any other file is refused and left unchanged.
 """
 
 from __future__ import annotations
@@ -161,11 +161,11 @@ class ResultStore:
                 f"{self.folder} contains no {FILE_NAME}: no run was saved there. Check the path"
             )
         try:
-            *lines, incomplete = self.path.read_text(encoding="utf-8").split("\n")
+            *lines, unfinished_line = self.path.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             message = f"{self.path} cannot be read: {error}. Choose another folder"
             raise ResultsError(message) from error
-        rows = [*map(_parse_json, lines), *([None] if incomplete else [])]
+        rows = [*map(_parse_json, lines), *([None] if unfinished_line else [])]
         for number, row in enumerate(rows, 1):
             if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
                 raise ResultsError(
@@ -368,9 +368,9 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
 def _remove(folder: Path) -> None:
     """Rename and then remove a folder, so that no process sees it partly deleted."""
     if folder.exists():
-        renamed = _temporary_path(folder)
-        os.rename(folder, renamed)
-        shutil.rmtree(renamed, ignore_errors=True)
+        renamed_folder = _temporary_path(folder)
+        os.rename(folder, renamed_folder)
+        shutil.rmtree(renamed_folder, ignore_errors=True)
 
 
 @contextmanager

@@ -153,7 +153,7 @@ class ApplyResult:
     notes: list[str] = field(default_factory=list)  #: warning messages
     frame: Any = None  #: output rows; None if a worker has written them, or in a first pass
     summaries: Summaries = field(default_factory=dict)  #: by domain, for context
-    findings: list[Finding] = field(default_factory=list)  #: shift in the whole table
+    findings: list[Finding] = field(default_factory=list)  #: shift found in the whole table
 
 
 @dataclass(frozen=True)
@@ -204,23 +204,23 @@ class Application:
                 "the domain of every row. Fill in the missing domains, or remove these rows"
             )
         if self.first_pass:
-            in_context = domains is not None
-            summaries = summarize_domains(model.pipeline, X, domains) if in_context else {}
+            summaries = {} if domains is None else summarize_domains(model.pipeline, X, domains)
             return ApplyResult(n_rows=len(frame), statistics=statistics, summaries=summaries)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             if self.project:
-                out = model.projection(X)
+                output = model.projection(X)
             else:
-                out = model.predictions(X, domains, self.coverage)
-        if duplicates := sorted({*self.kept_columns} & {*out.columns}):
+                output = model.predictions(X, domains, self.coverage)
+        if duplicates := sorted({*self.kept_columns} & {*output.columns}):
             raise TableError(
                 f"column {duplicates[0]!r} of {self.source} has the same name as an output column. "
                 "Rename it, or do not keep it"
             )
-        out = import_pandas().concat([frame[self.kept_columns].reset_index(drop=True), out], axis=1)
+        kept_frame = frame[self.kept_columns].reset_index(drop=True)
+        output = import_pandas().concat([kept_frame, output], axis=1)
         notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-        return ApplyResult([str(name) for name in out.columns], len(out), statistics, notes, out)
+        return ApplyResult([*map(str, output.columns)], len(output), statistics, notes, output)
 
 
 class ShiftError(ValueError):
@@ -256,7 +256,7 @@ def apply_to_file(
     complete. The columns in ``keep`` and the domain column are copied. ``strict`` reads the source
     twice: it checks for shift first, and raises ShiftError if there is any. ``context`` also reads
     it twice: "column" predicts rows in the context of their domain, "one" treats all rows as one
-    domain. ``progress`` is called with the number of rows done. ``decimal``, ``encoding`` and
+    domain. ``progress`` is called with the number of finished rows. ``decimal``, ``encoding`` and
     ``na`` are described in :func:`~domainwise.tables.files.read_table`; by default, ambiguous cells
     are read as in the training table.
     """

@@ -34,29 +34,29 @@ from domainwise.tables.statistics import Statistics, labels_by_text, sketched
 
 #: Number of copies of a table that a fit in memory needs, at eight bytes per cell.
 N_COPIES = 4
-#: Number of rows from which column types are inferred, and number of pieces that contain them.
+#: Number of rows from which column types are inferred, and number of pieces they come from.
 SAMPLE_ROWS, SAMPLE_PIECES = 40_000, 20
 #: Maximum number of rows in a prediction task. A longer row group is read by several tasks.
 TASK_ROWS = 2 * CHUNK_ROWS
-METHOD = "invariantridge"
+METHOD = "invariantridge"  #: the method that can be fitted to sums over rows
 
 
 def exceeds_memory(path: str | Path) -> bool:
     """Whether a table is stored as Parquet and too large to be fitted in memory."""
     if existing_format(path) != "parquet":
         return False
-    available = available_memory()
-    cells = sum(f.metadata.num_rows * f.metadata.num_columns for f in parquet.read_footers(path))
-    return available is not None and N_COPIES * 8 * cells > available
+    free_memory = available_memory()
+    n_cells = sum(f.metadata.num_rows * f.metadata.num_columns for f in parquet.read_footers(path))
+    return free_memory is not None and N_COPIES * 8 * n_cells > free_memory
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads a piece of the table and prepares its rows."""
+    """Reads a piece of the table (one or more row groups), and prepares its rows."""
 
     schema: Schema
     columns: list[str]
-    drop_domains: frozenset[str] = frozenset()  #: as text
+    drop_domains: frozenset[str] = frozenset()  #: domains to leave out, as text
     classes: tuple[Any, ...] = ()  #: classes in the sample
     labels: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  #: classes and domains, by text
     preprocessor: Any = None  #: fitted; needed by :meth:`preprocessed_rows`
@@ -70,8 +70,8 @@ class Reader:
         """Return features, targets, domains as text, and the number of rows without a label."""
         frame = parquet.read_piece(piece, self.columns)
         labels: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
-        keep = ~np.isin(labels[2], list(self.drop_domains))
-        rows, y, domains = (values[keep] for values in labels)
+        is_kept = ~np.isin(labels[2], list(self.drop_domains))
+        rows, y, domains = (values[is_kept] for values in labels)
         return self.schema.prepare(frame.iloc[rows]), y, domains, len(frame) - len(labels[0])
 
     def preprocessed_rows(self, piece: parquet.Piece) -> Any:
@@ -175,10 +175,10 @@ class LargeTable:
         reader = replace(self.reader, preprocessor=preprocessor, labels=labels)
         names = reader.names
         layout = Layout(tuple(names), len(names), np.dtype(np.float64), "y", "domain")
-        empty = import_pandas().DataFrame(columns=names, dtype=np.float64)
+        empty_frame = import_pandas().DataFrame(columns=names, dtype=np.float64)
         deferred_pieces = [Deferred(reader.preprocessed_rows, piece) for piece in self.pieces]
         files = tuple(piece.source for piece in self.pieces)
-        partitions = Partitions(layout, empty, deferred_pieces, None, None, None, files)
+        partitions = Partitions(layout, empty_frame, deferred_pieces, None, None, None, files)
         search = method.make(setting)
         model = clone(search.estimator).fit_partitions(partitions)
         # New rows are arrays, whose columns have no names.

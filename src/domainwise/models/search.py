@@ -106,10 +106,10 @@ class MethodKind:
             return
         gamma = batch[0].get("gamma", self.estimator.gamma)
         kernel = Kernel("rbf", gamma=gamma).centred_on(rows.X)
-        K, cross = kernel.matrix(rows.X), kernel.matrix(X_test, rows.X)
+        K, K_test = kernel.matrix(rows.X), kernel.matrix(X_test, rows.X)
         for candidate in batch:
             model = clone(self.estimator).set_params(**{**candidate, "kernel": "precomputed"})
-            yield model.fit(K, rows.y), cross
+            yield model.fit(K, rows.y), K_test
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit candidates; domains are passed to estimators that request them."""
@@ -261,7 +261,7 @@ class MethodSearch(MetaEstimator):
             steps = [(n, search.best_estimator_ if n == self.step else s) for n, s in model.steps]
             model = Pipeline(steps)
         else:
-            search.set_params(cv=None, scoring=None)  # splits contain all row indices
+            search.set_params(cv=None, scoring=None)  # splits would store all row indices
         candidates = search.cv_results_["params"]
         return self.set_fitted(model, search.best_params_, candidates, selected_on)
 
@@ -370,8 +370,8 @@ def in_units(
             elif unit is None:
                 values[name] = list(factors)
             else:
-                median = unit == "median"
-                scale = resolve_gamma("median", kernel, data.X) if median else scales[unit]
+                is_median = unit == "median"
+                scale = resolve_gamma("median", kernel, data.X) if is_median else scales[unit]
                 values[name] = [scale * factor for factor in factors]
         grids.append(values | ({"kernel": [kernel]} if "kernel" in grid else {}))
     return grids

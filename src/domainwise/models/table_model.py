@@ -244,7 +244,7 @@ def fit_table(
     pipeline = method.pipeline(setting, make_preprocessor(table.schema), watch=True)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        warnings.simplefilter("ignore", ClassShareWarning)  # weights follow the metric
+        warnings.simplefilter("ignore", ClassShareWarning)  # class weights follow the metric
         fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
     if not rows:
         refuse_rows(method.key, training_rows(pipeline))

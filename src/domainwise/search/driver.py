@@ -66,7 +66,7 @@ from domainwise.splits.folds import Split
 #: Memory that a worker needs: bytes for imported modules, and the number of copies of the rows.
 WORKER_BYTES, WORKER_COPIES = 2**28, 4
 Candidate = dict[str, Any]  #: arguments by name
-Rule = Callable[[Sequence[Candidate], Array], list[int]]
+Rule = Callable[[Sequence[Candidate], Array], list[int]]  #: returns the chosen indices
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,15 @@ class Data:
         for name, labels in (("target", self.target), ("domain", self.domain)):
             changes[name] = None if labels is None else labels.take(rows)
             if labels is not None and labels.codes is not None:
-                present, codes = np.unique(labels.codes[rows], return_inverse=True)
-                changes[name] = Labels(codes=codes, names=labels.names[present])
+                present_codes, codes = np.unique(labels.codes[rows], return_inverse=True)
+                changes[name] = Labels(codes=codes, names=labels.names[present_codes])
         return replace(self, X=take_rows(self.X, rows), y=take_rows(self.y, rows), **changes)
 
 
 class Outcomes(NamedTuple):
     """Outcomes of the candidates of a batch."""
 
-    values: Sequence[Sequence[Outcome]]  #: of each candidate, on each split
+    values: Sequence[Sequence[Outcome]]  #: one sequence per candidate, with one outcome per split
     #: Results that a kind with ``one_pass`` reuses when it fits the chosen candidates.
     reusable: Any = None
 
@@ -133,8 +133,8 @@ class Race:
     over the columns of the scores (domains or splits). The others are scored on all splits.
     """
 
-    first: int = 2  #: number of splits in the first round; the second round reaches half of all
-    margin: float = 1.0  #: standard errors; infinity drops nothing
+    first: int = 2  #: number of splits in the first round; after the second, half of all are used
+    margin: float = 1.0  #: in standard errors; with infinity, no candidate is dropped
 
     def rounds(self, n_splits: int) -> list[list[int]]:
         """Return the indices of the splits of each round, which are spread over all splits."""
@@ -149,10 +149,10 @@ class Race:
             return list(range(len(candidates)))
         chosen = rule(candidates, scores)
         deficit = scores[chosen[-1]] - scores
-        error = deficit.std(axis=1, ddof=1) / np.sqrt(deficit.shape[1])  # standard error
-        close = deficit.mean(axis=1) <= self.margin * np.maximum(error, np.finfo(float).tiny)
-        close[chosen] = True
-        return np.flatnonzero(close).tolist()
+        errors = deficit.std(axis=1, ddof=1) / np.sqrt(deficit.shape[1])  # standard errors
+        is_close = deficit.mean(axis=1) <= self.margin * np.maximum(errors, np.finfo(float).tiny)
+        is_close[chosen] = True
+        return np.flatnonzero(is_close).tolist()
 
 
 def search(
@@ -177,14 +177,14 @@ def search(
     rounds = [list(range(len(splits)))] if race is None else race.rounds(len(splits))
     outcomes: list[dict[int, Outcome]] = [{} for _ in candidates]
     remaining, reusable = list(range(len(candidates))), []
-    finished: list[int] = []
+    finished_splits: list[int] = []
 
     def remaining_scores() -> Array:
-        values = [[outcomes[i][k] for k in finished] for i in remaining]
-        return score.table(values, [splits[k][1] for k in finished])
+        values = [[outcomes[i][k] for k in finished_splits] for i in remaining]
+        return score.table(values, [splits[k][1] for k in finished_splits])
 
     for split_indices in rounds:
-        if finished and race is not None and len(remaining) > 1:
+        if finished_splits and race is not None and len(remaining) > 1:
             compared = [candidates[i] for i in remaining]
             survivors = race.survivors(compared, remaining_scores(), rule)
             remaining = [remaining[i] for i in survivors]
@@ -192,32 +192,32 @@ def search(
         groups = [split_indices] if kind.one_pass else [[k] for k in split_indices]
         tasks = [([remaining[i] for i in batch], group) for batch in batches for group in groups]
         run = partial(_outcomes, kind, data, score=score, n_jobs=n_jobs)
-        computed = Parallel(n_jobs=n_jobs, verbose=verbose)(
+        results = Parallel(n_jobs=n_jobs, verbose=verbose)(
             delayed(run)([splits[k] for k in group], [candidates[i] for i in batch])
             for batch, group in tasks
         )
-        for (batch, group), result in zip(tasks, computed, strict=True):
+        for (batch, group), result in zip(tasks, results, strict=True):
             for i, values in zip(batch, result.values, strict=True):
                 outcomes[i].update(zip(group, values, strict=True))
-        reusable = [result.reusable for result in computed] if kind.one_pass else []
-        finished = sorted(finished + split_indices)
+        reusable = [result.reusable for result in results] if kind.one_pass else []
+        finished_splits = sorted(finished_splits + split_indices)
     result = SearchResult.from_scores([candidates[i] for i in remaining], remaining_scores(), rule)
-    chosen = [[outcomes[remaining[i]][k] for k in finished] for i in result.indices]
-    if not isinstance(chosen[0][0], np.ndarray):
+    chosen_outcomes = [[outcomes[remaining[i]][k] for k in finished_splits] for i in result.indices]
+    if not isinstance(chosen_outcomes[0][0], np.ndarray):
         return replace(result, reusable=reusable)
     tests = [test for _, test in splits]
     n_rows = 1 + max(int(test.max()) for test in tests) if data.y is None else len(data.y)
-    held_out = np.stack([outputs_by_row(values, tests, n_rows) for values in chosen])
+    held_out = np.stack([outputs_by_row(values, tests, n_rows) for values in chosen_outcomes])
     return replace(result, held_out=held_out, reusable=reusable)
 
 
 def limit_jobs(n_jobs: int | None, data: Data) -> int | None:
     """Return the number of workers, limited so that they fit into the free memory."""
-    free = available_memory()
-    if n_jobs in (None, 1) or free is None:
+    free_memory = available_memory()
+    if n_jobs in (None, 1) or free_memory is None:
         return n_jobs
-    needed = WORKER_BYTES + WORKER_COPIES * getattr(data.X, "nbytes", 0)
-    return max(1, min(effective_n_jobs(n_jobs), free // needed))
+    needed_memory = WORKER_BYTES + WORKER_COPIES * getattr(data.X, "nbytes", 0)
+    return max(1, min(effective_n_jobs(n_jobs), free_memory // needed_memory))
 
 
 def _outcomes(
@@ -260,8 +260,8 @@ class SearchResult:
     """Candidates with their scores, and the indices of those that were chosen."""
 
     candidates: list[Candidate]
-    scores: Array  #: of shape (candidates, splits); NaN where the score is not defined
-    indices: list[int]  #: of the chosen candidates, the best first
+    scores: Array  #: shape (candidates, splits); NaN where the score is not defined
+    indices: list[int]  #: indices of the chosen candidates, the best first
     #: Outputs of the chosen candidates for held-out rows, of shape (chosen, rows, columns): means
     #: over splits, NaN for rows that no split holds out. None for a score that needs no outputs.
     held_out: Array | None = None
@@ -302,17 +302,17 @@ class SearchAttributes:
         Means ignore splits on which no candidate has a score. ``arguments`` adds a column for each
         argument; all candidates must then have the same arguments.
         """
-        compared = result.scores[:, _defined(result.scores)]
-        mean = compared.mean(axis=1)
+        compared_scores = result.scores[:, _defined(result.scores)]
+        means = compared_scores.mean(axis=1)
         columns: dict[str, Any] = {"params": result.candidates}
         for name in result.candidates[0] if arguments else ():
             columns[f"param_{name}"] = np.array([c[name] for c in result.candidates])
         columns |= {f"split{i}_test_score": column for i, column in enumerate(result.scores.T)}
-        columns |= {"mean_test_score": mean, "std_test_score": compared.std(axis=1)}
-        self.cv_results_ = columns | {"rank_test_score": ranks(mean)}
+        columns |= {"mean_test_score": means, "std_test_score": compared_scores.std(axis=1)}
+        self.cv_results_ = columns | {"rank_test_score": ranks(means)}
         self.best_index_ = result.indices[0]
         self.best_params_ = result.chosen[0]
-        self.best_score_ = float(mean[self.best_index_])
+        self.best_score_ = float(means[self.best_index_])
         self.n_splits_ = result.scores.shape[1]
         self.held_out_outputs_ = result.held_out
 
@@ -322,12 +322,12 @@ def outputs_by_row(values: Sequence[Any], tests: Sequence[Array], n_rows: int) -
 
     Rows in several test sets get the mean of their outputs; rows in no test set get NaN.
     """
-    total = np.zeros((n_rows, values[0].shape[1]), dtype=values[0].dtype)
-    count = np.zeros((n_rows, 1), dtype=total.dtype)
+    sums = np.zeros((n_rows, values[0].shape[1]), dtype=values[0].dtype)
+    counts = np.zeros((n_rows, 1), dtype=sums.dtype)
     for outputs, test in zip(values, tests, strict=True):
-        total[test] += outputs
-        count[test] += 1
-    return np.asarray(total / np.where(count > 0, count, np.nan))
+        sums[test] += outputs
+        counts[test] += 1
+    return np.asarray(sums / np.where(counts > 0, counts, np.nan))
 
 
 # Scores on splits, and rules.
@@ -339,19 +339,19 @@ def comparable_scores(scores: Array) -> Array:
     Some scores are not defined on all domains: the area under the ROC curve needs two classes.
     Candidates are then compared on the other splits.
     """
-    defined = _defined(scores)
-    if not defined.any():
+    is_defined = _defined(scores)
+    if not is_defined.any():
         raise ValueError(
             "The score is not defined on any split, perhaps because every held-out domain contains "
             "only one class. Choose another scorer (scoring) or another splitter (cv)."
         )
-    if not defined.all():
+    if not is_defined.all():
         warn_caller(
-            f"The score is not defined on {int((~defined).sum())} of {len(defined)} splits, "
+            f"The score is not defined on {int((~is_defined).sum())} of {len(is_defined)} splits, "
             "perhaps because their held-out domains contain only one class. Candidates are "
             "compared on the other splits."
         )
-    return scores[:, defined]
+    return scores[:, is_defined]
 
 
 def _defined(scores: Array) -> Array:
@@ -372,19 +372,19 @@ def best(candidates: Sequence[Candidate], scores: Array) -> list[int]:
 def one_standard_error(
     candidates: Sequence[Candidate], scores: Array, *, order: Callable[[Candidate], Any]
 ) -> list[int]:
-    """Rule: choose the first in ``order`` of the candidates within a standard error of the best.
+    """Rule: choose the first in ``order`` of candidates within one standard error of the best.
 
     The standard error is that of the mean difference from the best candidate over splits, which
     does not depend on how difficult the domains are.
     """
-    mean = scores.mean(axis=1)
-    first = best(candidates, scores)
+    means = scores.mean(axis=1)
+    best_index = best(candidates, scores)
     if scores.shape[1] < 2:
-        return first
-    difference = scores[first] - scores
-    error = difference.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
-    close = np.flatnonzero(mean >= mean[first] - error).tolist()
-    return [min(close, key=lambda i: (order(candidates[i]), i))]
+        return best_index
+    differences = scores[best_index] - scores
+    standard_errors = differences.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
+    close_indices = np.flatnonzero(means >= means[best_index] - standard_errors).tolist()
+    return [min(close_indices, key=lambda i: (order(candidates[i]), i))]
 
 
 def best_of_paths(
@@ -401,6 +401,6 @@ def best_of_paths(
     """
     best_by_path: dict[Any, int] = {}
     for i in np.argsort(ranks(scores.mean(axis=1)), kind="stable").tolist():
-        fixed = ((name, _key(v)) for name, v in candidates[i].items() if name not in path)
-        best_by_path.setdefault(frozenset(fixed), i)
+        fixed_arguments = ((name, _key(v)) for name, v in candidates[i].items() if name not in path)
+        best_by_path.setdefault(frozenset(fixed_arguments), i)
     return list(best_by_path.values())[:n]

@@ -8,30 +8,30 @@ from typing import Any
 
 import numpy as np
 
-#: DCMCV: gammas in multiples of the median rule, ridges, and domain weights.
+#: DCMCV: multiples of the median rule's gamma, ridges (infinity: no linear system), domain weights.
 DCM_GAMMAS = (0.25, 1.0, 4.0)
 DCM_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, np.inf)
 DCM_WEIGHTS = (0.0, 0.01, 0.1, 1.0, 10.0)
 
-#: InvariantRidgeCV: gammas in multiples of the median rule, and domain weights.
+#: InvariantRidgeCV: multiples of the median rule's gamma, and domain weights.
 RIDGE_GAMMAS = (0.3, 1.0, 3.0)
 RIDGE_WEIGHTS = (0.0, 0.1, 1.0, 10.0)
-#: Multiplied by ``n_rows / 1000`` above 1000 rows, because losses are sums over rows.
+#: Penalties; above 1000 rows, they are multiplied by ``n_rows / 1000``, as losses are sums.
 RIDGE_ALPHAS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 
-#: Ensemble members: kernel gammas, in multiples of the median rule.
+#: Ensemble members: multiples of the median rule's gamma.
 MEMBER_GAMMAS = (0.3, 1.0, 3.0)
 LINEAR_COSTS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-#: Number or share of features that a tree tries at each split; the first value for many features.
+#: Number or share of features that a tree tries at each split; with many features, the first one.
 TREE_FEATURES: dict[str, tuple[str | float, ...]] = {
     "classes": ("sqrt", 0.5),
     "numbers": (0.3, 1.0),
 }
-TREE_LEAVES = (1, 5)
-BOOSTING_DEPTHS = ((4,), (5,))  #: with few rows, and with many
+TREE_LEAVES = (1, 5)  #: minimum number of rows in a leaf
+BOOSTING_DEPTHS = ((4,), (5,))  #: tree depths for few rows, and for many
 SVM_COSTS = {"classes": (0.1, 1.0, 10.0), "numbers": (1.0, 10.0)}
 SVM_WEIGHTS = (0.0, 1.0)
-RIDGE_MEMBER_WEIGHTS = (1.0, 10.0)  #: in addition to 0
+RIDGE_MEMBER_WEIGHTS = (1.0, 10.0)  #: domain weights, in addition to 0
 RIDGE_MEMBER_ALPHAS = (0.03, 0.3, 1.0, 3.0, 10.0, 100.0)
 
 

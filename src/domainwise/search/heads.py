@@ -61,7 +61,7 @@ class ProjectedMoments:
     """Moments of projected training rows, which determine linear discriminants and ridge fits."""
 
     counts: Array  #: number of rows of each class, or of all rows if the target is continuous
-    means: Array  #: means of each class, or of all rows
+    means: Array  #: column means of each class, or of all rows
     scatter: Array  #: sums of squares and products of deviations from these means
     classes: Array | None = None
     cross: Any = None  #: sums of products of the columns with the centred continuous target
@@ -170,6 +170,6 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Array) -> Array:
         """Return the probability of each class."""
         values = self.decision_function(X)
-        # For two classes, class_columns returns (-v, v), which differ by 2 v; logits differ by v.
+        # For two classes, class_columns returns (-v, v), but log-probabilities must differ by v.
         scale = 0.5 if values.ndim == 1 else 1.0
         return np.asarray(softmax(scale * class_columns(values), axis=1))

@@ -92,10 +92,10 @@ def quiet_scores() -> Iterator[None]:
 
 
 def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> Array:
-    """Return log-probabilities or decision values for all classes, or predictions of a number.
+    """Return log-probabilities or decision values for all classes, or predicted numbers.
 
     There is one column for each class, or one for a continuous target (``n_classes`` is 0).
-    ``codes`` are the codes of the model's classes; None if ``classes_`` contains codes.
+    ``codes`` are the class codes of the model's classes; None if ``classes_`` contains these.
     """
     if not n_classes:
         values = np.asarray(model.predict(X), dtype=np.float64)
@@ -145,7 +145,7 @@ def row_losses(values: Array, y: Array, weights: Array, n_classes: int) -> Array
 class SmoothScore:
     """The smooth score for searches, which scores the outputs for all splits together."""
 
-    y: Array  #: classes by name, or a continuous target, of all rows of the search
+    y: Array  #: class names or a continuous target, for all rows of the search
     domains: Array | None
     classes: Array | None  #: names of the classes; None for a continuous target
 
@@ -173,11 +173,11 @@ class SmoothScore:
             y = codes = codes_of(y, self.classes)
             n_classes = len(self.classes)
         weights = equal_weights(domains[sample], codes)
-        split = np.repeat(np.arange(len(tests)), [len(test) for test in tests])[sample]
+        splits = np.repeat(np.arange(len(tests)), [len(test) for test in tests])[sample]
         losses = [
             row_losses(np.concatenate(values)[sample], y, weights, n_classes) for values in outcomes
         ]
-        return np.array([-len(tests) * np.bincount(split, row, len(tests)) for row in losses])
+        return np.array([-len(tests) * np.bincount(splits, row, len(tests)) for row in losses])
 
     def outputs(self, model: Any, X: Any) -> Array:
         """Return log-probabilities, decision values or numbers, with columns as in ``classes``."""
