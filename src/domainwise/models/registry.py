@@ -102,7 +102,7 @@ class Method:
         return self.descriptions[0 if classification else 1]
 
     def rows(self, classification: bool) -> list[tuple[str, str, bool]]:
-        """Return the key, name and use of domains in predictions for each of its table rows."""
+        """Return the key and name of each row in tables, and whether predictions use domains."""
         key, label = self.key, self.label(classification)
         with_context = [(key + CONTEXT, label + CONTEXT, True)] if self.context else []
         return [(key, label, False), *with_context]
@@ -188,9 +188,9 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
     dict_of_lists = SequenceOf(SequenceOf(object), of_dict=True)
     if grid is not None and not dict_of_lists.is_satisfied_by(grid or {"": [0]}):
         raise ValueError(f"methods: the grid for {name!r} must be a dict of lists; got {grid!r}")
-    last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
-    if isinstance(last, MethodSearch):  # its predict always takes domains
-        context = has_argument(last.estimator.predict)
+    last_step = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    if isinstance(last_step, MethodSearch):  # its predict always takes domains
+        context = has_argument(last_step.estimator.predict)
     else:
         context = requests_domains(estimator, "predict") or has_argument(estimator.predict)
     about = type(estimator).__name__ + (f"; the search chooses {', '.join(grid)}" if grid else "")
@@ -237,7 +237,7 @@ EXACT_ROWS = 5000
 #: Maximum number of rows for which method "auto" is the ensemble.
 ENSEMBLE_ROWS = 20_000
 N_MACHINES = 5  #: number of SVMs that are averaged
-TREES = 100
+TREES = 100  #: number of boosting iterations
 
 
 def _constant(s: Setting) -> Any:
@@ -257,15 +257,15 @@ def _boosting(s: Setting) -> Any:
     With class weights there are fewer bins, because scikit-learn then computes bin borders one by
     one, which takes longer than growing the trees.
     """
-    weighted = s.classification and s.class_weight is not None
-    bins = (32 if weighted else 63) if s.n_rows < 2000 else (63 if weighted else 255)
-    bins = 255 if s.n_rows <= 255 else bins
-    options: Any = dict(early_stopping=False, max_iter=TREES, max_bins=bins, random_state=s.seed)
+    is_weighted = s.classification and s.class_weight is not None
+    n_bins = (32 if is_weighted else 63) if s.n_rows < 2000 else (63 if is_weighted else 255)
+    n_bins = 255 if s.n_rows <= 255 else n_bins
+    options: Any = dict(early_stopping=False, max_iter=TREES, max_bins=n_bins, random_state=s.seed)
     return _either(HistGradientBoostingClassifier, HistGradientBoostingRegressor, s, **options)
 
 
 def _sized(exact: Callable[[], Any], landmarks: type, s: Setting, fast: bool = False) -> Any:
-    """Return the exact projection; with many rows or ``fast``, the one with landmarks."""
+    """Return the exact projection, or with many rows or ``fast``, the one with landmarks."""
     if not fast and s.n_rows <= EXACT_ROWS:
         return exact()
     too_many = landmark_count("auto", s.n_rows) > SEARCH_LANDMARKS
@@ -302,7 +302,7 @@ def _ensemble(s: Setting) -> Any:
 DCMCV_GRID = dcm_grid(*WEIGHTS, conditionals=(False, True))
 _svm = partial(_either, SVC, SVR)
 _linear = partial(_either, partial(LogisticRegression, max_iter=1000), Ridge)
-# Iterative solvers fail on the systems of DICA (theory 5.2).
+# Iterative solvers converge slowly for DICA (theory 5.2).
 _dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
 _LINEAR = "and a linear model; the search chooses"
