@@ -29,7 +29,7 @@ def reproduce(
     timing: Annotated[bool, "Measure time and memory after the experiments."] = True,
     report: Annotated[bool, "Write the HTML report."] = True,
 ) -> None:
-    """Rerun the DCM paper's experiments and compare the results with the paper's.
+    """Rerun the DCM paper's experiments and compare with its results.
 
     Each repeat is saved as soon as it is finished. To continue an interrupted run, run the same
     command again. The results do not depend on the number of processes.
