@@ -134,7 +134,7 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
         correct = "; ".join(f"{name} {np.trace(t)} of {t.sum()} correct" for name, t in panels)
         alt = f"Predicted classes by true class on held-out domains, {label}: {correct}"
         caption = (
-            f"A cell is the share of its true class (left) that {label} predicted as the class "
+            f"Each cell shows the share of a true class (left) that {label} predicted as the class "
             f"below; errors are red. {subject} has a panel, with its number of rows in parentheses"
         )
         return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
@@ -251,8 +251,8 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
     kind, value, size_name, contents = "interval", "value", "width of intervals", "range"
     extent = f"an interval is {_mean(sizes):.3g} wide"
     if classes is not None:
-        kind, value, size_name, contents = "set", "class", "classes per set", "possibly empty set"
-        extent = f"a set contains {_mean(sizes):.2g} classes (out of {len(classes)})"
+        kind, value, size_name, contents = "set", "class", "classes per set", "set of classes"
+        extent = f"a set contains {_mean(sizes):.2g} classes (0 to {len(classes)} are possible)"
     sentence = (
         f"A prediction {kind} is a {contents} that should contain the true {value} of a row with a "
         f"given probability. This report uses {percent(nominal)}, the largest of 50 %, 80 % and "

@@ -305,6 +305,7 @@ _linear = partial(_either, partial(LogisticRegression, max_iter=1000), Ridge)
 # Iterative solvers converge slowly for DICA (theory 5.2).
 _dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
+_DCM = "domain-based covariance minimization (DCM)"
 _LINEAR = "and a linear model; the search chooses"
 _SCATTER = f"{_LINEAR} gamma, ridge and domain weight"
 _MIDA = f"{_LINEAR} gamma, the number of components and domain weight"
@@ -321,11 +322,11 @@ ABOUT: dict[str, str | tuple[str, str]] = {
     ),
     "boosting": "gradient boosting with 100 trees; the search chooses their number of leaves",
     "kpca": f"kernel PCA {_LINEAR} gamma and the number of components",
-    "coir": f"DCM with domain weight 0 {_LINEAR} gamma and ridge",
+    "coir": f"{_DCM} with domain weight 0 {_LINEAR} gamma and ridge",
     "dica": f"domain-invariant component analysis {_LINEAR} gamma and lam",
-    "dcm": f"DCM with domain weight 1, as in its paper, {_LINEAR} gamma and ridge",
-    "fastdcm": f"DCM with landmarks {_SCATTER}",
-    "dcmcv": f"DCM, which reduces differences between domains, {_SCATTER}",
+    "dcm": f"{_DCM} with domain weight 1, as in its paper, {_LINEAR} gamma and ridge",
+    "fastdcm": f"{_DCM} with landmarks {_SCATTER}",
+    "dcmcv": f"{_DCM}, which reduces differences between domains, {_SCATTER}",
     "invariant": (
         "vote of the five best SVMs, whose kernels reduce differences between domains",
         "mean of the five best SVMs, whose kernels reduce differences between domains",
