@@ -85,9 +85,9 @@ def check_target(
 def _check_label_array(labels: Array, name: str, n_samples: int) -> Array:
     """Check the shape of labels, and that they are finite and not complex."""
     if labels.ndim == 0 or len(labels) != n_samples:
-        size = f"has {len(labels)} entries" if labels.ndim else "is a single value"
+        size_text = f"has {len(labels)} entries" if labels.ndim else "is a single value"
         raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: {name} {size} but X "
+            f"Found input variables with inconsistent numbers of samples: {name} {size_text} but X "
             f"has {n_samples} rows. Pass one entry per row."
         )
     if labels.ndim > 2:

@@ -65,11 +65,11 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
     Finds the directions with the largest :math:`\gamma` in
 
     .. math:: (P_y K^2 + K) \beta = \gamma \, (w P_d K^2 + K) \beta,
-       \qquad P = K_\cdot (K_\cdot + N \epsilon I)^{-1}
+       \qquad P_\cdot = K_\cdot (K_\cdot + N \epsilon I)^{-1}
 
     where :math:`K`, :math:`K_y` and :math:`K_d` are the centred kernel matrices of the N rows, of
-    their targets and of their domains. The problem is reduced exactly to one whose size is the
-    number of classes and domains, so no N x N matrix is needed.
+    their targets and of their domains, and w is ``domain_weight``. The problem is reduced exactly
+    to one whose size is the number of classes and domains, so no N x N matrix is needed.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Project the rows of a split with all candidates of DCM, which share computations (theory 3).
 
-The score vectors ``a`` and the eigenvalues do not depend on the ridge, and the label space does not
-depend on epsilon or the weight. All candidates with the same kernel share the product of the Gram
-matrix with a basis of the label space. Each ridge needs one solve with a few right-hand sides.
+The scores and eigenvalues of ``dcm_scores`` do not depend on the ridge, and the label space does
+not depend on epsilon or the domain weight. All candidates with the same kernel share the product of
+the Gram matrix with a basis of the label space. Each ridge needs one solve with a few columns.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple
 def _directions(
     fold: Any, gram: Gram, space: LabelSpace, basis: Array, G: Array, epsilon: float, weight: float
 ) -> Array:
-    """Return the score vectors for one (epsilon, weight), scaled to unit length."""
+    """Return the coefficients of the scores for one epsilon and weight, scaled to unit length."""
     n = gram.n_samples
     assert space.target is not None
     Y = basis.T @ label_factor(space.target, n, epsilon)

@@ -46,8 +46,8 @@ class InvariantKernel(
     .. math:: k_w(x, x') = k(x, x') - k_F(x)' U \,\mathrm{diag}\Big(\frac{w}{1 + w\lambda}\Big)
        U' k_F(x'), \qquad k_F(x) = F'k(X, x), \quad F'KF = U \Lambda U'.
 
-    ``transform`` returns its values between rows and training rows, for ``SVC``, ``SVR``,
-    ``KernelRidge`` and other estimators with ``kernel="precomputed"``.
+    Here w is ``domain_weight``. ``transform`` returns kernel values between rows and training rows,
+    for ``SVC``, ``SVR``, ``KernelRidge`` and other estimators with ``kernel="precomputed"``.
 
     Parameters
     ----------
@@ -216,11 +216,11 @@ class InvariantKernel(
 class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjection):
     r"""Nystrom features whose inner products are the invariant kernel.
 
-    The centred Nystrom features :math:`\Phi` give :math:`K \approx \Phi\Phi'`. Along the
-    singular directions of :math:`\Phi'F`, in which domains differ, they are multiplied by
-    :math:`(1 + w\sigma^2)^{-1/2}`. A linear model on these features approximates a kernel machine
-    with :class:`InvariantKernel`, for any number of rows. The class can be used in place of
-    :class:`sklearn.kernel_approximation.Nystroem`.
+    The centred Nystrom features :math:`\Phi` give :math:`K \approx \Phi\Phi'`. Along the singular
+    directions of :math:`\Phi'F`, in which domains differ, they are multiplied by
+    :math:`(1 + w\sigma^2)^{-1/2}`, with the singular values :math:`\sigma` and the F and w of
+    :class:`InvariantKernel`. A linear model on these features approximates a machine with that
+    kernel. The class can replace :class:`sklearn.kernel_approximation.Nystroem`.
 
     Parameters
     ----------

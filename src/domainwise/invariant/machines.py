@@ -115,11 +115,11 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
         batch_size = max(1, tile_side(8) ** 2 * 8 // self.transformer_._n_features_out)
-        values = [
-            getattr(self.machine_, method)(self.transformer_.transform(X[rows]))
-            for rows in gen_batches(len(X), batch_size)
+        outputs = [
+            getattr(self.machine_, method)(self.transformer_.transform(X[batch]))
+            for batch in gen_batches(len(X), batch_size)
         ]
-        return np.concatenate(values)
+        return np.concatenate(outputs)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
