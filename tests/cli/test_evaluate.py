@@ -159,7 +159,7 @@ def test_the_page_is_made_again_from_the_folder_alone(table, tmp_path):
     assert done.exit_code == 0, done.output
     assert "AUC computed from the same predictions" in done.output
     page = (out / "report.html").read_bytes()
-    assert b"Other metrics of the same predictions" in page
+    assert b"Other metrics, computed from the same predictions" in page
     table.unlink()
     (out / "report.html").unlink()
     again = runner.invoke(app, ["report", str(out)])
