@@ -133,7 +133,7 @@ def find_leaks(
         if 3 * len(low_scores) <= len(scores) or np.median(low_scores) <= MAX_SCORE_ELSEWHERE:
             high_scores = {d: score for d, score in scores.items() if score >= ALMOST_PERFECT}
             candidates[column, bool(by_missing)] = high_scores
-    leaks, models_left = [], MAX_MODELS
+    leaks, n_models_left = [], MAX_MODELS
     order = sorted(candidates.items(), key=lambda item: -max(item[1].values()))
     for (column, by_missing), scores in order:
         # Of the values and the missing cells of a column, only the better predictor is reported.
@@ -144,8 +144,8 @@ def find_leaks(
         # Scores of the other columns where they are worse, and number of domains where they match.
         lower_scores, n_matched = [], 0
         domains = sorted(scores, key=lambda d: -len(groups[d]))
-        for d in domains[: min(MAX_MODEL_DOMAINS, models_left)]:
-            models_left -= 1
+        for d in domains[: min(MAX_MODEL_DOMAINS, n_models_left)]:
+            n_models_left -= 1
             sample = target.sample(groups[d])
             others_score = _score_without(X[sample], excluded, categorical, target, sample)
             errors = [target.standard_error(sample, s) for s in (others_score, scores[d])]

@@ -72,9 +72,9 @@ class Answer:
         faults = [" ".join(fault.values()) for fault in self.faults[: min(3, n_lines - 1)]]
         n_hidden = len(self.faults) - len(faults) + self.more_faults
         faults = faults or [NO_FAULT]
-        extra_lines = n_lines - len(faults) - (n_hidden > 0)
-        wrapped = (wrap(text, max_lines=1 + (i < extra_lines)) for i, text in enumerate(faults))
-        lines = [line for texts in wrapped for line in texts]
+        n_extra = n_lines - len(faults) - (n_hidden > 0)
+        wrapped_faults = (wrap(text, max_lines=1 + (i < n_extra)) for i, text in enumerate(faults))
+        lines = [line for texts in wrapped_faults for line in texts]
         if n_hidden:
             problems = f"{'more' if self.faults else 'minor'} problem{'s' * (n_hidden > 1)}"
             lines.append(f"{n_hidden} {problems} in the report")
@@ -249,10 +249,10 @@ def _certainty(results: Results) -> tuple[str, str]:
             return "medium", f"Domains differ: the worst score is {worst}."
         return "high", f"The scores on {in_words(n)} domains are similar."
     prediction = f"a constant prediction ({show(constant.mean)})"
-    half = f"more than half of the gain over {prediction}"
+    large_part = f"more than half of the gain over {prediction}"
     if worse >= (method.mean + constant.mean) / 2:
-        return "high", f"Even at the worse end of the 90 % range, {half} remains."
-    loss = f"{half} may be lost"
+        return "high", f"Even at the worse end of the 90 % range, {large_part} remains."
+    loss = f"{large_part} may be lost"
     if worse <= constant.mean:
         loss = f"{method.label} may be no better than {prediction}"
     return "medium", f"Domains differ: at the next site, {loss}."

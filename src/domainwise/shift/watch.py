@@ -335,8 +335,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self.sources_ = ["all"] if labels.codes is None else [str(labels.names[0])]
             return np.zeros(n, dtype=np.intp)
         counts = np.bincount(labels.codes)
-        largest = np.argsort(-counts, kind="stable")[:MAX_SOURCES]
-        separate_domains = np.sort(largest[counts[largest] >= MIN_SOURCE_ROWS])
+        candidates = np.argsort(-counts, kind="stable")[:MAX_SOURCES]
+        separate_domains = np.sort(candidates[counts[candidates] >= MIN_SOURCE_ROWS])
         n_separate, n_pooled = len(separate_domains), n - counts[separate_domains].sum()
         has_pool = bool(n_pooled >= MIN_SOURCE_ROWS or not n_separate)
         self.sources_ = [str(labels.names[i]) for i in separate_domains] + [POOLED] * has_pool
@@ -346,14 +346,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _draw_landmarks(self, Z: Array, counts: Array) -> Array:
         """Draw landmarks, and return the number of kernel means of each source."""
-        filled, p = np.nan_to_num(Z), Z.shape[1]
+        filled_rows, p = np.nan_to_num(Z), Z.shape[1]
         # A source has at most half as many statistics as values.
         limit = np.minimum(counts // 3, counts * p // 2 - 4 * p - 3)
         n_features = np.where(counts < MIN_SOURCE_ROWS, 0, limit).clip(0, MAX_LANDMARKS if p else 0)
-        is_constant = not p or bool((filled == filled[0]).all())
-        self.gamma_ = 1.0 if is_constant else float(resolve_gamma("median", "rbf", filled))
+        is_constant = not p or bool((filled_rows == filled_rows[0]).all())
+        self.gamma_ = 1.0 if is_constant else float(resolve_gamma("median", "rbf", filled_rows))
         normal_points = np.random.default_rng(0).standard_normal((int(n_features.max()), p))
-        self.landmarks_ = normal_points * filled.std(axis=0)
+        self.landmarks_ = normal_points * filled_rows.std(axis=0)
         return np.asarray(n_features)
 
     def _features(self, Z: Array) -> Array:
