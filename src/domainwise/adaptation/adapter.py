@@ -335,15 +335,15 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
         self.held_out_ = HeldOut.from_rows(
             y_test, domains, outputs["plain"], outputs.get("context")
         )
-        sources = self._source_outputs()
+        by_mode = self._source_outputs()
         score = corrections.outputs_score(self.scoring, classes)
-        self.domain_scores_ = corrections.domain_scores(sources["plain"], score, len(domain.names))
+        self.domain_scores_ = corrections.domain_scores(by_mode["plain"], score, len(domain.names))
         self.expected_score_ = expected_score(self.domain_scores_, 0)
         self._quantiles = {
             mode: DomainQuantiles.from_scores(
                 corrections.nonconformity(source.outputs, source.y), source.domain
             )
-            for mode, source in sources.items()
+            for mode, source in by_mode.items()
         }
         return self
 

@@ -2,8 +2,8 @@
 
 Members with context are fitted to source domains, whose typical number of rows is called *size*
 here. The mean of fewer rows is noisier, the mean of more rows less so. A larger batch is therefore
-divided at random into parts of this size, and each row is predicted relative to several parts. In a
-smaller batch, context has less weight (theory 14).
+divided at random into parts of this size, several of which serve in turn as the context of a row.
+In a smaller batch, context has less weight (theory 14).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy.special import stdtrit
 from domainwise.arrays import Array
 from domainwise.ensemble.moments import Moments
 
-#: Number of parts relative to which each row of a large batch is predicted. A prediction then takes
+#: Number of parts that serve in turn as the context of a row in a large batch. A prediction takes
 #: up to 1 + MAX_PARTS times as long as one without context.
 MAX_PARTS = 6
 #: A batch is divided if it is at least this many times as large as a typical source domain.
@@ -119,7 +119,7 @@ class Batch:
 
     n_rows: int
     moments: Moments  #: of all rows
-    parts: list[Part]  #: rows are predicted relative to these, or to the whole batch if empty
+    parts: list[Part]  #: the contexts of its rows; if empty, the whole batch is their context
 
     @classmethod
     def from_rows(
@@ -296,7 +296,7 @@ class SourceRange:
     features: Array  #: indices of the features that are checked
     mean: Array  #: of shape (2, n_features): average of means, and of log variances, over domains
     between: Array  #: variance of each statistic between domains
-    within: Array  #: variance of each statistic due to one row; divided by n for n rows
+    within: Array  #: sampling variance of each statistic per row; divided by n for n rows
     n_domains: int
     sizes: Array  #: numbers of rows for which limits were computed
     limits: Array  #: maximum distance inside the range, for each size
@@ -360,9 +360,9 @@ class SourceRange:
 
 
 def _summary(statistics: Array, counts: Array, noise: Array) -> tuple[Array, Array, Array]:
-    """Return the mean of each statistic, its variance between domains, and that due to one row.
+    """Return the mean of each statistic, its variance between domains, and its noise per row.
 
-    Statistics and noise, the variance due to one row in each domain, have shape (2, n_domains,
+    Statistics and noise, the sampling variance per row in each domain, have shape (2, n_domains,
     n_features); counts of observed values have shape (n_domains, n_features).
     """
     within = noise.mean(axis=1)
@@ -388,7 +388,7 @@ def _statistics(moments: Moments) -> tuple[Array, Array]:
 
 
 def _noise(Z: Array, rows: Sequence[Array]) -> Array:
-    """Return the variances, due to one row, of the mean and of the log variance in each domain.
+    """Return the sampling variance per row of the mean and the log variance in each domain.
 
     For log variances, they are computed from the difference between random halves of a domain.
     """

@@ -124,6 +124,6 @@ def source_limits(X: Array, codes: Array, n_domains: int) -> Array:
     """
     order = np.argsort(codes, kind="stable")
     firsts = np.searchsorted(codes[order], np.arange(n_domains))
-    highest = [np.sort(np.maximum.reduceat(s * X[order], firsts), axis=0) for s in (-1.0, 1.0)]
-    lower, upper = (2 * by_domain[-1] - by_domain[-2:][0] for by_domain in highest)
-    return np.array([-lower, upper])
+    signs = (-1.0, 1.0)  # the lower limit of X is the negated upper limit of -X
+    highest = [np.sort(np.maximum.reduceat(sign * X[order], firsts), axis=0) for sign in signs]
+    return np.array([s * (2 * h[-1] - h[-2:][0]) for s, h in zip(signs, highest, strict=True)])

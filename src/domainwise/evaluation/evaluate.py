@@ -405,8 +405,8 @@ def _run(
 ) -> None:
     """Run the unfinished jobs split by split, so that scores are comparable at any time.
 
-    The first split starts with fast methods, so that there are scores early. The other splits start
-    with slow methods, so that no worker is idle at the end.
+    The first split starts with fast methods, so that the first scores appear early. The other
+    splits start with slow methods, so that no worker is idle at the end.
     """
     unfinished_jobs = sorted(
         memory.unfinished(jobs),

@@ -313,7 +313,7 @@ class Evaluation(Results):
             "within": shown(finite_mean(result.within.values())),
             "p_value": result.p_value,
             "p_adjusted": result.p_adjusted,
-            "seconds": round(result.seconds, 3),
+            "seconds": result.seconds,
         }
 
     def _domain_scores(self, result: MethodResult) -> list[dict[str, Any]]:

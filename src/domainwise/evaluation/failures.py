@@ -255,12 +255,12 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
         extent = f"a set contains {_mean(sizes):.2g} classes (0 to {len(classes)} are possible)"
     sentence = (
         f"A prediction {kind} is a {contents} that should contain the true {value} of a row with a "
-        f"given probability. This report uses {percent(nominal)}, the largest of 50 %, 80 % and "
-        f"90 % for which there are enough calibration domains ({len(shares) - 1}). On average over "
-        f"held-out domains, {extent}, and {percent(_mean(shares))} of the {kind}s of {label} "
-        f"contain the true {value}; this share is lowest on {names_of(lowest)}: "
-        f"{percent(shares[lowest])}. These numbers are approximate: {kind}s for a domain are "
-        "calibrated with predictions for other domains, by models that were trained on this domain."
+        f"given probability (50 %, 80 % or 90 %). Higher probabilities need more domains; with "
+        f"{len(shares)} domains, this report uses {percent(nominal)}. On average over held-out "
+        f"domains, {extent}, and {percent(_mean(shares))} of the {kind}s of {label} contain the "
+        f"true {value}; this share is lowest on {names_of(lowest)}: {percent(shares[lowest])}. "
+        "These numbers are approximate, because the predictions used to calibrate a domain's "
+        f"{kind}s come from models whose training data included that domain."
     )
     coverage_texts = {d: percent(s) for d, s in shares.items()}
     columns = {f"coverage (nominal {percent(nominal)})": coverage_texts, size_name: _aligned(sizes)}

@@ -101,7 +101,7 @@ def scored_evaluation(
                 _by_domain(scored_problem, method_jobs, "within"),
                 [job["parameters"] for job in method_jobs],
                 method_jobs[0]["candidates"],
-                float(sum(job["seconds"] for job in method_jobs)),
+                round(sum(job["seconds"] for job in method_jobs), 3),
                 tuple(dict.fromkeys(text for job in method_jobs for text in job["warnings"])),
                 context=context,
                 batches=batches,

@@ -95,9 +95,9 @@ def make_answer(results: Results) -> Answer:
     messages = [fault_in_words(fault) for fault in severe_faults]
     _, _, arguments = results.next_step.partition(": domainwise ")
     command = "" if method.trivial else "model = evaluation.fit()"
-    watch = "check_shift(model, X)"
+    check_call = "check_shift(model, X)"
     if arguments:
-        command, watch = f"domainwise {arguments}", "domainwise predict"
+        command, check_call = f"domainwise {arguments}", "domainwise predict"
     failed_keys = [key for key, reason in results.left_out.items() if reason.startswith("failed")]
     if failed_keys:
         text = f"These methods failed and have no score: {', '.join(failed_keys)}."
@@ -113,7 +113,9 @@ def make_answer(results: Results) -> Answer:
         len(messages) + len(faults) - len(severe_faults) - len(first_messages),
         label_sentence(results),
         command,
-        "" if method.trivial else f"{watch} reports new rows that differ from all known domains.",
+        ""
+        if method.trivial
+        else f"{check_call} reports new rows that differ from all known domains.",
     )
 
 

@@ -236,7 +236,7 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
         # Block sizes differ by up to one row, so the mean of block means is approximate.
         tolerance = np.ptp(values) * len(values) / counts[j] + 1e-6 * max_size
         if abs(means[j] - values.mean()) > tolerance:
-            raise ValueError("a mean in 'numbers' is not the mean of the column's 'blocks'")
+            raise ValueError("the mean of a column ('numbers') differs from that of its 'blocks'")
         block_squares = float((weights * (values - values.mean()) ** 2).sum())
         slack = 2 * tolerance * np.ptp(values) * counts[j] + 1e-6 * counts[j] * max_size**2
         if not max(block_squares - slack, 0.0) <= squares[j] <= MAX_VALUE**2:

@@ -92,8 +92,8 @@ class MethodKind:
                 (model,) = self.fit(rows, batch)
                 return Outcomes([[score.outcome(model, X_test, y_test)]])
             with one_thread_if_small(data.X), quiet_scores():
-                shared = self._fit_shared(rows, batch, X_test)
-                return Outcomes([[score.outcome(model, X, y_test)] for model, X in shared])
+                models = self._fit_shared(rows, batch, X_test)
+                return Outcomes([[score.outcome(model, X, y_test)] for model, X in models])
 
     def _fit_shared(
         self, rows: Data, batch: Sequence[Candidate], X_test: Array

@@ -159,10 +159,10 @@ def findings(watch: ShiftWatch, by_domain: dict[Any, ShiftStatistics]) -> list[F
     differences: list[Finding] = []
     for domain, statistics in by_domain.items():
         if statistics.totals[0]:
-            columns = list(_missing_and_range(watch, statistics))
-            levels = _levels(watch, statistics, {finding.column for finding in columns})
+            findings = list(_missing_and_range(watch, statistics))
+            levels = _levels(watch, statistics, {finding.column for finding in findings})
             others = (*levels, *_categories(watch, statistics), *_distance(watch, statistics))
-            differences += [replace(finding, domain=domain) for finding in (*columns, *others)]
+            differences += [replace(finding, domain=domain) for finding in (*findings, *others)]
     return differences
 
 
@@ -189,12 +189,12 @@ def _missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterat
         n_outside = int(new["beyond"][j]) if j < len(watch.numeric_) else 0
         if n_outside and bdtrc(n_outside - 1, n - n_missing, OUT_OF_RANGE_RATE) <= FALSE_ALARM_RATE:
             low, high = float(statistics.lowest[j]), float(statistics.highest[j])
-            least, most = float(watch.lowest_[j]), float(watch.highest_[j])
+            source_low, source_high = float(watch.lowest_[j]), float(watch.highest_[j])
             numbers = {"rows": n_outside, "lowest": low, "highest": high}
-            numbers |= {"least": least, "most": most}
+            numbers |= {"least": source_low, "most": source_high}
             words = (
                 f"{name!r} ranges from {low:.4g} to {high:.4g}; {n_outside} of {n - n_missing} "
-                f"rows are outside the range of all sources, {least:.4g} to {most:.4g}"
+                f"rows are outside the range of all sources, {source_low:.4g} to {source_high:.4g}"
             )
             yield Finding("range", words, name, numbers=numbers)
 
