@@ -234,12 +234,12 @@ def _group_domains(counts: Array, request: Request, n_sent: int) -> list[list[in
         others = np.setdiff1d(nonempty_domains, large[:k])
         group_counts = [*counts[:, large[:k]].T]
         group_counts += [counts[:, others].sum(axis=1)] if len(others) else []
-        n = len(group_counts)
+        n_groups = len(group_counts)
         if (
             min(class_rows.min() for class_rows in group_counts) >= request.cell_rows()
             and group_counts[-1].sum() >= request.domain_rows()
-            and counts.sum(axis=1).min() >= request.class_rows(n)
-            and sizes.sum() >= request.site_rows(n_sent, n)
+            and counts.sum(axis=1).min() >= request.class_rows(n_groups)
+            and sizes.sum() >= request.site_rows(n_sent, n_groups)
         ):
             return [[d] for d in large[:k]] + ([others.tolist()] if len(others) else [])
     return [nonempty_domains.tolist()]
@@ -287,21 +287,21 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     schema, min_rows = plan.schema, plan.smallest_cell
     frame = named_frame(frame)
     require_columns([*schema.features, schema.target], list(frame.columns), "the table")
-    labelled_rows, y, labels = schema.read_labels(frame, plan.classes)
+    labelled_rows, y, domain_labels = schema.read_labels(frame, plan.classes)
     if not len(labelled_rows):
         raise TableError(
             f"no row has both a target ({schema.target!r}) and a domain ({schema.domain!r}). Check "
             "that these are the right columns"
         )
-    if site is None and (labels is None or len(np.unique(labels)) > 1):
+    if site is None and (domain_labels is None or len(np.unique(domain_labels)) > 1):
         raise TableError(
             "the site cannot be named after its domain, because the table does not contain exactly "
             "one domain. Pass the name of the site, for example ",
             Argument("site", "north"),
         )
-    site = str(labels[0]) if site is None and labels is not None else str(site)
-    labels = np.full(len(y), site) if labels is None else labels
-    names, domains = np.unique(labels, return_inverse=True)
+    site = str(domain_labels[0]) if site is None and domain_labels is not None else str(site)
+    domain_labels = np.full(len(y), site) if domain_labels is None else domain_labels
+    domain_names, domains = np.unique(domain_labels, return_inverse=True)
     classes = np.zeros(len(y), dtype=int)
     if plan.classes is not None:
         y = classes = class_codes(y, plan.classes, schema.target, "the plan")
@@ -323,5 +323,5 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     if 0 < n_unlabelled < min_rows:
         notes.append(f"left out: {n_unlabelled} rows without a target or domain")
         n_unlabelled = 0
-    labels_and_domains = (y[is_used], classes[is_used], domains[is_used])
-    return SiteRows(site, min_rows, X, *labels_and_domains, names.tolist(), n_unlabelled, notes)
+    row_arrays = (y[is_used], classes[is_used], domains[is_used])
+    return SiteRows(site, min_rows, X, *row_arrays, domain_names.tolist(), n_unlabelled, notes)

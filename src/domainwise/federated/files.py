@@ -82,18 +82,18 @@ class SiteFile:
         return [heading, *self.content["words"], *notes]
 
     def digest(self) -> str:
-        """SHA-256 of everything in the file.
+        """Return the SHA-256 digest of everything in the file.
 
         Returns
         -------
         digest : str
             Hexadecimal digits.
         """
-        digest = hashlib.sha256(json.dumps(self._about(), sort_keys=True).encode())
+        hasher = hashlib.sha256(json.dumps(self._about(), sort_keys=True).encode())
         for name in sorted(self.arrays):
             array = _cast(self.arrays[name])
-            digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
-        return digest.hexdigest()
+            hasher.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+        return hasher.hexdigest()
 
     def save(self, path: str | Path) -> None:
         """Write the file; an existing file is replaced only when the new one is complete."""
@@ -189,9 +189,9 @@ def load_files(
     if not isinstance(files, (str, Path, SiteFile, Iterable)):
         raise TypeError(f"files must be SiteFile objects or paths; got {type(files).__name__}")
     files_by_site: dict[str, SiteFile] = {}
-    for source in [files] if isinstance(files, (str, Path, SiteFile)) else files:
-        file = source if isinstance(source, SiteFile) else SiteFile.load(source)
-        name = f"the file from site {file.site!r}" if isinstance(source, SiteFile) else str(source)
+    for item in [files] if isinstance(files, (str, Path, SiteFile)) else files:
+        file = item if isinstance(item, SiteFile) else SiteFile.load(item)
+        name = f"the file from site {file.site!r}" if isinstance(item, SiteFile) else str(item)
         if file.kind != kind:
             requirement = f"{kind} are needed. Pass {ROUNDS[kind]}-round files"
             raise SiteFileError(f"{name} contains {file.kind}, but {requirement}")

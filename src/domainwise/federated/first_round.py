@@ -232,13 +232,13 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
             )
         if not len(values):
             continue
-        max_size = np.abs(values).max() + np.finfo(float).tiny
+        max_abs = np.abs(values).max() + np.finfo(float).tiny
         # Block sizes differ by up to one row, so the mean of block means is approximate.
-        tolerance = np.ptp(values) * len(values) / counts[j] + 1e-6 * max_size
+        tolerance = np.ptp(values) * len(values) / counts[j] + 1e-6 * max_abs
         if abs(means[j] - values.mean()) > tolerance:
             raise ValueError("the mean of a column ('numbers') differs from that of its 'blocks'")
         block_squares = float((weights * (values - values.mean()) ** 2).sum())
-        slack = 2 * tolerance * np.ptp(values) * counts[j] + 1e-6 * counts[j] * max_size**2
+        slack = 2 * tolerance * np.ptp(values) * counts[j] + 1e-6 * counts[j] * max_abs**2
         if not max(block_squares - slack, 0.0) <= squares[j] <= MAX_VALUE**2:
             raise ValueError(
                 "squared deviations in 'numbers' are smaller than 'blocks' imply, or too large"
@@ -249,24 +249,24 @@ def check_units(plan: Plan, sites: list[SiteFile]) -> None:
     """Raise SiteFileError if values at one site are far larger than at all other sites."""
     names = [*plan.schema.numbers, *([plan.schema.target] if plan.classes is None else [])]
     counts, means, squares = np.array([file.arrays["numbers"] for file in sites]).swapaxes(0, 1)
-    sizes = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
+    scale = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
     for s, file in enumerate(sites if len(sites) > 1 else []):
-        max_others = np.delete(sizes, s, axis=0).max(axis=0)
-        is_large = (max_others > 0) & (sizes[s] > MAX_UNIT_RATIO * max_others)
+        max_others = np.delete(scale, s, axis=0).max(axis=0)
+        is_large = (max_others > 0) & (scale[s] > MAX_UNIT_RATIO * max_others)
         if is_large.any():
             j = int(is_large.argmax())
             raise SiteFileError(
                 f"the file from site {file.site!r} is inconsistent with the other files: values of "
-                f"{names[j]!r} are about {sizes[s][j]:.1e}, but at most {max_others[j]:.1e} at all "
+                f"{names[j]!r} are about {scale[s][j]:.1e}, but at most {max_others[j]:.1e} at all "
                 "other sites. Ask the site to check the unit of this column, or omit its file"
             )
 
 
 def sketches(file: SiteFile) -> list[Sketch]:
     """Return the block means of each column, and the number of rows in each block."""
-    columns = np.split(file.arrays["blocks"], np.cumsum(file.arrays["lengths"]))[:-1]
+    means = np.split(file.arrays["blocks"], np.cumsum(file.arrays["lengths"]))[:-1]
     counts = file.arrays["numbers"][0]
-    return [(v, np.full(len(v), n / max(len(v), 1))) for v, n in zip(columns, counts, strict=True)]
+    return [(v, np.full(len(v), n / max(len(v), 1))) for v, n in zip(means, counts, strict=True)]
 
 
 def merge(plan: Plan, files: SiteFiles) -> Plan:

@@ -90,9 +90,9 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
         run_search = site_search.ridge if plan.method == RIDGE else site_search.projection
         model, candidates, best_scores, best = run_search()
     except ValueError as error:
-        site_names = ", ".join(file.site for file in sites)
+        site_list = ", ".join(file.site for file in sites)
         raise SiteFileError(
-            f"no model can be fitted from the moments of the sites {site_names}: {error}. Omit "
+            f"no model can be fitted from the moments of the sites {site_list}: {error}. Omit "
             "sites whose rows are all identical"
         ) from error
     classes = None if plan.classes is None else list(plan.classes)
@@ -103,20 +103,20 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     search.set_fitted(model, best, candidates)
     search.expected_score_ = expected = site_search.errors(best_scores)
     # For each domain: sums over its rows (first, their number), and kernel degrees of freedom.
-    sources: dict[str, tuple[Array, float]] = {}
+    domains: dict[str, tuple[Array, float]] = {}
     for file in sites:
         domain_lists = [file.content["domains"], file.arrays["watch"], file.arrays["freedom"]]
         for name, totals, freedom in zip(*domain_lists, strict=True):
-            earlier_totals, earlier_freedom = sources.get(name, (0.0 * totals, 0.0))
+            earlier_totals, earlier_freedom = domains.get(name, (0.0 * totals, 0.0))
             share = totals[0] / (totals[0] + earlier_totals[0])
             mean_freedom = float((1 - share) * earlier_freedom + share * freedom)
-            sources[name] = earlier_totals + totals, mean_freedom
+            domains[name] = earlier_totals + totals, mean_freedom
     watch = plan.watch
-    watch.sources_ = sorted(sorted(sources, key=lambda n: -sources[n][0][0])[:MAX_SOURCES])
-    watch.totals_ = np.array([sources[name][0] for name in watch.sources_])
-    watch.freedom_ = np.array([sources[name][1] for name in watch.sources_])
-    labels = labels_by_text(sources)
-    counts = sorted((labels[name], int(totals[0])) for name, (totals, _) in sources.items())
+    watch.sources_ = sorted(sorted(domains, key=lambda n: -domains[n][0][0])[:MAX_SOURCES])
+    watch.totals_ = np.array([domains[name][0] for name in watch.sources_])
+    watch.freedom_ = np.array([domains[name][1] for name in watch.sources_])
+    labels = labels_by_text(domains)
+    counts = sorted((labels[name], int(totals[0])) for name, (totals, _) in domains.items())
     notes = _notes(plan, sites)
     info = describe_model(method, setting, search, classes=classes, domains=counts, notes=notes)
     info |= {"sites": [file.site for file in sites], "plan": plan.hash, "expected_score": expected}
@@ -190,10 +190,10 @@ class _Search:
     def constant_scores(self) -> Array:
         """Return the scores of a constant prediction: the mean target of the other sites."""
         columns = self.columns(self.plan.maps[0])
-        score = error_score(columns)
+        scorer = error_score(columns)
 
         def score_mean(split: Any, problem: RidgeProblem, solutions: Array, test: Any) -> Any:
-            return score(split, problem, 0.0 * solutions, test)
+            return scorer(split, problem, 0.0 * solutions, test)
 
         return score_cells(self.cells(0), columns, self.splits, self.penalties, score_mean)[0]
 
@@ -217,8 +217,8 @@ class _Search:
         plan, candidates, map_scores = self.plan, [], []
         grid = list_candidates(plan.method, plan.candidates, plan.classes is not None, self.n_rows)
         for i, nystrom in enumerate(plan.maps):
-            kernel = dict(zip(("kernel", "gamma"), kernel_of(nystrom), strict=True))
-            map_candidates = [{**kernel, **candidate} for candidate in grid]
+            kernel_arguments = dict(zip(("kernel", "gamma"), kernel_of(nystrom), strict=True))
+            map_candidates = [{**kernel_arguments, **candidate} for candidate in grid]
             candidates += map_candidates
             map_scores.append(self._scores(nystrom, self.cells(i), map_candidates))
         score_table = np.vstack(map_scores)
@@ -243,18 +243,18 @@ class _Search:
     def _scores(self, nystrom: NystromMap, cells: Cells, candidates: list[Candidate]) -> Array:
         """Return the score of each candidate for a map on each site; NaN if it is undefined."""
         columns = self.columns(nystrom)
-        score, scores = error_score(columns), np.full((len(candidates), len(self.sites)), np.nan)
+        scorer, scores = error_score(columns), np.full((len(candidates), len(self.sites)), np.nan)
         for s, (train, test) in enumerate(cells_by_split(cells, self.splits)):
             if self.plan.classes is not None and len(train) < 2:
                 continue
             problem = self.penalties.problem(train, columns)
             class_weights = {c: 1.0 / (len(test) * cell.n_samples) for c, cell in test.items()}
-            held_out = weighted_moments(test, class_weights, columns)
+            test_moments = weighted_moments(test, class_weights, columns)
             for j, candidate in enumerate(candidates):
                 with warnings.catch_warnings():  # do not warn about individual splits
                     warnings.simplefilter("ignore", UserWarning)
                     W = self._fit_projection(nystrom, train, candidate)[1]
-                scores[j, s] = score(s, problem, W @ least_squares(problem, W), held_out)[0]
+                scores[j, s] = scorer(s, problem, W @ least_squares(problem, W), test_moments)[0]
         return scores
 
     def _fit_projection(

@@ -385,9 +385,9 @@ class Plan:
     @property
     def watch(self) -> ShiftWatch:
         """A ShiftWatch with which sites summarize their domains."""
-        watch, params, schema = self.first_round("watch"), self.preprocessing, self.schema
-        shape = (len(watch["landmarks"]), len(schema.numbers))
-        lowest, highest = np.array(watch["ends"], dtype=float)
+        settings, params, schema = self.first_round("watch"), self.preprocessing, self.schema
+        shape = (len(settings["landmarks"]), len(schema.numbers))
+        lowest, highest = np.array(settings["ends"], dtype=float)
         categories = zip(schema.categorical, params.categories, strict=True)
         return ShiftWatch.from_summary(
             {**dict.fromkeys(schema.numbers), **dict(categories)},
@@ -395,8 +395,8 @@ class Plan:
             highest_=highest,
             mean_=params.mean,
             scale_=np.where(params.variance > 0, np.sqrt(params.variance), 1.0),
-            landmarks_=np.array(watch["landmarks"], dtype=float).reshape(shape),
-            gamma_=float(watch["gamma"]),
+            landmarks_=np.array(settings["landmarks"], dtype=float).reshape(shape),
+            gamma_=float(settings["gamma"]),
         )
 
 

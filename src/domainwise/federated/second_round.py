@@ -118,15 +118,15 @@ def moments(
         sums_by_kernel = [sum_cells(maps, Z, labels).maps for maps in group_by_distances(plan.maps)]
         return CellSums([*chain.from_iterable(sums_by_kernel)])
 
-    total = reduce(CellSums.merge, map(block_sums, range(0, len(X), BLOCK_ROWS)))
+    site_sums = reduce(CellSums.merge, map(block_sums, range(0, len(X), BLOCK_ROWS)))
     counts = np.bincount(row_cells, minlength=len(cells)).reshape(n_classes, n_domains)
-    totals, degrees_of_freedom = plan.watch.source_totals(X, rows.domains, n_domains)
+    domain_totals, degrees_of_freedom = plan.watch.source_totals(X, rows.domains, n_domains)
     if not accept_disclosure:
         for name in COUNTS:
-            values = plan.watch.split_totals(totals)[name]
+            values = plan.watch.split_totals(domain_totals)[name]
             values[:] = hide_small_counts(values, counts.sum(axis=0)[:, None], rows.min_rows)
-    arrays = {"counts": counts, "watch": totals, "freedom": degrees_of_freedom}
-    for i, sums_by_class in enumerate(total.maps):
+    arrays = {"counts": counts, "watch": domain_totals, "freedom": degrees_of_freedom}
+    for i, sums_by_class in enumerate(site_sums.maps):
         width = plan.width(plan.maps[i])
         upper_indices, sums = np.triu_indices(width), np.zeros((n_classes, n_domains, width))
         second_moments = np.zeros((n_classes, len(upper_indices[0])))
@@ -154,11 +154,11 @@ def _check_centres(plan: Plan, X: Any) -> None:
     """Raise DisclosureError if a centre is close to only a few rows: its sum would reveal them."""
     centres, Z = plan.prepared_centres, np.asarray(plan.prepare.transform(X))
     for entry in plan.first_round("maps"):
-        kernel, total, squares = Kernel(entry["kernel"], entry["gamma"]), 0.0, 0.0
+        kernel, sums, squares = Kernel(entry["kernel"], entry["gamma"]), 0.0, 0.0
         for start in range(0, len(Z), 4096):
             values = kernel.matrix(Z[start : start + 4096], centres)
-            total, squares = total + values.sum(axis=0), squares + (values**2).sum(axis=0)
-        n_close = np.square(total) / np.maximum(squares, np.finfo(float).tiny)
+            sums, squares = sums + values.sum(axis=0), squares + (values**2).sum(axis=0)
+        n_close = np.square(sums) / np.maximum(squares, np.finfo(float).tiny)
         if n_close.min() < plan.smallest_cell:
             raise DisclosureError(
                 f"the second-round file was not written: centre {int(n_close.argmin())} of the "
@@ -240,11 +240,11 @@ def _check_watch(totals: dict[str, Array], n: Array, degrees_of_freedom: Array) 
                 f"{DOMAIN_STATISTICS} contain {name!r} counts that are not integers from 0 to the "
                 "number of rows"
             )
-    level, spread, norms, kernel = (totals[k] for k in ("level", "spread", "norms", "kernel"))
+    sums, squares, norms, kernel = (totals[k] for k in ("level", "spread", "norms", "kernel"))
     limit, n_points = n * (1 + ROUNDING), max(kernel.shape[1], 1)
-    if (np.abs(level) > CLIP * limit).any() or (spread > CLIP**2 * limit).any():
+    if (np.abs(sums) > CLIP * limit).any() or (squares > CLIP**2 * limit).any():
         raise ValueError(f"{DOMAIN_STATISTICS} imply standardized values beyond ±{CLIP:g}")
-    if (level**2 > n * spread * (1 + 1e-6) + 1e-6).any():
+    if (sums**2 > n * squares * (1 + 1e-6) + 1e-6).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain sums that contradict the sums of squares")
     if (norms < 0).any() or (norms > limit * (1 + 1e-6)).any():
         raise ValueError(f"{DOMAIN_STATISTICS} contain squared norms below 0 or above 1 per row")

@@ -35,7 +35,7 @@ Progress = Callable[[float, list[Row]], None]
 def run_jobs(
     jobs: Sequence[Job], store: Any, *, n_jobs: int = 1, progress: Progress | None = None
 ) -> None:
-    """Start jobs in this order, in parallel, and call ``store.append(rows)`` after each job.
+    """Run jobs in parallel, started in this order, and call ``store.append(rows)`` after each job.
 
     After an interruption (Ctrl-C), the store contains the rows of all finished jobs. Only this
     process writes to it. ``progress(cost, rows)`` is called after each job.
@@ -82,10 +82,10 @@ def format_duration(seconds: float) -> str:
     >>> format_duration(12.3), format_duration(754)
     ('12 s', '12:34 min')
     """
-    total = max(0, round(seconds))
-    if total < 100:
-        return f"{total} s"
-    minutes, remainder = divmod(total, 60)
+    whole_seconds = max(0, round(seconds))
+    if whole_seconds < 100:
+        return f"{whole_seconds} s"
+    minutes, remainder = divmod(whole_seconds, 60)
     return f"{minutes}:{remainder:02d} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 

@@ -230,7 +230,7 @@ class ResultStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock other runs out of the folder, until the process ends at the latest."""
+        """Keep other runs from using the folder, until the context or the process ends."""
         prepare_folder(self.folder)
         with self.path.open("ab") as stream:
             try:
@@ -395,7 +395,7 @@ def _exclusive(path: Path, initial_state: tuple[int, int] | None) -> Iterator[No
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Return inode and modification time, which change when a file or folder is replaced."""
+    """Return the inode and modification time, which change when a file or folder is replaced."""
     with suppress(FileNotFoundError):
         status = path.stat()
         return status.st_ino, status.st_mtime_ns

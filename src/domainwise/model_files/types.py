@@ -149,7 +149,7 @@ def trusted_types() -> list[str]:
 
     See Also
     --------
-    save : Write a model to a file without MLflow.
+    save : Writes a model to a file without MLflow.
 
     Examples
     --------

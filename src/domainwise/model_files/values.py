@@ -51,8 +51,8 @@ def check_values(model: Any) -> None:
 def training_rows(model: Any) -> list[str]:
     """List the attributes of a model that contain training rows, such as "SVC.support_vectors_".
 
-    Exact kernel machines contain all rows. Landmarks and support vectors are some of the rows, even
-    if they are standardized. Statistics, trees and linear models contain no rows.
+    Exact kernel machines contain all rows. Landmarks and support vectors are training rows,
+    possibly standardized. Statistics, trees and linear models contain no rows.
     """
     names = set()
     for value in _objects(model):
