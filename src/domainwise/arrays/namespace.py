@@ -63,16 +63,16 @@ def full_precision(X: Any, *, tf32: bool = False) -> Iterator[None]:
 
     ``tf32=True`` allows TF32 instead. Products of NumPy arrays are not affected.
     """
-    torch, setting = namespace(X), "high" if tf32 else "highest"
-    previous_setting = setting if torch is np else torch.get_float32_matmul_precision()
+    xp, setting = namespace(X), "high" if tf32 else "highest"
+    previous_setting = setting if xp is np else xp.get_float32_matmul_precision()
     if previous_setting == setting:
         yield
         return
-    torch.set_float32_matmul_precision(setting)
+    xp.set_float32_matmul_precision(setting)
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(previous_setting)
+        xp.set_float32_matmul_precision(previous_setting)
 
 
 def squared_norms(X: Any) -> Any:
@@ -157,13 +157,13 @@ def evenly_spaced(n: int, max_count: int) -> Array:
 def median_distance(X: Any, *, l1: bool) -> float | None:
     """Median of the non-zero L1 or Euclidean distances between rows; None if all are zero."""
     if is_tensor(X):
-        values = namespace(X).nn.functional.pdist(X, p=1.0 if l1 else 2.0)
+        distances = namespace(X).nn.functional.pdist(X, p=1.0 if l1 else 2.0)
     else:
-        values = pdist(X, "cityblock" if l1 else "euclidean")
-    values = values[values > 0]
-    if not len(values):
+        distances = pdist(X, "cityblock" if l1 else "euclidean")
+    distances = distances[distances > 0]
+    if not len(distances):
         return None
     if not is_tensor(X):
-        return float(np.median(values))
-    values, middle = values.sort().values, len(values) // 2
-    return float(values[middle] + values[-middle - 1]) / 2
+        return float(np.median(distances))
+    distances, middle = distances.sort().values, len(distances) // 2
+    return float(distances[middle] + distances[-middle - 1]) / 2

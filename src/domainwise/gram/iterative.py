@@ -50,7 +50,7 @@ def conjugate_gradients(
     monitor: Callable[[int, float], None] | None = None,
     accurate_product: Product | None = None,
 ) -> Solution:
-    """Solve ``(K + shift I) X = V`` for all columns, which share each product with K.
+    """Solve ``(K + shift I) X = V`` for all columns together, with one product with K per step.
 
     V is a NumPy array or a torch tensor. Because of rounding errors, the residual that the
     iteration updates differs from the true residual, which is computed at the end. The iteration
@@ -284,7 +284,7 @@ class StreamedGram(IterativeGram):
         self.info = {**self.info, "iterations": iteration_path}
         if not use_float32:
             return self.product, None
-        assert self.row_means is not None  # so that they are computed accurately, not in float32
+        assert self.row_means is not None  # computes them now, in full precision
         multiply = partial(tiles.symmetric_product, self.kernel, self.prepared, float32=True)
         return lambda V: self.centred_product(V, multiply), self.product
 

@@ -122,23 +122,23 @@ class RowsGram(Gram):
         columns). At depth 2 (with ``K K X``) without a preconditioner, it adds K times the Ritz
         vectors instead. A subspace with too many columns is replaced by its leading Ritz vectors.
         """
-        columns = self.first_block(k)
+        block = self.first_block(k)
         if start is not None:
-            columns = self.hstack([columns, start if precondition is None else precondition(start)])
-        columns = columns - columns.mean(0)
+            block = self.hstack([block, start if precondition is None else precondition(start)])
+        block = block - block.mean(0)
         # The error of an eigenvector is about the square root of the error of its eigenvalue, so
         # tol is reduced, except at depth 2, where small eigenvalues limit the precision.
         min_tol = 1e-6 if self.dtype == np.float32 else 1e-12
         tol = max(self.tol * (1e-2 if depth == 1 else 1.0), min_tol)
-        block_size = min(grow or columns.shape[1], columns.shape[1])
-        empty = self.combine(columns, np.zeros((columns.shape[1], 0)))
+        block_size = min(grow or block.shape[1], block.shape[1])
+        empty = self.combine(block, np.zeros((block.shape[1], 0)))
         X, KX, KKX = empty, empty, empty if depth == 2 else None
-        columns = _orthonormal(self, columns, empty)
+        block = _orthonormal(self, block, empty)
         history: list[float] = []
         while True:
-            if columns.shape[1]:
-                image = self.product(columns)
-                X, KX = self.hstack([X, columns]), self.hstack([KX, image])
+            if block.shape[1]:
+                image = self.product(block)
+                X, KX = self.hstack([X, block]), self.hstack([KX, image])
                 if depth == 2:
                     KKX = self.hstack([KKX, self.product(image)])
             values, C, AX, BX = project_pencil(self, images, X, KX, KKX)
@@ -153,7 +153,7 @@ class RowsGram(Gram):
             history.append(float(errors[:n_pairs].max(initial=0.0)))
             converged = history[-1] <= tol
             stalled = len(history) > STALL_STEPS and history[-1] > 0.5 * min(history[:-STALL_STEPS])
-            if converged or stalled or not columns.shape[1] or len(history) >= self.max_iter:
+            if converged or stalled or not block.shape[1] or len(history) >= self.max_iter:
                 info = {"n_iterations": len(history), "residual": history[-1]}
                 X, KX = self.combine(X, C[:, :n_pairs]), self.combine(KX, C[:, :n_pairs])
                 return RitzPairs(values[:n_pairs], X, KX, info | {"converged": converged})
@@ -165,9 +165,9 @@ class RowsGram(Gram):
                 X, KX = self.combine(X, basis), self.combine(KX, basis)
                 KKX = self.combine(KKX, basis) if depth == 2 else None
             # After two products with K, a residual is too smooth to extend the subspace.
-            columns = residuals if depth == 1 else ritz_images
-            columns = columns if precondition is None else precondition(residuals)
-            columns = _orthonormal(self, columns, X)
+            block = residuals if depth == 1 else ritz_images
+            block = block if precondition is None else precondition(residuals)
+            block = _orthonormal(self, block, X)
 
     def first_block(self, k: int) -> Matrix:
         """Return the initial columns of an iteration for k eigenpairs."""

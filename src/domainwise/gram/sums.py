@@ -52,11 +52,11 @@ class NystromSums:
 
     def __getstate__(self) -> dict[str, Any]:
         # Return lists, because saved models cannot contain a dict with tuples as keys.
-        groups = self.groups.values()
+        pairs = self.groups.values()
         return vars(self) | {
             "groups": list(self.groups),
-            "counts": [count for count, _ in groups],
-            "totals": [total for _, total in groups],
+            "counts": [count for count, _ in pairs],
+            "totals": [total for _, total in pairs],
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -85,8 +85,8 @@ class NystromSums:
         n, m = features.shape
         xp, rows, dtype = namespace(features), features, features.dtype
         if dense is not None:
-            columns = dense if is_tensor(dense) else to_device_of(dense, features)
-            rows = xp.hstack([features, cast(columns, dtype)])
+            label_features = dense if is_tensor(dense) else to_device_of(dense, features)
+            rows = xp.hstack([features, cast(label_features, dtype)])
         mean = rows.mean(0, dtype=xp.float64)
         rows -= cast(mean, dtype)
         # The difference between the mean and its rounded value, which was subtracted above.
@@ -228,14 +228,14 @@ class CellRows:
         contain one code per row; ``n_categories`` are the numbers of classes and of domains, 0 if
         there are none.
         """
-        labels: list[Any] = list(range(n_categories[0])) or [None]
+        class_codes: list[Any] = list(range(n_categories[0])) or [None]
         n_domains = max(1, n_categories[1])
         parts = range(int(part_codes.max()) + 1)
         return cls(
-            part_codes * len(labels) + classes if by_class else part_codes,
+            part_codes * len(class_codes) + classes if by_class else part_codes,
             classes * n_domains + domains,
-            list(product(parts, labels)) if by_class else [(part, None) for part in parts],
-            list(product(labels, range(n_domains))),
+            list(product(parts, class_codes)) if by_class else [(part, None) for part in parts],
+            list(product(class_codes, range(n_domains))),
             dense,
         )
 
@@ -317,12 +317,12 @@ def cells_by_split(
 
     The keys of ``cells`` are (part, class). A split consists of training parts and test parts.
     """
-    parts: dict[int, Cells] = {}
+    cells_by_part: dict[int, Cells] = {}
     for (part, label), cell in cells.items():
-        parts.setdefault(part, {})[label] = cell
+        cells_by_part.setdefault(part, {})[label] = cell
 
     def union(selected: Iterable[int]) -> Cells:
-        return reduce(merged_cells, (parts.get(part, {}) for part in selected), {})
+        return reduce(merged_cells, (cells_by_part.get(part, {}) for part in selected), {})
 
     all_parts = set().union(*(side for split in splits for side in split))
     test_parts = [part for _, test in splits for part in test]
@@ -358,19 +358,19 @@ def sum_cells(
     def work(thread: int, threads: int) -> CellSums:
         start, stop = (t * len(batches) // threads for t in (thread, thread + 1))
         memory = _batch_memory(maps, X)
-        total: list[Cells] = [{} for _ in maps]
+        map_cells: list[Cells] = [{} for _ in maps]
         for key, indices in batches[start:stop]:
             # A slice of contiguous rows is not copied.
             is_contiguous = not is_tensor(X) and indices[-1] - indices[0] + 1 == len(indices)
             batch = X[indices[0] : indices[-1] + 1] if is_contiguous else X[indices]
             distances = None if landmarks is None else cross_distances(batch, landmarks, l1=True)
             dense = None if rows.dense is None else rows.dense[indices]
-            for cells, nystrom, is_compiled in zip(total, maps, compiled_flags, strict=True):
+            for cells, nystrom, is_compiled in zip(map_cells, maps, compiled_flags, strict=True):
                 values = nystrom.summands(batch, memory, distances, compiled=is_compiled)
                 values = cast(values, xp.float64)
                 sums = NystromSums.partial(values, rows.groups[indices], rows.group_keys, dense)
                 cells[key] = cells[key].merge(sums) if key in cells else sums
-        return CellSums(total)
+        return CellSums(map_cells)
 
     total = reduce(CellSums.merge, in_threads(len(batches), work, sequential=is_tensor(X)))
     direct_cells = [

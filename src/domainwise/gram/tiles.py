@@ -83,8 +83,8 @@ def tile_side(itemsize: int, max_bytes: int | None = None) -> int:
 
 def _device_tile_side(X: Any, dtype: Any, max_bytes: int | None = None) -> int:
     """Return the side of a square tile of this dtype on the device of X."""
-    cuda = str(X.device).startswith("cuda")
-    return tile_side(dtype.itemsize, CUDA_TILE_BYTES if cuda else max_bytes)
+    is_cuda = str(X.device).startswith("cuda")
+    return tile_side(dtype.itemsize, CUDA_TILE_BYTES if is_cuda else max_bytes)
 
 
 def panels(n: int, side: int) -> list[slice]:
@@ -408,11 +408,11 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
     prepared_rows = rbf.prepare(X)
 
     def tile(rows: slice, columns: slice) -> NDArray[np.float64]:
-        # These are values of k - 1: centring removes the constant, and tiny gammas lose no digits.
-        values = rbf.block(prepared_rows.left[rows], prepared_rows.right[columns])
+        # Use k - 1, which is precise even for a tiny gamma: centring removes the constant.
+        kernel_values = rbf.block(prepared_rows.left[rows], prepared_rows.right[columns])
         if rows == columns:
-            np.fill_diagonal(values, 0.0)
-        return values
+            np.fill_diagonal(kernel_values, 0.0)
+        return kernel_values
 
     return tile, len(X)
 

@@ -57,17 +57,17 @@ _D = (1.0, 0.5000000000000006, 0.1666666666666667, 0.04166666666657239, 0.008333
 def _bits(typing, x):
     """Return the bits of a float as an integer."""
     integer = types.int32 if x.bitwidth == 32 else types.int64
-    bits = ir.IntType(x.bitwidth)
-    return integer(x), lambda context, builder, _, values: builder.bitcast(values[0], bits)
+    llvm_type = ir.IntType(x.bitwidth)
+    return integer(x), lambda context, builder, _, values: builder.bitcast(values[0], llvm_type)
 
 
 @intrinsic
 def _float(typing, x):
     """Return the float with these bits."""
     is_single = x.bitwidth == 32
-    bits = ir.FloatType() if is_single else ir.DoubleType()
+    llvm_type = ir.FloatType() if is_single else ir.DoubleType()
     result = types.float32 if is_single else types.float64
-    return result(x), lambda context, builder, _, values: builder.bitcast(values[0], bits)
+    return result(x), lambda context, builder, _, values: builder.bitcast(values[0], llvm_type)
 
 
 @njit(inline="always", **_OPTIONS)
@@ -267,8 +267,8 @@ def pack_rows(X: Array, norms: bool) -> Array:
     padded_X[: len(X)] = X
     blocks[:, : X.shape[1]] = padded_X.reshape(-1, BLOCK, X.shape[1]).transpose(0, 2, 1)
     if norms:  # computed from the rounded rows, so that distances are consistent
-        squares = np.einsum("ij,ij->i", padded_X, padded_X, dtype=np.float64)
-        blocks[:, width] = (-0.5 * squares).reshape(-1, BLOCK)
+        squared_norms = np.einsum("ij,ij->i", padded_X, padded_X, dtype=np.float64)
+        blocks[:, width] = (-0.5 * squared_norms).reshape(-1, BLOCK)
     return blocks
 
 

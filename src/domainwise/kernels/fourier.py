@@ -111,20 +111,20 @@ class FourierMap:
     def prepare(self, X: Any) -> Prepared:
         """Return X with a column of ones (for rows) and X itself (for points), in float64.
 
-        Cauchy frequencies can be so large that angles are wrong in float32.
+        Cauchy frequencies can be so large that angles are imprecise in float32.
         """
         xp = namespace(X)
         X = cast(X, xp.float64)
         return Prepared(xp.hstack([X, xp.ones_like(X[:, :1])]), X)
 
     def block(self, left: Any, right: Any, out: Any = None, *, compiled: bool = False) -> Any:
-        """Evaluate the features that points (``right``) define, at prepared rows (``left``)."""
+        """Return the features of prepared rows (``left``), one for each point (``right``)."""
         xp = namespace(left)
         out = None if out is None or out.dtype != left.dtype else out
-        angles = xp.matmul(left, right.T, out=out)
-        xp.cos(angles, out=angles)
-        angles *= sqrt(2.0 / self.n_features)
-        return angles
+        values = xp.matmul(left, right.T, out=out)  # the angles w'x + b
+        xp.cos(values, out=values)
+        values *= sqrt(2.0 / self.n_features)
+        return values
 
 
 #: A family of functions of a row, one for each landmark or point.

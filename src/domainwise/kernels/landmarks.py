@@ -87,5 +87,5 @@ def _leverage(rows: Array, kernel: Kernel) -> Array:
     """Return the ridge leverage scores of rows, all positive."""
     eigenvalues, U = np.linalg.eigh(kernel.matrix(rows).astype(np.float64))
     eigenvalues = np.maximum(eigenvalues, 0.0)
-    weight = eigenvalues / (eigenvalues + len(rows) * LEVERAGE_RIDGE)
-    return np.maximum(U**2 @ weight, np.finfo(float).tiny)
+    weights = eigenvalues / (eigenvalues + len(rows) * LEVERAGE_RIDGE)
+    return np.maximum(U**2 @ weights, np.finfo(float).tiny)

@@ -119,9 +119,9 @@ def label_rows(
     pair_codes = pair_codes if domain is None else pair_codes + domain.codes
     unique = namespace(pair_codes).unique
     unique_pairs, codes, counts = unique(pair_codes, return_inverse=True, return_counts=True)
-    groups, sizes = to_host(unique_pairs), to_host(counts).astype(np.float64)
-    classes = None if target is None else groups // n_domains
-    domains = None if domain is None else groups % n_domains
+    group_codes, sizes = to_host(unique_pairs), to_host(counts).astype(np.float64)
+    classes = None if target is None else group_codes // n_domains
+    domains = None if domain is None else group_codes % n_domains
     space = category_space(sizes, classes, domains, conditional=conditional)
     return RowLabels(space, codes, counts=sizes)
 
@@ -134,26 +134,26 @@ def category_space(
     ``classes`` and ``domains`` contain the codes of each group, or are None without a target or
     with a single domain.
     """
-    n, roots = float(counts.sum()), np.sqrt(counts)[:, None]
+    n, root_counts = float(counts.sum()), np.sqrt(counts)[:, None]
 
     def centred_indicators(codes: Array) -> Array:
         indicators = np.eye(int(codes.max()) + 1)[codes]
         indicators = indicators[:, indicators.any(axis=0)]
-        return np.asarray(roots * (indicators - counts @ indicators / n))
+        return np.asarray(root_counts * (indicators - counts @ indicators / n))
 
     target = None if classes is None else centred_indicators(classes)
     domain = domain_means = None
     if domains is not None:
         domain = centred_indicators(domains)
-        sizes = np.bincount(domains, weights=counts)
-        domain_means = domain / sizes[sizes > 0]
+        domain_sizes = np.bincount(domains, weights=counts)
+        domain_means = domain / domain_sizes[domain_sizes > 0]
         if conditional:
             if classes is None:
                 raise ValueError(NEEDS_CLASSES)
             # Group indicators minus their class mean, 1_g - (n_g / n_c) 1_c.
             same_class = (classes[:, None] == classes[None, :]).astype(np.float64)
             class_sizes = same_class @ counts
-            domain = roots * (np.eye(len(counts)) - same_class * (counts / class_sizes))
+            domain = root_counts * (np.eye(len(counts)) - same_class * (counts / class_sizes))
     return LabelSpace(
         n_samples=int(n),
         target=target,
@@ -186,8 +186,8 @@ def _dense_labels(
     features = np.hstack(list(blocks.values()))
     features = features - features.mean(axis=0)
     basis, triangle = np.linalg.qr(features)
-    edges = np.cumsum([block.shape[1] for block in blocks.values()])[:-1]
-    coordinates = dict(zip(blocks, np.split(triangle, edges, axis=1), strict=True))
+    ends = np.cumsum([block.shape[1] for block in blocks.values()])[:-1]
+    coordinates = dict(zip(blocks, np.split(triangle, ends, axis=1), strict=True))
     sign = coordinates.get("sign", coordinates.get("target"))
     sign = None if sign is None else sign[:, -1]
     domain_means = None
@@ -202,7 +202,7 @@ def _dense_labels(
 def centre_by_class(features: Array, codes: Array) -> list[Array]:
     """Return, for each class, the features minus the class mean, and zeros for other classes."""
     masks = [codes == code for code in np.unique(codes)]
-    return [np.where(m[:, None], features - features[m].mean(axis=0), 0.0) for m in masks]
+    return [np.where(mask[:, None], features - features[mask].mean(axis=0), 0.0) for mask in masks]
 
 
 def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:

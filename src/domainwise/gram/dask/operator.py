@@ -87,7 +87,7 @@ class DaskGram(IterativeGram):
         def over_blocks(function: Callable[..., Any], *operands: list[Task]) -> list[Task]:
             """Return tasks ``function(nystrom, block, *operands)``, one per block of rows."""
             features, blocks = constant(nystrom, "landmarks"), row_blocks(self.X)
-            return [call(function, features, *pair) for pair in zip(blocks, *operands, strict=True)]
+            return [call(function, features, *args) for args in zip(blocks, *operands, strict=True)]
 
         (moments,) = run([tree(over_blocks(_moments), _sum)])
         mean, values, root = whitened_moments(moments, self.n_samples, eps)

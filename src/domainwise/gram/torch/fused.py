@@ -183,9 +183,9 @@ class FusedKernel:
         scale = self._float16_scale(U, V)
         if scale is None:
             self.pieces, scale = 0, 1.0
-        sign = 1.0 if self.kernel.gamma >= 0 else self.kernel.gamma
-        self.unscale, self.scale = sign / scale**2, scale
-        max_inner_product = abs(sign) * float(U.norm(dim=1).max()) * float(V.norm(dim=1).max())
+        factor = 1.0 if self.kernel.gamma >= 0 else self.kernel.gamma
+        self.unscale, self.scale = factor / scale**2, scale
+        max_inner_product = abs(factor) * float(U.norm(dim=1).max()) * float(V.norm(dim=1).max())
         self.value_scale = _scale_to_one((max_inner_product + abs(c)) ** d) * 2.0**10
 
     def _plan_differences(self, U: Any, V: Any) -> None:
@@ -237,9 +237,9 @@ class FusedKernel:
         Z, scales, sums = self._split_thin(V, R)
         n_blocks, n_right = len(self.left.half) // tile.rows, len(self.right.half)
         n_splits = split_count(n_blocks, n_right // tile.columns)
-        chunk = -(-n_right // (n_splits * tile.columns)) * tile.columns
-        grid = (n_blocks, -(-n_right // chunk))
-        out = self.launch(fused_product, grid, [Z], [chunk], R, tile, FLUSH=tile.flush)
+        chunk_rows = -(-n_right // (n_splits * tile.columns)) * tile.columns
+        grid = (n_blocks, -(-n_right // chunk_rows))
+        out = self.launch(fused_product, grid, [Z], [chunk_rows], R, tile, FLUSH=tile.flush)
         return self._unscaled(out, r, scales, sums, V.sum(0))
 
     def launch(
