@@ -58,8 +58,8 @@ def dask_client(address: str | None) -> Iterator[Any]:
                 dashboard += " (requires pip install bokeh)"
         except KeyError:  # the scheduler was started without a dashboard
             dashboard = "no dashboard"
-        workers = "1 worker" if n_workers == 1 else f"{n_workers} workers"
-        stderr().print(f"dask: {workers}, {escaped(dashboard)}", soft_wrap=True)
+        worker_text = "1 worker" if n_workers == 1 else f"{n_workers} workers"
+        stderr().print(f"dask: {worker_text}, {escaped(dashboard)}", soft_wrap=True)
         yield client
 
 

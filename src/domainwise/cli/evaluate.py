@@ -198,8 +198,8 @@ def _scores_table(result: Evaluation) -> Any:
         spread = result.show(result.measure.sign * method.spread)
         rows.append((label, mean, worst, spread, seen, p, escaped(domain)))
     columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
-    header, *cells = zip(*columns, strict=True)
-    return common.text_table(header, cells, text_columns=["worst domain"])
+    header, *body_rows = zip(*columns, strict=True)
+    return common.text_table(header, body_rows, text_columns=["worst domain"])
 
 
 def own_methods(names: list[str] | None) -> list[Method]:
@@ -300,8 +300,8 @@ def compare(
     common.print_json({**comparison.to_dict(), "files": [str(out)] if out else []}, end=True)
     console = stdout()
     for columns, *rows in comparison.tables():
-        cells = (list(map(escaped, row)) for row in rows)
-        console.print(common.text_table(columns, cells, (columns[0], "result")), "")
+        escaped_rows = (list(map(escaped, row)) for row in rows)
+        console.print(common.text_table(columns, escaped_rows, (columns[0], "result")), "")
     console.print(f"[dim]{escaped(comparison.legend())}[/]")
     console.print(f"\n[bold]Verdict.[/] {escaped(comparison.verdict())}")
     common.print_notes(console, comparison.notes)

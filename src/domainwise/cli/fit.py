@@ -211,10 +211,10 @@ class Recipe:
         base_key = key.removesuffix(CONTEXT)
         method = own_by_key.get(key) or own_by_key.get(base_key) or METHODS.get(base_key)
         if method is None:
-            names = ", ".join(self.evaluation.get("estimators", ())) or base_key
+            names_text = ", ".join(self.evaluation.get("estimators", ())) or base_key
             raise ValueError(
                 f"method {key!r} in {self.path} is not part of domainwise; if you trust it, pass "
-                f"it with --estimator, as in the evaluation: {names}"
+                f"it with --estimator, as in the evaluation: {names_text}"
             )
         grid = describe_grid(method.grid(self.recipe["task"] == "classification"))
         if grid != self.recipe["grids"].get(method.key) and not force:

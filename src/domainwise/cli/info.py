@@ -89,10 +89,10 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     if dates:
         features += f", plus {', '.join(schema['date_parts'])} from dates"
     if not brief:
-        counts = [f"{name} ({count})" for name, count in info["domains"]]
-        domains += ": " + join_names(counts, MAX_NAMES)
+        entries = [f"{name} ({count})" for name, count in info["domains"]]
+        domains += ": " + join_names(entries, MAX_NAMES)
         features += ": " + join_names([*numeric, *categorical, *dates], MAX_NAMES)
-    weights, calibration = info.get("class_weight"), (check or {}).get("calibration")
+    weighting, calibration = info.get("class_weight"), (check or {}).get("calibration")
     context = None
     if info.get("context"):
         context = "predict --context assumes that the rows are representative of their domain"
@@ -100,7 +100,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
             context += f"; the score with context was measured on {batch_size:,} rows per domain"
     facts = [
         ("method", f"{method} ({parameters})" if parameters else method),
-        ("class weights", f"{weights}: all classes have the same weight" if weights else None),
+        ("class weights", f"{weighting}: all classes have the same weight" if weighting else None),
         ("components", info["n_components"]),
         ("target", f"{schema['target']} ({target_type})"),
         ("domains", domains),

@@ -80,9 +80,9 @@ def reproduce(
         raise typer.Exit(1) from None
     _publish(store.folder, html=report)
     for row in failed_runs:
-        run = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
+        run_name = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
         stderr().print(
-            f"[red]failed[/red]: {escaped(run)} {row['method']}: {escaped(row['error'])}"
+            f"[red]failed[/red]: {escaped(run_name)} {row['method']}: {escaped(row['error'])}"
         )
     if failed_runs:
         raise typer.Exit(1)

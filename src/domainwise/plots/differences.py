@@ -110,8 +110,8 @@ class ShiftDisplay(style.Display):
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about columns without values
-            spread = np.where(high > low, high - low, np.nan)[sources]
-            scale = np.nanmedian(spread, axis=0) / NORMAL_IQR
+            source_iqrs = np.where(high > low, high - low, np.nan)[sources]
+            scale = np.nanmedian(source_iqrs, axis=0) / NORMAL_IQR
             scale = np.where(scale > 0, scale, np.nanstd(rows[np.isin(codes, sources)], axis=0))
             ends = (ends - np.nanmedian(middle[sources], axis=0)) / np.where(scale > 0, scale, 1.0)
         return cls(features=names, domains=domains, ends=ends, new=new).plot(**options)

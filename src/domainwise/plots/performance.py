@@ -120,8 +120,8 @@ class DomainScoresDisplay(style.Display):
         def score(name: str, rows: Array) -> float:
             return measure.shown(measure.score_record(classes, records[name], rows))
 
-        data = _scores(score, list(records), truth, sample_domain)
-        display = cls(**data, label=measure.label, greater_is_better=measure.sign > 0)
+        arguments = _scores(score, list(records), truth, sample_domain)
+        display = cls(**arguments, label=measure.label, greater_is_better=measure.sign > 0)
         return display.plot(**options)
 
     @classmethod
@@ -171,9 +171,9 @@ class DomainScoresDisplay(style.Display):
         def score(name: str, rows: Array) -> float:
             return float(metric(truth[rows], predictions[name][rows]))
 
-        data = _scores(score, list(predictions), truth, sample_domain)
+        arguments = _scores(score, list(predictions), truth, sample_domain)
         label = getattr(metric, "__name__", "score").removesuffix("_score").replace("_", " ")
-        return cls(**data, label=label, greater_is_better=greater_is_better).plot(**options)
+        return cls(**arguments, label=label, greater_is_better=greater_is_better).plot(**options)
 
     def plot(
         self,
@@ -219,8 +219,8 @@ class DomainScoresDisplay(style.Display):
                 ends = np.array([self.intervals[name][domain] for domain in self.order_])
                 ax.hlines(y, *ends.T, color=options["color"], alpha=0.45, linewidth=2.2)
             ax.plot(scores, y, linestyle="", markersize=size, alpha=alpha, **options)
-        suffix = {d: "" if np.isfinite(first[d]) else " (no score)" for d in self.order_}
-        ax.set_yticks(heights, [style.short(domain) + suffix[domain] for domain in self.order_])
+        suffixes = {d: "" if np.isfinite(first[d]) else " (no score)" for d in self.order_}
+        ax.set_yticks(heights, [style.short(domain) + suffixes[domain] for domain in self.order_])
         if n > 1:
             ax.axhspan(-0.5, 0.5, color=style.ACCENT, alpha=0.12, linewidth=0)
             ax.get_yticklabels()[0].set(fontweight="bold", color=style.ACCENT)

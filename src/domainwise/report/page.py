@@ -40,7 +40,7 @@ class TextTable:
     kinds: Sequence[str]
 
     def without_empty_columns(self) -> TextTable:
-        """The same table without columns that contain only dashes."""
+        """Return the same table without columns that contain only dashes."""
         has_values = [any(c.text != "–" for c in cells) for cells in zip(*self.rows, strict=True)]
         rows = [list(compress(row, has_values)) for row in self.rows]
         return TextTable(list(compress(self.columns, has_values)), rows, self.kinds)
@@ -56,7 +56,7 @@ def render_page(package: str, template: str, *, styles: Sequence[str], **values:
 
     def read(name: str) -> str:
         """Read a template, style sheet or script."""
-        folders = [files(source) / "templates" for source in (package, "domainwise.report")]
+        folders = [files(module) / "templates" for module in (package, "domainwise.report")]
         path = next(folder / name for folder in folders if (folder / name).is_file())
         return path.read_text(encoding="utf-8")
 
@@ -92,7 +92,7 @@ class Picture:
 
 @contextmanager
 def drawing(width: float, height: float, **options: Any) -> Iterator[Figure]:
-    """A figure of this size in inches, in the report's style, without pyplot's global state."""
+    """Yield a figure of this size in inches, in the report's style, without using pyplot."""
     import matplotlib as mpl
     import matplotlib.style
     from matplotlib.figure import Figure

@@ -156,14 +156,14 @@ def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
 
 def findings(watch: ShiftWatch, by_domain: dict[Any, ShiftStatistics]) -> list[Finding]:
     """Compare statistics of new rows with those of the sources, domain by domain."""
-    differences: list[Finding] = []
+    all_findings: list[Finding] = []
     for domain, statistics in by_domain.items():
         if statistics.totals[0]:
-            findings = list(_missing_and_range(watch, statistics))
-            levels = _levels(watch, statistics, {finding.column for finding in findings})
+            column_findings = list(_missing_and_range(watch, statistics))
+            levels = _levels(watch, statistics, {f.column for f in column_findings})
             others = (*levels, *_categories(watch, statistics), *_distance(watch, statistics))
-            differences += [replace(finding, domain=domain) for finding in (*findings, *others)]
-    return differences
+            all_findings += [replace(f, domain=domain) for f in (*column_findings, *others)]
+    return all_findings
 
 
 def _missing_and_range(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Finding]:
@@ -216,8 +216,8 @@ def _levels(
         low, high = np.nanmin(source_means[:, j]), np.nanmax(source_means[:, j])
         error = np.sqrt(2 * BERNSTEIN_LOG / count) * deviation[j]
         error += BERNSTEIN_LOG * width[j] / (3 * count)  # Bernstein bound for the mean
-        max_difference = max(high - low, deviation[j], 0.1 * width[j], 1e-9)
-        if max(low - mean, mean - high) - error > max_difference:
+        threshold = max(high - low, deviation[j], 0.1 * width[j], 1e-9)
+        if max(low - mean, mean - high) - error > threshold:
             scale, offset = watch.scale_[j], watch.mean_[j]
             mean, low, high = (float(offset + scale * z) for z in (mean, low, high))
             usual_means = f"{low:.4g} to {high:.4g}" if high > low else f"{low:.4g}"
@@ -231,9 +231,9 @@ def _categories(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Find
     for i, count in zip(watch.categorical_, new["unknown"].astype(int).tolist(), strict=True):
         if count:
             name = watch.columns_[i]
-            values = ", ".join(repr(value) for value in statistics.examples[name])
-            rows = "1 row has" if count == 1 else f"{count} rows have"
-            words = f"{rows} a value of {name!r} that occurs in no source: {values}"
+            examples = ", ".join(repr(value) for value in statistics.examples[name])
+            subject = "1 row has" if count == 1 else f"{count} rows have"
+            words = f"{subject} a value of {name!r} that occurs in no source: {examples}"
             numbers = {"rows": count, "of": int(new["rows"][0])}
             yield Finding("category", words, name, numbers=numbers)
 
@@ -269,7 +269,7 @@ def _distance(watch: ShiftWatch, statistics: ShiftStatistics) -> Iterator[Findin
     if squared_distances[nearest] - noise[nearest] > usual_distance**2:
         distance = float(np.sqrt(squared_distances[nearest]))
         name = watch.sources_[indices[nearest]]
-        source = f"nearest source, {name}," if len(counts) > 1 else "source"
-        words = f"the distance of the rows from the {source} is {distance:.2f}; distances up to "
+        phrase = f"nearest source, {name}," if len(counts) > 1 else "source"
+        words = f"the distance of the rows from the {phrase} is {distance:.2f}; distances up to "
         words += f"{usual_distance:.2f} are usual"
         yield Finding("distance", words, numbers={"distance": distance, "usual": usual_distance})

@@ -174,8 +174,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.numeric_ = [i for i, kind in enumerate(kinds) if kind == "number"]
         self.categorical_ = [i for i, kind in enumerate(kinds) if kind == "text"]
         text_columns = [columns[i] for i in self.categorical_]
-        values = [sorted({str(value) for value in x[~missing_cells(x)]}) for x in text_columns]
-        self.categories_ = [v if len(v) <= MAX_CATEGORIES else None for v in values]
+        categories = [sorted({str(value) for value in x[~missing_cells(x)]}) for x in text_columns]
+        self.categories_ = [v if len(v) <= MAX_CATEGORIES else None for v in categories]
         numbers = self._numbers(columns)
         numbers[~np.isfinite(numbers)] = np.nan
         moments, levels = rows_moments(numbers)

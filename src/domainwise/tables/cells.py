@@ -58,8 +58,8 @@ def _number_pattern(mark: str | None) -> str:
     integer = f"(?:[1-9][0-9]{{0,2}}(?:{separator}[0-9]{{3}})+|[0-9]+)"
     if mark is None:
         return f"[+−-]?{integer}"
-    point = re.escape(mark)
-    return f"[+−-]?(?:{integer}(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    escaped_mark = re.escape(mark)
+    return f"[+−-]?(?:{integer}(?:{escaped_mark}[0-9]*)?|{escaped_mark}[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 
 NUMBER = {mark: _number_pattern(mark) for mark in (".", ",", None)}

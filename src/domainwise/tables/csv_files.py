@@ -113,8 +113,8 @@ def open_csv(
     """Open a CSV file, and detect its encoding, separator and column names.
 
     ``encoding=None`` uses the byte order mark, or UTF-8 if the bytes are valid, or ``fallback``
-    (the encoding of earlier tables), or cp1252 if that is likely. ``read="all"`` reads the file
-    into memory; "chunks" scans it now and reads it in chunks later; "names" reads only its start.
+    (the encoding of tables read earlier), or cp1252 if that is likely. ``read="all"`` reads all
+    bytes into memory; "chunks" scans the file now and reads it later; "names" reads only its start.
     """
     if encoding is not None:
         try:

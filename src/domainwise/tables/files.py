@@ -156,7 +156,7 @@ def iter_table(
     determines the column's mark; in a later chunk that contradicts it, the column stays text.
     ``text_columns`` contain categories and stay text, even if a chunk has only digits. A chunk has
     ``chunk_rows`` rows; None reads all rows as one chunk. ``fallback`` is the decimal mark and the
-    encoding of earlier tables, used if the file is ambiguous.
+    encoding of tables that were read earlier, used if the file is ambiguous.
     """
     read = "all" if chunk_rows is None else "chunks"
     table = open_table(path, encoding=encoding, fallback=fallback[1], read=read)

@@ -211,11 +211,11 @@ def load_table(
     ``encoding`` is the encoding of a CSV file; None detects it.
     """
     table = open_table(path, encoding=encoding)
-    roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
+    arguments: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
     features, drop = (cells.split_names(entries, table.names) for entries in (features, drop))
-    selected, notes = choose_features(table.names, features=features, drop=drop, **roles)
+    selected, notes = choose_features(table.names, features=features, drop=drop, **arguments)
     (frame,) = table.frames([*selected, target, domain])
-    result = check_table(frame, features=selected, **roles, **options)
+    result = check_table(frame, features=selected, **arguments, **options)
     all_notes = (*table.notes, *notes, *result.notes)
     return replace(result, schema=replace(result.schema, encoding=encoding), notes=all_notes)
 
@@ -350,12 +350,12 @@ def require_columns(
     missing_names = [name for name in dict.fromkeys(required) if name not in names]
     if not missing_names:
         return
-    by_lower = {name.lower(): name for name in names}
-    similar_names = difflib.get_close_matches(missing_names[0].lower(), list(by_lower), n=1)
-    hint = f"did you mean {by_lower[similar_names[0]]!r}?" if similar_names else ""
+    by_lowercase = {name.lower(): name for name in names}
+    similar_names = difflib.get_close_matches(missing_names[0].lower(), list(by_lowercase), n=1)
+    hint = f"did you mean {by_lowercase[similar_names[0]]!r}?" if similar_names else ""
     hint = hint or f"it has {describe_names(names)}"
-    columns = "column" + "s" * (len(missing_names) > 1)
-    raise TableError(f"{where} has no {columns} {describe_names(missing_names)}{reason}; {hint}")
+    noun = "column" + "s" * (len(missing_names) > 1)
+    raise TableError(f"{where} has no {noun} {describe_names(missing_names)}{reason}; {hint}")
 
 
 def feature_schema(
@@ -407,8 +407,8 @@ def feature_schema(
             names["text"].append(name)
             values[name] = cells.as_text(column)
         elif problem is None:
-            numeric = cells.is_numeric(column)
-            numbers = column if numeric else cells.numbers_in(cells.category_values(column), form)
+            is_number = cells.is_numeric(column)
+            numbers = column if is_number else cells.numbers_in(cells.category_values(column), form)
             values[name] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
             problem = cells.too_large_problem(values[name])
             names["number"].append(name)
@@ -561,8 +561,8 @@ def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
     """Return notes on features that look like row identifiers or that identify the domain.
 
     For the latter, up to 20,000 rows are sorted by the feature, with ties in random order. A
-    feature identifies the domain if neighbouring rows share a domain, beyond chance, at least 90 %
-    as often as in a table sorted by domain.
+    feature identifies the domain if the share of adjacent rows from the same domain, minus the
+    share expected by chance, is at least 90 % of this difference in a table sorted by domain.
     """
     advice = "Drop it unless it has the same meaning in new domains"
     domain_rows = [np.flatnonzero(domains == d) for d in np.unique(domains)]

@@ -118,7 +118,7 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
     missing_areas = 0.5 + np.abs(missing_shares - missing_elsewhere) / 2
     areas = np.maximum(np.where(is_small, 0.5, areas), missing_areas)
     distances = np.where(is_small, 0.0, distances)
-    farthest, best = int(np.argmax(distances)), int(np.argmax(areas))
+    farthest, most_distinct = int(np.argmax(distances)), int(np.argmax(areas))
     return {
         "name": name,
         "kind": "number" if is_number else "text",
@@ -126,8 +126,8 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
         **statistics,
         "distance": float(distances[farthest]),
         "distance_at": farthest,
-        "tells": float(areas[best]),
-        "tells_at": best,
+        "tells": float(areas[most_distinct]),
+        "tells_at": most_distinct,
     }
 
 
@@ -231,8 +231,8 @@ class Preprocessing:
         # public attributes of the imputers and the scaler are set afterwards.
         n = max([1, *map(len, self.categories)])
         columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(n)))
-        for name, names in zip(schema.categorical, self.categories, strict=True):
-            values: list[Any] = list(names) or [np.nan]
+        for name, categories in zip(schema.categorical, self.categories, strict=True):
+            values: list[Any] = list(categories) or [np.nan]
             columns[name] = pandas.Series(values * n, dtype=object)[:n]
         preprocessor = make_preprocessor(schema).fit(pandas.DataFrame(columns, index=range(n)))
         steps = preprocessor.named_transformers_
