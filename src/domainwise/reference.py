@@ -227,7 +227,7 @@ def dica_original(
     """
     K_raw = check_symmetric(K_x, "K_x")
     n_samples = len(K_raw)
-    ridge = check_positive(lam, "lam") * np.eye(n_samples)
+    regularization = check_positive(lam, "lam") * np.eye(n_samples)
     check_components(n_components, n_samples - 1, "n_samples - 1")
     K = centre(K_raw)
     left = K @ K
@@ -242,7 +242,7 @@ def dica_original(
     _, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
     n_domains, sizes = len(counts), counts[codes].astype(np.float64)
     L = (n_domains * (codes[:, None] == codes) - 1.0) / (n_domains**2 * np.outer(sizes, sizes))
-    gammas, vectors = scipy.linalg.eig(left, K @ L @ K + K + ridge)
+    gammas, vectors = scipy.linalg.eig(left, K @ L @ K + K + regularization)
     magnitudes = np.abs(gammas)
     is_real = np.abs(gammas.imag) <= 1e-8 * magnitudes
     is_usable = is_real & (gammas.real > 1e-10 * magnitudes.max())
@@ -361,8 +361,8 @@ def algorithm2(
     dependence = {}
     for letter, C_other, W_other in (("y", C_y, W_y), ("d", C_d, W_d)):
         D, W_D, _ = _landmark_kernel(C_other, W_other, letter, n_samples)
-        W_tilde = _root_inverse(W_D) @ _root_inverse(W_D).T
-        middle = W_tilde @ np.linalg.inv(D.T @ D @ W_tilde + ridge * np.eye(D.shape[1]))
+        W_D_inverse = _root_inverse(W_D) @ _root_inverse(W_D).T
+        middle = W_D_inverse @ np.linalg.inv(D.T @ D @ W_D_inverse + ridge * np.eye(D.shape[1]))
         cross = C.T @ D
         dependence[letter] = W_inverse @ cross @ middle @ cross.T @ W_inverse @ S @ W_inverse
     right = weight * dependence["d"] @ S + WSWS + ridge * np.eye(n_landmarks)
@@ -417,9 +417,9 @@ def algorithm2_stable(
     for letter, C_other, W_other in (("y", C_y, W_y), ("d", C_d, W_d)):
         D, W_D, _ = _landmark_kernel(C_other, W_other, letter, n_samples)
         features = D @ _root_inverse(W_D)
-        gram = features.T @ features + ridge * np.eye(features.shape[1])
+        regularized = features.T @ features + ridge * np.eye(features.shape[1])
         cross = features.T @ phi @ S
-        dependence[letter] = cross.T @ scipy.linalg.solve(gram, cross, assume_a="pos")
+        dependence[letter] = cross.T @ scipy.linalg.solve(regularized, cross, assume_a="pos")
     left = dependence["y"] + S @ S
     right = weight * dependence["d"] + S @ S + ridge * np.eye(len(S))
     gammas, b = scipy.linalg.eigh((left + left.T) / 2, (right + right.T) / 2)
@@ -441,13 +441,13 @@ def _nystroem_result(
     B, extension = B * scale, extension * scale
     projected_new = None
     if K_z is not None:
-        values = check_matrix(K_z, "K_z")
-        if len(values) != C.shape[1]:
+        K_new = check_matrix(K_z, "K_z")
+        if len(K_new) != C.shape[1]:
             raise ValueError(
-                f"K_z has {len(values)} rows but C_x has {C.shape[1]} columns. Pass one row per "
+                f"K_z has {len(K_new)} rows but C_x has {C.shape[1]} columns. Pass one row per "
                 "landmark."
             )
-        projected_new = (values.T - column_means) @ extension
+        projected_new = (K_new.T - column_means) @ extension
     return ReferenceResult(gammas, B, C @ extension, projected_new)
 
 

@@ -86,20 +86,20 @@ class Adaptable(ABC):
     @cached_property
     def priors_(self) -> dict[str, Prior]:
         """Priors learned from source domains, for outputs without ("plain") and with context."""
-        outputs = self._source_outputs()
-        return {mode: corrections.learn_prior(held_out) for mode, held_out in outputs.items()}
+        source_outputs = self._source_outputs()
+        return {mode: corrections.learn_prior(outputs) for mode, outputs in source_outputs.items()}
 
     def _held_out_scores(self, outputs: SourceOutputs) -> tuple[corrections.Score, Array]:
         """Return the function that scores outputs, and the score of each held-out domain."""
-        score = corrections.outputs_score(self.scoring, getattr(self, "classes_", None))
-        return score, corrections.domain_scores(outputs, score, int(outputs.domain.max()) + 1)
+        scorer = corrections.outputs_score(self.scoring, getattr(self, "classes_", None))
+        return scorer, corrections.domain_scores(outputs, scorer, int(outputs.domain.max()) + 1)
 
     @cached_property
     def _label_gains(self) -> dict[str, tuple[Array, Array]]:
         gains = {}
         for mode, outputs in self._source_outputs().items():
-            score, scores = self._held_out_scores(outputs)
-            gains[mode] = corrections.label_gain(outputs, scores, score)
+            scorer, scores = self._held_out_scores(outputs)
+            gains[mode] = corrections.label_gain(outputs, scores, scorer)
         return gains
 
     def _label_gain(self, mode: str) -> Array:
@@ -107,8 +107,8 @@ class Adaptable(ABC):
         return np.array([tuple(row) for row in table], dtype=GAIN_DTYPE)
 
     def _expected_range(self, mode: str) -> tuple[float, float] | None:
-        outputs = self._source_outputs()
-        scores = self._held_out_scores(outputs.get(mode, outputs["plain"]))[1]
+        source_outputs = self._source_outputs()
+        scores = self._held_out_scores(source_outputs.get(mode, source_outputs["plain"]))[1]
         return expected_range(scores, self.scoring)
 
     @property
@@ -161,7 +161,7 @@ class Adaptable(ABC):
         """
         check_is_fitted(self)
         try:
-            sources = self._source_outputs()
+            source_outputs = self._source_outputs()
         except AttributeError as error:
             raise ValueError(str(error)) from None
         priors, targets = self.priors_, self._site_targets(y)
@@ -191,7 +191,7 @@ class Adaptable(ABC):
         model.n_site_labels_ = len(labels["plain"])
         model.corrections_ = {mode: labels[mode].correction(priors[mode]) for mode in labels}
         model.site_quantiles_ = {
-            mode: SiteQuantiles.from_labels(sources[mode], priors[mode], labels[mode])
+            mode: SiteQuantiles.from_labels(source_outputs[mode], priors[mode], labels[mode])
             for mode in labels
         }
         return model
@@ -336,8 +336,8 @@ class SiteAdapter(Adaptable, DomainMetaEstimator):
             y_test, domains, outputs["plain"], outputs.get("context")
         )
         by_mode = self._source_outputs()
-        score = corrections.outputs_score(self.scoring, classes)
-        self.domain_scores_ = corrections.domain_scores(by_mode["plain"], score, len(domain.names))
+        scorer = corrections.outputs_score(self.scoring, classes)
+        self.domain_scores_ = corrections.domain_scores(by_mode["plain"], scorer, len(domain.names))
         self.expected_score_ = expected_score(self.domain_scores_, 0)
         self._quantiles = {
             mode: DomainQuantiles.from_scores(

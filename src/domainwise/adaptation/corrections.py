@@ -103,8 +103,8 @@ class Spread:
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> Spread:
         """Learn from held-out outputs."""
-        groups = held_out.usable_domains().values()
-        variances = [held_out.outputs[rows].var(axis=0).sum() for rows in groups]
+        domains = held_out.usable_domains().values()
+        variances = [held_out.outputs[rows].var(axis=0).sum() for rows in domains]
         mean = float(np.mean(variances))
         if mean <= 0.0:
             return cls(0.0, 1.0)
@@ -139,8 +139,8 @@ class LinePrior:
         """Learn from held-out outputs; all domains have the same weight."""
         centre = float(np.mean(held_out.outputs))
         level_variances, slope_variances, noise_variances = [], [], []
-        groups = held_out.usable_domains().values()
-        for rows in groups:
+        domains = held_out.usable_domains().values()
+        for rows in domains:
             x = held_out.outputs[rows, 0] - centre
             r = held_out.y[rows] - held_out.outputs[rows, 0]
             median = np.median(r)
@@ -157,7 +157,7 @@ class LinePrior:
                 error_variance = float(residuals @ residuals) / (n_rows - 2) / sum_of_squares
                 slope_variances.append(coefficient**2 - error_variance)
         noise, spread = float(np.mean(noise_variances)), Spread.learn(held_out)
-        if len(groups) < 2:  # how much sites differ is unknown: one label moves the level halfway
+        if len(domains) < 2:  # how much sites differ is unknown: one label moves the level halfway
             return cls(centre, noise, 0.0, noise, spread)
         estimates = (level_variances, slope_variances)
         level, slope = (max(0.0, float(np.mean(v))) if v else 0.0 for v in estimates)
@@ -176,8 +176,8 @@ class LinePrior:
         noise = self.noise or 1e-12 * float(variances[indices].max())
         precision = weights * np.swapaxes(design, 1, 2) @ design / noise
         precision += np.diag(1.0 / variances[indices])
-        moment = weights * np.swapaxes(design, 1, 2) @ residuals[:, :, None] / noise
-        corrections[:, indices] = np.linalg.solve(precision, moment)[:, :, 0]
+        right_hand_side = weights * np.swapaxes(design, 1, 2) @ residuals[:, :, None] / noise
+        corrections[:, indices] = np.linalg.solve(precision, right_hand_side)[:, :, 0]
         return corrections
 
     def apply(self, outputs: Array, correction: Array) -> Array:
@@ -212,17 +212,17 @@ class ClassPrior:
         """Return a prior for each excluded domain (or None), learned from all other domains."""
         n_classes, balanced = held_out.outputs.shape[1], held_out.balanced
         log_held_out = replace(held_out, outputs=smooth_logs(held_out.outputs))
-        groups = held_out.usable_domains()
-        codes = np.array(list(groups))
+        domains = held_out.usable_domains()
+        codes = np.array(list(domains))
         shares = np.array(
-            [np.bincount(held_out.y[r], minlength=n_classes) / len(r) for r in groups.values()]
+            [np.bincount(held_out.y[r], minlength=n_classes) / len(r) for r in domains.values()]
         )
         prior = cls(0.0, _positive(shares.mean(axis=0)), balanced, Spread.learn(log_held_out))
-        if len(groups) < 2:
+        if len(domains) < 2:
             return [replace(prior, scale=DEFAULT_SCALE)] * len(excluded_codes)
         rng = np.random.default_rng(0)
-        losses = np.zeros((len(groups), len(BIAS_SCALES)))
-        for i, rows in enumerate(groups.values()):
+        losses = np.zeros((len(domains), len(BIAS_SCALES)))
+        for i, rows in enumerate(domains.values()):
             logs, y = log_held_out.outputs[rows], held_out.y[rows]
             n_labels = min(COMPARED_LABELS, len(rows) // 2)
             if not n_labels:
@@ -360,8 +360,8 @@ def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Ar
         n_rows = len(site.y)
         counts = [k for k in LABEL_COUNTS if 2 * k <= n_rows]
         random_orders = np.array([rng.permutation(n_rows) for _ in range(DRAWS)])
-        for j, orders in enumerate((random_orders, np.arange(n_rows)[None])):
-            gains[j, : len(counts), i] = _gains(priors[code], site, orders, counts, score)
+        for scheme, orders in enumerate((random_orders, np.arange(n_rows)[None])):
+            gains[scheme, : len(counts), i] = _gains(priors[code], site, orders, counts, score)
     is_defined = np.isfinite(gains[0])
     table = np.full((len(LABEL_COUNTS), 4), np.nan)
     table[:, 0] = LABEL_COUNTS
@@ -380,7 +380,7 @@ def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Ar
 def _gains(
     prior: Prior, site: SourceOutputs, orders: Array, counts: list[int], score: Score
 ) -> list[float]:
-    """Return the mean gain over draws for each number of labels; the draws are nested."""
+    """Return the mean gain for each number of labels; smaller draws are part of larger ones."""
     scored_rows = orders[:, max(counts) :]
     old_scores = [defined_score(score, site.outputs[rows], site.y[rows]) for rows in scored_rows]
     gains = []

@@ -63,7 +63,7 @@ def calibration_split(
 
 
 class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
-    """A meta-estimator that fits a classifier or regressor without some of the domains."""
+    """A meta-estimator that fits a classifier or regressor with some domains held out."""
 
     classes_: Array
 
@@ -106,7 +106,7 @@ class DomainMetaEstimator(PredictionSets, PredictionIntervals, MetaEstimator):
     def _held_out_predictions(
         self, X: Any, y: Array, sample_domain: Any, train: Array, test: Array
     ) -> dict[str, Predictions]:
-        """Predict test rows one by one ("plain") and, if the estimator uses it, with "context"."""
+        """Predict test rows one by one ("plain") and, if supported, together ("context")."""
         model = fit_rows(self.estimator, X, y, sample_domain, train)
         domains = {"plain": None}
         if sample_domain is not None and requests_domains(self.estimator, "predict"):
@@ -244,11 +244,11 @@ class DomainConformal(DomainMetaEstimator):
             splits, _ = domain_folds(y, domain.codes, classification=classification, cv=self.cv)
         scores: dict[str, list[Array]] = {}
         for train, test in splits:
-            predictions = self._held_out_predictions(X, y, sample_domain, train, test)
-            for mode, predicted in predictions.items():
-                record = predicted.outputs() | {"target": y[test]}
-                scores.setdefault(mode, []).append(record_scores(record, predicted.classes)[2])
-            self.estimator_ = predictions["plain"].estimator
+            predictions_by_mode = self._held_out_predictions(X, y, sample_domain, train, test)
+            for mode, predictions in predictions_by_mode.items():
+                record = predictions.outputs() | {"target": y[test]}
+                scores.setdefault(mode, []).append(record_scores(record, predictions.classes)[2])
+            self.estimator_ = predictions_by_mode["plain"].estimator
         if self.calibration == "cv":
             self.estimator_ = fit_rows(self.estimator, X, y, sample_domain)
         domain_codes = domain.codes[np.concatenate([test for _, test in splits])]

@@ -57,7 +57,7 @@ def class_columns(values: Array) -> Array:
 
 
 def equal_weights(domains: Array, classes: Array | None = None) -> Array:
-    """Return row weights that sum to 1, with equal sums for all domains and for their classes."""
+    """Return row weights that sum to 1, with equal sums for domains and for a domain's classes."""
     groups = domains if classes is None else domains * (int(classes.max()) + 1) + classes
     _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     weights = 1.0 / sizes[codes]
@@ -77,8 +77,8 @@ def fit_curve(
     values = values - values.mean(axis=1, keepdims=True)
     weights = weights / weights.sum()
     n_rows, n_classes = values.shape
-    spread = float(np.sqrt(np.mean(values**2)))
-    scale = spread or 1.0
+    root_mean_square = float(np.sqrt(np.mean(values**2)))
+    scale = root_mean_square or 1.0
     penalty = np.full(n_classes + 1, PENALTY_ROWS / n_rows)
     if not fit_bias:
         penalty[1:] = FIXED_PENALTY
@@ -107,7 +107,7 @@ def fit_curve(
         if has_converged:
             break
         step = _newton_step(design, p / total, codes, weights, parameters - initial, penalty)
-    slope = max(float(parameters[0]), 0.0) if spread else 0.0
+    slope = max(float(parameters[0]), 0.0) if root_mean_square else 0.0
     bias = parameters[1:] - parameters[1:].mean()
     curves = [Curve(slope / scale, bias if fit_bias else 0.0 * bias)]
     if not slope or not fit_bias:

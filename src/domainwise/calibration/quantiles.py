@@ -248,7 +248,7 @@ def describe_sets(calibration: Mapping[str, Any]) -> str:
     text = f"{calibration['promise']} coverage, calibrated on {n_domains} held-out domains"
     if coverage is None or size is None:
         return text
-    extent = f"sets contain {size:.2g} classes on average"
+    size_text = f"sets contain {size:.2g} classes on average"
     if calibration["of"] == "value":
-        extent = f"intervals have a width of {size:.3g}"
-    return f"{text}; {extent} at a coverage of {100 * coverage:.0f} %"
+        size_text = f"intervals have a width of {size:.3g}"
+    return f"{text}; {size_text} at a coverage of {100 * coverage:.0f} %"

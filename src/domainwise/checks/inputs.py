@@ -284,10 +284,10 @@ def plain_array(values: Any, name: str = "an array of labels") -> Array:
         return array.astype(object) if array.dtype.kind == "T" else array
     # In a list of strings, NumPy converts NaN and numbers to strings. It rounds integers that do
     # not fit into one integer type, or that are mixed with floats.
-    is_rounded = (
+    may_be_rounded = (
         array.dtype.kind == "f" and MAX_EXACT_INTEGER <= np.abs(array).max(initial=0.0) < np.inf
     )
-    return np.asarray(values, dtype=object) if is_rounded or array.dtype.kind in "US" else array
+    return np.asarray(values, dtype=object) if may_be_rounded or array.dtype.kind in "US" else array
 
 
 def label_array(values: Any, name: str) -> Array:
@@ -451,10 +451,10 @@ def check_is_table(X: Any, *, numeric: bool = False) -> None:
     if isinstance(X, np.ndarray) and X.dtype.names:
         raise TypeError("X is a structured array. Convert it to a data frame.")
     for prefixes, (contents, advice) in _NOT_NUMBERS.items() if numeric else ():
-        columns = [name for name, dtype in _columns(X) if dtype.lower().startswith(prefixes)]
-        if columns:
+        column_names = [name for name, dtype in _columns(X) if dtype.lower().startswith(prefixes)]
+        if column_names:
             raise TypeError(
-                f"X contains {contents} ({', '.join(map(str, columns[:5]))}). {advice}."
+                f"X contains {contents} ({', '.join(map(str, column_names[:5]))}). {advice}."
             )
 
 

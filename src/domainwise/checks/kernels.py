@@ -48,8 +48,8 @@ def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
     K = to_host(kernel.block(prepared_rows.left, prepared_rows.right)).astype(np.float64)
     name = getattr(kernel.function, "__name__", kernel.name)
     rounding = ROUNDING[precision_name(rows)]
-    faults = _warn_if_not_kernel(K, rounding, f"the matrix computed by kernel={name}")
-    return replace(kernel, symmetrised="symmetric" in faults, sound=not faults)
+    reasons = _warn_if_not_kernel(K, rounding, f"the matrix computed by kernel={name}")
+    return replace(kernel, symmetrised="symmetric" in reasons, sound=not reasons)
 
 
 def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
@@ -82,21 +82,21 @@ def positive_part(K: Any) -> tuple[Any, Any]:
 def _warn_if_not_kernel(K: Any, rounding: float, description: str) -> str:
     """Warn if a matrix is not a kernel; return the reasons, or an empty string."""
     limit = rounding * max(float(np.linalg.norm(K)), np.finfo(np.float64).tiny)
-    faults = []
+    reasons = []
     if float(np.abs(K - K.T).max()) > limit:
-        faults.append("not symmetric (the mean of the matrix and its transpose is used)")
+        reasons.append("not symmetric (the mean of the matrix and its transpose is used)")
     try:
         np.linalg.cholesky(_centred((K + K.T) / 2) + limit * np.eye(len(K)))
     except np.linalg.LinAlgError:
-        faults.append(
+        reasons.append(
             "not positive semi-definite (only the positive part is used; check whether you passed "
             "distances or a negated kernel)"
         )
-    if faults:
+    if reasons:
         warn_caller(
-            f"{description} is not a kernel: it is {', and '.join(faults)}", NotAKernelWarning
+            f"{description} is not a kernel: it is {', and '.join(reasons)}", NotAKernelWarning
         )
-    return ", and ".join(faults)
+    return ", and ".join(reasons)
 
 
 def _centred(K: Any) -> Any:

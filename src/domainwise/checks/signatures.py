@@ -77,7 +77,7 @@ def _expand(line: re.Match[str]) -> str:
     indent, names = line.groups()
     texts = [PLACEHOLDERS.sub(_expand, SHARED[name]) for name in re.findall(r"\w+", names)]
     lines = "\n".join(texts).splitlines()
-    return "\n".join(indent + line if line else line for line in lines)
+    return "\n".join(indent + text if text else text for text in lines)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
@@ -108,9 +108,9 @@ def _checking_domains(method: Callable[..., Any]) -> Callable[..., Any]:
                     f"{name!r}. Pass the domain of each row as sample_domain: "
                     f"{method.__name__}(X, y, sample_domain={name})."
                 )
-        arguments = dict(zip(signature.parameters, (self, *args), strict=False)) | kwargs
+        bound_arguments = dict(zip(signature.parameters, (self, *args), strict=False)) | kwargs
         if getattr(self, "_uses_target", True):
-            refuse_masked_targets(arguments.get("y"), arguments.get("sample_domain"))
+            refuse_masked_targets(bound_arguments.get("y"), bound_arguments.get("sample_domain"))
         return method(self, *args, **kwargs)
 
     method_with_checks.checks_domains = True  # type: ignore[attr-defined]
@@ -249,7 +249,7 @@ def _describe(value: Any) -> str:
         array = np.asarray(to_host(value))
         if array.ndim == 1 and array.size <= 10:
             return _describe(array.tolist())
-        numeric = array.dtype.kind in "biuf"
-        content = array.astype(np.float64).tobytes() if numeric else repr(array.tolist()).encode()
-        return f"array(shape={array.shape}, digest={sha256(content).hexdigest()[:8]})"
+        is_numeric = array.dtype.kind in "biuf"
+        data = array.astype(np.float64).tobytes() if is_numeric else repr(array.tolist()).encode()
+        return f"array(shape={array.shape}, digest={sha256(data).hexdigest()[:8]})"
     return repr(value) if hasattr(value, "get_params") else type(value).__name__

@@ -105,7 +105,7 @@ class Measure:
         return not self.undefined_reason(y_train, y_test, classification)
 
     def undefined_reason(self, y_train: Array, y_test: Array, classification: bool) -> str:
-        """Return why the score of a constant prediction is undefined; "" if it is defined."""
+        """Return the reason if the score of a constant prediction is undefined, else ""."""
         dummy = DummyClassifier() if classification else DummyRegressor()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -332,10 +332,10 @@ def domain_cross_validate(
                 rows = test_rows[domains.codes[test_rows] == code]
                 score = scorer(model, take_rows(X, rows), take_rows(y, rows))
                 split_scores.setdefault(int(code), []).append(float(score))
-    names = domains.names[sorted(split_scores)]
+    domain_names = domains.names[sorted(split_scores)]
     scores = np.array([np.mean(split_scores[code]) for code in sorted(split_scores)])
-    undefined_domains = [str(name) for name in names[np.isnan(scores)]]
-    if len(undefined_domains) == len(names):
+    undefined_domains = [str(name) for name in domain_names[np.isnan(scores)]]
+    if len(undefined_domains) == len(domain_names):
         raise ValueError(
             "The score is not defined on any domain. Perhaps each domain contains only one class. "
             "Choose another scorer (scoring)."
@@ -345,4 +345,4 @@ def domain_cross_validate(
             f"The score is not defined on these domains: {', '.join(undefined_domains)}. Perhaps "
             "each of them contains only one class. The mean and the worst score ignore them."
         )
-    return DomainScores(names, scores, results["fit_time"])
+    return DomainScores(domain_names, scores, results["fit_time"])

@@ -98,8 +98,8 @@ class Predictions(BaseEstimator):
         """Create from some rows of a record with the keys that :meth:`outputs` returns."""
         names = ("probabilities", "decisions")
         outputs = [None if record[name] is None else record[name][rows] for name in names]
-        methods = zip(("predict_proba", "decision_function"), outputs, strict=True)
-        estimator = SimpleNamespace(**{name: v for name, v in methods if v is not None})
+        method_outputs = zip(("predict_proba", "decision_function"), outputs, strict=True)
+        estimator = SimpleNamespace(**{name: v for name, v in method_outputs if v is not None})
         predictions = cls(estimator, None, classes)
         predictions.labels = record["prediction"][rows]
         predictions.probabilities, predictions.decisions = outputs

@@ -60,10 +60,10 @@ def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, f
     mean = float(defined_scores.mean()) if n_domains else float("nan")
     if n_domains < 2:
         return mean, float("nan"), float("nan")
-    samples = np.random.default_rng(seed).integers(n_domains, size=(DOMAIN_SAMPLES, n_domains))
+    indices = np.random.default_rng(seed).integers(n_domains, size=(DOMAIN_SAMPLES, n_domains))
     # Proportions are at most 1, and errors with a negative sign at most 0.
     upper = next((bound for bound in (0.0, 1.0) if defined_scores.max() <= bound), np.inf)
-    return mean, *widened_interval(mean, defined_scores[samples].mean(axis=1), n_domains, upper)
+    return mean, *widened_interval(mean, defined_scores[indices].mean(axis=1), n_domains, upper)
 
 
 def _defined(scores: Sequence[float] | Array) -> Array:
@@ -236,5 +236,5 @@ def rank_methods(scores: Array, methods: Sequence[str]) -> Ranking:
         p_value = value if np.isfinite(value) else 1.0
     quantile = stats.studentized_range.ppf(0.95, n_methods, np.inf) if n_methods > 1 else 0.0
     factor = np.sqrt(n_methods * (n_methods + 1) / (6.0 * max(n_datasets, 1)))
-    difference = float(quantile / np.sqrt(2) * factor)
-    return Ranking(tuple(methods), ranks.mean(axis=0), p_value, difference, n_datasets)
+    critical_difference = float(quantile / np.sqrt(2) * factor)
+    return Ranking(tuple(methods), ranks.mean(axis=0), p_value, critical_difference, n_datasets)
