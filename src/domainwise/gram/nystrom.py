@@ -90,8 +90,8 @@ class NystromMap:
             )
         # A function that is known to be indefinite (not ``sound``) is used nevertheless: its matrix
         # is positive definite on the pivots.
-        residual = W[non_pivots, non_pivots] - np.square(factor[rank:, :rank]).sum(axis=1)
-        if kernel.sound and residual.min(initial=0.0) < -1e-6 * scale:
+        residual_diagonal = W[non_pivots, non_pivots] - np.square(factor[rank:, :rank]).sum(axis=1)
+        if kernel.sound and residual_diagonal.min(initial=0.0) < -1e-6 * scale:
             raise ValueError("the kernel is not positive semi-definite. Choose another kernel.")
         squared_diagonal = np.diagonal(L) ** 2
         ratio = float(squared_diagonal.min() / squared_diagonal.max())
@@ -148,14 +148,14 @@ class NystromMap:
     def gram(self, X: Array) -> Array:
         """Return ``Phi Phi'``, which equals the kernel matrix in rows and columns of landmarks."""
         index_of = {row.tobytes(): i for i, row in enumerate(X)}
-        indices = np.array([index_of.get(row.tobytes(), -1) for row in self.landmarks])
-        if not isinstance(self.kernel, Kernel) or indices.min() < 0:
+        landmark_indices = np.array([index_of.get(row.tobytes(), -1) for row in self.landmarks])
+        if not isinstance(self.kernel, Kernel) or landmark_indices.min() < 0:
             Phi = self.features(X).astype(np.float64, copy=False)
             return np.asarray(Phi @ Phi.T)
         K = _float64_matrix(self.kernel, X)
-        not_landmarks = np.setdiff1d(np.arange(len(X)), indices)
-        V = solve_triangular(self.triangle, K[np.ix_(indices, not_landmarks)], lower=True)
-        K[np.ix_(not_landmarks, not_landmarks)] = V.T @ V
+        other_indices = np.setdiff1d(np.arange(len(X)), landmark_indices)
+        V = solve_triangular(self.triangle, K[np.ix_(landmark_indices, other_indices)], lower=True)
+        K[np.ix_(other_indices, other_indices)] = V.T @ V
         return K
 
     def weights(self, X: Array, dual: Array) -> Array:

@@ -77,8 +77,8 @@ def single_blas_thread(active: bool = True) -> AbstractContextManager[Any]:
 
 def tile_side(itemsize: int, max_bytes: int | None = None) -> int:
     """Return the side of a square tile that fits scikit-learn's ``working_memory``."""
-    budget = min(float(get_config()["working_memory"]) * 2**20, max_bytes or MAX_TILE_BYTES)
-    return max(1, int(np.sqrt(budget / itemsize)))
+    tile_bytes = min(float(get_config()["working_memory"]) * 2**20, max_bytes or MAX_TILE_BYTES)
+    return max(1, int(np.sqrt(tile_bytes / itemsize)))
 
 
 def _device_tile_side(X: Any, dtype: Any, max_bytes: int | None = None) -> int:

@@ -142,7 +142,7 @@ class Kernel:
     function: Callable[..., Array] | None = None  #: a user's kernel ``function(X, Y, **params)``
     params: Mapping[str, Any] = field(default_factory=dict)
     symmetrised: bool = False  #: average ``function(X, Y)`` with ``function(Y, X)'``
-    sound: bool = True  #: False for a function or matrix that is not positive semi-definite
+    sound: bool = True  #: False for a function or matrix known not to be positive semi-definite
 
     @property
     def constant(self) -> float:
