@@ -74,7 +74,7 @@ DEFECTS = [
     ),
     Defect(
         "new rows centred with their own means",
-        "self.like_rows(Z + projection.intercept, rows)",
+        "self.like_rows(Z + expansion.intercept, rows)",
         "self.like_rows(Z - Z.mean(0), rows)",
         ("estimators/test_exact.py",),
     ),

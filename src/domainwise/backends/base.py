@@ -125,12 +125,12 @@ class Backend:
 
     def transform(self, model: Any, rows: Any) -> Any:
         """Project checked rows with a fitted model."""
-        projection = model.expansion
-        if projection.landmarks is None:
-            Z = rows @ projection.dual
+        expansion = model.expansion
+        if expansion.landmarks is None:
+            Z = rows @ expansion.dual
         else:
-            Z = self.cross_product(projection.kernel, rows, projection.landmarks, projection.dual)
-        return self.like_rows(Z + projection.intercept, rows)
+            Z = self.cross_product(expansion.kernel, rows, expansion.landmarks, expansion.dual)
+        return self.like_rows(Z + expansion.intercept, rows)
 
     def predict(self, model: Any, method: str, rows: Any) -> Any:
         """Call a method of a fitted model on rows."""

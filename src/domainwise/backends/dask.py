@@ -121,10 +121,10 @@ class DaskBackend(Backend):
         names = model.get_feature_names_out()
         if is_dask(getattr(model, "X_fit_", None)):
             # The training rows form many blocks, of which a worker stores a few at a time.
-            tasks, projection = partitions.tasks_of(X), model.expansion
+            tasks, expansion = partitions.tasks_of(X), model.expansion
             rows = [call(layout.values, partition) for partition in tasks]
-            sums = cross_tasks(projection.kernel, rows, projection.landmarks, projection.dual)
-            context = constant((projection.intercept, layout.dtype, names), "projection")
+            sums = cross_tasks(expansion.kernel, rows, expansion.landmarks, expansion.dual)
+            context = constant((expansion.intercept, layout.dtype, names), "projection")
             if not partitions.is_frame(X):
                 tasks = [None] * len(sums)
             pairs = zip(tasks, sums, strict=True)

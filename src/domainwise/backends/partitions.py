@@ -98,7 +98,7 @@ def partitions_of(
 ) -> Partitions:
     """Return the partitions of Dask collections; check without computing that they match."""
     layout, empty, y, sample_domain = labels_of(X, y, sample_domain)
-    y, domain = (None if x is None else tasks_of(x) for x in (y, sample_domain))
+    y, domain = (None if labels is None else tasks_of(labels) for labels in (y, sample_domain))
     if known is not None:
         rows = list(known.unread)
         return Partitions(layout, empty, rows, y, domain, known.lengths, known.sources)
@@ -191,10 +191,10 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
 def check_aligned(X: Any, labels: Any, name: str) -> None:
     """Raise an error unless labels are a Dask collection with the same partitions as X."""
     if not is_dask(labels):
-        or_column = ", or as the name of a column of X" if is_frame(X) else ""
+        column_advice = ", or as the name of a column of X" if is_frame(X) else ""
         raise TypeError(
             f"X is {describe(X)} but {name} is {describe(labels)}. Pass {name} as a Dask "
-            f"collection with the partitions of X{or_column}."
+            f"collection with the partitions of X{column_advice}."
         )
     if not is_frame(labels) and not hasattr(labels, "chunks"):
         raise TypeError(f"{name} is {describe(labels)}. Pass a Dask array, series or data frame.")

@@ -105,8 +105,8 @@ def list_datasets() -> list[DatasetInfo]:
 
 def find_file(file_name: str) -> Path | None:
     """Return the path of a data file; None if it is missing."""
-    folder = os.environ.get(_ENVIRONMENT)
-    folders = [_PACKAGE, *([Path(folder).expanduser()] if folder else []), cache_dir()]
+    user_folder = os.environ.get(_ENVIRONMENT)
+    folders = [_PACKAGE, *([Path(user_folder).expanduser()] if user_folder else []), cache_dir()]
     paths = (folder / file_name for folder in folders)
     return next((path for path in paths if path.is_file()), None)
 
@@ -270,12 +270,12 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     >>> parkinsons.target.shape  # doctest: +SKIP
     (5875, 2)
     """
-    scores = ["motor_UPDRS", "total_UPDRS"]
-    check_choice(target, "target", [*scores, "both"])
+    score_names = ["motor_UPDRS", "total_UPDRS"]
+    check_choice(target, "target", [*score_names, "both"])
     table = read_table("parkinsons", as_frame)
     names = list(table.columns)
     features = names[names.index("Jitter(%)") : names.index("PPE") + 1]
-    targets = scores if target == "both" else target
+    targets = score_names if target == "both" else target
     return make_bunch("parkinsons", table, as_frame, features, targets)
 
 
@@ -402,8 +402,8 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
     check_choice(domain, "domain", ["sample", "center", "patient"])
     table = read_table("hipc", as_frame)
     features = ["CCR7", "CD4", "CD45RA", "CD3", "HLADR", "CD38", "CD8"]
-    column = "domain" if domain == "sample" else domain
-    return make_bunch("hipc", table, as_frame, features, target, column)
+    domain_column = "domain" if domain == "sample" else domain
+    return make_bunch("hipc", table, as_frame, features, target, domain_column)
 
 
 @with_shared_docstring

@@ -146,14 +146,14 @@ def cut_pieces(
                 f"{footer.path} has no column {missing_names[0]!r}. Use columns that all files "
                 f"have. The columns of this file are {', '.join(sorted(file_columns))}."
             )
-        n_earlier, groups = len(pieces), tuple[int, ...]()
-        for g in range(footer.metadata.num_row_groups):
-            n, groups = footer.metadata.row_group(g).num_rows, (g,)
-            if n and len(pieces) > n_earlier and pieces[-1].n_rows + n <= max_rows:
+        n_earlier_pieces, groups = len(pieces), tuple[int, ...]()
+        for group in range(footer.metadata.num_row_groups):
+            n_rows, groups = footer.metadata.row_group(group).num_rows, (group,)
+            if n_rows and len(pieces) > n_earlier_pieces and pieces[-1].n_rows + n_rows <= max_rows:
                 last_piece = pieces.pop()
-                n, groups = last_piece.n_rows + n, (*last_piece.groups, g)
-            if n:
-                pieces.append(Piece(footer.filesystem, footer.path, groups, n, footer.keys))
+                n_rows, groups = last_piece.n_rows + n_rows, (*last_piece.groups, group)
+            if n_rows:
+                pieces.append(Piece(footer.filesystem, footer.path, groups, n_rows, footer.keys))
     if not pieces:
         raise ValueError(
             f"no Parquet file contains rows (number of files: {len(footers)}, first file: "

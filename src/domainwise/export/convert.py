@@ -77,11 +77,11 @@ def convert(model: Any) -> Any:
     check_is_fitted(model)
     steps, types = list(_steps(model)), [cls for cls in CONVERTERS if cls is not Pipeline]
     inputs, last_step = _inputs(steps[0]), steps[-1]
-    outputs, input_names = ["projection"], {name for name, _ in inputs}
+    output_names, input_names = ["projection"], {name for name, _ in inputs}
     if is_classifier(last_step) or is_regressor(last_step):
-        outputs = ["prediction"]
+        output_names = ["prediction"]
     if is_classifier(last_step):
-        outputs.append("probabilities" if hasattr(last_step, "predict_proba") else "decisions")
+        output_names.append("probabilities" if hasattr(last_step, "predict_proba") else "decisions")
     # Converters are registered for this call only, so that other uses of skl2onnx do not change.
     options: dict[str, Any] = {
         "custom_conversion_functions": dict.fromkeys(types, _add_nodes),
@@ -91,7 +91,7 @@ def convert(model: Any) -> Any:
             **{cls: {"zipmap": False} for cls in _parse.sklearn_classifier_list},
             **{cls: {} for cls in types},
         },
-        "final_types": [(name + "_" * (name in input_names), None) for name in outputs],
+        "final_types": [(name + "_" * (name in input_names), None) for name in output_names],
     }
     try:
         graph = skl2onnx.convert_sklearn(
@@ -150,7 +150,7 @@ def _declare(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) ->
     types = [(StringTensorType if is_text else DoubleTensorType)([None, None])]
     if is_classifier(model):
         types.insert(0, LABEL_TYPES.get(_classes(model).dtype.kind, StringTensorType)([None]))
-    operator.outputs = [scope.declare_local_variable("output", output) for output in types]
+    operator.outputs = [scope.declare_local_variable("output", cls) for cls in types]
     return operator.outputs
 
 
@@ -163,8 +163,8 @@ def _add_nodes(scope: Any, operator: Any, container: Any) -> None:
     if isinstance(output, ClassifierOutput):
         scores = output.probabilities if hasattr(model, "predict_proba") else output.decisions
         values = [output.codes.lookup_in(_classes(model)), scores]
-    for value, output in zip(values, operator.outputs, strict=True):
-        container.add_node("Identity", value.name, output.full_name)
+    for value, variable in zip(values, operator.outputs, strict=True):
+        container.add_node("Identity", value.name, variable.full_name)
 
 
 def _classes(model: Any) -> Array:

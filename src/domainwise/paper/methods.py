@@ -137,8 +137,8 @@ class Parameters:
         """Return the parameters that a method uses, as a dict for JSON."""
         if method.key == "majority":
             return {}
-        landmarks = ["n_landmarks"] if method.landmark_rule else []
-        names = (*method.parameter_names, *landmarks, "C", "class_weight")
+        landmark_parameters = ["n_landmarks"] if method.landmark_rule else []
+        names = (*method.parameter_names, *landmark_parameters, "C", "class_weight")
         return plain_parameters({name: getattr(self, name) for name in names})
 
 

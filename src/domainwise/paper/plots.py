@@ -233,9 +233,9 @@ def merged_labels(
     [('a, b', (0.0, 0.0)), ('c', (1.0, 1.0))]
     """
     positions = np.array([[x, y] for _, x, y in points], dtype=np.float64)
-    spread = np.ptp(positions, axis=0)
+    extent = np.ptp(positions, axis=0)
     # A label is about a fifth of the picture wide and a twentieth high.
-    tolerance = np.where(spread > 0, spread, 1.0) * np.array([0.2, 0.055])
+    tolerance = np.where(extent > 0, extent, 1.0) * np.array([0.2, 0.055])
     groups: dict[int, list[str]] = {}
     for index, position in enumerate(positions):
         neighbours = (i for i in groups if np.all(np.abs(positions[i] - position) < tolerance))

@@ -72,7 +72,7 @@ METRICS = {
 def score_predictions(
     metrics: Iterable[str], y_true: NDArray, y_pred: NDArray, decision: NDArray | None = None
 ) -> dict[str, float]:
-    """Compute the metrics with these keys of ``METRICS``.
+    """Compute the metrics with these keys in ``METRICS``.
 
     Metrics that are not defined are omitted, for example the AUC if there is only one class.
 
@@ -126,7 +126,7 @@ class Case:
     tuned_methods: tuple[str, ...]
     source_params: Mapping[str, Any] = field(default_factory=dict)  #: arguments for the loader
     repeats: int = 20
-    tuned_repeats: int = 10  #: in the tuned setting, with the same domains as the first ``repeats``
+    tuned_repeats: int = 10  #: in the tuned setting, with the same splits as the first ``repeats``
     task: str = "classification"  #: or "regression"
     n_components: int | None = None  #: None if the paper does not give it
     m: int | None = None  #: the paper's M, from which fast methods get their number of landmarks
@@ -202,12 +202,12 @@ def _tables(groups: Mapping[str, list[str]], tables: Mapping[str, Any]) -> dict[
     result = {}
     for key, declaration in tables.items():
         cases, shared_values = [], declaration.pop("shared")
-        for case, values in declaration.pop("cases").items():
+        for case_name, values in declaration.pop("cases").items():
             values = shared_values | values
             for field_name in ("metrics", "methods", "tuned_methods"):
-                names = (groups.get(name.removeprefix("*"), [name]) for name in values[field_name])
-                values[field_name] = tuple(chain.from_iterable(names))
-            cases.append(Case(key=f"{key}/{case}", **values))
+                lists = (groups.get(name.removeprefix("*"), [name]) for name in values[field_name])
+                values[field_name] = tuple(chain.from_iterable(lists))
+            cases.append(Case(key=f"{key}/{case_name}", **values))
         result[key] = Table(key=key, cases=tuple(cases), **declaration)
     return result
 

@@ -73,11 +73,11 @@ def publish(folder: Path, *, html: bool = True) -> PublishedRun:
     run = summarise_run(store)
     if not run.tables:
         raise ResultsError(f"{store.path} contains no results yet; run reproduce first")
-    markdown, page = folder / MARKDOWN_NAME, folder / HTML_NAME if html else None
-    write_text(markdown, to_markdown(run))
-    if page is not None:
-        write_text(page, to_html(run))
-    return PublishedRun(run, markdown, page)
+    markdown_path, html_path = folder / MARKDOWN_NAME, folder / HTML_NAME if html else None
+    write_text(markdown_path, to_markdown(run))
+    if html_path is not None:
+        write_text(html_path, to_html(run))
+    return PublishedRun(run, markdown_path, html_path)
 
 
 # The table of a case, the same in all outputs -----------------------------------------------------
@@ -203,10 +203,10 @@ def to_markdown(run: RunSummary) -> str:
             for case in cases:
                 selection_note = f". Selection: {case.rule}." if case.rule else ""
                 lines += ["", f"**{case.title}**: {case_caption(case)}{selection_note}", ""]
-                layout = case_table(case)
-                rows = [[f"**{c.text}**" if c.bold else c.text for c in row] for row in layout.rows]
-                lines.append(f"| {' | '.join(layout.columns)} |")
-                lines.append("|---" + "|---:" * (len(layout.columns) - 1) + "|")
+                table = case_table(case)
+                rows = [[f"**{c.text}**" if c.bold else c.text for c in row] for row in table.rows]
+                lines.append(f"| {' | '.join(table.columns)} |")
+                lines.append("|---" + "|---:" * (len(table.columns) - 1) + "|")
                 lines += [f"| {' | '.join(row)} |" for row in rows]
     environment = ", ".join(f"{name} {value}" for name, value in _facts(run))
     return "\n".join([*lines, "", "## Settings and versions", "", f"{environment}.", ""])

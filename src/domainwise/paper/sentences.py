@@ -28,18 +28,18 @@ def summary(run: RunSummary) -> list[str]:
 
 def describe_run(run: RunSummary) -> list[str]:
     """Describe which tables were run, and with how many repeats."""
-    repeats = []
+    phrases = []
     for setting, parameters in PARAMETERS.items():
         if counts := sorted({case.n_repeats for case in run.cases(setting)}):
             low, high = counts[0], counts[-1]
             numbers = f"{low}" if low == high else f"{low} to {high}"
-            repeats.append(f"{numbers} with {parameters}")
+            phrases.append(f"{numbers} with {parameters}")
     sentences = [
         TEXTS["describe_run"].format(
             tables=count(len(run.tables), "table"),
             cases=count(len({case.case.key for case in run.cases()}), "case"),
             names=join([table.table.title for table in run.tables]),
-            repeats=join(repeats),
+            repeats=join(phrases),
             seed=run.header.get("root_seed"),
         )
     ]
@@ -57,36 +57,36 @@ def missing_repeats(run: RunSummary) -> list[str]:
     """List the cases with fewer repeats than in the protocol."""
     entries: list[str] = []
     for table in run.tables:
-        repeats = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
+        n_repeats = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
         for setting in SETTINGS:
             # Cases with the same numbers are listed together.
             titles_by_count: dict[tuple[int, int], list[str]] = {}
             for case in table.table.cases:
                 n_planned = (case.quick() if run.quick else case).planned_repeats(setting)
-                n_finished = repeats.get((case.key, setting), 0)
+                n_finished = n_repeats.get((case.key, setting), 0)
                 if n_finished < n_planned:
                     titles_by_count.setdefault((n_finished, n_planned), []).append(case.title)
             for (n_finished, n_planned), titles in titles_by_count.items():
-                cases = "" if len(titles) == len(table.table.cases) else f" ({join(titles)})"
+                case_note = "" if len(titles) == len(table.table.cases) else f" ({join(titles)})"
                 entries.append(
-                    f"{table.table.title}{cases}, {setting}: {n_finished} of {n_planned}"
+                    f"{table.table.title}{case_note}, {setting}: {n_finished} of {n_planned}"
                 )
     return [TEXTS["missing_repeats"].format(missing="; ".join(entries))] if entries else []
 
 
 def agreement(run: RunSummary) -> list[str]:
     """Report how many means agree with the paper's."""
-    is_within = {
+    within = {
         table.table.title: [cell.within_sd is True for _, _, cell in cells]
         for table in run.tables
         if (cells := [cell for case in table.in_setting("paper") for cell in compared_cells(case)])
     }
-    if run.quick or not is_within:
+    if run.quick or not within:
         return []
-    n_total, n_within = sum(map(len, is_within.values())), sum(map(sum, is_within.values()))
-    tables = join([f"{title} {sum(flags)} of {len(flags)}" for title, flags in is_within.items()])
+    n_total, n_within = sum(map(len, within.values())), sum(map(sum, within.values()))
+    counts = join([f"{title} {sum(flags)} of {len(flags)}" for title, flags in within.items()])
     text = TEXTS["agreement"]
-    return [text.format(total=n_total, within=n_within, min_repeats=MIN_REPEATS, tables=tables)]
+    return [text.format(total=n_total, within=n_within, min_repeats=MIN_REPEATS, tables=counts)]
 
 
 def compared_cells(case: CaseView) -> list[tuple[str, str, CellView]]:
@@ -114,9 +114,9 @@ def headline(table: TableView) -> str:
         winners = [list(map(_label, case.best_methods())) for case in table.in_setting(setting)]
         wins = Counter(label for labels in winners for label in labels).most_common()
         if len(wins) > 1:
-            names = join([f"{name} (in {n} of {len(winners)} cases)" for name, n in wins])
+            method_list = join([f"{name} (in {n} of {len(winners)} cases)" for name, n in wins])
             tie_note = ", with ties counted for each method" if max(map(len, winners)) > 1 else ""
-            phrases.append(f"with {parameters}, the best methods are {names}{tie_note}")
+            phrases.append(f"with {parameters}, the best methods are {method_list}{tie_note}")
         elif wins:
             scope = " in every case" if len(winners) > 1 else ""
             phrases.append(f"with {parameters}, {wins[0][0]} has the best mean{scope}")
@@ -201,8 +201,8 @@ def findings(run: RunSummary) -> dict[str, list[str]]:
         differences = []
         for method, metric, cell in cells:
             if not cell.within_sd and cell.paper is not None and cell.difference is not None:
-                sds = abs(cell.difference) / cell.paper[1] if cell.paper[1] else float("inf")
-                differences.append(f"{method} {metric} {cell.difference:+.4g} ({sds:.1f} sd)")
+                n_sds = abs(cell.difference) / cell.paper[1] if cell.paper[1] else float("inf")
+                differences.append(f"{method} {metric} {cell.difference:+.4g} ({n_sds:.1f} sd)")
         within_lines += [f"{_name(case)}: {join(agreements)}."] if agreements else []
         outside_lines += [f"{_name(case)}: {join(differences)}."] if differences else []
     sections = {
@@ -216,7 +216,7 @@ def findings(run: RunSummary) -> dict[str, list[str]]:
 
 
 def svm_column(run: RunSummary) -> list[str]:
-    """Compare the SVM's accuracy on synthetic data, where the paper gives all its parameters."""
+    """Compare the SVM on synthetic data with the paper, which gives all of its parameters there."""
     gaps = [
         (case.case.title, gap)
         for case in run.cases("paper")
@@ -231,15 +231,15 @@ def svm_column(run: RunSummary) -> list[str]:
         n=len(gaps),
         outside=f" (not in {join(outliers)})" if outliers else "",
     )
-    cells = [
+    long_run_texts = [
         f"{row['mean']:.2f} ± {row['standard_error']:.2f} for {case.case.title}"
         f" (paper: {case.case.paper['svm']['accuracy'][0]:.2f})"
         for case in run.cases("paper")
         if (row := run.long_runs.get(case.case.key)) is not None and "svm" in case.case.paper
     ]
-    if cells:
+    if long_run_texts:
         repeats = next(iter(run.long_runs.values()))["repeats"]
-        text += TEXTS["long_run"].format(repeats=repeats, cells=join(cells))
+        text += TEXTS["long_run"].format(repeats=repeats, cells=join(long_run_texts))
     return [text]
 
 

@@ -183,7 +183,7 @@ def _case_view(
     rows = {key: dict(sorted(method_rows[key].items())) for key in METHODS if key in method_rows}
     scores: dict[str, dict[str, dict[int, float]]] = {}  # by metric and method
     summaries: dict[str, dict[str, Summary]] = {}
-    best_mean: dict[str, float] = {}
+    best_means: dict[str, float] = {}
     for key in case.metrics:
         scores[key] = {
             name: {i: row["metrics"][key] for i, row in repeats.items() if key in row["metrics"]}
@@ -192,7 +192,7 @@ def _case_view(
         summaries[key] = {n: summarise(list(v.values())) for n, v in scores[key].items() if v}
         means = [ours.mean for name, ours in summaries[key].items() if METHODS[name].competes]
         best_of = max if METRICS[key].greater_is_better else min
-        best_mean[key] = best_of(filter(np.isfinite, means), default=np.nan)
+        best_means[key] = best_of(filter(np.isfinite, means), default=np.nan)
     ranking_scores = scores[case.metrics[0]]
     methods = []
     for name, repeats in rows.items():
@@ -208,7 +208,7 @@ def _case_view(
                 paper, is_within = paper_numbers.get(key), None
                 if paper is not None and not table.stand_in:
                     is_within = abs(ours.mean - paper[0]) <= paper[1]
-                is_best = bool(np.isclose(ours.mean, best_mean[key], rtol=1e-9, atol=0.0))
+                is_best = bool(np.isclose(ours.mean, best_means[key], rtol=1e-9, atol=0.0))
                 cells[key] = CellView(ours, paper, is_within, method.competes and is_best)
         invariances = [row["invariance"] for row in repeats.values() if row.get("invariance")]
         methods.append(

@@ -178,9 +178,9 @@ def tune(
         candidates += weighted_candidates
         best, score = best_of([best, *weighted_candidates])
     is_per_domain = len(folds) == len(np.unique(domain))
-    groups = "source domain" if is_per_domain else f"of {len(folds)} groups of source domains"
+    fold_text = "source domain" if is_per_domain else f"of {len(folds)} groups of source domains"
     rule = (
-        f"best mean {metric.label} with each {groups} held out in turn and"
+        f"best mean {metric.label} with each {fold_text} held out in turn and"
         f" at most {case.tuning_rows} rows per domain, {len(candidates)} candidates"
     )
     parameters = replace(best, n_landmarks=method.n_landmarks(len(split.X), case.m))
@@ -265,8 +265,8 @@ class Trial:
     @property
     def cost(self) -> float:
         """Approximate seconds, to estimate the remaining time."""
-        share = len(self.methods) / max(len(self.case.methods_of(self.setting)), 1)
-        return share * (self.case.cost if self.setting == "paper" else self.case.tuned_cost)
+        fraction = len(self.methods) / max(len(self.case.methods_of(self.setting)), 1)
+        return fraction * (self.case.cost if self.setting == "paper" else self.case.tuned_cost)
 
     def run(self) -> list[Row]:
         """Return a row for each method; if a method fails, its row contains the error.
@@ -279,13 +279,13 @@ class Trial:
 
     def choose_parameters(self, method: Method, split: Split) -> tuple[Parameters, dict[str, Any]]:
         """Return the parameters of a method in this setting, and how they were chosen."""
-        seed_names = (self.root_seed, self.case.key, self.repeat)
-        random_state = int(derive_seed(*seed_names, "method").generate_state(1)[0] % 2**31)
+        seed_arguments = (self.root_seed, self.case.key, self.repeat)
+        random_state = int(derive_seed(*seed_arguments, "method").generate_state(1)[0] % 2**31)
         if self.setting != "tuned" or method.key == "majority":
             parameters = paper_parameters(self.case, method, split.y, len(split.X), random_state)
             return parameters, {"rule": _PAPER_RULE, "parameters": parameters.used_by(method)}
         # All methods use the same tuning rows and groups of domains.
-        rng = np.random.default_rng(derive_seed(*seed_names, "tuning"))
+        rng = np.random.default_rng(derive_seed(*seed_arguments, "tuning"))
         return tune(self.case, method, split, rng, random_state)
 
     def _row(self, method: Method, split: Split) -> Row:
