@@ -264,8 +264,8 @@ def _notes(
             values = [f"{value} in {folder}" for value, folder in zip(values, names, strict=True)]
             notes.append(f"The argument {name} differs: {'; '.join(values)}.")
     for name, evaluation in zip(names, evaluations, strict=True):
-        if unshared := [str(domain) for domain in evaluation.domains if domain not in shared]:
-            notes.append(f"Domains only in {name} are not compared: {', '.join(unshared)}.")
+        if unshared_names := [str(domain) for domain in evaluation.domains if domain not in shared]:
+            notes.append(f"Domains only in {name} are not compared: {', '.join(unshared_names)}.")
     return notes
 
 

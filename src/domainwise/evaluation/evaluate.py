@@ -222,7 +222,7 @@ def _evaluate(
         inner_scoring=inner_scoring,
     )
     methods, plan = methods_for(methods, source.classification), None
-    target = (source.y, source.classification, pos_label)
+    measure_arguments = (source.y, source.classification, pos_label)
     if quick:
         source = replace(source, max_scored=QUICK_SCORED)
         plan = plan_quick(source, methods, cv, inner_cv, max_rows, options.get("n_jobs"))
@@ -233,7 +233,7 @@ def _evaluate(
         methods,
         cv=cv,
         inner_cv=inner_cv,
-        more_measures=[choose_measure(name, *target) for name in more_names],
+        more_measures=[choose_measure(name, *measure_arguments) for name in more_names],
         out=out,
         quick=quick,
         **options,
@@ -329,21 +329,21 @@ def compare_methods(
             for number, split in enumerate(splits)
             for method in scorable
         ]
-        score = partial(scored_evaluation, problem, methods=methods, splits=splits)
-        unit = seconds_per_cost(problem, splits[0]) if progress is True or n_jobs else 0.0
-        workers = workers_for(problem, n_jobs, unit * sum(job.cost for job in jobs))
+        summarize = partial(scored_evaluation, problem, methods=methods, splits=splits)
+        unit_seconds = seconds_per_cost(problem, splits[0]) if progress is True or n_jobs else 0.0
+        workers = workers_for(problem, n_jobs, unit_seconds * sum(job.cost for job in jobs))
         stop_note = ""
         try:
-            with job_progress(progress, jobs, memory.rows, workers, unit) as callback:
+            with job_progress(progress, jobs, memory.rows, workers, unit_seconds) as callback:
                 _run(jobs, memory, workers, callback)
                 if details and not quick:
-                    evaluations = [score(measure, rows=memory.rows) for measure in measures]
+                    evaluations = [summarize(measure, rows=memory.rows) for measure in measures]
                     _run(_seen_domain_jobs(jobs, memory, evaluations), memory, workers, callback)
         except KeyboardInterrupt:
             if not (partial_results and memory.rows):
                 raise
             stop_note = _remove_incomplete_splits(jobs, memory)
-        evaluation, *others = (score(measure, rows=memory.rows) for measure in measures)
+        evaluation, *others = (summarize(measure, rows=memory.rows) for measure in measures)
         if stop_note:
             evaluation.facts["stopped"] = stop_note
             evaluation.notes.insert(0, stop_note)

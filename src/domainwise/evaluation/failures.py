@@ -162,8 +162,8 @@ def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section
         f"on {names_of(lowest)}. The average precision in the table is the area under the "
         f"precision-recall curve for {about}."
     ]
-    if domain_names := [str(domain) for domain in predictions if domain not in areas]:
-        sentences.append(f"Domains with only one class have no AUC: {', '.join(domain_names)}.")
+    if one_class_names := [str(domain) for domain in predictions if domain not in areas]:
+        sentences.append(f"Domains with only one class have no AUC: {', '.join(one_class_names)}.")
     columns = {"AUC": areas, "average precision": precisions}
     texts = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
     return Section("Discrimination between classes", sentences, [], texts)
@@ -235,8 +235,8 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
         caption = f"Residuals of {label}: median (dot), middle half (bar) and middle 90 % (line)"
         caption += f", for the {MAX_DOMAINS} worst domains" * (len(errors) > MAX_DOMAINS)
         picture = Picture(to_svg(figure, "residuals", alt), alt, caption)
-    bias_shares = {d: percent(s) for d, s in bias_share.items()}
-    columns = {"bias": _aligned(bias, "+"), "squared error due to bias": bias_shares}
+    share_texts = {d: percent(s) for d, s in bias_share.items()}
+    columns = {"bias": _aligned(bias, "+"), "squared error due to bias": share_texts}
     return Section("Residuals", [sentence], [picture], columns)
 
 
@@ -248,13 +248,13 @@ def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Sectio
     pairs = coverage_by_domain(predictions, classes, nominal)
     shares, sizes = ({d: pair[i] for d, pair in pairs.items()} for i in (0, 1))
     lowest = min(shares, key=lambda d: shares[d])
-    kind, value, size_name, contents = "interval", "value", "width of intervals", "range"
+    kind, value, size_name, meaning = "interval", "value", "width of intervals", "range"
     extent = f"an interval is {_mean(sizes):.3g} wide"
     if classes is not None:
-        kind, value, size_name, contents = "set", "class", "classes per set", "set of classes"
+        kind, value, size_name, meaning = "set", "class", "classes per set", "set of classes"
         extent = f"a set contains {_mean(sizes):.2g} classes (0 to {len(classes)} are possible)"
     sentence = (
-        f"A prediction {kind} is a {contents} that should contain the true {value} of a row with a "
+        f"A prediction {kind} is a {meaning} that should contain the true {value} of a row with a "
         f"given probability (50 %, 80 % or 90 %). Higher probabilities need more domains; with "
         f"{len(shares)} domains, this report uses {percent(nominal)}. On average over held-out "
         f"domains, {extent}, and {percent(_mean(shares))} of the {kind}s of {label} contain the "

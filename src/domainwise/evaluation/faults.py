@@ -160,9 +160,9 @@ def describe_differences(problem: Problem) -> dict[str, Any]:
     """Describe domains, the columns that differ most, and faults; the result is stored in JSON."""
     problem = problem.full
     codes, names = problem.codes, [str(name) for name in problem.domains.tolist()]
-    values = columns_of(problem.X)
-    columns = [describe_column(name, column, codes, len(names)) for name, column in values]
-    columns.sort(key=lambda column: -column["tells"])
+    columns = columns_of(problem.X)
+    descriptions = [describe_column(name, column, codes, len(names)) for name, column in columns]
+    descriptions.sort(key=lambda column: -column["tells"])
     domains = []
     for code, name in enumerate(names):
         y = problem.y[codes == code]
@@ -171,11 +171,11 @@ def describe_differences(problem: Problem) -> dict[str, Any]:
         else:
             target = {"classes": [int(np.sum(y == c)) for c in problem.classes]}
         domains.append({"name": name, "rows": len(y), **target})
-    faults = find_faults(values, problem.y, problem.classification, codes, names)
+    faults = find_faults(columns, problem.y, problem.classification, codes, names)
     return {
         "domains": domains,
-        "columns": columns[:MAX_COLUMNS],
-        "others": len(columns[MAX_COLUMNS:]),
+        "columns": descriptions[:MAX_COLUMNS],
+        "others": len(descriptions[MAX_COLUMNS:]),
         "faults": [asdict(fault) for fault in faults],
     }
 
@@ -200,8 +200,8 @@ def find_faults(
     for name, values in columns:
         is_number = values.dtype.kind == "f"
         if is_number:
-            index, present = np.full(len(values), -1), np.isfinite(values)
-            distinct_values, index[present] = np.unique(values[present], return_inverse=True)
+            index, is_present = np.full(len(values), -1), np.isfinite(values)
+            distinct_values, index[is_present] = np.unique(values[is_present], return_inverse=True)
         else:
             index, distinct_values = import_pandas().factorize(values)
         indexed_columns.append(_Column(name, is_number, index, distinct_values))

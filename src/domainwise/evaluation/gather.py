@@ -200,7 +200,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def drawn_rows_note(problem: Problem) -> str:
-    """State on how many rows methods are trained, and on how many they are scored."""
+    """A sentence about the number of rows for training, and the number for scoring."""
     return (
         f"Methods are trained on {len(problem.y):,} of {problem.n_total:,} rows, drawn evenly from "
         f"the domains (max_rows), and scored on {len(problem.full.scored):,} rows."

@@ -43,7 +43,7 @@ FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, Att
 #: the model was trained without rows from the domain, or on other rows from all domains.
 HELD_OUT, SEEN = -1, 1000
 #: Values of ``fold`` for halves of a held-out domain (in table order) and for random tenths of it.
-#: Methods that use a domain's rows as context also predict these, to test if parts are enough.
+#: Methods that use a domain's rows as context also predict these, to test whether parts are enough.
 HALVES, TENTHS = -2, -3
 #: Values of ``part`` in a row: predictions for held-out domains, and for seen domains.
 ON_HELD_OUT, ON_SEEN = "outside", "inside"
@@ -290,7 +290,7 @@ def can_score(method: Method, problem: Problem) -> bool:
 
 
 class Scorer:
-    """Scores the rows that jobs return for these outer splits, by the problem's measure."""
+    """Scores the rows that jobs return for these outer splits, with the problem's measure."""
 
     def __init__(self, problem: Problem, splits: Sequence[Split]) -> None:
         self.problem, self.splits = problem, splits
@@ -306,13 +306,13 @@ class Scorer:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             records = {(r["domain"], r["fold"]): r for r in row["predictions"]}
-            held_out = [code for code, fold in records if fold == HELD_OUT]
+            codes = [code for code, fold in records if fold == HELD_OUT]
             y_train = self.problem.y[self.splits[row["split"]][0]]
             try:
-                scores = {c: self._held_out_score(records[c, HELD_OUT], y_train) for c in held_out}
+                scores = {c: self._held_out_score(records[c, HELD_OUT], y_train) for c in codes}
             except FAILURES as error:
                 return {**row, "error": f"{error}" or type(error).__name__}
-            within = {code: self._within_score(row["split"], code, records) for code in held_out}
+            within = {code: self._within_score(row["split"], code, records) for code in codes}
         messages = sorted({*row["warnings"], *reported_warnings(caught)})
         return {**row, "scores": scores, "within": within, "warnings": messages}
 

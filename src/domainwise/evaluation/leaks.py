@@ -69,9 +69,9 @@ class Target:
     def agreement(self, outcome: Array, ranks: Array, either_direction: bool = False) -> Array:
         """AUC or rank correlation of an outcome with the ranks in each column."""
         if self.n_classes:
-            n = int(outcome.sum())
-            area = np.asarray(ranks[outcome].sum(axis=0) - n * (n + 1) / 2)
-            area = area / (n * (len(outcome) - n))
+            n_positive = int(outcome.sum())
+            area = np.asarray(ranks[outcome].sum(axis=0) - n_positive * (n_positive + 1) / 2)
+            area = area / (n_positive * (len(outcome) - n_positive))
             return np.maximum(area, 1 - area) if either_direction else area
         a, b = rankdata(outcome), ranks - ranks.mean(axis=0)
         scale = np.std(a) * np.sqrt((b**2).mean(axis=0))
@@ -219,7 +219,7 @@ def _score_without(
     method = "predict_proba" if classification else "predict"
     folds = row_folds(y, classification, 4)
     outcomes = [y == c for c in np.unique(y)] if classification else [y]
-    best = 0.0
+    best_score = 0.0
     for model in (forest, make_pipeline(StandardScaler(), linear)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a class may be missing in a fold
@@ -230,5 +230,5 @@ def _score_without(
             for c, outcome in enumerate(outcomes)
             if not classification or MIN_CLASS_ROWS <= outcome.sum() <= len(y) - MIN_CLASS_ROWS
         ]
-        best = max(best, float(np.mean(scores or [0.0])))
-    return best
+        best_score = max(best_score, float(np.mean(scores or [0.0])))
+    return best_score

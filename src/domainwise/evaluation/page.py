@@ -95,14 +95,14 @@ def methods_table(evaluation: Results) -> TextTable:
     show, sign = evaluation.show, evaluation.measure.sign
     columns = ["method", "mean", "next site (90 %)", "worst", "worst domain", "spread", "seen"]
     columns += ["gap", "p", "adjusted p", "seconds"]
-    best_worst = max(result.worst for result in evaluation.results)
+    best_worst_score = max(result.worst for result in evaluation.results)
     rows = []
     for r in evaluation.results:
         label = r.label + " ●" * (r is evaluation.baseline) + " ✓" * (r is evaluation.recommended)
         texts = [label, show(r.mean), verdict.interval(evaluation, evaluation.range_of(r))]
         texts += [show(r.worst), str(r.worst_domain), show(sign * r.spread), show(r.seen_mean)]
         texts += [show(sign * r.generalization_gap), p_text(r.p_value), p_text(r.p_adjusted)]
-        is_bold = {1: r is evaluation.best, 3: r.worst == best_worst}
+        is_bold = {1: r is evaluation.best, 3: r.worst == best_worst_score}
         cells = [TextCell(text, is_bold.get(i, False)) for i, text in enumerate(texts)]
         rows.append([*cells, TextCell(f"{r.seconds:.1f}")])
     return TextTable(columns, rows, [r.kind for r in evaluation.results]).without_empty_columns()
@@ -219,15 +219,15 @@ def scores_figure(evaluation: Results) -> Figure:
 
 def domains_picture(evaluation: Results) -> Picture:
     """Scores of the methods on each domain, with the worst domain highlighted."""
-    worst, best, measure = evaluation.worst_domain, evaluation.recommended, evaluation.measure
-    alt = f"{measure.label} by method and held-out domain. The worst domain of {best.label} is "
-    alt += f"{worst!s}: {measure.format(best.scores[worst])}"
+    worst, method, measure = evaluation.worst_domain, evaluation.recommended, evaluation.measure
+    alt = f"{measure.label} by method and held-out domain. The worst domain of {method.label} is "
+    alt += f"{worst!s}: {measure.format(method.scores[worst])}"
     caption = (
-        f"Each row is a held-out domain; the worst domain of {best.label} is at the top. "
+        f"Each row is a held-out domain; the worst domain of {method.label} is at the top. "
         "Horizontal lines are 95 % confidence intervals"
     )
-    if any(np.isfinite(score) for score in best.seen.values()):
-        caption += f". Vertical bars are scores of {best.label} on seen domains"
+    if any(np.isfinite(score) for score in method.seen.values()):
+        caption += f". Vertical bars are scores of {method.label} on seen domains"
     with _drawn_scores(evaluation, 9.0) as figure:
         return Picture(to_svg(figure, "domains", alt), alt, caption, wide=True)
 

@@ -90,10 +90,10 @@ class QuickPlan:
             differences.append(f"methods are trained on {rows_text}")
             if len(full.scored) < len(full.y):
                 differences.append(f"scores are computed on {len(full.scored):,} rows")
-        n_groups, skipped_methods = len(outer_splits(problem, self.cv)), ", ".join(self.left_out)
+        n_groups, skipped_text = len(outer_splits(problem, self.cv)), ", ".join(self.left_out)
         differences.append(f"domains are held out in {n_groups} groups")
-        if skipped_methods:
-            differences.append(f"methods that would take too long are not run ({skipped_methods})")
+        if skipped_text:
+            differences.append(f"methods that would take too long are not run ({skipped_text})")
         differences.append("scores on seen domains are not computed")
         return (
             f"Quick evaluation: {'; '.join(differences)}. All rows were checked for problems in "
@@ -178,10 +178,10 @@ class JobProgress:
         self._unfinished |= {job.row_keys[0]: job for job in jobs}
         if jobs and jobs[0].part == ON_HELD_OUT:
             n_methods = len({job.method.key for job in jobs})
-            methods = f"{n_methods} methods" if n_methods > 1 else "One method"
-            workers = f"{self._workers} workers" if self._workers > 1 else "one worker"
+            methods_text = f"{n_methods} methods" if n_methods > 1 else "One method"
+            workers_text = f"{self._workers} workers" if self._workers > 1 else "one worker"
             duration = format_duration(self._seconds_left())
-            self._print(f"{methods}, {len(jobs)} fits: about {duration} on {workers}.")
+            self._print(f"{methods_text}, {len(jobs)} fits: about {duration} on {workers_text}.")
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
         """Show the rows of a finished job."""

@@ -48,7 +48,7 @@ class Problem:
     y: Array  #: class labels, or a continuous target
     codes: Array  #: for each row, the index of its domain in ``domains``
     domains: Array  #: sorted domain names
-    classes: Array | None  #: of two, the last one is the positive class; None for regression
+    classes: Array | None  #: if there are two, the second is positive; None for regression
     measure: Measure
     n_total: int  #: number of rows before a subset is drawn
     seed: int  #: seed for all random choices

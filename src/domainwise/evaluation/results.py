@@ -181,8 +181,8 @@ class Results:
     def weighted_mean(self, result: MethodResult, excluded: Label | None = None) -> float:
         """Mean over all domains but ``excluded``, weighted by :func:`domain_weights`."""
         weights = {name: self.weights.get(name, 1.0) for name in result.known if name != excluded}
-        total = sum(weight * result.known[name] for name, weight in weights.items())
-        return total / sum(weights.values())
+        weighted_sum = sum(weight * result.known[name] for name, weight in weights.items())
+        return weighted_sum / sum(weights.values())
 
     def leader(self, excluded: Label | None = None) -> MethodResult:
         """The method with the best weighted mean among those without context."""
@@ -287,17 +287,17 @@ class Results:
         held_out = _held_out_outputs([records.get(name, []) for name in method.scores], classes)
         if measure.is_custom or held_out is None or not held_out.domains(2 * LABEL_COUNTS[1]):
             return []
-        score = partial(_outputs_score, measure, classes)
+        scorer = partial(_outputs_score, measure, classes)
         # Adapted models predict the most probable class. If the method itself does not, its scores
         # are shifted by the difference.
         scores = np.array(list(method.scores.values()))
-        scores += domain_scores(held_out, score, len(scores))
+        scores += domain_scores(held_out, scorer, len(scores))
         scores -= [
             pooled_score(measure, classes, records[d]) if d in records else np.nan
             for d in method.scores
         ]
         held_out = replace(held_out, balanced=measure.balanced)
-        table, counts = label_gain(held_out, scores, score)
+        table, counts = label_gain(held_out, scores, scorer)
         table[0, 1:] = expected_score(list(method.known.values()), 0)
         gains = []
         for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):
@@ -579,8 +579,8 @@ def _held_out_outputs(
             return None
         if records:
             row, y, outputs = (np.concatenate([r[name] for r in records]) for name in names)
-            i = np.unique(row, return_index=True)[1]  # first prediction of each row
-            domain_arrays.append((y[i], np.full(len(i), code), outputs[i]))
+            first = np.unique(row, return_index=True)[1]  # first prediction of each row
+            domain_arrays.append((y[first], np.full(len(first), code), outputs[first]))
     if not domain_arrays:
         return None
     target, domain, outputs = map(np.concatenate, zip(*domain_arrays, strict=True))

@@ -29,7 +29,7 @@ MAX_ERRORS, MAX_SHARE = 2.0, 0.1
 #: The spread of converted rows may differ from that of the other domains by at most the larger of
 #: two factors: SPREAD_FACTOR, and the factor between the units to the power of SPREAD_POWER.
 SPREAD_FACTOR, SPREAD_POWER = 1.6, 0.2
-#: A conversion must change a domain's value by at least this many times the others' range.
+#: A conversion must change a domain's value by at least this many times the range of the others.
 MIN_MOVE = 2.0
 #: Maximum number of columns whose correlations are compared, and of groups of domains to test.
 MAX_COLUMNS, MAX_GROUPS = 200, 12
@@ -113,7 +113,7 @@ class _DomainValues:
         return p_values, distances
 
     def explain(self, name: str, i: int, is_distant: Array) -> tuple[str, str]:
-        """Return the kind of anomaly in distant domain i, and the units that explain it."""
+        """Return the kind of anomaly in domain i, and the units that would explain it."""
         others = np.flatnonzero(~is_distant)
         center, variance = self.predict(others)
         error = np.sqrt(variance + self.errors[i] ** 2)
@@ -172,16 +172,16 @@ def find_anomalies(
         p_values, distances = values.test()
         is_distant = (p_values <= FALSE_ALARM_RATE / n_tests) & (distances >= MIN_DISTANCE)
         by_spread = values.scale == "spread"
-        reasons: dict[tuple[str, str], list[int]] = {}
+        groups: dict[tuple[str, str], list[int]] = {}
         for i in np.flatnonzero(is_distant).tolist():
             if (values.column, int(values.domains[i])) in excluded:
                 continue
             kind, units = values.explain(names[values.column], i, is_distant)
             if kind != "level" or (distances[i] >= MIN_UNEXPLAINED_DISTANCE and not by_spread):
-                reasons.setdefault((kind, units), []).append(i)
+                groups.setdefault((kind, units), []).append(i)
         statistic = values.spreads if by_spread else values.medians
         other_values = statistic[~is_distant]
-        for (kind, units), group in reasons.items():
+        for (kind, units), group in groups.items():
             domains, data = values.domains[group].tolist(), (statistic[group], other_values)
             anomalies.append(Anomaly(kind, values.column, domains, *data, units, by_spread))
             excluded = excluded | {(values.column, d) for d in domains}
@@ -189,8 +189,8 @@ def find_anomalies(
         columns = list(dict.fromkeys(values.column for values in statistics))[:MAX_COLUMNS]
         quantities = {column: quantities[column] for column in columns}
         rows = [np.flatnonzero(codes == d) for d in range(n_domains)]
-        signs = _opposite_signs(quantities, target, rows, FALSE_ALARM_RATE / n_tests)
-        anomalies += [sign for sign in signs if (sign.column, sign.domains[0]) not in excluded]
+        reversals = _opposite_signs(quantities, target, rows, FALSE_ALARM_RATE / n_tests)
+        anomalies += [a for a in reversals if (a.column, a.domains[0]) not in excluded]
     return anomalies
 
 
@@ -203,9 +203,9 @@ def _domain_values(
     domains = np.array([d for d in large_domains if (column, d) not in excluded], dtype=np.intp)
     if len(domains) < MIN_DOMAINS:
         return
-    shares = (0.0, 0.25, 0.5, 0.75)
-    lowest, low, medians, high = quantiles_by_domain(x, codes, n_domains, shares)[:, domains]
-    spreads = (high - low) / NORMAL_IQR
+    probabilities = (0.0, 0.25, 0.5, 0.75)
+    lowest, q1, medians, q3 = quantiles_by_domain(x, codes, n_domains, probabilities)[:, domains]
+    spreads = (q3 - q1) / NORMAL_IQR
     if np.median(spreads) <= 0:  # most rows have the same value
         return
     root_n, statistics = np.sqrt(counts[domains]), (column, domains, medians, spreads)
@@ -216,7 +216,7 @@ def _domain_values(
         return
     yield _DomainValues(*statistics, "median", medians, spreads, 1.2533 * spreads / root_n)
     # If a quarter of the rows has the lowest value, spreads are not informative.
-    if (low > lowest).all() and spreads.min() > 0:
+    if (q1 > lowest).all() and spreads.min() > 0:
         # A spread of three times the usual one has a distance of MIN_DISTANCE.
         deviations = np.full(len(domains), np.log(3) / MIN_DISTANCE)
         yield _DomainValues(*statistics, "spread", np.log(spreads), deviations, 1.17 / root_n)

@@ -187,16 +187,16 @@ def _context(results: Results) -> str:
         f"{f'{method.label} with context' if is_same_method else best.label}: its mean "
         f"{results.measure.label} is {show(best.mean)} instead of {show(method.mean)}."
     )
-    batches = {kind: scores for kind, scores in best.batches.items() if kind != "whole"}
+    batches = {kind: means for kind, means in best.batches.items() if kind != "whole"}
     if not batches:
         return text
     if not best.holds_up:
         kind = min(batches, key=lambda name: batches[name]["context"] - batches[name]["plain"])
         with_context, without = (show(batches[kind][name]) for name in ("context", "plain"))
-        scores = f"{kind}: {with_context} instead of {without}"
-        return f"{text} Do not use it for only some of the rows ({scores})."
-    scores = listed([f"{show(means['context'])} ({kind})" for kind, means in batches.items()])
-    return f"{text} With only some of the rows, it is {scores}."
+        scores_text = f"{kind}: {with_context} instead of {without}"
+        return f"{text} Do not use it for only some of the rows ({scores_text})."
+    scores_text = listed([f"{show(means['context'])} ({kind})" for kind, means in batches.items()])
+    return f"{text} With only some of the rows, it is {scores_text}."
 
 
 def _expect(results: Results) -> str:
@@ -216,13 +216,13 @@ def _expect(results: Results) -> str:
             f"{measure.label} between {low} and {high} at the next site, with a probability of "
             f"90 %. The mean over held-out domains is {show(method.mean)}.{comparison}"
         )
-    mean = f"{measure.label} {show(method.mean)} on average"
+    summary = f"{measure.label} {show(method.mean)} on average"
     if n < 2:
-        return f"{mean}. A 90 % range cannot be computed from one scored domain.{comparison}"
+        return f"{summary}. A 90 % range cannot be computed from one scored domain.{comparison}"
     low, high = sorted(map(show, method.known.values()), key=float)[:: n - 1]
     probability = {2: "one third", 3: "one half"}[n]
     return (
-        f"{mean}. A 90 % range cannot be computed from {in_words(n)} domains: the score at the "
+        f"{summary}. A 90 % range cannot be computed from {in_words(n)} domains: the score at the "
         f"next site is between {low} and {high} with a probability of {probability}.{comparison}"
     )
 
@@ -244,18 +244,18 @@ def _certainty(results: Results) -> tuple[str, str]:
     if n < MIN_PAIRS or ends is None:
         domains = "One domain is" if n == 1 else f"{in_words(n).capitalize()} domains are"
         return "low", f"{domains} not enough to predict the score at the next site reliably."
-    worse, better = (sign * end for end in ends[::sign])
+    worse_end, better_end = (sign * end for end in ends[::sign])
     if constant is None or method.trivial:
-        if (better - worse) / (1.0 if sign > 0 else abs(method.mean)) > MAX_RANGE_WIDTH:
+        if (better_end - worse_end) / (1.0 if sign > 0 else abs(method.mean)) > MAX_RANGE_WIDTH:
             worst = f"{show(method.worst)}, on {names_of(method.worst_domain)}"
             return "medium", f"Domains differ: the worst score is {worst}."
         return "high", f"The scores on {in_words(n)} domains are similar."
     prediction = f"a constant prediction ({show(constant.mean)})"
     large_part = f"more than half of the gain over {prediction}"
-    if worse >= (method.mean + constant.mean) / 2:
+    if worse_end >= (method.mean + constant.mean) / 2:
         return "high", f"Even at the worse end of the 90 % range, {large_part} remains."
     loss = f"{large_part} may be lost"
-    if worse <= constant.mean:
+    if worse_end <= constant.mean:
         loss = f"{method.label} may be no better than {prediction}"
     return "medium", f"Domains differ: at the next site, {loss}."
 
