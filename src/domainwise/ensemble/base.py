@@ -67,7 +67,7 @@ MAX_SPLITS = 10
 EXPENSIVE_SPLITS = 5
 #: Maximum number of rows on which members are compared; domain statistics use all rows.
 MAX_ROWS = 20_000
-#: Minimum weight of a member with context that is refitted to measure :class:`Trust`.
+#: Minimum weight at which a member with context is refitted to measure :class:`Trust`.
 MIN_WEIGHT = 0.02
 #: Name prefix of members that use context.
 CONTEXT_PREFIX = "context_"
@@ -90,7 +90,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     #: Ranges of the shares of predicted classes on source domains, with and without context.
     _shares: ShareRange | None = field(default=None, init=False)
     _plain_shares: ShareRange | None = field(default=None, init=False)
-    #: Ranges of source statistics, weight of context by batch size; None in older model files.
+    #: Ranges of source statistics, and weight of context by batch size; None in older model files.
     _source_range: SourceRange | None = field(default=None, init=False)
     _trust: Trust | None = field(default=None, init=False)
 
@@ -140,12 +140,12 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             learn_from = is_used[train]
         labels = domain.names[domain.codes]
         self._learn(rows[train], target[train], labels[train], learn_from)
-        score = self._score(
+        scorer = self._score(
             self._encode_target(target[test]), domain.take(test), np.arange(len(test))
         )
-        self._quantiles = {"plain": score.quantiles(self._predict(rows[test], None))}
+        self._quantiles = {"plain": scorer.quantiles(self._predict(rows[test], None))}
         if self.uses_context:
-            self._quantiles["context"] = score.quantiles(self._predict(rows[test], labels[test]))
+            self._quantiles["context"] = scorer.quantiles(self._predict(rows[test], labels[test]))
         self.calibration_domains_ = domain.names[np.unique(domain.codes[test])]
         return self
 
@@ -197,15 +197,15 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         scored_rows = np.unique(np.concatenate([test for _, test in splits]))
         context_rows = scored_rows[np.isin(domain.codes[scored_rows], context_domains)]
         row_sets = {False: scored_rows, True: context_rows}
-        scores = {key: self._score(y, domain, indices) for key, indices in row_sets.items()}
-        members = [(member, member.name, False) for member in types]
+        scorers = {key: self._score(y, domain, indices) for key, indices in row_sets.items()}
+        planned_members = [(member, member.name, False) for member in types]
         if len(context_domains):
-            members += [(m, CONTEXT_PREFIX + m.name, True) for m in types if m.in_context]
+            planned_members += [(m, CONTEXT_PREFIX + m.name, True) for m in types if m.in_context]
         self.members_: dict[str, Member] = {}
         self.dropped_: list[str] = []
         predicted: dict[str, Array] = {}
         seconds: dict[str, float] = {}
-        for member, name, in_context in members:
+        for member, name, in_context in planned_members:
             member_start = time.monotonic()
             # With context there are twice as many features, so a fit takes about twice as long.
             expected_seconds = member_start - start + 2 * seconds.get(member.name, 0.0)
@@ -217,7 +217,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
             self.members_[name], predicted[name] = member.search(
                 replace(data[in_context], plain_candidates=plain.parameters if plain else ()),
                 fewer_splits if member.expensive else splits,
-                scores[in_context],
+                scorers[in_context],
                 name,
                 in_context=in_context,
                 n_jobs=self.n_jobs,
@@ -231,7 +231,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
                 f"time_budget={self.time_budget} s does not suffice for all members. These were "
                 f"not fitted: {', '.join(self.dropped_)}. Increase time_budget to fit them."
             )
-        self._weight_members(predicted, scores[False], scores[True], context_domains)
+        self._weight_members(predicted, scorers[False], scorers[True], context_domains)
         if self.uses_context:
             types_by_name = {CONTEXT_PREFIX + m.name: m for m in types}
             samples = SourceSamples(Z, codes, rows, context_rows, context_domains, size)
@@ -306,9 +306,9 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
 
         ``context_score`` scores members with context, on rows from the ``context_domains``.
         """
-        plain_members = {n: p for n, p in predicted.items() if not self.members_[n].in_context}
-        context_members = {n: p for n, p in predicted.items() if self.members_[n].in_context}
-        self.weights_, plain_mix, plain_held_out = score.mix_predictions(plain_members)
+        plain_predictions = {n: p for n, p in predicted.items() if not self.members_[n].in_context}
+        context_predictions = {n: p for n, p in predicted.items() if self.members_[n].in_context}
+        self.weights_, plain_mix, plain_held_out = score.mix_predictions(plain_predictions)
         self.domain_scores_ = score.scores(plain_held_out)
         self.expected_score_ = expected_score(self.domain_scores_, self._seed)
         self._shares = self._plain_shares = None
@@ -319,9 +319,9 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         self.context_domain_scores_ = self.domain_scores_
         self.context_expected_score_ = self.expected_score_
         context_held_out = None
-        if context_members:
-            weights, context_mix, members_held_out = context_score.mix_predictions(context_members)
-            mixes = {"plain": plain_held_out, "context": members_held_out}
+        if context_predictions:
+            weights, context_mix, held_out_mix = context_score.mix_predictions(context_predictions)
+            mixes = {"plain": plain_held_out, "context": held_out_mix}
             mix_weights, _, context_held_out = context_score.mix_predictions(mixes, PRIOR)
             combined_mix = mix_weights["plain"] * plain_mix + mix_weights["context"] * context_mix
             self.context_weights_ = {
@@ -411,20 +411,20 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
     ) -> tuple[Array, Array, dict[int, Outlier | None]]:
         """Predict rows without context, and in the context of their batches.
 
-        Return both predictions, and a dict from the codes of unusual domains, for which context
-        should not be used, to their outlying statistics or None. Distinct rows are sorted by domain
-        and content and predicted once, so that results do not depend on the order of rows.
+        Return both predictions, and the outlying statistic (or None) of each unusual domain, by
+        domain code. Context should not be used for these domains. Distinct rows are sorted by
+        domain and content and predicted once, so that results do not depend on the order of rows.
         """
         refuse_too_large(X, "X")
         codes, keys = np.asarray(domain.codes), row_keys(X, self._seed)
         order = np.lexsort([keys, codes])
-        is_new = np.ones(len(X), dtype=bool)
-        is_new[1:] = (np.diff(codes[order]) != 0) | (keys[order][1:] != keys[order][:-1])
+        is_first_copy = np.ones(len(X), dtype=bool)
+        is_first_copy[1:] = (np.diff(codes[order]) != 0) | (keys[order][1:] != keys[order][:-1])
         distinct_index = np.empty(len(X), dtype=np.intp)
-        distinct_index[order] = np.cumsum(is_new) - 1
+        distinct_index[order] = np.cumsum(is_first_copy) - 1
         Z = self.domain_context_._standardized(X)
         batches = self._batches(Z, keys, domain)
-        distinct_rows = order[is_new]
+        distinct_rows = order[is_first_copy]
         codes, keys, Z, X = (values[distinct_rows] for values in (codes, keys, Z, X))
         features = self._features(X)[False]
         outputs = self._member_outputs(features, in_context=False)
@@ -459,8 +459,8 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         """Return batches by domain code, without single-row batches."""
         statistics = self.domain_context_._statistics
         if statistics is not None:
-            names = enumerate(np.asarray(domain.names).tolist())
-            return {code: statistics.batch(name) for code, name in names}
+            pairs = enumerate(np.asarray(domain.names).tolist())
+            return {code: statistics.batch(name) for code, name in pairs}
         codes = np.asarray(domain.codes)
         counts = np.bincount(codes, minlength=domain.n_categories)
         order = np.lexsort([keys, codes])

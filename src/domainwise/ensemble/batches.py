@@ -34,7 +34,7 @@ MIN_VARIANCE = 1e-3
 MIN_VARIANCE_ROWS = 8
 #: Minimum number of source domains from which a range is computed.
 MIN_DOMAINS = 4
-#: Share of domains expected to be outside the range although they resemble the sources.
+#: Expected share of domains outside the range among domains that resemble the sources.
 OUTLIER_RATE = 0.01
 #: Number of batches of each size drawn from a source domain, and maximum number of its rows used.
 DRAWS, MAX_DRAWN_ROWS = 4, 2000
@@ -296,7 +296,7 @@ class SourceRange:
     features: Array  #: indices of the features that are checked
     mean: Array  #: of shape (2, n_features): average of means, and of log variances, over domains
     between: Array  #: variance of each statistic between domains
-    within: Array  #: sampling variance of each statistic per row; divided by n for n rows
+    within: Array  #: sampling variance of each statistic for one row; divided by n for n rows
     n_domains: int
     sizes: Array  #: numbers of rows for which limits were computed
     limits: Array  #: maximum distance inside the range, for each size
@@ -315,10 +315,10 @@ class SourceRange:
         Z = Z[:, features]
         statistics, counts = _statistics(Moments.of_rows(Z, codes, n_domains))
         noise = _noise(Z, samples)
-        is_other = ~np.eye(n_domains, dtype=bool)
-        other_summaries = [_summary(statistics[:, i], counts[i], noise[:, i]) for i in is_other]
+        masks = ~np.eye(n_domains, dtype=bool)  # all domains except one
+        summaries = [_summary(statistics[:, mask], counts[mask], noise[:, mask]) for mask in masks]
         sizes, limits = [], []
-        for size in (*SIZES, None):
+        for size in (*SIZES, None):  # None for whole domains
             large_domains = [d for d in range(n_domains) if size is None or len(rows[d]) > size]
             if len(large_domains) < MIN_DOMAINS:
                 continue
@@ -330,7 +330,7 @@ class SourceRange:
             moments = Moments.of_rows(Z[np.concatenate(batch_rows)], group, len(domains))
             batch_values, count = _statistics(moments)
             mean, between, within = (
-                np.stack([other_summaries[d][i] for d in domains], axis=1) for i in range(3)
+                np.stack([summaries[d][i] for d in domains], axis=1) for i in range(3)
             )
             distance = _distances(batch_values, count, mean, between, within, n_domains - 1)
             log_distances = np.log(np.maximum(np.abs(distance).max(axis=(0, 2)), 1e-3))
@@ -360,10 +360,10 @@ class SourceRange:
 
 
 def _summary(statistics: Array, counts: Array, noise: Array) -> tuple[Array, Array, Array]:
-    """Return the mean of each statistic, its variance between domains, and its noise per row.
+    """Return the mean of each statistic, its variance between domains, and its sampling variance.
 
-    Statistics and noise, the sampling variance per row in each domain, have shape (2, n_domains,
-    n_features); counts of observed values have shape (n_domains, n_features).
+    Statistics and noise (the sampling variance for one row, in each domain) have shape (2,
+    n_domains, n_features); counts of observed values have shape (n_domains, n_features).
     """
     within = noise.mean(axis=1)
     sampling_variance = (within[:, None] / np.maximum(counts, 1.0)).mean(axis=1)
@@ -388,9 +388,9 @@ def _statistics(moments: Moments) -> tuple[Array, Array]:
 
 
 def _noise(Z: Array, rows: Sequence[Array]) -> Array:
-    """Return the sampling variance per row of the mean and the log variance in each domain.
+    """Return the sampling variance, for one row, of the mean and log variance in each domain.
 
-    For log variances, they are computed from the difference between random halves of a domain.
+    For log variances, it is computed from the difference between random halves of a domain.
     """
     counts = np.array([len(domain_rows) for domain_rows in rows])
     is_second_half = np.concatenate([np.arange(n) >= n // 2 for n in counts])

@@ -34,7 +34,7 @@ def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> 
 
 
 def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
-    """Return the transformed rows as a Dask collection; domain statistics are computed now."""
+    """Return transformed rows as a Dask collection; domain statistics are computed immediately."""
     refuse_output_in_memory(context, X)
     column = partitions.label_column(X, sample_domain, "sample_domain")
     domain = sample_domain if column is None else X[column]

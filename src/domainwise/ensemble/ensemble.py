@@ -123,9 +123,9 @@ class DomainEnsembleClassifier(PredictionSets, ClassifierMixin, DomainEnsemble):
     beyond those of all sources than the most extreme source is beyond the others. Without
     ``sample_domain`` in ``fit``, members are compared on folds of rows.
 
-    Batches may have any number of rows. If a batch is larger than source domains, its rows are
-    predicted relative to six random parts of it that are as large as source domains, which takes at
-    most seven times as long as predictions without context. In a smaller batch, context has less
+    Batches may have any number of rows. If a batch is larger than source domains, the context of a
+    row is six random parts of the batch in turn, which are as large as source domains. This takes
+    at most seven times as long as predictions without context. In a smaller batch, context has less
     weight, and for a single row it has none. The order of rows does not matter.
 
     Context can be misleading, for example if a batch contains only one class. The rows of a domain

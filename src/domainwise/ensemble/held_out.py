@@ -47,7 +47,7 @@ class ProbabilityRule(ClassRule):
 class HeldOutScore:
     """Score of predictions for held-out rows, by members that were fitted without them.
 
-    It is a :class:`~domainwise.search.scores.Score` for searches.
+    Searches use it as their :class:`~domainwise.search.scores.Score`.
     """
 
     y: Array  #: class codes, or a standardized continuous target
@@ -267,7 +267,7 @@ class ShareRange:
 
     @classmethod
     def of_sources(cls, probabilities: Array, domains: Array, included: Array) -> ShareRange:
-        """Compute the range over the domains ``included``, from predictions when held out."""
+        """Compute the range over the domains ``included``, from their held-out predictions."""
         shares = class_shares(probabilities, domains, int(included.max()) + 1)[included]
         return cls(shares.min(axis=0), shares.max(axis=0), len(included))
 

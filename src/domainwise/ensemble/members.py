@@ -3,7 +3,7 @@
 A member type is a kind of search (:mod:`domainwise.search.driver`). One of its arguments is the
 *path*: among candidates that differ only in this argument, the best one is selected. The
 ``n_average`` best of the selected candidates are averaged, because scores on few domains are noisy.
-To add a type, write a class and add it to ``MEMBER_TYPES``; grids are in ``search/grids.py``.
+To add a type, write a class and add it to ``_TYPES``; grids are in ``search/grids.py``.
 """
 
 from __future__ import annotations
@@ -268,11 +268,11 @@ class _ExtraTrees(MemberType):
     clip = 3.0
 
     def candidates(self, data: Any) -> list[Candidate]:
-        features = grids.TREE_FEATURES["classes" if data.n_classes else "numbers"]
+        max_features = grids.TREE_FEATURES["classes" if data.n_classes else "numbers"]
         many_features = data.X.shape[1] > MANY_FEATURES
-        leaves = grids.TREE_LEAVES[-1:] if len(data.X) > MANY_ROWS else grids.TREE_LEAVES
-        features = features[:1] if many_features else features
-        candidates = grid(max_features=features, min_samples_leaf=leaves)
+        leaf_sizes = grids.TREE_LEAVES[-1:] if len(data.X) > MANY_ROWS else grids.TREE_LEAVES
+        max_features = max_features[:1] if many_features else max_features
+        candidates = grid(max_features=max_features, min_samples_leaf=leaf_sizes)
         return restrict(candidates, data.plain_candidates, ("max_features", "min_samples_leaf"))
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
@@ -446,9 +446,9 @@ class _InvariantRidge(MemberType):
             conditionals = (False, True) if data.n_classes else (False,)
             penalties += [(w, c) for c in conditionals for w in grids.RIDGE_MEMBER_WEIGHTS]
         candidates: list[Candidate] = [
-            {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
-            for name in ("rbf", "laplacian")
-            for gamma in gammas(name, data.X)
+            {"kernel": kernel, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
+            for kernel in ("rbf", "laplacian")
+            for gamma in gammas(kernel, data.X)
             for (w, c), alpha in product(penalties, grids.RIDGE_MEMBER_ALPHAS)
         ]
         best_candidates = data.plain_candidates[: self.CONTEXT_KERNELS]
@@ -483,7 +483,7 @@ class UserMember(MemberType):
         self.name, self.template = name, template
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        """Return the outputs of the estimator, after a check."""
+        """Return the outputs of the estimator, and check them."""
         values = super().outputs(data, train, test, batch, score)
         for output in values:
             check_outputs(output, len(test), self.name)

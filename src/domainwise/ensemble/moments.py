@@ -79,9 +79,9 @@ class Levels:
         if is_tensor(X):
             lowest, highest = lowest.values, highest.values
         many = ((lowest < X) & (highest > X)).any(0)
-        low, high = to_host(lowest), to_host(highest)
-        is_empty = low > high
-        return cls(np.where(is_empty, np.nan, low), np.where(is_empty, np.nan, high), to_host(many))
+        lowest, highest, many = to_host(lowest), to_host(highest), to_host(many)
+        is_empty = lowest > highest
+        return cls(np.where(is_empty, np.nan, lowest), np.where(is_empty, np.nan, highest), many)
 
     def merged(self, other: Levels) -> Levels:
         """Return the levels of both sets of rows together."""

@@ -72,9 +72,9 @@ class SymmetricBoosting(BaseEstimator, ABC):
         rng = np.random.default_rng(self.random_state)
         borders = [bin_borders(column, self.max_bins) for column in X.T]
         codes = np.empty(X.T.shape, dtype=np.uint8)
-        for j, border in enumerate(borders):
-            codes[j] = np.searchsorted(border, X[:, j])
-        n_borders = np.array([len(border) for border in borders])
+        for j, feature_borders in enumerate(borders):
+            codes[j] = np.searchsorted(feature_borders, X[:, j])
+        n_borders = np.array([len(feature_borders) for feature_borders in borders])
         values = np.tile(start, (len(X), 1))
         shape = (self.max_iter, self.max_depth)
         self.start_ = start

@@ -185,14 +185,14 @@ class Application:
     @config_context(transform_output="default")
     def __call__(self, frame: Any, first_row: int) -> ApplyResult:
         """Predict or project the rows of a chunk; ``first_row`` is the number of rows before it."""
-        model, name = self.model, self.model.schema.domain
+        model, column = self.model, self.model.schema.domain
         X = model.schema.prepare(frame, first_row=first_row)
         domains: Any = None  # domains of rows as text, "" if missing
-        if name in frame.columns:
-            has_domain = frame[name].notna().to_numpy()
+        if column in frame.columns:
+            has_domain = frame[column].notna().to_numpy()
             labels = np.full(len(frame), "", dtype=object)
             if has_domain.any():
-                labels[has_domain] = as_labels(frame[name][has_domain]).astype(str)
+                labels[has_domain] = as_labels(frame[column][has_domain]).astype(str)
             domains = labels.astype(str)
         watch, _ = find_watch(model.pipeline) if self.check_shift else (None, None)
         statistics = {} if watch is None else watch.summarize(X, domains)
@@ -200,7 +200,7 @@ class Application:
             domains = None if self.context is None else np.full(len(frame), "all")
         elif (domains == "").any():
             raise TableError(
-                f"{self.source} has rows without a domain in column {name!r}, but context needs "
+                f"{self.source} has rows without a domain in column {column!r}, but context needs "
                 "the domain of every row. Fill in the missing domains, or remove these rows"
             )
         if self.first_pass:

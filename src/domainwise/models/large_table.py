@@ -1,7 +1,7 @@
 """Fitting models to tables larger than memory, and predicting, on the workers of a cluster.
 
 A fit makes two passes over a Parquet table: one for column statistics, one for sums over rows.
-Column types and the task are inferred from evenly spaced rows. Predictions keep the table's order.
+Column types and the task are inferred from evenly spaced rows. Predictions are in table order.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Reader:
     def rows(self, piece: parquet.Piece) -> tuple[Any, Any, Array, int]:
         """Return features, targets, domains as text, and the number of rows without a label."""
         frame = parquet.read_piece(piece, self.columns)
-        labels: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
-        is_kept = ~np.isin(labels[2], list(self.drop_domains))
-        rows, y, domains = (values[is_kept] for values in labels)
-        return self.schema.prepare(frame.iloc[rows]), y, domains, len(frame) - len(labels[0])
+        labelled: tuple[Any, ...] = self.schema.read_labels(frame, self.classes)
+        is_kept = ~np.isin(labelled[2], list(self.drop_domains))
+        rows, y, domains = (values[is_kept] for values in labelled)
+        return self.schema.prepare(frame.iloc[rows]), y, domains, len(frame) - len(labelled[0])
 
     def preprocessed_rows(self, piece: parquet.Piece) -> Any:
         """Return the preprocessed features, with the columns ``y`` and ``domain``."""
@@ -218,9 +218,9 @@ def results_on_workers(client: Any, application: Any, folder: Path | None = None
     max_tasks = 2 * max(1, sum(client.nthreads().values()))  # submitted at a time
     futures: deque[Any] = deque()
     first_task: Any = None
-    for number, rows in enumerate(_tasks(application)):
+    for number, task_args in enumerate(_tasks(application)):
         file = folder and folder.absolute() / f"part-{number:06d}.parquet"
-        futures.append(client.submit(_apply, model, *rows, file, first_task, pure=False))
+        futures.append(client.submit(_apply, model, *task_args, file, first_task, pure=False))
         # All files use the first file's types, because a column without values has no type.
         first_task = first_task or (folder and futures[0])
         if len(futures) > max_tasks:

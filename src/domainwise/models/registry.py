@@ -265,13 +265,13 @@ def _boosting(s: Setting) -> Any:
 
 
 def _sized(exact: Callable[[], Any], landmarks: type, s: Setting, fast: bool = False) -> Any:
-    """Return the exact projection, or with many rows or ``fast``, the one with landmarks."""
+    """Return the exact projection, or, with many rows or ``fast``, the one with landmarks."""
     if not fast and s.n_rows <= EXACT_ROWS:
         return exact()
     too_many = landmark_count("auto", s.n_rows) > SEARCH_LANDMARKS
-    # The count is a fraction, because a search also fits to fewer rows.
-    count = SEARCH_LANDMARKS / s.n_rows if too_many else "auto"
-    return landmarks(n_landmarks=count, random_state=s.seed)
+    # It is a fraction of the rows, because a search also fits to fewer rows.
+    n_landmarks = SEARCH_LANDMARKS / s.n_rows if too_many else "auto"
+    return landmarks(n_landmarks=n_landmarks, random_state=s.seed)
 
 
 def dcm_path(s: Setting, fast: bool = False) -> Any:
@@ -424,15 +424,15 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
     """
     if isinstance(name, Method):
         return name
-    lowered = "constant" if name == "majority" else str(name).lower()  # its name before version 0.2
-    if lowered == "auto" and n_rows is not None:
+    lower_name = "constant" if name == "majority" else str(name).lower()  # its name before 0.2
+    if lower_name == "auto" and n_rows is not None:
         return METHODS["ensemble" if n_rows <= ENSEMBLE_ROWS else "invariantridge"]
-    if lowered.endswith(CONTEXT):  # the same model, to which predict passes domains
-        method = find_method(lowered.removesuffix(CONTEXT), n_rows)
+    if lower_name.endswith(CONTEXT):  # the same model, to which predict passes domains
+        method = find_method(lower_name.removesuffix(CONTEXT), n_rows)
         if method.context:
             return method
     for method in METHODS.values():
-        if lowered in (method.key, *(label.lower() for label in method.labels)):
+        if lower_name in (method.key, *(label.lower() for label in method.labels)):
             return method
     accepted = [*(["auto"] if n_rows is not None else []), *METHODS]
     raise ValueError(f"method {name!r} is unknown. Use one of {', '.join(accepted)}")

@@ -206,10 +206,10 @@ class MethodSearch(MetaEstimator):
             rows = draw_rows(codes, max(SEARCH_ROWS, 2 * (int(codes.max()) + 1)), 0)
         data = Data(X, y, None if domains is None else np.asarray(domains))
         sample = data if len(rows) == len(y) else data.take(rows)
-        labels = (y[rows], None if codes is None else codes[rows])
-        scorer, usable = self._score(*labels)
+        y_and_codes = (y[rows], None if codes is None else codes[rows])
+        scorer, usable = self._score(*y_and_codes)
         splits, selected_on = domain_folds(
-            *labels,
+            *y_and_codes,
             classification=_is_classification(self.estimator, y),
             cv=self.cv,
             max_splits=MAX_INNER_FOLDS,
@@ -350,7 +350,7 @@ def _is_classification(estimator: Any, y: Any) -> bool:
 def in_units(
     grid: Mapping[str, Sequence[Any]], units: Mapping[str, str], data: Data, splits: list[Split]
 ) -> list[dict[str, Any]]:
-    """Convert the values of a grid from their units, which depend on the rows; one grid per kernel.
+    """Return one grid per kernel, with values converted from units that depend on the rows.
 
     >>> data = Data(np.zeros((50, 2)), np.zeros(50))
     >>> in_units({"lam": [0.1]}, {"lam": "rows"}, data, [])

@@ -70,13 +70,13 @@ class TableModel:
         classes: Any = getattr(self.pipeline, "classes_", None)
         outputs = Predictions(self.pipeline, X, classes, sample_domain)
         columns = {"prediction": outputs.labels}
-        name, values = "probability", outputs.probabilities
+        prefix, values = "probability", outputs.probabilities
         if values is None:
-            name, values = "decision", outputs.decisions
+            prefix, values = "decision", outputs.decisions
         if values is not None:
             values = values.reshape(len(values), -1)  # for two classes, there may be one column
             by_class = zip(classes[-values.shape[1] :], values.T, strict=True)
-            columns |= {f"{name}_{label}": column for label, column in by_class}
+            columns |= {f"{prefix}_{label}": column for label, column in by_class}
         if coverage is not None:
             columns |= self._set_columns(outputs, coverage)
         return import_pandas().DataFrame(columns)
@@ -168,8 +168,8 @@ def labelled_rows(model: TableModel, path: str | Path, **options: Any) -> tuple[
     Labels must be classes of the model, or numbers in the unit of the training table.
     """
     schema, classes = model.schema, model.info["classes"]
-    labels = [schema.target] if classes is not None else []
-    (frame,) = model.read(path, [*schema.features, schema.target], labels=labels, **options)
+    label_columns = [schema.target] if classes is not None else []
+    (frame,) = model.read(path, [*schema.features, schema.target], labels=label_columns, **options)
     schema = replace(schema, na=(*schema.na, *options.get("na", ())))
     rows, y, _ = schema.read_labels(frame, classes)
     if not len(rows):
