@@ -228,7 +228,7 @@ class MIDAMethod(DomainArguments, ComponentArguments, Projection):
 
     _method = staticmethod(pencils.mida)
     _uses_target = False
-    #: Kernels of continuous domain descriptors are as accurate as those of DCM with this epsilon.
+    #: Kernels of continuous descriptors are approximated as accurately as in DCM with this epsilon.
     epsilon = 1e-5
 
 

@@ -336,7 +336,7 @@ def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Arra
     """
     rows = None if kernel.name == "precomputed" else kernel.prepare(X_fit)
     K = np.empty((len(X), len(row_means)))
-    shift = row_means - row_means.mean()
+    column_means = row_means - row_means.mean()
     row_slices = panels(len(X), max(1, tile_side(8) ** 2 // max(1, len(row_means))))
     compiled = use_compiled(len(X) * len(row_means))
 
@@ -347,7 +347,7 @@ def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Arra
                 values = kernel.block(kernel.prepare(values).left, rows.right, compiled=compiled)
             K[panel] = values
             K[panel] -= K[panel].mean(axis=1, keepdims=True)
-            K[panel] -= shift
+            K[panel] -= column_means
 
     in_threads(len(row_slices), fill_panels)
     return K

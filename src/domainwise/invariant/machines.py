@@ -206,7 +206,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         domains = None if sample_domain is None else np.asarray(sample_domain)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RowFoldsWarning)
-            splits, unit = domain_folds(
+            splits, held_out = domain_folds(
                 y,
                 domain.codes,
                 classification=True,
@@ -214,8 +214,8 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
             )
         y_test = y[np.concatenate([test for _, test in splits])]
         if len(np.unique(y_test)) < len(self.classes_):  # a class is missing from all test folds
-            splits, unit = row_folds(y, True), "rows"
-        if unit == "rows":
+            splits, held_out = row_folds(y, True), "rows"
+        if held_out == "rows":
             reason = "fewer than two different domain labels were passed"
             if domain.codes is not None and domain.n_categories > 1:
                 reason = "a class occurs in only one group of domains"

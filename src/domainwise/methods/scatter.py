@@ -216,11 +216,11 @@ def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, 
     L = U * np.sqrt(np.maximum(d, 0.0))
     core = np.eye(len(S)) + L.T @ M @ L
     w, V = np.linalg.eigh((core + core.T) / 2)
-    root = V / np.sqrt(np.maximum(w, len(w) * np.finfo(float).eps * np.abs(w).max()))
-    left, singular_values, right = svd(root.T @ (L.T @ J), full_matrices=False)
+    inverse_root = V / np.sqrt(np.maximum(w, len(w) * np.finfo(float).eps * np.abs(w).max()))
+    left, singular_values, right = svd(inverse_root.T @ (L.T @ J), full_matrices=False)
     keep = singular_values**2 > tolerance * singular_values[0] ** 2
     s, z = singular_values[keep], right[keep].T
-    return s**2, J @ z - M @ (L @ (root @ (left[:, keep] * s)))
+    return s**2, J @ z - M @ (L @ (inverse_root @ (left[:, keep] * s)))
 
 
 class Quadratic:
@@ -298,7 +298,7 @@ class Quadratic:
 
     def by_conjugate_gradients(self, V: Matrix, start: Solution | None = None) -> Solution:
         """Solve ``A X = V``; an approximate solution ``start`` is refined to full precision."""
-        gram, goal = self.gram, 1e-2 * self.gram.tol if start is None else REFINED_RESIDUAL
+        gram, max_residual = self.gram, 1e-2 * self.gram.tol if start is None else REFINED_RESIDUAL
         scale = components.norms(gram, V)
         scale = np.where(scale > 0, scale, 1.0)
         X, KX, R = 0.0 * V, 0.0 * V, V
@@ -316,7 +316,7 @@ class Quadratic:
             R_old, R = R, R - gram.combine(AP, step)
             residuals.append(float((components.norms(gram, R) / scale).max(initial=0.0)))
             is_stalled = len(residuals) > 8 and residuals[-1] > 0.5 * min(residuals[:-8])
-            if residuals[-1] <= goal or is_stalled:
+            if residuals[-1] <= max_residual or is_stalled:
                 break
             Z = self.precondition(R)
             # Use the Polak-Ribiere formula, because rounding makes the preconditioner inexact.

@@ -164,11 +164,11 @@ class RidgeCandidates(RidgeArguments):
         return self._weighted(kinds, self._alphas(n_rows), classes)
 
     def _weighted(self, kinds: Any, alphas: Any, classes: Array | None) -> Penalties:
-        weight = self.class_weight
-        if isinstance(weight, dict):
+        weights = self.class_weight
+        if isinstance(weights, dict):
             assert classes is not None
-            weight = {c: weight[n] for c, n in enumerate(classes.tolist()) if n in weight}
-        return Penalties(kinds, alphas, float(self.domain_epsilon), weight)
+            weights = {c: weights[n] for c, n in enumerate(classes.tolist()) if n in weights}
+        return Penalties(kinds, alphas, float(self.domain_epsilon), weights)
 
     def _alphas(self, n_rows: int) -> tuple[float, ...]:
         if isinstance(self.alphas, str):
@@ -234,7 +234,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
             )
         self._check_sums_suffice()
         backend, is_first = backend_of(X), "_sums" not in vars(self)
-        state = dict(vars(self))
+        previous_state = dict(vars(self))
         try:
             rows, y = self._check_rows(backend, X, y, reset=is_first)
             target, domain = self._check_labels(backend, y, sample_domain, rows, min_classes=1)
@@ -248,7 +248,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
                 like = next(iter(sums.maps[0].values())).mean
                 sums = self._sums.mapped(lambda v: to_device_of(to_host(v), like)).merge(sums)
         except BaseException:
-            self.__dict__ = state  # a batch that cannot be added changes nothing
+            self.__dict__ = previous_state  # a batch that cannot be added changes nothing
             raise
         self._reset()
         self._sums = sums
@@ -277,14 +277,14 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         from domainwise.backends.partitions import sum_partitions
 
         self._check_cv_holds_out_domains("a pass over partitions")
-        state = dict(vars(self))
+        previous_state = dict(vars(self))
         try:
             self._reset()
             sums: Any = sum_partitions(self, partitions)
             self._sums = sums
             self._search_sums(partitions)
         except BaseException:
-            self.__dict__ = state
+            self.__dict__ = previous_state
             raise
         del self._sums
         return self
@@ -381,7 +381,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         # the data and computes the scores itself.
         rule = partial(best_of_paths, path=("alpha",), n=self.n_average)
         result = search(kind, Data(None, None), kind.splits, Scorer(None), rule, n_jobs=n_jobs)
-        problems = [problem for reusable in result.reusable for problem in reusable]
+        problems = [problem for batch_problems in result.reusable for problem in batch_problems]
         self._record_search(result)
         self.members_ = result.chosen
         self.expansions_ = kind.fit(Data(problems, None), self.members_)
@@ -434,10 +434,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         landmarks = chosen_landmarks(self, backend, rows.X, rows.domain, kernel, len(rows.X))
         maps, problems = [], []
         for batch in batches_by(candidates, ("kernel", "gamma")):
-            same_kernel = [candidates[i] for i in batch]
-            kinds = [(c["domain_weight"], c["conditional"]) for c in same_kernel]
-            alphas = [c["alpha"] for c in same_kernel]
-            candidate = same_kernel[0]
+            batch_candidates = [candidates[i] for i in batch]
+            kinds = [(c["domain_weight"], c["conditional"]) for c in batch_candidates]
+            alphas = [c["alpha"] for c in batch_candidates]
+            candidate = batch_candidates[0]
             nystrom, penalties = self._map_and_penalties(candidate, kinds, alphas, rows, landmarks)
             maps.append(nystrom)
             problems.append(problem_of(self, nystrom, rows, penalties))
@@ -485,30 +485,30 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         """Record the classes and domains of the sums."""
         keys = list(self._sums.maps[0])
         classes = sorted({label for _, label in keys}, key=lambda label: (label is None, label))
-        names = None if classes == [None] else label_array(classes, "y")
+        class_names = None if classes == [None] else label_array(classes, "y")
         domains = label_array(sorted({domain for domain, _ in keys}), "sample_domain")
-        self._record_labels(names, domains)
+        self._record_labels(class_names, domains)
 
     def _search_sums(self, partitions: Any = None) -> None:
         """Run the search on the sums of all rows; ``partitions`` contain the rows, if stored."""
         if partitions is None:
             self._check_sums_suffice()
         self._record_seen()
-        domains, names = self.domains_, vars(self).get("classes_")
+        domains, classes = self.domains_, vars(self).get("classes_")
         assert domains is not None
         cell_domains, cell_classes = map(list, zip(*self._sums.maps[0], strict=True))
         refuse_masked_targets(cell_classes, cell_domains)
-        if names is not None:
-            check_class_weight(self.class_weight, names)
-        if len(domains) < 2 or (names is not None and len(names) < 2):
+        if classes is not None:
+            check_class_weight(self.class_weight, classes)
+        if len(domains) < 2 or (classes is not None and len(classes) < 2):
             label = f"domain ({domains[0]})" if len(domains) < 2 else f"class ({self.classes_[0]})"
             raise ValueError(
                 f"The data contain only one {label}. Pass rows from at least two domains and, for "
                 "classification, at least two classes."
             )
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
-        penalties = self._penalties(self._sums.n_samples, domain, names)
-        search_args = (self._sums, domains, names, partitions)
+        penalties = self._penalties(self._sums.n_samples, domain, classes)
+        search_args = (self._sums, domains, classes, partitions)
         self._search(SumSearch(self, self._maps, penalties, *search_args))
         self.held_out_ = None
 
@@ -584,5 +584,5 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, SearchAttributes, OneP
         values = self._uncorrected(X)
         if not hasattr(self, "corrections_"):
             return values
-        corrected = self.priors_["plain"].apply(to_host(values), self.corrections_["plain"])
-        return to_device_of(corrected, values)
+        corrected_values = self.priors_["plain"].apply(to_host(values), self.corrections_["plain"])
+        return to_device_of(corrected_values, values)

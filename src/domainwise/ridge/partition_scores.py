@@ -102,8 +102,8 @@ def held_out_scores(
             (pieces,) = graphs.run([graphs.tree(tasks, partial(join_pieces, scorer))])
             scores = [None if piece is None else scorer.scores(piece) for piece in pieces]
         undefined = np.full(n_columns, np.nan)
-        columns = np.column_stack([undefined if column is None else column for column in scores])
-        by_kernel += np.vsplit(columns, len(group))
+        table = np.column_stack([undefined if column is None else column for column in scores])
+        by_kernel += np.vsplit(table, len(group))
     return by_kernel
 
 
@@ -117,13 +117,13 @@ def _check_memory(kind: Any, functions: list[dict[int, Expansion]], held_out: li
     counts: dict[Any, int] = {}
     for (domain, _), cell in kind.sums.maps[0].items():
         counts[domain] = counts.get(domain, 0) + cell.n_samples
-    n_rows = [sum(counts[domain] for domain in domains.tolist()) for domains in held_out]
+    split_sizes = [sum(counts[domain] for domain in domains.tolist()) for domains in held_out]
     # A worker joins the pieces of one split; the pieces of all splits are spread over all workers.
-    needed_bytes = 8.0 * n_columns * (2 * max(n_rows) + sum(n_rows) / n_threads)
+    needed_bytes = 8.0 * n_columns * (2 * max(split_sizes) + sum(split_sizes) / n_threads)
     if needed_bytes > free_bytes:
         raise MemoryError(
             f"scoring={kind.estimator.scoring!r} needs the predictions of all candidates for the "
-            f"held-out rows of a split ({max(n_rows)} rows and {n_columns} columns). A worker "
+            f"held-out rows of a split ({max(split_sizes)} rows and {n_columns} columns). A worker "
             f"needs {needed_bytes / 2**30:.1f} GiB for them, but has {free_bytes / 2**30:.1f} GiB "
             "per task. Use fewer alphas or domain_weights, or a scorer that needs less memory, "
             "such as scoring='balanced_accuracy' or scoring=None."

@@ -139,14 +139,14 @@ class RidgeProblem:
         """
         other_problem = self.of_moments(moments, columns, {})
         c, first = len(self.target), columns.n_features + columns.n_descriptors
-        spread = moments.second[first:, first:].diagonal()
+        target_squares = moments.second[first:, first:].diagonal()
         B = coefficients.reshape(len(coefficients), -1, c)
         shape = B.shape[1:]
         explained = (coefficients * (other_problem.second @ coefficients)).sum(0).reshape(shape)
         products = (B * other_problem.cross[:, None, :]).sum(0)
         offset = (other_problem.mean - self.mean) @ coefficients
         bias = (other_problem.target - self.target) - offset.reshape(shape)
-        return (spread - 2.0 * products + explained + moments.total * bias**2).clip(min=0.0)
+        return (target_squares - 2.0 * products + explained + moments.total * bias**2).clip(min=0.0)
 
 
 def span(parts: Iterable[tuple[Any, Array]], shift: float, m: int, like: Any) -> Any:
@@ -154,12 +154,12 @@ def span(parts: Iterable[tuple[Any, Array]], shift: float, m: int, like: Any) ->
 
     ``parts`` are pairs ``(Phi'G, G'G)`` for mutually orthogonal sets of label features.
     """
-    columns = [to_device_of(np.zeros((m, 0)), like)]
+    blocks = [to_device_of(np.zeros((m, 0)), like)]
     for cross, gram in parts:
-        values, V = np.linalg.eigh(gram)
-        is_kept = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
-        columns.append(cross @ to_device_of(V[:, is_kept] / np.sqrt(values[is_kept] + shift), like))
-    return concatenate_columns(columns)
+        d, V = np.linalg.eigh(gram)
+        is_nonzero = d > RANK_TOLERANCE * max(float(d[-1]), np.finfo(float).tiny)
+        blocks.append(cross @ to_device_of(V[:, is_nonzero] / np.sqrt(d[is_nonzero] + shift), like))
+    return concatenate_columns(blocks)
 
 
 def group_parts(
@@ -252,12 +252,12 @@ def score_cells(
     """
     n_candidates = len(penalties.kinds) * len(penalties.alphas)
     scores = np.full((n_candidates, len(splits)), np.nan)
-    pairs, lock = enumerate(cells_by_split(cells, splits)), Lock()
+    split_cells, lock = enumerate(cells_by_split(cells, splits)), Lock()
 
     def work(thread: int, threads: int) -> None:
         while True:
             with lock:  # the cells of a split are merged when a thread is ready for it
-                i, (train, test) = next(pairs, (-1, ({}, {})))
+                i, (train, test) = next(split_cells, (-1, ({}, {})))
             if i < 0:
                 return
             classes = {label for cell in train.values() for label in cell.classes()}

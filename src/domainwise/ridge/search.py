@@ -131,9 +131,9 @@ def average_members(
         if group:
             penalties = [([(m["domain_weight"], m["conditional"])], [m["alpha"]]) for m in group]
             with single_blas_thread():  # more threads hardly reduce the time
-                mean = share * sum(problem.solutions(*penalty) for penalty in penalties)
-            intercept = share * len(group) * problem.target - problem.mean @ mean
-            expansions.append(Expansion.from_features(nystrom, mean, intercept))
+                coefficients = share * sum(problem.solutions(*penalty) for penalty in penalties)
+            intercept = share * len(group) * problem.target - problem.mean @ coefficients
+            expansions.append(Expansion.from_features(nystrom, coefficients, intercept))
     return expansions
 
 
@@ -180,7 +180,7 @@ class RowSearch(RidgeSearch):
 
     def groups(self) -> list[list[NystromMap]]:
         """Return groups of maps that are summed together, if memory suffices."""
-        n_cells = max(len(cells.cell_keys) for cells, _, _ in self.passes)
+        n_cells = max(len(cell_rows.cell_keys) for cell_rows, _, _ in self.passes)
         width, advice = self.passes[0][0].width, ADVICE
         if self.by_class and self.scorer is None and self.penalties.class_weight is None:
             advice += ", or use scoring='balanced_accuracy', which needs no sums by class"
@@ -280,8 +280,8 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
 
 def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Expansion:
     """Return a function that computes the values of many solutions in adjacent columns."""
-    targets = problem.target.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, len(problem.target))
-    intercept = targets.reshape(-1) - problem.mean @ solutions
+    means = problem.target.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, len(problem.target))
+    intercept = means.reshape(-1) - problem.mean @ solutions
     return Expansion.from_features(nystrom, solutions, intercept)
 
 
@@ -323,9 +323,9 @@ def held_out_values(
     columns = columns_of(nystrom, rows.target, by_class, None)
     values: list[list[Array]] = []
     for part_of, parts in split_rows(splits, len(rows.X)):
-        cells = cells_of(rows, part_of, by_class, None)
-        sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cells).maps[0]
-        for train, _ in cells_by_split(sums, parts):
+        cell_rows = cells_of(rows, part_of, by_class, None)
+        cells = backend_of(rows.X).sum_cells([nystrom], rows.X, cell_rows).maps[0]
+        for train, _ in cells_by_split(cells, parts):
             problem = penalties.problem(train, columns)
             solutions = problem.solutions(penalties.kinds, penalties.alphas)
             X_test = rows.X[splits[len(values)][1]]
@@ -340,8 +340,8 @@ def problem_of(
     """Create the problem for all rows."""
     descriptors = descriptors_of(estimator, rows.domain, penalties)
     by_class = _classes_differ(penalties, descriptors)
-    cells = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), by_class, descriptors)
-    sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cells)
+    cell_rows = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), by_class, descriptors)
+    sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cell_rows)
     columns = columns_of(nystrom, rows.target, by_class, descriptors)
     return problem_of_all_rows(sums.maps[0], columns, penalties)
 
@@ -355,10 +355,10 @@ def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> Cel
     dense_columns: Any = rows.Y if rows.target.codes is None else None
     labels = [None] if rows.target.names is None else rows.target.names.tolist()
     domain_names = rows.domain.names.tolist()
-    cells = domains * len(labels) + classes
+    cell_codes = domains * len(labels) + classes
     keys = list(product(domain_names, labels))
     groups = [(label, name) for name, label in keys]
-    cell_rows = CellRows(cells, cells, keys, groups, dense_columns)
+    cell_rows = CellRows(cell_codes, cell_codes, keys, groups, dense_columns)
     widths = [nystrom.n_features + cell_rows.width for nystrom in maps]
     check_cell_memory(len(keys), widths, rows.X, ADVICE)
     sums = [backend.sum_cells(group, rows.X, cell_rows) for group in group_by_distances(maps)]

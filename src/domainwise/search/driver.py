@@ -133,7 +133,7 @@ class Race:
     over the columns of the scores (domains or splits). The others are scored on all splits.
     """
 
-    first: int = 2  #: number of splits in the first round; after the second, half of all are used
+    first: int = 2  #: splits in the first round; the first two together use half of all splits
     margin: float = 1.0  #: in standard errors; with infinity, no candidate is dropped
 
     def rounds(self, n_splits: int) -> list[list[int]]:
@@ -372,7 +372,7 @@ def best(candidates: Sequence[Candidate], scores: Array) -> list[int]:
 def one_standard_error(
     candidates: Sequence[Candidate], scores: Array, *, order: Callable[[Candidate], Any]
 ) -> list[int]:
-    """Rule: choose the first in ``order`` of candidates within one standard error of the best.
+    """Rule: choose the first candidate, in ``order``, within one standard error of the best.
 
     The standard error is that of the mean difference from the best candidate over splits, which
     does not depend on how difficult the domains are.

@@ -28,8 +28,8 @@ def quick_head(head: Any) -> Any:
 def lost_degrees_of_freedom() -> int:
     """Return the degrees of freedom per class that LDA subtracts in the installed scikit-learn."""
     # For these rows, the coefficient is 3 if none is subtracted, and 1.5 if one is.
-    fitted = LinearDiscriminantAnalysis().fit([[0.0], [2.0], [3.0], [5.0]], [0, 0, 1, 1])
-    return round(2 - 2 * float(fitted.coef_[0, 0]) / 3)
+    lda = LinearDiscriminantAnalysis().fit([[0.0], [2.0], [3.0], [5.0]], [0, 0, 1, 1])
+    return round(2 - 2 * float(lda.coef_[0, 0]) / 3)
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         std = np.sqrt(moments.scatter.diagonal().clip(0.0) / n)
         std[std == 0] = 1.0
         scale = std * np.sqrt(max(n - k * lost_degrees_of_freedom(), 1))
-        values, V = np.linalg.eigh(moments.scatter / np.outer(scale, scale))
-        singular_values, classes = np.sqrt(values[::-1].clip(0.0)), moments.classes
+        eigenvalues, V = np.linalg.eigh(moments.scatter / np.outer(scale, scale))
+        singular_values, classes = np.sqrt(eigenvalues[::-1].clip(0.0)), moments.classes
         assert classes is not None
         directions = V.T[::-1] / std
         return self._fit_whitened(

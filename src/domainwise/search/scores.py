@@ -173,11 +173,11 @@ class SmoothScore:
             y = codes = codes_of(y, self.classes)
             n_classes = len(self.classes)
         weights = equal_weights(domains[sample], codes)
-        splits = np.repeat(np.arange(len(tests)), [len(test) for test in tests])[sample]
+        split_of = np.repeat(np.arange(len(tests)), [len(test) for test in tests])[sample]
         losses = [
             row_losses(np.concatenate(values)[sample], y, weights, n_classes) for values in outcomes
         ]
-        return np.array([-len(tests) * np.bincount(splits, row, len(tests)) for row in losses])
+        return np.array([-len(tests) * np.bincount(split_of, loss, len(tests)) for loss in losses])
 
     def outputs(self, model: Any, X: Any) -> Array:
         """Return log-probabilities, decision values or numbers, with columns as in ``classes``."""
