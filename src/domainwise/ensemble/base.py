@@ -6,7 +6,6 @@ import time
 from collections.abc import Hashable, Sequence
 from copy import copy
 from dataclasses import field, replace
-from functools import reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -45,7 +44,14 @@ from domainwise.ensemble.context import (
     DomainStatistics,
     domain_labels,
 )
-from domainwise.ensemble.held_out import PRIOR, HeldOutScore, ShareRange, class_shares
+from domainwise.ensemble.held_out import (
+    PRIOR,
+    HeldOutScore,
+    ShareRange,
+    class_shares,
+    joined_splits,
+    mix,
+)
 from domainwise.ensemble.members import (
     AUTO,
     MEMBER_TYPES,
@@ -193,7 +199,11 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if cv is None and domain.n_categories > 1:
             cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=self._seed)
         splits, _ = domain_folds(y, domain.codes, classification=classification, cv=cv)
-        fewer_splits = joined_splits(splits, y, classification) if self.cv is None else splits
+        fewer_splits = (
+            joined_splits(splits, y, classification, EXPENSIVE_SPLITS)
+            if self.cv is None
+            else splits
+        )
         scored_rows = np.unique(np.concatenate([test for _, test in splits]))
         context_rows = scored_rows[np.isin(domain.codes[scored_rows], context_domains)]
         row_sets = {False: scored_rows, True: context_rows}
@@ -576,23 +586,6 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[Split]:
-    """Join splits into at most ``EXPENSIVE_SPLITS``, unless a training set would have one class."""
-    groups = np.array_split(np.arange(len(splits)), min(len(splits), EXPENSIVE_SPLITS))
-    new_splits = []
-    for group in groups:
-        trains, tests = zip(*(splits[i] for i in group), strict=True)
-        new_splits.append((reduce(np.intersect1d, trains), np.concatenate(tests)))
-    if any(len(np.unique(y[train])) < (2 if classification else 1) for train, _ in new_splits):
-        return splits
-    return new_splits
-
-
-def mix(members: dict[str, Array], weights: dict[str, float]) -> Array:
-    """Return the weighted sum of the members' outputs; missing weights are 0."""
-    return np.asarray(sum(weights.get(name, 0.0) * values for name, values in members.items()))
 
 
 def _check_learn_from(learn_from: Any, n: int) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from domainwise.ridge.scores import ClassRule, NumberRule
 from domainwise.scoring.predictions import HeldOut
 from domainwise.search.driver import outputs_by_row
 from domainwise.search.scores import Outcome, outputs, row_losses
-from domainwise.splits.folds import draw_rows
+from domainwise.splits.folds import Split, draw_rows
 
 #: Softmax temperature of member weights. It is about one standard deviation of the difference
 #: between the scores of two members on nine domains, so only clearly worse members get low weights.
@@ -230,6 +230,25 @@ def softmax_weights(scores: Array, prior: Sequence[float] | None = None) -> Arra
     weights = np.exp((scores - scores.max()) / TEMPERATURE)
     weights = weights if prior is None else weights * np.asarray(prior)
     return np.asarray(weights / weights.sum())
+
+
+def joined_splits(
+    splits: list[Split], y: Array, classification: bool, max_splits: int
+) -> list[Split]:
+    """Join splits into at most ``max_splits``, unless a training set would have one class."""
+    groups = np.array_split(np.arange(len(splits)), min(len(splits), max_splits))
+    new_splits = []
+    for group in groups:
+        trains, tests = zip(*(splits[i] for i in group), strict=True)
+        new_splits.append((reduce(np.intersect1d, trains), np.concatenate(tests)))
+    if any(len(np.unique(y[train])) < (2 if classification else 1) for train, _ in new_splits):
+        return splits
+    return new_splits
+
+
+def mix(members: dict[str, Array], weights: dict[str, float]) -> Array:
+    """Return the weighted sum of the members' outputs; missing weights are 0."""
+    return np.asarray(sum(weights.get(name, 0.0) * values for name, values in members.items()))
 
 
 # Checks whether context can be used; it cannot if the statistics of a domain reveal the class.
