@@ -65,12 +65,10 @@ from domainwise.estimators.projection import fixed_seed
 from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import HeldOut
 from domainwise.scoring.statistics import expected_score
-from domainwise.splits.folds import LeaveDomainsOut, Split, domain_folds, draw_rows
+from domainwise.splits.folds import LeaveDomainsOut, domain_folds, draw_rows
 
 #: Maximum number of groups of domains that are held out in turn.
 MAX_SPLITS = 10
-#: Maximum number of these groups for member types that are slow to fit.
-EXPENSIVE_SPLITS = 5
 #: Maximum number of rows on which members are compared; domain statistics use all rows.
 MAX_ROWS = 20_000
 #: Minimum weight at which a member with context is refitted to measure :class:`Trust`.
@@ -199,11 +197,7 @@ class DomainEnsemble(HasThresholds, Adaptable, BaseEstimator):
         if cv is None and domain.n_categories > 1:
             cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=self._seed)
         splits, _ = domain_folds(y, domain.codes, classification=classification, cv=cv)
-        fewer_splits = (
-            joined_splits(splits, y, classification, EXPENSIVE_SPLITS)
-            if self.cv is None
-            else splits
-        )
+        fewer_splits = joined_splits(splits, y, classification) if self.cv is None else splits
         scored_rows = np.unique(np.concatenate([test for _, test in splits]))
         context_rows = scored_rows[np.isin(domain.codes[scored_rows], context_domains)]
         row_sets = {False: scored_rows, True: context_rows}

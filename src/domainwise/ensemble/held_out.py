@@ -26,6 +26,8 @@ TEMPERATURE = 0.02
 PRIOR = (0.6, 0.4)
 #: Maximum number of rows on which the candidates of a member are compared.
 COMPARED_ROWS = 2000
+#: Maximum number of groups of held-out domains for member types that are slow to fit.
+EXPENSIVE_SPLITS = 5
 #: Minimum number of rows for a class to count as present in a domain.
 MIN_CLASS_ROWS = 5
 
@@ -232,11 +234,9 @@ def softmax_weights(scores: Array, prior: Sequence[float] | None = None) -> Arra
     return np.asarray(weights / weights.sum())
 
 
-def joined_splits(
-    splits: list[Split], y: Array, classification: bool, max_splits: int
-) -> list[Split]:
-    """Join splits into at most ``max_splits``, unless a training set would have one class."""
-    groups = np.array_split(np.arange(len(splits)), min(len(splits), max_splits))
+def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[Split]:
+    """Join splits into at most ``EXPENSIVE_SPLITS``, unless a training set would have one class."""
+    groups = np.array_split(np.arange(len(splits)), min(len(splits), EXPENSIVE_SPLITS))
     new_splits = []
     for group in groups:
         trains, tests = zip(*(splits[i] for i in group), strict=True)
