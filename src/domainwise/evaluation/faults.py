@@ -428,13 +428,13 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
     pairs = np.argwhere(np.triu((shares >= min_share) & (n_shared >= MIN_CLASS_ROWS)))
     if not len(pairs):
         return
-    n_rows = n_shared[tuple(pairs.T)]
-    a, b = (f"{table.names_of([d])} ({sizes[d]:,} rows)" for d in pairs[np.argmax(n_rows)])
-    message = f"{n_rows.max():,.0f} rows occur both in {a} and in {b}."
+    n_by_pair = n_shared[tuple(pairs.T)]
+    a, b = (f"{table.names_of([d])} ({sizes[d]:,} rows)" for d in pairs[np.argmax(n_by_pair)])
+    message = f"{n_by_pair.max():,.0f} rows occur both in {a} and in {b}."
     if n_more := len(pairs) - 1:
         message += f" Rows are also shared by {n_more} more pair{'s' * (n_more > 1)} of domains."
     action = "Remove the duplicates, or give these domains the same name: they are not independent."
-    yield table.fault("copied rows", 2, [], np.unique(pairs), message, action, rows=n_rows.sum())
+    yield table.fault("copied rows", 2, [], np.unique(pairs), message, action, rows=n_by_pair.sum())
 
 
 def _small_domains(table: _Table) -> Iterator[Fault]:

@@ -38,7 +38,7 @@ from domainwise.labels.factors import LabelSpace, RowLabels
 class InvariantKernel(
     InvarianceArguments, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
-    r"""A kernel whose functions are penalized for differences between domains.
+    r"""A kernel that penalizes functions whose values differ between domains.
 
     With the centred kernel :math:`k` of the training rows and the factor :math:`F` of the domain
     smoother :math:`P_d = FF'`, the kernel of the squared norm :math:`\|f\|^2 + w f'P_d f` is
@@ -73,7 +73,7 @@ class InvariantKernel(
     Notes
     -----
     The kernel is centred with the training means, even if ``domain_weight=0``. Centring does not
-    change a machine with an intercept.
+    change the predictions of a kernel machine with an intercept.
 
     References
     ----------
@@ -100,7 +100,7 @@ class InvariantKernel(
 
     @property
     def _uses_target(self) -> bool:
-        """Whether y is used: only to compare domains within its classes."""
+        """Whether y is used; it is needed only to compare domains within classes."""
         return bool(self.conditional)
 
     def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
@@ -182,13 +182,13 @@ class InvariantKernel(
             )
             check_dense_memory(len(X), "the exact kernel", advice)
         labels, dense = RowLabels(LabelSpace(len(X))), store_gram or len(X) <= DENSE_ROWS
-        gram, matrix, self._positive = make_gram(Backend(), X, kernel, labels, dense=dense)
+        gram, stored_K, self._positive = make_gram(Backend(), X, kernel, labels, dense=dense)
         # An infinite weight amplifies rounding errors, so multiply by K exactly as it is stored.
         multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
         KF = gram.centred_product(F, multiply)
         A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)
         self._kernel = kernel
-        self._row_means = gram.row_means if matrix is None else matrix.mean(axis=0)
+        self._row_means = gram.row_means if stored_K is None else stored_K.mean(axis=0)
         self._dual, self._images = F @ A, KF @ A
         for name in ("X_fit_", "classes_"):
             self.__dict__.pop(name, None)  # from an earlier fit
@@ -282,7 +282,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     @property
     def _uses_target(self) -> bool:  # type: ignore[override]
-        """Whether y is used: only to compare domains within its classes."""
+        """Whether y is used; it is needed only to compare domains within classes."""
         return bool(self.conditional)
 
     def _check_labels(self, *arguments: Any, **options: Any) -> Any:

@@ -87,8 +87,9 @@ class TableModel:
         site_quantiles = getattr(model, "site_quantiles_", None)
         calibration = (self.info.get("check") or {}).get("calibration")
         if site_quantiles is not None:
-            context = outputs.sample_domain is not None and "context" in site_quantiles
-            output, quantiles = "probabilities", site_quantiles["context" if context else "plain"]
+            with_context = outputs.sample_domain is not None and "context" in site_quantiles
+            mode = "context" if with_context else "plain"
+            output, quantiles = "probabilities", site_quantiles[mode]
         elif calibration is not None:
             output, quantiles = calibration["of"], stored_quantiles(calibration, coverage)
         else:
