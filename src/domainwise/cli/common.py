@@ -128,7 +128,7 @@ def spinner(message: str) -> Iterator[Callable[[str], None]]:
 
 
 def require_extra(extra: str, unless: str = "") -> None:
-    """Raise an error if an extra is not installed; with the option ``unless``, it is not needed.
+    """Raise an error if an extra is not installed; ``unless`` names an option that avoids it.
 
     Its packages are imported, so that a broken installation is reported before any work is done.
     """

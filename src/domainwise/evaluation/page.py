@@ -282,7 +282,7 @@ def shift_picture(evaluation: Results) -> Picture | None:
         caption = (
             "A dot is the median of a column in a domain, and a line connects its quartiles; the "
             f"worst domain, {worst}, is in colour. 0 is the median of all domain medians, and 1 is "
-            "one standard deviation within domains. Columns that differ most are at the top"
+            "one within-domain standard deviation. Columns that differ most are at the top"
         )
         return Picture(to_svg(figure, "shift", alt), alt, caption, wide=True)
 
