@@ -171,3 +171,10 @@ def test_the_shift_picture_shows_medians_in_standard_deviations_within_domains(e
     evaluation.differences["columns"], columns = [], evaluation.differences["columns"]
     assert shift_picture(evaluation) is None
     evaluation.differences["columns"] = columns
+
+
+def test_the_page_explains_every_selected_parameter_and_no_other(evaluation, page):
+    selected = {name for r in evaluation.results for fit in r.parameters for name in fit}
+    explained = re.findall(r"<li><b>(\w+)</b>", page.split('id="settings"')[1])
+    assert {"C", "gamma", "ridge"} <= selected
+    assert set(explained) == selected

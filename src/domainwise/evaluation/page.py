@@ -79,6 +79,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         names=[domain["name"] for domain in differences.get("domains", ())],
         importance={c: show(evaluation.measure.sign * x) for c, x in method.importance.items()},
         selected=_selected_parameters,
+        parameter_meanings=_parameter_meanings(evaluation),
         warnings=[(r.label, text) for r in evaluation.results for text in r.warnings],
     )
 
@@ -183,6 +184,27 @@ def _selected_parameters(result: MethodResult) -> str:
         value_text = f"{value:.3g}" if isinstance(value, float) else str(value)
         texts.append(f"{name} {value_text} ({n_fits} of {len(values)})")
     return ", ".join(texts) or "–"
+
+
+#: What the methods' parameters do, for readers of the report.
+PARAMETER_MEANINGS = {
+    "kernel": "is the function that measures how similar two rows are",
+    "gamma": "sets the width of the kernel: the larger it is, the narrower the kernel",
+    "domain_weight": "is the strength of the penalty on differences between domains",
+    "conditional": "says whether domains are compared within each class (True) or over all rows",
+    "C": "sets the penalty on complex models: the larger it is, the weaker the penalty",
+    "alpha": "is the strength of the penalty on complex models",
+    "ridge": "is the strength of the penalty on complex projections; inf gives the simplest ones",
+    "lam": "is the strength of DICA's penalty on complex projections",
+    "n_components": "is the number of features that a projection keeps",
+    "max_leaf_nodes": "is the maximum number of leaves of a tree",
+}
+
+
+def _parameter_meanings(evaluation: Results) -> list[tuple[str, str]]:
+    """Return the selected parameters that need an explanation, with their meanings."""
+    selected = {name for r in evaluation.results for fit in r.parameters for name in fit}
+    return [(name, text) for name, text in PARAMETER_MEANINGS.items() if name in selected]
 
 
 #: Maximum number of columns in the plot of shifts.
