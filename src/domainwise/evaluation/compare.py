@@ -34,10 +34,11 @@ from domainwise.tables.schema import Table
 
 @dataclass(frozen=True)
 class Difference:
-    """Score in the second evaluation minus score in the first; for errors, negative is better.
+    """Scores in two evaluations, and the second minus the first; for errors, negative is better.
 
     ``mean`` and the entries of ``per_domain`` contain ``first``, ``second``, ``difference``, and
-    ``low`` and ``high``: a 95 % bootstrap interval over domains, or over the rows of a domain.
+    the ends ``low`` and ``high`` of a 95 % bootstrap interval for the difference, over domains for
+    ``mean`` and over rows for ``per_domain``.
     """
 
     method: str
@@ -57,10 +58,10 @@ class Comparison:
     notes: list[str]
     pairs: list[Difference]  #: the two best methods, then each method that is in both evaluations
 
-    def show(self, value: float, signed: bool = False) -> str:
-        """A score, or a difference with its sign, as text."""
-        text = self.measure.format(self.measure.sign * value, scale=self.pairs[0].mean["first"])
-        return f"+{text}" if signed and value >= 0 else text
+    def show(self, score: float, signed: bool = False) -> str:
+        """Format a score, or a difference with its sign if ``signed`` is True."""
+        text = self.measure.format(self.measure.sign * score, scale=self.pairs[0].mean["first"])
+        return f"+{text}" if signed and score >= 0 else text
 
     def verdict(self) -> str:
         """Describe the difference between the first pair of methods in sentences."""
@@ -83,23 +84,23 @@ class Comparison:
         )
 
     def tables(self) -> tuple[list[list[str]], list[list[str]]]:
-        """Return a table of all pairs, and one of domains for the first pair, headings first."""
-        columns = [*self.names, "difference", "95 %"]
-        methods = [["method", *columns, "p", "result"]]
-        methods += [
+        """Return two tables with headings: all pairs of methods, and the first pair by domain."""
+        headings = [*self.names, "difference", "95 %"]
+        method_rows = [["method", *headings, "p", "result"]]
+        method_rows += [
             [pair.method, *self._cells(pair.mean), p_text(pair.p_value), pair.words]
             for pair in self.pairs
         ]
-        rows = [[str(row["domain"]), *self._cells(row)] for row in self.pairs[0].per_domain]
-        return methods, [["domain", *columns], *rows]
+        domain_rows = [[str(row["domain"]), *self._cells(row)] for row in self.pairs[0].per_domain]
+        return method_rows, [["domain", *headings], *domain_rows]
 
     def _cells(self, row: dict[str, Any]) -> list[str]:
-        """Both scores, their difference and its interval, as text."""
-        difference, low, high = (self.show(row[n], True) for n in ("difference", "low", "high"))
+        """Both scores, their difference and the interval for it, as text."""
+        difference, low, high = (self.show(row[key], True) for key in ("difference", "low", "high"))
         return [self.show(row["first"]), self.show(row["second"]), difference, f"{low} to {high}"]
 
     def page(self) -> str:
-        """The comparison as an HTML document, in the style of the other reports."""
+        """Return the comparison as an HTML page, in the style of the other reports."""
         from domainwise.plots import DomainScoresDisplay
         from domainwise.report.page import Picture, drawing, render_page, to_svg
 
@@ -108,10 +109,10 @@ class Comparison:
             name: {row["domain"]: row[key] for row in pair.per_domain}
             for name, key in ((second, "second"), (first, "first"))
         }
-        greater, label = self.measure.sign > 0, self.measure.label
+        label = self.measure.label
         with drawing(9.0, 1.3 + 0.34 * len(pair.per_domain)) as figure:
-            display = DomainScoresDisplay(scores=scores, label=label, greater_is_better=greater)
-            display.plot(figure.subplots())
+            options = {"label": label, "greater_is_better": self.measure.sign > 0}
+            DomainScoresDisplay(scores=scores, **options).plot(figure.subplots())
             alt = f"{label} by domain in {first} and in {second}, {pair.method}"
             caption = f"{pair.method}: the domain that is worst in {second} is at the top"
             picture = Picture(to_svg(figure, "both", alt), alt, caption, wide=True)
@@ -128,26 +129,27 @@ class Comparison:
 
 
 def compare_evaluations(first: Path, second: Path, method: str | None = None) -> Comparison:
-    """Compare the evaluations in two folders: the best methods, and all methods that are in both.
+    """Compare the evaluations in two folders: their best methods, and each method in both of them.
 
     If ``method`` is passed, it must be in both, and no other method is compared. An error is raised
     if targets or domain columns differ, or if there is no common measure; other differences are
     described in the notes.
     """
-    (a, stored_a), (b, stored_b) = (read_evaluation(p, all_methods=True) for p in (first, second))
-    tables = [stored.get("table", {}) for stored in (stored_a, stored_b)]
-    settings = [{**t.get("asked", {}), **e.facts} for t, e in zip(tables, (a, b), strict=True)]
-    arguments = {"target": "target", "domain": "domain column", "task": "task"}
-    for key, name in {**arguments, "positive": "positive class", "classes": "classes"}.items():
+    a, a_content = read_evaluation(first, all_methods=True)
+    b, b_content = read_evaluation(second, all_methods=True)
+    a_table, b_table = (content.get("table", {}) for content in (a_content, b_content))
+    settings = [{**a_table.get("asked", {}), **a.facts}, {**b_table.get("asked", {}), **b.facts}]
+    labels = {"target": "target", "domain": "domain column", "task": "task"}
+    for key, label in {**labels, "positive": "positive class", "classes": "classes"}.items():
         a_value, b_value = (setting.get(key) for setting in settings)
         if a_value != b_value and None not in (a_value, b_value):
             verb = "are" if key == "classes" else "is"
             raise ValueError(
-                f"{first} and {second} cannot be compared: the {name} {verb} {a_value!s} in the "
-                f"first and {b_value!s} in the second. Evaluate both with the same {name}"
+                f"{first} and {second} cannot be compared: the {label} {verb} {a_value!s} in the "
+                f"first and {b_value!s} in the second. Evaluate both with the same {label}"
             )
-    candidates = (results for results in (b, *b.others) if results.measure.name == a.measure.name)
-    matching_results = next(candidates, None)
+    results_by_measure = {results.measure.name: results for results in (*b.others, b)}
+    matching_results = results_by_measure.get(a.measure.name)
     if matching_results is None:
         raise TableError(
             f"{first} reports {a.measure.label}, but {second} reports {b.measure.label}. Evaluate "
@@ -162,31 +164,31 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
             f"{first} and {second} have no domain in common. Compare evaluations of the same "
             "domains"
         )
-    common_methods = [(r, s) for r in a.results if (s := b.find(r.key)) is not None]
+    common_pairs = [(r, s) for r in a.results if (s := b.find(r.key)) is not None]
     pairs = [(a.best, b.best)]
-    pairs += [(r, s) for r, s in common_methods if r is not a.best or s is not b.best]
+    pairs += [(r, s) for r, s in common_pairs if r is not a.best or s is not b.best]
     if method is not None:
-        result = a.find(method)
-        pairs = [(r, s) for r, s in common_methods if r is result]
+        requested_result = a.find(method)
+        pairs = [(r, s) for r, s in common_pairs if r is requested_result]
         if not pairs:
-            keys = ", ".join(r.key for r, _ in common_methods)
+            keys = ", ".join(r.key for r, _ in common_pairs)
             advice = f"Use one of: {keys}" if keys else "Evaluate the same method in both"
             raise ValueError(f"method={method!r} is not in both evaluations. {advice}")
     differences = [_difference(a, b, shared_domains, *pair) for pair in pairs]
-    same_name = first.name == second.name
-    names = (str(first), str(second)) if same_name else (first.name, second.name)
-    digests = [table.get("sha256") for table in tables]
+    is_ambiguous = first.name == second.name
+    folder_names = (str(first), str(second)) if is_ambiguous else (first.name, second.name)
+    digests = (a_table.get("sha256"), b_table.get("sha256"))
     files_differ = None not in digests and digests[0] != digests[1]
-    notes = _notes((a, b), names, shared_domains, settings, files_differ)
-    return Comparison(names, a.measure, a.margin, notes, differences)
+    notes = _notes((a, b), folder_names, shared_domains, settings, files_differ)
+    return Comparison(folder_names, a.measure, a.margin, notes, differences)
 
 
 def _difference(
-    a: Results, b: Results, shared: Sequence[Any], first: MethodResult, second: MethodResult
+    a: Results, b: Results, shared_domains: Sequence[Any], first: MethodResult, second: MethodResult
 ) -> Difference:
     """Compare a method in one evaluation with a method in the other."""
-    common_domains = [d for d in shared if d in first.known and d in second.known]
-    if not common_domains:
+    scored_domains = [d for d in shared_domains if d in first.known and d in second.known]
+    if not scored_domains:
         raise ValueError(
             f"no domain has a score for {first.key} in the first evaluation and for {second.key} "
             "in the second. Compare another method"
@@ -194,90 +196,91 @@ def _difference(
     classes, sign, positive = a.classes, a.measure.sign, a.facts["positive"]
     y = np.zeros(2) if classes is None else classes
     measure = choose_measure(a.measure.name, y, classes is not None, positive)
-    records = [grouped(e.records.get(m.key, ())) for e, m in ((a, first), (b, second))]
+    first_records = grouped(a.records.get(first.key, ()))
+    second_records = grouped(b.records.get(second.key, ()))
     rows = []
-    for i, domain in enumerate(common_domains):
+    for i, domain in enumerate(scored_domains):
         ends: Sequence[float] = (np.nan, np.nan)
-        if all(domain in by_domain for by_domain in records):
-            before, after = (by_domain[domain] for by_domain in records)
-            rows_before, rows_after = ([r["row"].tolist() for r in rs] for rs in (before, after))
-            # Draws are paired if the rows are the same, and independent otherwise.
-            seed = i if rows_before == rows_after else i + 10**6
-            draws = resampled(measure, classes, after, seed)
-            draws -= resampled(measure, classes, before, i)
-            ends = sorted(sign * np.nanquantile(draws, (TAIL, 1 - TAIL)))
-        scores = (sign * first.known[domain], sign * second.known[domain])
-        rows.append({"domain": plain(domain), **_row(*scores, ends)})
+        if domain in first_records and domain in second_records:
+            before, after = first_records[domain], second_records[domain]
+            # Bootstrap samples are paired if the rows are the same, and independent otherwise.
+            is_paired = [r["row"].tolist() for r in before] == [r["row"].tolist() for r in after]
+            changes = resampled(measure, classes, after, i if is_paired else i + 10**6)
+            changes -= resampled(measure, classes, before, i)
+            ends = sorted(sign * np.nanquantile(changes, (TAIL, 1 - TAIL)))
+        domain_scores = (sign * first.known[domain], sign * second.known[domain])
+        rows.append({"domain": plain(domain), **_row(*domain_scores, ends)})
     scores_a, scores_b, differences = (
-        np.array([row[name] for row in rows]) for name in ("first", "second", "difference")
+        np.array([row[key] for row in rows]) for key in ("first", "second", "difference")
     )
-    draws = np.random.default_rng(0).choice(differences, (DOMAIN_SAMPLES, len(rows))).mean(axis=1)
-    ends = widened_interval(float(differences.mean()), draws, len(rows), np.inf)  # not bounded
+    samples = np.random.default_rng(0).choice(differences, (DOMAIN_SAMPLES, len(rows)))
+    ends = widened_interval(float(differences.mean()), samples.mean(axis=1), len(rows), np.inf)
     mean = _row(scores_a.mean(), scores_b.mean(), ends)
     p_value = compare(dict(enumerate(scores_b)), dict(enumerate(scores_a))).p_value
-    words = _describe(mean["difference"], sign, a.margin, ends)
+    description = _describe(mean["difference"], sign, a.margin, ends)
     rows.sort(key=lambda row: sign * row["difference"])
-    label = " → ".join(dict.fromkeys((first.label, second.label)))
-    return Difference(label, mean, p_value, words, rows)
+    method_label = " → ".join(dict.fromkeys((first.label, second.label)))
+    return Difference(method_label, mean, p_value, description, rows)
 
 
 def _row(first: float, second: float, ends: Sequence[float]) -> dict[str, float]:
-    """A dictionary of two scores, their difference, and the ends of its interval."""
+    """A dictionary of two scores, their difference, and the ends of the interval for it."""
     values = (first, second, second - first, *ends)
-    names = ("first", "second", "difference", "low", "high")
-    return {name: float(value) for name, value in zip(names, values, strict=True)}
+    keys = ("first", "second", "difference", "low", "high")
+    return {key: float(value) for key, value in zip(keys, values, strict=True)}
 
 
 def _describe(difference: float, sign: int, margin: float, ends: Sequence[float]) -> str:
     """Describe a difference between means."""
-    better = "better" if sign * difference > 0 else "worse"
+    direction = "better" if sign * difference > 0 else "worse"
     if abs(difference) < margin:
         is_narrow = np.isfinite(ends).all() and max(map(abs, ends)) < margin
         return "no practical difference" + ("" if is_narrow else ", but the interval is wide")
     if not np.isfinite(ends).all():
-        return f"{better}, but there are too few domains for an interval"
-    return better if ends[0] > 0 or ends[1] < 0 else f"{better}, but not significantly"
+        return f"{direction}, but there are too few domains for an interval"
+    return direction if ends[0] > 0 or ends[1] < 0 else f"{direction}, but not significantly"
 
 
 def _notes(
     evaluations: Sequence[Results],
-    names: Sequence[str],
-    shared: Sequence[Any],
+    folder_names: Sequence[str],
+    shared_domains: Sequence[Any],
     settings: Sequence[Mapping[str, Any]],
     files_differ: bool,
 ) -> list[str]:
     """Sentences about differences in tables, rows, folds, columns and domains."""
-    (rows, folds), (other_rows, other_folds) = (_layout(e, shared) for e in evaluations)
+    first_rows, first_folds = _layout(evaluations[0], shared_domains)
+    second_rows, second_folds = _layout(evaluations[1], shared_domains)
     notes = []
     if files_differ:
         notes.append("The tables are different files (SHA-256 digests differ), so rows may differ.")
-    elif rows and other_rows and rows != other_rows:
+    elif first_rows and second_rows and first_rows != second_rows:
         notes.append("Different rows were evaluated, so scores on a domain are not paired by row.")
-    if not (rows and other_rows):
+    if not (first_rows and second_rows):
         notes.append("Predictions are missing from a folder, so rows and folds were not compared.")
-    elif folds != other_folds:
+    elif first_folds != second_folds:
         notes.append("Domains were held out in different groups, so the training domains differ.")
     notes = notes or ["The table, rows and folds are the same."]
-    for name in ("features", "drop"):
-        values = [", ".join(setting.get(name) or ()) or "not set" for setting in settings]
-        if values[0] != values[1]:
-            values = [f"{value} in {folder}" for value, folder in zip(values, names, strict=True)]
-            notes.append(f"The argument {name} differs: {'; '.join(values)}.")
-    for name, evaluation in zip(names, evaluations, strict=True):
-        if unshared_names := [str(domain) for domain in evaluation.domains if domain not in shared]:
-            notes.append(f"Domains only in {name} are not compared: {', '.join(unshared_names)}.")
+    for argument in ("features", "drop"):
+        first, second = (", ".join(s.get(argument) or ()) or "not set" for s in settings)
+        if first != second:
+            texts = f"{first} in {folder_names[0]}; {second} in {folder_names[1]}"
+            notes.append(f"The argument {argument} differs: {texts}.")
+    for name, evaluation in zip(folder_names, evaluations, strict=True):
+        if other_domains := [str(d) for d in evaluation.domains if d not in shared_domains]:
+            notes.append(f"Domains only in {name} are not compared: {', '.join(other_domains)}.")
     return notes
 
 
-def _layout(evaluation: Results, shared: Sequence[Any]) -> tuple[dict[Any, Any], set[Any]]:
+def _layout(evaluation: Results, shared_domains: Sequence[Any]) -> tuple[dict[Any, Any], set[Any]]:
     """Rows and targets by domain, and the groups of domains that were held out together."""
-    rows: dict[Any, Any] = {}
-    folds: dict[int, set[Any]] = {}
+    rows_by_domain: dict[Any, Any] = {}
+    domains_by_split: dict[int, set[Any]] = {}
     for record in next(iter(evaluation.records.values()), ()):
-        folds.setdefault(record["split"], set()).add(record["domain"])
-        if record["domain"] in shared:
-            rows[record["domain"]] = [record[name].tolist() for name in ("row", "target")]
-    return rows, {frozenset(domains) for domains in folds.values()}
+        domains_by_split.setdefault(record["split"], set()).add(record["domain"])
+        if record["domain"] in shared_domains:
+            rows_by_domain[record["domain"]] = [record[key].tolist() for key in ("row", "target")]
+    return rows_by_domain, {frozenset(domains) for domains in domains_by_split.values()}
 
 
 @dataclass(frozen=True)
@@ -287,7 +290,7 @@ class Check:
     metric: str
     model: float  #: mean over domains; larger is better (errors are negative)
     constant: float  #: mean score of a constant prediction
-    worst: float  #: the model's score on the worst domain
+    worst: float  #: the model's score on ``worst_domain``
     worst_domain: Any
     n_domains: int
     better: bool  #: whether the mean gain over ``constant`` is significant (one-sided, 10 %)
@@ -318,29 +321,30 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
     )
     run = partial(compare_methods, details=False, n_jobs=setting.n_jobs, progress=False)
     overrides = {"class_weight": setting.class_weight, "predictor": setting.predictor}
-    without_context = replace(find_method(method, len(table.y)), context=False)
-    constant = run(problem, [METHODS[TRIVIAL]])
-    model = run(replace(problem, overrides=overrides), [without_context])
-    calibration = calibrate_sets(model.records[model.best_], problem.classes)
-    scores = model.best.known, constant.best.known
-    return compare_with_constant(problem.measure.name, *scores, calibration)
+    method_without_context = replace(find_method(method, len(table.y)), context=False)
+    constant_evaluation = run(problem, [METHODS[TRIVIAL]])
+    model_evaluation = run(replace(problem, overrides=overrides), [method_without_context])
+    calibration = calibrate_sets(model_evaluation.records[model_evaluation.best_], problem.classes)
+    model_scores, constant_scores = model_evaluation.best.known, constant_evaluation.best.known
+    return compare_with_constant(problem.measure.name, model_scores, constant_scores, calibration)
 
 
 def compare_with_constant(
     metric: str,
-    model: Mapping[Any, float],
-    constant: Mapping[Any, float],
+    model_scores: Mapping[Any, float],
+    constant_scores: Mapping[Any, float],
     calibration: dict[str, Any] | None = None,
 ) -> Check:
     """Compare scores of a model and of a constant prediction by domain; larger is better."""
-    gain = np.array([score - constant[name] for name, score in model.items()])
-    # A one-sided t-test at 10 %: of models that are no better than the constant, one in ten passes.
-    min_gain = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
-    worst = min(model, key=lambda name: model[name])
-    better = bool(gain.mean() > max(min_gain, 1e-12))
-    mean, baseline = (float(np.mean(list(scores.values()))) for scores in (model, constant))
-    low, high = plain(expected_score(list(model.values()), 0)[1:])
-    ends = expected_range(list(model.values()), metric)
+    gains = np.array([score - constant_scores[domain] for domain, score in model_scores.items()])
+    n, scores = len(gains), list(model_scores.values())
+    # A one-sided t-test at 10 %: one in ten models that are no better than the constant passes.
+    min_gain = gains.std(ddof=1) / np.sqrt(n) * stdtrit(n - 1, 0.9)
+    worst_domain = min(model_scores, key=lambda domain: model_scores[domain])
+    is_better = bool(gains.mean() > max(min_gain, 1e-12))
+    mean, constant_mean = float(np.mean(scores)), float(np.mean(list(constant_scores.values())))
+    low, high = plain(expected_score(scores, 0)[1:])
+    worst, ends = model_scores[worst_domain], expected_range(scores, metric)
     return Check(
-        metric, mean, baseline, model[worst], worst, len(gain), better, low, high, calibration, ends
+        metric, mean, constant_mean, worst, worst_domain, n, is_better, low, high, calibration, ends
     )
