@@ -232,10 +232,10 @@ def _leaks(table: _Table) -> Iterator[Fault]:
     matched_scores: dict[str, float] = {}  # of columns that are only as good as all others
     for leak in find_leaks(X, categorical, table.target, table.rows, table.copies):
         name = table.columns[leak.column].name
-        if leak.matched:
+        if leak.is_matched:
             matched_scores[name] = max(leak.scores.values())
             continue
-        domains = [] if leak.everywhere else list(leak.scores)
+        domains = [] if leak.in_all_domains else list(leak.scores)
         message = (
             f"{f'Whether {name} is missing' if leak.by_missing else name} predicts the target "
             f"almost perfectly{f' in {table.names_of(domains)}' if domains else ''} ({metric} "

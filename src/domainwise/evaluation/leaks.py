@@ -1,4 +1,4 @@
-"""Leaks: columns that predict the target almost perfectly, although all others together do not.
+"""Find leaks: columns that predict the target almost perfectly, while all others together do not.
 
 Legitimate columns may also predict a target almost perfectly. Each column is therefore compared,
 within a domain, with a cross-validated model that uses all other columns (theory 19).
@@ -22,19 +22,19 @@ from sklearn.preprocessing import StandardScaler
 from domainwise.arrays import Array
 from domainwise.splits.folds import row_folds
 
-#: Minimum number of rows of a domain, and of its rarest class, for checks within this domain.
+#: Minimum number of rows in a domain, and of its rows in a class and outside it, for a check.
 MIN_ROWS, MIN_CLASS_ROWS = 20, 8
 #: A column with a score (AUC or rank correlation) of at least ALMOST_PERFECT may leak. It leaks if
-#: its score exceeds that of all other columns by MIN_LEAD and by LEAD_ERRORS standard errors (the
-#: second number if its score is almost perfect in only one domain). If the other columns have a
-#: score of at least PERFECT, they are considered equally good.
+#: its score exceeds that of a model of all other columns by MIN_LEAD and by LEAD_ERRORS standard
+#: errors (the second number if the column is almost perfect in only one domain). A model with a
+#: score of at least PERFECT is considered as good as the column.
 ALMOST_PERFECT, MIN_LEAD, LEAD_ERRORS, PERFECT = 0.95, 0.1, (2.0, 3.0), 0.97
 #: Maximum median score, in the other domains, of a column that leaks in only some domains.
 MAX_SCORE_ELSEWHERE = 0.8
 #: Number of bins for a column's values, and maximum number of categories with indicator variables.
 N_BINS = 20
-#: Maximum numbers: rows of a domain for scoring columns, rows for training a model, models in
-#: total, and domains in which a column is compared with a model.
+#: Maximum numbers of rows in a domain on which columns are scored, of rows that a model is trained
+#: on, of models in total, and of domains in which a column is compared with models.
 MAX_ROWS, MAX_MODEL_ROWS, MAX_MODELS, MAX_MODEL_DOMAINS = 5000, 600, 40, 6
 
 
@@ -46,13 +46,13 @@ class Leak:
     by_missing: bool  #: whether its missing cells, not its values, predict the target
     scores: dict[int, float]  #: score of the column alone by domain; -1 stands for all rows
     others_score: float  #: highest score of a model that uses all other columns
-    everywhere: bool  #: whether the column is almost perfect in all domains that were checked
-    matched: bool  #: whether a model that uses all other columns is equally good
+    in_all_domains: bool  #: whether it is almost perfect in all domains that were checked
+    is_matched: bool  #: whether a model that uses all other columns is as good
 
 
 @dataclass(frozen=True)
 class Target:
-    """Class codes 0, 1, …, or numbers if ``n_classes`` is 0."""
+    """The target of each row: class codes 0, 1, … or, if ``n_classes`` is 0, numbers."""
 
     y: Array
     n_classes: int
@@ -79,7 +79,7 @@ class Target:
         return np.abs(correlation) if either_direction else correlation
 
     def sample(self, rows: Array) -> Array:
-        """Select rows for a model, with the same number of each class if there are enough."""
+        """Select rows to train a model on, with equally many rows of each class if possible."""
         if not self.n_classes:
             return spaced(rows, MAX_MODEL_ROWS)
         y = self.y[rows]
@@ -108,55 +108,55 @@ def find_leaks(
     X: Array,
     categorical: Collection[int],
     target: Target,
-    rows: list[Array],
+    rows_by_domain: list[Array],
     copies: list[tuple[int, int]],
 ) -> list[Leak]:
     """Find columns that predict the target almost perfectly, the highest score first.
 
     ``X`` contains numbers, and codes 0, 1, … in ``categorical`` columns; missing values are NaN.
-    ``rows`` are the row indices of each domain, and ``copies`` are pairs of equal columns: a column
-    is compared with models that do not use its copies.
+    ``rows_by_domain`` are row indices, and ``copies`` are pairs of equal columns: a column is
+    compared with models that do not use its copies.
     """
-    samples = {d: spaced(r, MAX_ROWS) for d, r in enumerate(rows) if len(r) >= MIN_ROWS}
-    groups = {d: sample for d, sample in samples.items() if target.outcomes(sample)}
-    if 2 * sum(len(rows[d]) for d in groups) < len(X):  # most domains are too small: pool all rows
+    samples = {d: spaced(r, MAX_ROWS) for d, r in enumerate(rows_by_domain) if len(r) >= MIN_ROWS}
+    samples = {d: sample for d, sample in samples.items() if target.outcomes(sample)}
+    # If most rows are in domains that are too small to be checked, all rows are pooled.
+    if 2 * sum(len(rows_by_domain[d]) for d in samples) < len(X):
         sample = spaced(np.arange(len(X)), MAX_ROWS)
-        groups = {-1: sample} if len(sample) >= MIN_ROWS and target.outcomes(sample) else {}
-    column_scores = np.array(
-        [_column_scores(X[r], categorical, target, r) for r in groups.values()]
-    )
+        samples = {-1: sample} if len(sample) >= MIN_ROWS and target.outcomes(sample) else {}
+    score_arrays = [_column_scores(X[r], categorical, target, r) for r in samples.values()]
+    column_scores = np.array(score_arrays)
     candidates: dict[tuple[int, bool], dict[int, float]] = {}
     for by_missing, column in np.argwhere((column_scores >= ALMOST_PERFECT).any(axis=0)).tolist():
-        scores = dict(zip(groups, column_scores[:, by_missing, column].tolist(), strict=True))
+        scores = dict(zip(samples, column_scores[:, by_missing, column].tolist(), strict=True))
         low_scores = [score for score in scores.values() if score < ALMOST_PERFECT]
         # A column that is good everywhere is almost perfect in some small domains by chance.
         if 3 * len(low_scores) <= len(scores) or np.median(low_scores) <= MAX_SCORE_ELSEWHERE:
             high_scores = {d: score for d, score in scores.items() if score >= ALMOST_PERFECT}
             candidates[column, bool(by_missing)] = high_scores
     leaks, n_models_left = [], MAX_MODELS
-    order = sorted(candidates.items(), key=lambda item: -max(item[1].values()))
-    for (column, by_missing), scores in order:
-        # Of the values and the missing cells of a column, only the better predictor is reported.
+    sorted_candidates = sorted(candidates.items(), key=lambda item: -max(item[1].values()))
+    for (column, by_missing), high_scores in sorted_candidates:
+        # A column is reported for its values or for its missing cells, whichever predict better.
         rival_score = max(candidates.get((column, not by_missing), {}).values(), default=0.0)
-        if rival_score > max(scores.values()) + 0.01 * (2 * by_missing - 1):
+        if rival_score > max(high_scores.values()) + 0.01 * (2 * by_missing - 1):
             continue
         excluded = {column} | {c for pair in copies if column in pair for c in pair}
-        # Scores of the other columns where they are worse, and number of domains where they match.
+        # Scores of the other columns where they are worse, and number of domains with a match.
         lower_scores, n_matched = [], 0
-        domains = sorted(scores, key=lambda d: -len(groups[d]))
+        domains = sorted(high_scores, key=lambda d: -len(samples[d]))
         for d in domains[: min(MAX_MODEL_DOMAINS, n_models_left)]:
             n_models_left -= 1
-            sample = target.sample(groups[d])
-            others_score = _score_without(X[sample], excluded, categorical, target, sample)
-            errors = [target.standard_error(sample, s) for s in (others_score, scores[d])]
-            error = np.hypot(errors[0], errors[1])
-            if scores[d] - others_score >= max(MIN_LEAD, LEAD_ERRORS[len(scores) == 1] * error):
+            model_rows = target.sample(samples[d])
+            others_score = _score_without(X[model_rows], excluded, categorical, target, model_rows)
+            score = high_scores[d]
+            error = np.hypot(*(target.standard_error(model_rows, s) for s in (others_score, score)))
+            if score - others_score >= max(MIN_LEAD, LEAD_ERRORS[len(high_scores) == 1] * error):
                 lower_scores.append(others_score)
             n_matched += others_score >= PERFECT
         if lower_scores or n_matched:
             others_score = max(lower_scores, default=PERFECT)
-            everywhere, matched = len(scores) == len(groups), len(lower_scores) <= n_matched
-            leaks.append(Leak(column, by_missing, scores, others_score, everywhere, matched))
+            in_all, is_matched = len(high_scores) == len(samples), len(lower_scores) <= n_matched
+            leaks.append(Leak(column, by_missing, high_scores, others_score, in_all, is_matched))
     return leaks
 
 
@@ -167,36 +167,36 @@ def _column_scores(X: Array, categorical: Collection[int], target: Target, rows:
     n_missing = n - is_present.sum(axis=0)
     ranks = rankdata(np.where(is_present, X, np.inf), axis=0)
     bins = np.minimum((ranks - 1) * N_BINS // n, N_BINS - 1).astype(np.intp)
-    for j in range(p):  # each value is a bin if there are few values
-        distinct_values, codes = np.unique(X[:, j], return_inverse=True)
+    for j in range(p):  # if a column has few distinct values, each of them is a bin
+        distinct_values, value_codes = np.unique(X[:, j], return_inverse=True)
         if len(distinct_values) <= N_BINS or j in categorical:
-            bins[:, j] = codes
+            bins[:, j] = value_codes
     bins = np.where(is_present, bins, bins.max() + 1)
     n_bins = int(bins.max()) + 1
-    all_bins = bins + n_bins * np.arange(p)  # the columns have different bins
-    counts = np.bincount(all_bins.ravel(), minlength=n_bins * p)
+    bin_ids = bins + n_bins * np.arange(p)  # bins of different columns have different numbers
+    bin_sizes = np.bincount(bin_ids.ravel(), minlength=n_bins * p)
     ranks = np.where(is_present, ranks, (n - n_missing + 1) / 2)  # missing values get a middle rank
     ranks = rankdata(ranks, axis=0) if n_missing.any() else ranks
     scores = np.zeros((2, p))
     outcomes = target.outcomes(rows)
     for outcome in outcomes:
         weights = np.repeat(outcome.astype(np.float64), p)
-        sums = np.bincount(all_bins.ravel(), weights, minlength=n_bins * p)
-        # The mean outcome in a bin, in which the row itself is replaced with the overall mean.
-        means = (sums[all_bins] - outcome[:, None] + outcome.mean()) / counts[all_bins]
-        by_bin = target.agreement(outcome, rankdata(means, axis=0))
-        by_rank = target.agreement(outcome, ranks, either_direction=True)
-        by_rank[list(categorical)] = 0.0
-        by_missing = target.agreement(outcome, rankdata(is_present, axis=0), either_direction=True)
-        by_missing[np.minimum(n_missing, n - n_missing) < MIN_CLASS_ROWS] = 0.0
-        scores += np.array([np.maximum(by_bin, by_rank), by_missing]) / len(outcomes)
+        sums = np.bincount(bin_ids.ravel(), weights, minlength=n_bins * p)
+        # Mean outcome in each row's bin, with the row's own outcome replaced with the overall mean.
+        means = (sums[bin_ids] - outcome[:, None] + outcome.mean()) / bin_sizes[bin_ids]
+        bin_scores = target.agreement(outcome, rankdata(means, axis=0))
+        rank_scores = target.agreement(outcome, ranks, either_direction=True)
+        rank_scores[list(categorical)] = 0.0
+        gap_scores = target.agreement(outcome, rankdata(is_present, axis=0), either_direction=True)
+        gap_scores[np.minimum(n_missing, n - n_missing) < MIN_CLASS_ROWS] = 0.0
+        scores += np.array([np.maximum(bin_scores, rank_scores), gap_scores]) / len(outcomes)
     return scores
 
 
 def _score_without(
     X: Array, excluded: Collection[int], categorical: Collection[int], target: Target, rows: Array
 ) -> float:
-    """Score of the columns that are not excluded: the better of two cross-validated models."""
+    """Score of all columns that are not excluded: the better of two cross-validated models."""
     y, classification = target.y[rows], bool(target.n_classes)
     features = []
     for j in range(X.shape[1]):
@@ -207,20 +207,20 @@ def _score_without(
         if is_missing.sum() >= MIN_CLASS_ROWS:
             features.append(is_missing.astype(np.float64))
         if j in categorical:
-            values, counts = np.unique(X[~is_missing, j], return_counts=True)
-            frequent_values = values[np.argsort(-counts)[:N_BINS]]
+            categories, counts = np.unique(X[~is_missing, j], return_counts=True)
+            frequent_values = categories[np.argsort(-counts)[:N_BINS]]
             features += [(X[:, j] == value).astype(np.float64) for value in frequent_values]
     if not features:
         return 0.5 if classification else 0.0
     Z = np.column_stack(features)
     forest_type: Any = ExtraTreesClassifier if classification else ExtraTreesRegressor
-    linear: Any = LogisticRegression(max_iter=200) if classification else Ridge()
+    linear_model: Any = LogisticRegression(max_iter=200) if classification else Ridge()
     forest = forest_type(40, min_samples_leaf=2, random_state=0)
     method = "predict_proba" if classification else "predict"
     folds = row_folds(y, classification, 4)
     outcomes = [y == c for c in np.unique(y)] if classification else [y]
     best_score = 0.0
-    for model in (forest, make_pipeline(StandardScaler(), linear)):
+    for model in (forest, make_pipeline(StandardScaler(), linear_model)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a class may be missing in a fold
             outputs = cross_val_predict(model, Z, y, cv=folds, method=method)
