@@ -1,9 +1,9 @@
 """The invariant kernel: DCM's penalty on differences between domains, for any kernel machine.
 
-The denominator of DCM, ``||f||^2 + w f'P_d f``, is the squared norm of f for another kernel, the
-invariant kernel (theory 12). :class:`InvariantKernel` evaluates it for any machine that accepts a
-precomputed kernel, :class:`InvariantFeatures` computes its Nystrom features for linear models and
-many rows, and :class:`InvariantSVC` and :class:`InvariantSVR` are SVMs with this kernel.
+DCM penalizes functions whose means differ between domains. The squared norm of a function plus this
+penalty is its squared norm for another kernel, the invariant kernel (theory 12).
+:class:`InvariantKernel` evaluates this kernel, :class:`InvariantFeatures` computes its Nystrom
+features for many rows, and :class:`InvariantSVC` and :class:`InvariantSVR` are SVMs with it.
 """
 
 from domainwise.invariant.kernel import InvariantFeatures, InvariantKernel

@@ -30,7 +30,7 @@ from domainwise.gram.rows import RowsGram
 from domainwise.gram.tiles import in_threads, panels, tile_side, use_compiled
 from domainwise.kernels.functions import Kernel
 from domainwise.labels import factors
-from domainwise.labels.factors import LabelSpace, RowLabels
+from domainwise.labels.factors import Feature, LabelSpace, RowLabels, label_factor, label_rows
 
 
 @with_shared_arguments
@@ -40,14 +40,15 @@ class InvariantKernel(
 ):
     r"""A kernel that penalizes functions whose values differ between domains.
 
-    With the centred kernel :math:`k` of the training rows and the factor :math:`F` of the domain
-    smoother :math:`P_d = FF'`, the kernel of the squared norm :math:`\|f\|^2 + w f'P_d f` is
+    The penalty on a function f is :math:`w f'P_d f`. Here, w is ``domain_weight``, and the matrix
+    :math:`P_d = FF'` averages over training rows from the same (or a similar) domain. For a centred
+    kernel k with Gram matrix K, the kernel with the squared norm :math:`\|f\|^2 + w f'P_d f` is
 
     .. math:: k_w(x, x') = k(x, x') - k_F(x)' U \,\mathrm{diag}\Big(\frac{w}{1 + w\lambda}\Big)
        U' k_F(x'), \qquad k_F(x) = F'k(X, x), \quad F'KF = U \Lambda U'.
 
-    Here w is ``domain_weight``. ``transform`` returns kernel values between rows and training rows,
-    for ``SVC``, ``SVR``, ``KernelRidge`` and other estimators with ``kernel="precomputed"``.
+    ``transform`` returns kernel values between rows and training rows, for ``SVC``, ``SVR``,
+    ``KernelRidge`` and other estimators with ``kernel="precomputed"``.
 
     Parameters
     ----------
@@ -88,8 +89,8 @@ class InvariantKernel(
     >>> data = make_synthetic(random_state=0)
     >>> kernel = InvariantKernel(domain_weight=0.1)
     >>> K = kernel.fit_transform(data.data, sample_domain=data.sample_domain)
-    >>> machine = SVC(kernel="precomputed").fit(K, data.target)
-    >>> machine.predict(kernel.transform(data.data[:3])).shape
+    >>> svm = SVC(kernel="precomputed").fit(K, data.target)
+    >>> svm.predict(kernel.transform(data.data[:3])).shape
     (3,)
     """
 
@@ -104,7 +105,7 @@ class InvariantKernel(
         return bool(self.conditional)
 
     def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
-        """Learn the correction from source domains; memory is linear in the number of rows.
+        """Fit the kernel to source domains; memory is linear in the number of rows.
 
         {source_rows}
         y : array-like of shape (n_samples,), default=None
@@ -128,11 +129,11 @@ class InvariantKernel(
             if self._positive is not None:
                 return self.transform(X)
             assert isinstance(gram, DenseGram)
-            K = corrected_gram(symmetric(gram.K), self._images)
+            K = corrected_gram(symmetrized(gram.K), self._images)
         return K.astype(dtype, copy=False)
 
     def transform(self, X: ArrayLike) -> Array:
-        """Evaluate the kernel between rows, which may belong to unseen domains, and training rows.
+        """Evaluate the kernel between rows, possibly from unseen domains, and training rows.
 
         {new_kernel_rows}
 
@@ -157,7 +158,7 @@ class InvariantKernel(
 
     @property
     def column_means(self) -> Array:
-        """Values that centring subtracts from the columns, after subtracting row means."""
+        """Values that are subtracted from each column of kernel values, after the row means."""
         means: Array = self._row_means - self._row_means.mean()
         return means
 
@@ -167,13 +168,13 @@ class InvariantKernel(
         return self._kernel
 
     def _fit(self, X: Any, y: Any, sample_domain: Any, *, store_gram: bool) -> tuple[RowsGram, Any]:
-        """Fit; return the Gram operator, with its matrix if ``store_gram``, and the dtype of X."""
+        """Fit; return the Gram operator, which stores K if ``store_gram``, and the dtype of X."""
         self._validate_params()
         X = check_rows(self, X, ensure_min_samples=2)
-        domain, target = check_invariance_labels(self, y, sample_domain, len(X))
+        domains, classes = check_invariance_labels(self, y, sample_domain, len(X))
         if self.domain_weight:
-            inputs.warn_about_domains(self, sample_domain, domain, len(X))
-        F = domain_factor(self, len(X), domain, target, self.domain_weight)
+            inputs.warn_about_domains(self, sample_domain, domains, len(X))
+        F = domain_factor(self, len(X), domains, classes, self.domain_weight)
         kernel = resolved_kernel(self, Backend(), X)
         if store_gram and kernel.name != "precomputed":
             advice = (
@@ -181,9 +182,9 @@ class InvariantKernel(
                 'solver="fast"'
             )
             check_dense_memory(len(X), "the exact kernel", advice)
-        labels, dense = RowLabels(LabelSpace(len(X))), store_gram or len(X) <= DENSE_ROWS
-        gram, stored_K, self._positive = make_gram(Backend(), X, kernel, labels, dense=dense)
-        # An infinite weight amplifies rounding errors, so multiply by K exactly as it is stored.
+        no_labels, use_dense = RowLabels(LabelSpace(len(X))), store_gram or len(X) <= DENSE_ROWS
+        gram, stored_K, self._positive = make_gram(Backend(), X, kernel, no_labels, dense=use_dense)
+        # An infinite weight amplifies rounding errors, so use the stored K if there is one.
         multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
         KF = gram.centred_product(F, multiply)
         A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)
@@ -194,9 +195,9 @@ class InvariantKernel(
             self.__dict__.pop(name, None)  # from an earlier fit
         if kernel.name != "precomputed":
             self.X_fit_ = np.array(X)
-        self.gamma_, self.domains_ = kernel.gamma, domain.names
-        if target is not None:
-            self.classes_ = target.names
+        self.gamma_, self.domains_ = kernel.gamma, domains.names
+        if classes is not None:
+            self.classes_ = classes.names
         return gram, X.dtype
 
     @property
@@ -218,9 +219,9 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     The centred Nystrom features :math:`\Phi` give :math:`K \approx \Phi\Phi'`. Along the singular
     directions of :math:`\Phi'F`, in which domains differ, they are multiplied by
-    :math:`(1 + w\sigma^2)^{-1/2}`, with the singular values :math:`\sigma` and the F and w of
-    :class:`InvariantKernel`. A linear model on these features approximates a machine with that
-    kernel. The class can replace :class:`sklearn.kernel_approximation.Nystroem`.
+    :math:`(1 + w\sigma^2)^{-1/2}`, where :math:`\sigma` are the singular values, and F and w are
+    defined in :class:`InvariantKernel`. A linear model on these features approximates an SVM with
+    that kernel. The class can replace :class:`sklearn.kernel_approximation.Nystroem`.
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     >>> Z = features.fit_transform(data.data, sample_domain=data.sample_domain)
     >>> Z.shape[1]
     100
-    >>> machine = LinearSVC().fit(Z, data.target)
+    >>> svm = LinearSVC().fit(Z, data.target)
     """
 
     # float32 is precise enough: no linear system is solved that would amplify rounding errors.
@@ -291,22 +292,22 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
 
     def _finish(self) -> None:
         """Scale the features down along the directions in which domains differ."""
-        gram, classes, domains, mean = self._finalized()
-        space = gram.labels
-        factor = np.zeros((space.size, 0))
-        if space.domain is not None:
-            factor = factors.label_factor(space.domain, space.n_samples, self.domain_epsilon)
-        cross = gram.weights(gram.lift(factor))  # Phi'F
-        V, sigma, _ = svd(cross, full_matrices=False)
+        gram, classes, domains, feature_means = self._finalized()
+        label_space = gram.labels
+        F = np.zeros((label_space.size, 0))
+        if label_space.domain is not None:
+            F = label_factor(label_space.domain, label_space.n_samples, self.domain_epsilon)
+        Phi_F = gram.weights(gram.lift(F))  # the product Phi'F
+        V, sigma, _ = svd(Phi_F, full_matrices=False)
         self.domain_eigenvalues_ = sigma**2
         if np.isinf(self.domain_weight):
             max_eigenvalue = self.domain_eigenvalues_.max(initial=0.0)
-            scale = np.where(self.domain_eigenvalues_ > gram.tolerance * max_eigenvalue, 0.0, 1.0)
+            scales = np.where(self.domain_eigenvalues_ > gram.tolerance * max_eigenvalue, 0.0, 1.0)
         else:
-            scale = 1.0 / np.sqrt(1.0 + self.domain_weight * self.domain_eigenvalues_)
-        weights = np.eye(len(cross)) + (V * (scale - 1.0)) @ V.T
+            scales = 1.0 / np.sqrt(1.0 + self.domain_weight * self.domain_eigenvalues_)
+        weights = np.eye(len(Phi_F)) + (V * (scales - 1.0)) @ V.T
         self.solver_info_: dict[str, Any] = {}
-        self._record_map(weights, mean, classes, domains)
+        self._record_map(weights, feature_means, classes, domains)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -314,7 +315,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
         return tags
 
 
-def symmetric(K: Array) -> Array:
+def symmetrized(K: Array) -> Array:
     """Return (K + K') / 2, which is exactly symmetric, because addition is commutative."""
     K = K + K.T
     K *= 0.5
@@ -334,18 +335,19 @@ def centred_cross(kernel: Kernel, X: Array, X_fit: Array | None, row_means: Arra
     For a precomputed kernel, X contains the values before centring. ``row_means`` are the row means
     of the training Gram matrix; a constant added to all of them has no effect.
     """
-    rows = None if kernel.name == "precomputed" else kernel.prepare(X_fit)
+    train_rows = None if kernel.name == "precomputed" else kernel.prepare(X_fit)
     K = np.empty((len(X), len(row_means)))
     column_means = row_means - row_means.mean()
     row_slices = panels(len(X), max(1, tile_side(8) ** 2 // max(1, len(row_means))))
-    compiled = use_compiled(len(X) * len(row_means))
+    is_compiled = use_compiled(len(X) * len(row_means))
 
     def fill_panels(thread: int, n_threads: int) -> None:
         for panel in row_slices[thread::n_threads]:
-            values = X[panel]
-            if rows is not None:
-                values = kernel.block(kernel.prepare(values).left, rows.right, compiled=compiled)
-            K[panel] = values
+            if train_rows is None:
+                K[panel] = X[panel]
+            else:
+                left = kernel.prepare(X[panel]).left
+                K[panel] = kernel.block(left, train_rows.right, compiled=is_compiled)
             K[panel] -= K[panel].mean(axis=1, keepdims=True)
             K[panel] -= column_means
 
@@ -357,8 +359,7 @@ def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any)
     """Check X, or X and y; raise an error for tensors and Dask collections."""
     refuse_tensors_and_dask(estimator, X, "Use InvariantFeatures, which supports them")
     if y is not None and not isinstance(y, str):
-        # scikit-learn would convert NaN among strings to a class "nan", and nullable integers to
-        # floats.
+        # scikit-learn would turn NaN among strings into a class, and nullable integers into floats.
         y = inputs.label_array(y, "y")
     return inputs.validate_rows(estimator, X, y, dtype=(np.float64, np.float32), **options)
 
@@ -367,51 +368,49 @@ def check_invariance_labels(
     estimator: Any, y: Any, sample_domain: Any, n_samples: int
 ) -> tuple[Labels, Labels | None]:
     """Return checked domains and, if domains are compared within classes, checked classes."""
-    domain = inputs.check_sample_domain(sample_domain, n_samples, estimator.domain_kernel)
+    domains = inputs.check_sample_domain(sample_domain, n_samples, estimator.domain_kernel)
     if not estimator.conditional:
-        return domain, None
+        return domains, None
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None. "
             "conditional=True compares domains within classes: pass y, or use conditional=False."
         )
-    target = inputs.check_target(y, n_samples, "auto", min_classes=1)
-    if target.codes is None:
+    classes = inputs.check_target(y, n_samples, "auto", min_classes=1)
+    if classes.codes is None:
         raise ValueError(
             "conditional=True compares domains within classes, but y is continuous. Use "
             "conditional=False."
         )
-    return domain, target
+    return domains, classes
 
 
 # The low-rank correction that makes a kernel invariant (theory 12.1).
 
 
 def domain_factor(
-    estimator: Any, n_samples: int, domain: Labels, target: Labels | None, weight: float
+    estimator: Any, n_samples: int, domains: Labels, classes: Labels | None, weight: float
 ) -> Array:
     """Return the factor F (N, r) of ``P_d = F F'`` for the domain kernel of an estimator.
 
-    Domains are compared within the classes of ``target``, unless it is None. For one domain, F has
-    no columns. For continuous descriptors, F is approximate, but accurate enough for ``weight``.
+    Domains are compared within classes, unless ``classes`` is None. For one domain, F has no
+    columns. For continuous domain descriptors, F is approximate, but precise enough for ``weight``.
     """
-    feature = factors.Feature(domain.codes, domain.n_categories)
-    if domain.values is not None:
-        feature = factors.continuous_feature(
-            domain.values,
+    domain_feature = Feature(domains.codes, domains.n_categories)
+    if domains.values is not None:
+        domain_feature = factors.continuous_feature(
+            domains.values,
             "rbf" if estimator.domain_kernel == "auto" else estimator.domain_kernel,
             estimator.domain_gamma,
             n_samples * factors.residual_trace(estimator.domain_epsilon, weight),
             name="the domain kernel",
         )
-    elif domain.n_categories < 2:
+    elif domains.n_categories < 2:
         return np.zeros((n_samples, 0))
-    classes = None if target is None else factors.Feature(target.codes, target.n_categories)
-    labels = factors.label_rows(n_samples, classes, feature, conditional=target is not None)
+    class_feature = None if classes is None else Feature(classes.codes, classes.n_categories)
+    labels = label_rows(n_samples, class_feature, domain_feature, conditional=classes is not None)
     assert labels.space.domain is not None
-    return labels.rows(
-        factors.label_factor(labels.space.domain, n_samples, estimator.domain_epsilon)
-    )
+    return labels.rows(label_factor(labels.space.domain, n_samples, estimator.domain_epsilon))
 
 
 def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Array]:
@@ -433,5 +432,5 @@ def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Ar
         return U[:, is_nonzero] / np.sqrt(eigenvalues[is_nonzero]), eigenvalues
     # A huge weight would amplify eigenvalues that are rounding errors of the largest one.
     is_nonzero = eigenvalues > len(eigenvalues) * np.finfo(float).eps * max_eigenvalue
-    scale = np.sqrt(weight / (1.0 + weight * eigenvalues[is_nonzero]))
-    return U[:, is_nonzero] * scale, eigenvalues
+    scales = np.sqrt(weight / (1.0 + weight * eigenvalues[is_nonzero]))
+    return U[:, is_nonzero] * scales, eigenvalues

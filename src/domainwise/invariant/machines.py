@@ -48,7 +48,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     __metadata_request__fit = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = SVM_CONSTRAINTS
-    _machines: ClassVar[tuple[Any, Any]]  #: SVMs for a precomputed kernel, and for features
+    _machines: ClassVar[tuple[Any, Any]]  #: SVM classes for a precomputed kernel, and for features
     _extra_argument: ClassVar[str]  #: an argument of these SVMs besides ``C`` and ``tol``
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
@@ -80,12 +80,12 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         """Check X and y, and fit the SVM to them."""
 
     def _fit_machine(self, X: Array, y: Array, sample_domain: Any) -> None:
-        arguments = {name: getattr(self, name) for name in InvariantKernel().get_params()}
+        kernel_args = {name: getattr(self, name) for name in InvariantKernel().get_params()}
         is_exact = self._is_exact(len(X))
         if is_exact:
-            self.transformer_ = InvariantKernel(**arguments)
+            self.transformer_ = InvariantKernel(**kernel_args)
         else:
-            self.transformer_ = InvariantFeatures(random_state=self.random_state, **arguments)
+            self.transformer_ = InvariantFeatures(random_state=self.random_state, **kernel_args)
         Z = self.transformer_.fit_transform(X, y, sample_domain=sample_domain)
         self.machine_ = self._machine(is_exact).fit(Z, y)
         self.gamma_ = self.transformer_.gamma_
@@ -103,12 +103,12 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
             return True
         return self.solver == "exact" or (self.solver == "auto" and n_samples <= EXACT_ROWS)
 
-    def _machine(self, exact: bool) -> Any:
+    def _machine(self, is_exact: bool) -> Any:
         """Return an unfitted SVM, for a precomputed kernel or for features."""
-        options = {name: getattr(self, name) for name in ("C", "tol", self._extra_argument)}
-        if exact:
-            return self._machines[0](kernel="precomputed", max_iter=MAX_ITER, **options)
-        return self._machines[1](dual=False, intercept_scaling=INTERCEPT_SCALING, **options)
+        svm_arguments = {name: getattr(self, name) for name in ("C", "tol", self._extra_argument)}
+        if is_exact:
+            return self._machines[0](kernel="precomputed", max_iter=MAX_ITER, **svm_arguments)
+        return self._machines[1](dual=False, intercept_scaling=INTERCEPT_SCALING, **svm_arguments)
 
     def _machine_outputs(self, X: Any, method: str) -> Array:
         """Call a method of the SVM for batches of rows, to limit memory."""
@@ -141,8 +141,8 @@ def _check_proba(estimator: InvariantSVC) -> bool:
 class InvariantSVC(ClassifierMixin, InvariantMachine):
     r"""Support vector classifier with a penalty on differences between domains.
 
-    :class:`sklearn.svm.SVC` with the kernel of :class:`InvariantKernel`. With ``domain_weight=0``,
-    or with a single domain, it is equivalent to SVC. Multiclass problems are solved one-vs-one.
+    This is :class:`sklearn.svm.SVC` with the kernel of :class:`InvariantKernel`, and equivalent to
+    SVC for ``domain_weight=0`` or a single domain. Multiclass problems are solved one-vs-one.
 
     Parameters
     ----------
@@ -202,22 +202,22 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 
     def _calibrate(self, X: Array, y: Array, sample_domain: Any) -> Calibration:
         """Fit the calibration to decision values on held-out domains."""
-        domain = inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
+        checked_domains = inputs.check_sample_domain(sample_domain, len(X), self.domain_kernel)
         domains = None if sample_domain is None else np.asarray(sample_domain)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RowFoldsWarning)
-            splits, held_out = domain_folds(
+            splits, held_out_unit = domain_folds(
                 y,
-                domain.codes,
+                checked_domains.codes,
                 classification=True,
-                usable=lambda train, _: len(np.unique(train)) == len(self.classes_),
+                usable=lambda y_train, _: len(np.unique(y_train)) == len(self.classes_),
             )
         y_test = y[np.concatenate([test for _, test in splits])]
         if len(np.unique(y_test)) < len(self.classes_):  # a class is missing from all test folds
-            splits, held_out = row_folds(y, True), "rows"
-        if held_out == "rows":
+            splits, held_out_unit = row_folds(y, True), "rows"
+        if held_out_unit == "rows":
             reason = "fewer than two different domain labels were passed"
-            if domain.codes is not None and domain.n_categories > 1:
+            if checked_domains.codes is not None and checked_domains.n_categories > 1:
                 reason = "a class occurs in only one group of domains"
             warn_caller(
                 "Probabilities were calibrated on stratified folds of rows instead of held-out "
@@ -261,8 +261,8 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 class InvariantSVR(RegressorMixin, InvariantMachine):
     r"""Support vector regression with a penalty on differences between domains.
 
-    :class:`sklearn.svm.SVR` with the kernel of :class:`InvariantKernel`. With ``domain_weight=0``,
-    or with a single domain, it is equivalent to SVR.
+    This is :class:`sklearn.svm.SVR` with the kernel of :class:`InvariantKernel`, and equivalent to
+    SVR for ``domain_weight=0`` or a single domain.
 
     Parameters
     ----------
@@ -316,6 +316,6 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     def _machine_outputs(self, X: Any, method: str) -> Array:
         return self.on_target_scale(super()._machine_outputs(X, method))
 
-    def on_target_scale(self, values: Array) -> Array:
+    def on_target_scale(self, outputs: Array) -> Array:
         """Add the mean that was subtracted from the target before the SVM was fitted."""
-        return values + self._target_mean
+        return outputs + self._target_mean

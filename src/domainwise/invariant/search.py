@@ -23,6 +23,7 @@ from domainwise.backends import Backend
 from domainwise.calibration.curves import class_columns
 from domainwise.checks import NotAKernelWarning, inputs
 from domainwise.checks.arguments import validate_arguments
+from domainwise.checks.inputs import check_sample_domain
 from domainwise.checks.signatures import arguments, with_shared_arguments
 from domainwise.estimators.exact_base import make_gram
 from domainwise.estimators.projection import one_thread_if_small, resolved_kernel
@@ -32,7 +33,7 @@ from domainwise.invariant.kernel import (
     corrected_gram,
     correction,
     domain_factor,
-    symmetric,
+    symmetrized,
 )
 from domainwise.invariant.machines import InvariantMachine
 from domainwise.kernels.functions import Kernel
@@ -55,10 +56,11 @@ class KernelPath:
     """Kernel values of one split, from which all invariant kernels of the split are computed."""
 
     gram: Array  #: centred kernel matrix of the training rows
-    cross: Array  #: values between held-out and training rows, centred by the training means
+    cross: Array  #: kernel values between held-out and training rows, centred by training means
     tolerance: float  #: see :func:`~domainwise.invariant.kernel.correction`
-    _factors: dict[bool, tuple[Array, Array, Array]] = field(default_factory=dict)
-    _cached: Any = None  #: the last (weight, conditional), and the kernels computed for them
+    #: By ``conditional``, the products of F with gram and cross: ``F'KF``, ``KF`` and ``cross F``.
+    _products: dict[bool, tuple[Array, Array, Array]] = field(default_factory=dict)
+    _last_kernels: Any = None  #: the last (weight, conditional), and the kernels for them
 
     @classmethod
     def evaluate(
@@ -66,47 +68,44 @@ class KernelPath:
     ) -> KernelPath:
         """Evaluate a machine's kernel among training rows, and between new and training rows."""
         kernel = kernel or resolved_kernel(machine, Backend(), X)
-        labels = RowLabels(LabelSpace(len(X)))
-        gram, _, _ = make_gram(Backend(), X, kernel, labels, dense=True)
+        no_labels = RowLabels(LabelSpace(len(X)))
+        gram, _, _ = make_gram(Backend(), X, kernel, no_labels, dense=True)
         cross = centred_cross(kernel, X_new, X, gram.row_means)
-        return cls(symmetric(gram.K), cross, gram.tolerance)
+        return cls(symmetrized(gram.K), cross, gram.tolerance)
 
     def fitted(self, machine: InvariantMachine, y: Any, sample_domain: Any) -> tuple[Any, Array]:
-        """Return an SVM fitted to the training rows, and the kernel values of the new rows.
-
-        The weight and the other arguments are those of ``machine``.
-        """
+        """Fit an SVM with the arguments of ``machine``; return it, and the new rows' kernel values."""
         kernels = self.gram, self.cross
         if machine.domain_weight:
             kernels = self._invariant_kernels(machine, y, sample_domain)
         # The matrices are finite, and checking this again could take as long as a fit.
         with config_context(assume_finite=True, skip_parameter_validation=True):
-            return machine._machine(exact=True).fit(kernels[0], y), kernels[1]
+            return machine._machine(is_exact=True).fit(kernels[0], y), kernels[1]
 
     def _invariant_kernels(self, machine: Any, y: Any, sample_domain: Any) -> tuple[Array, Array]:
-        """Return the kernel among training rows, and between new and training rows.
+        """Return invariant kernel values among training rows, and between new and training rows.
 
-        The last result is cached for machines with the same weight and ``conditional``.
+        The last values are reused for machines with the same weight and ``conditional``.
         """
         weight, conditional = machine.domain_weight, machine.conditional
-        if conditional not in self._factors:
+        if conditional not in self._products:
             labels = check_invariance_labels(machine, y, sample_domain, len(self.gram))
             # All candidates share the factor, which is accurate enough for the largest weight.
             F = domain_factor(machine, len(self.gram), *labels, LARGEST_WEIGHT)
             KF = self.gram @ F
-            self._factors[conditional] = (F.T @ KF, KF, self.cross @ F)
-        if self._cached is None or self._cached[0] != (weight, conditional):
-            self._cached = None  # free memory before the next kernels are computed
-            inner, KF, crossF = self._factors[conditional]
+            self._products[conditional] = (F.T @ KF, KF, self.cross @ F)
+        if self._last_kernels is None or self._last_kernels[0] != (weight, conditional):
+            self._last_kernels = None  # free memory before the next kernels are computed
+            inner, KF, cross_F = self._products[conditional]
             A, _ = correction(inner, weight, self.tolerance)
             images = KF @ A
-            kernels = corrected_gram(self.gram, images), self.cross - (crossF @ A) @ images.T
-            self._cached = (weight, conditional), kernels
-        return self._cached[1]
+            kernels = corrected_gram(self.gram, images), self.cross - (cross_F @ A) @ images.T
+            self._last_kernels = (weight, conditional), kernels
+        return self._last_kernels[1]
 
 
 def find_machine(estimator: Any) -> tuple[str, Any]:
-    """Return the prefix of the machine's parameters (empty without a pipeline), and the machine."""
+    """Return the prefix of the SVM's parameters (empty without a pipeline), and the SVM itself."""
     prefix, machine = "", estimator
     if isinstance(estimator, Pipeline):
         prefix, machine = f"{estimator.steps[-1][0]}__", estimator.steps[-1][1]
@@ -134,8 +133,8 @@ class InvariantKind:
         """Group candidates that differ only in ``PATH_ARGUMENTS``."""
         prefix, _ = find_machine(self.estimator)
         names = dict.fromkeys(name for candidate in candidates for name in candidate)
-        shared_names = [name for name in names if name.removeprefix(prefix) not in PATH_ARGUMENTS]
-        return driver.batches_by(candidates, shared_names)
+        grouping_names = [name for name in names if name.removeprefix(prefix) not in PATH_ARGUMENTS]
+        return driver.batches_by(candidates, grouping_names)
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit the estimator with each candidate's arguments."""
@@ -154,7 +153,7 @@ class InvariantKind:
         estimator = self._model(batch[0])
         prefix, machine = find_machine(estimator)
         y, y_test = data.y[train], data.y[test]
-        domain = None if data.sample_domain is None else data.sample_domain[train]
+        domains = None if data.sample_domain is None else data.sample_domain[train]
         X, X_test = _prepared_rows(estimator, machine, data, (train, test))
         machines = []
         for candidate in batch:
@@ -166,13 +165,13 @@ class InvariantKind:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             kernel = resolved_kernel(machine, Backend(), X)
-        # If the kernel is indefinite, each machine computes its positive part in fit.
+        # Each machine computes the positive part of an indefinite kernel in its own fit.
         if not (machine._is_exact(len(train)) and kernel.sound):
             with inputs.quiet_about_domains(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", NotAKernelWarning)  # the final fit warns
-                models = [m.fit(X, y, sample_domain=domain) for m in machines]
+                models = [m.fit(X, y, sample_domain=domains) for m in machines]
             return Outcomes([[score.outcome(model, X_test, y_test)] for model in models])
-        path = KernelPath.evaluate(machine, X, X_test, kernel)
+        kernel_path = KernelPath.evaluate(machine, X, X_test, kernel)
         keys = [
             (
                 m.domain_weight,
@@ -184,9 +183,9 @@ class InvariantKind:
         outcomes: dict[Any, Outcome] = {}
         for i in sorted(range(len(batch)), key=lambda i: keys[i][:2]):
             if keys[i] not in outcomes:
-                svm, cross = path.fitted(machines[i], y, domain)
+                svm, K_test = kernel_path.fitted(machines[i], y, domains)
                 with config_context(assume_finite=True, skip_parameter_validation=True):
-                    outcomes[keys[i]] = score.outcome(svm, cross, y_test)
+                    outcomes[keys[i]] = score.outcome(svm, K_test, y_test)
         return Outcomes([[outcomes[key]] for key in keys])
 
 
@@ -194,15 +193,15 @@ def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tu
     """Return the machine's training and test rows, after the other steps of the pipeline."""
     if isinstance(estimator, Pipeline):
         source, held_out = (data.take(rows) for rows in split)
-        blocks = [source.X, held_out.X]
+        X_pair = [source.X, held_out.X]
         if len(estimator) > 1:
-            steps = fit_with_domains(estimator[:-1], source.X, source.y, source.sample_domain)
-            blocks = [steps.transform(X) for X in blocks]
+            other_steps = fit_with_domains(estimator[:-1], source.X, source.y, source.sample_domain)
+            X_pair = [other_steps.transform(X) for X in X_pair]
     else:
         columns = split[0] if machine.kernel == "precomputed" else slice(None)
-        blocks = [np.asarray(data.X)[rows][:, columns] for rows in split]
-    train, test = (check_array(X, dtype=(np.float64, np.float32)) for X in blocks)
-    return train, test
+        X_pair = [np.asarray(data.X)[rows][:, columns] for rows in split]
+    X_train, X_test = (check_array(X, dtype=(np.float64, np.float32)) for X in X_pair)
+    return X_train, X_test
 
 
 _Grid = Mapping[str, Sequence[Any]]
@@ -213,9 +212,9 @@ _Grid = Mapping[str, Sequence[Any]]
 class InvariantSearchCV(SearchAttributes, MetaEstimator):
     """Grid search for InvariantSVC and InvariantSVR with the kernel evaluated once per split.
 
-    The scores and the best candidate are those of :class:`sklearn.model_selection.GridSearchCV`.
+    Scores and best candidate are the same as in :class:`sklearn.model_selection.GridSearchCV`.
     Candidates that differ only in ``domain_weight``, ``conditional``, ``C``, ``epsilon``,
-    ``class_weight`` or ``tol`` share kernel values. Two N x N matrices are stored at a time.
+    ``class_weight`` or ``tol`` share kernel values. For N rows, two N x N matrices are stored.
 
     Scores on a few domains are noisy, and so is the choice of a single candidate. With
     ``n_average`` above 1, several classifiers vote, or the predictions of several regressors are
@@ -308,28 +307,29 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         rows: Any = X
         if not hasattr(X, "iloc"):
             rows = check_array(X, dtype=None, ensure_all_finite="allow-nan")
-        classification, labels = is_classifier(self.estimator), inputs.plain_array(y)
-        target = inputs.check_target(labels, len(rows), "delta" if classification else "rbf")
+        classification, y_array = is_classifier(self.estimator), inputs.plain_array(y)
+        target = inputs.check_target(y_array, len(rows), "delta" if classification else "rbf")
         if target.names is not None:
-            labels = target.names[target.codes]
+            y_array = target.names[target.codes]
         domains = None if sample_domain is None else inputs.plain_array(sample_domain)
-        codes = None if domains is None else inputs.check_sample_domain(domains, len(rows)).codes
+        domain_codes = None if domains is None else check_sample_domain(domains, len(rows)).codes
         splits, _ = domain_folds(
-            labels, codes, classification=classification, cv=self.cv, max_splits=None
+            y_array, domain_codes, classification=classification, cv=self.cv, max_splits=None
         )
         check_task(self.scoring, classification)
         scorer: Any = self.scoring
         if not isinstance(scorer, SmoothScore):
             scorer = check_scoring(self.estimator, scoring=scorer)
+        score = as_score(scorer)
         kind = InvariantKind(self.estimator, self.param_grid)
-        data = Data(rows, labels, domains)
+        data = Data(rows, y_array, domains)
         # Select the best candidate for each kernel and weight, and the best n_average of these.
         svm_arguments = {prefix + name for name in SVM_ARGUMENTS}
         rule = partial(driver.best_of_paths, path=svm_arguments, n=self.n_average)
         with one_thread_if_small(rows):
-            result = driver.search(kind, data, splits, as_score(scorer), rule, n_jobs=self.n_jobs)
-        self._record_search(result, arguments=False)
-        self.members_ = result.chosen
+            search_result = driver.search(kind, data, splits, score, rule, n_jobs=self.n_jobs)
+        self._record_search(search_result, arguments=False)
+        self.members_ = search_result.chosen
         self.estimators_: list[Any] = kind.fit(data, self.members_)
         self.best_estimator_: Any = self.estimators_[0]
         return self
@@ -378,11 +378,11 @@ class InvariantSearchCV(SearchAttributes, MetaEstimator):
         self._check_columns(X)
         if len(self.estimators_) == 1:
             return np.asarray(self.best_estimator_.decision_function(X))
-        mean = np.mean([model.decision_function(X) for model in self.estimators_], axis=0)
-        tie_breaker = mean / (3.0 * (np.abs(mean) + 1.0))
+        mean_decisions = np.mean([model.decision_function(X) for model in self.estimators_], axis=0)
+        tie_breaker = mean_decisions / (3.0 * (np.abs(mean_decisions) + 1.0))
         predicted_classes = np.array([model.predict(X) for model in self.estimators_])
         votes = (predicted_classes[:, :, None] == self.classes_).sum(axis=0)
-        if mean.ndim == 1:
+        if mean_decisions.ndim == 1:
             return np.asarray(votes[:, 1] - votes[:, 0] + tie_breaker)
         return np.asarray(votes + tie_breaker)
 
