@@ -1,4 +1,4 @@
-"""Columns that have another unit, the opposite sign, or very different values in some domains.
+"""Find columns with another unit, the opposite sign, or very different values in some domains.
 
 Domains are compared by t-tests whose significance level is divided by the number of tests. The
 distance between domains is also compared with the spread of rows within domains (theory 19).
@@ -29,7 +29,7 @@ MAX_ERRORS, MAX_SHARE = 2.0, 0.1
 #: The spread of converted rows may differ from that of the other domains by at most the larger of
 #: two factors: SPREAD_FACTOR, and the factor between the units to the power of SPREAD_POWER.
 SPREAD_FACTOR, SPREAD_POWER = 1.6, 0.2
-#: A conversion must change a domain's value by at least this many times the range of the others.
+#: A conversion must move a domain by at least this many times the range of the other domains.
 MIN_MOVE = 2.0
 #: Maximum number of columns whose correlations are compared, and of groups of domains to test.
 MAX_COLUMNS, MAX_GROUPS = 200, 12
@@ -46,11 +46,11 @@ UNITS = {
     r"urea|bun": (("mg/dl", "mmol/l", 2.8, 0.0),),
     r"press|bps?|sys|dia": (("mmHg", "kPa", 7.50062, 0.0), ("psi", "bar", 14.5038, 0.0)),
     r"weight|wt|mass": (("pounds", "kilograms", 2.20462, 0.0),),
-    r"height|length|width|waist": (("centimetres", "inches", 2.54, 0.0),),
-    r"height|length|depth|elev|altitude": (("feet", "metres", 3.28084, 0.0),),
-    r"dist|speed|wind|veloc": (("kilometres", "miles", 1.60934, 0.0),),
+    r"height|length|width|waist": (("centimeters", "inches", 2.54, 0.0),),
+    r"height|length|depth|elev|altitude": (("feet", "meters", 3.28084, 0.0),),
+    r"dist|speed|wind|veloc": (("kilometers", "miles", 1.60934, 0.0),),
     r"speed|wind|veloc": (("km/h", "m/s", 3.6, 0.0),),
-    r"area|sqft|square|surface": (("square feet", "square metres", 10.7639, 0.0),),
+    r"area|sqft|square|surface": (("square feet", "square meters", 10.7639, 0.0),),
     r"time|duration|hour|minute": (("minutes", "hours", 60.0, 0.0),),
     r"age|months?|years?": (("months", "years", 12.0, 0.0), ("days", "years", 365.25, 0.0)),
 }
@@ -71,8 +71,8 @@ class Anomaly:
 
 
 @dataclass(frozen=True)
-class _DomainValues:
-    """Statistics of a column by domain, and the values that are compared."""
+class _ColumnStatistics:
+    """Statistics of a column by domain, including the values that are compared."""
 
     column: int
     domains: Array
@@ -90,7 +90,7 @@ class _DomainValues:
         return float(np.mean(values)), variance * (1 + 1 / len(values))
 
     def test(self) -> tuple[Array, Array]:
-        """p-value of each domain, and distance from the others in deviations within domains.
+        """p-value of each domain, and its distance from the others in deviations within domains.
 
         Groups of up to a third of the domains, the highest or the lowest, are compared with the n
         others by a t-test with n - 1 degrees of freedom. All members of a group must be far from
@@ -101,18 +101,18 @@ class _DomainValues:
         p_values, distances = np.ones(n), np.zeros(n)
         for order in (np.argsort(self.values), np.argsort(-self.values)):
             gaps = np.abs(np.diff(self.values[order]))[: max(n // 3, 1)]
-            for size in sorted(1 + np.argsort(-gaps, kind="stable")[:MAX_GROUPS]):
-                group, others = order[:size], order[size:]
+            for group_size in sorted(1 + np.argsort(-gaps, kind="stable")[:MAX_GROUPS]):
+                group, others = order[:group_size], order[group_size:]
                 center, variance = self.predict(others)
-                distance = np.abs(self.values[group] - center)
-                statistic = distance / np.sqrt(variance + self.errors[group] ** 2)
-                p_value = 2 * t.sf(statistic, len(others) - 1).max()
+                group_distances = np.abs(self.values[group] - center)
+                statistics = group_distances / np.sqrt(variance + self.errors[group] ** 2)
+                p_value = 2 * t.sf(statistics, len(others) - 1).max()
                 is_smaller = p_value < p_values[group]
-                distances[group[is_smaller]] = distance[is_smaller] / deviation
+                distances[group[is_smaller]] = group_distances[is_smaller] / deviation
                 p_values[group[is_smaller]] = p_value
         return p_values, distances
 
-    def explain(self, name: str, i: int, is_distant: Array) -> tuple[str, str]:
+    def explain(self, column_name: str, i: int, is_distant: Array) -> tuple[str, str]:
         """Return the kind of anomaly in domain i, and the units that would explain it."""
         others = np.flatnonzero(~is_distant)
         center, variance = self.predict(others)
@@ -143,7 +143,7 @@ class _DomainValues:
         if self.scale == "median" and fits(-1.0, 0.0):
             return "sign", ""
         # Powers of ten are not tried if medians may be zero.
-        conversions = _conversions(name, powers_of_ten=self.scale != "median")
+        conversions = _conversions(column_name, powers_of_ten=self.scale != "median")
         units = " or ".join(text for text, factor, offset in conversions if fits(factor, offset))
         return "unit" if units else "level", units
 
@@ -157,36 +157,36 @@ def find_anomalies(
 ) -> list[Anomaly]:
     """Find quantities that are different in some domains.
 
-    ``quantities`` contains values by column index, ``codes`` the domain of each row, and
-    ``excluded`` pairs of a column and a domain that already have a fault.
+    ``quantities`` contains values by column index, ``codes`` contains the domain of each row, and
+    ``excluded`` contains pairs of a column and a domain in which a fault was found before.
     """
     n_domains = int(codes.max()) + 1
-    statistics = [
-        values
+    all_statistics = [
+        statistics
         for column, x in quantities.items()
-        for values in _domain_values(column, x, codes, n_domains, excluded)
+        for statistics in _column_statistics(column, x, codes, n_domains, excluded)
     ]
-    n_tests = 2 * sum(len(values.domains) for values in statistics)
+    n_tests = 2 * sum(len(statistics.domains) for statistics in all_statistics)
     anomalies = []
-    for values in statistics:
-        p_values, distances = values.test()
+    for statistics in all_statistics:
+        p_values, distances = statistics.test()
         is_distant = (p_values <= FALSE_ALARM_RATE / n_tests) & (distances >= MIN_DISTANCE)
-        by_spread = values.scale == "spread"
-        groups: dict[tuple[str, str], list[int]] = {}
+        column, by_spread = statistics.column, statistics.scale == "spread"
+        groups: dict[tuple[str, str], list[int]] = {}  # domains with the same explanation
         for i in np.flatnonzero(is_distant).tolist():
-            if (values.column, int(values.domains[i])) in excluded:
+            if (column, int(statistics.domains[i])) in excluded:
                 continue
-            kind, units = values.explain(names[values.column], i, is_distant)
+            kind, units = statistics.explain(names[column], i, is_distant)
             if kind != "level" or (distances[i] >= MIN_UNEXPLAINED_DISTANCE and not by_spread):
                 groups.setdefault((kind, units), []).append(i)
-        statistic = values.spreads if by_spread else values.medians
-        other_values = statistic[~is_distant]
+        values = statistics.spreads if by_spread else statistics.medians
+        other_values = values[~is_distant]
         for (kind, units), group in groups.items():
-            domains, data = values.domains[group].tolist(), (statistic[group], other_values)
-            anomalies.append(Anomaly(kind, values.column, domains, *data, units, by_spread))
-            excluded = excluded | {(values.column, d) for d in domains}
+            domains, value_pair = statistics.domains[group].tolist(), (values[group], other_values)
+            anomalies.append(Anomaly(kind, column, domains, *value_pair, units, by_spread))
+            excluded = excluded | {(column, d) for d in domains}
     if n_tests:
-        columns = list(dict.fromkeys(values.column for values in statistics))[:MAX_COLUMNS]
+        columns = list(dict.fromkeys(s.column for s in all_statistics))[:MAX_COLUMNS]
         quantities = {column: quantities[column] for column in columns}
         rows = [np.flatnonzero(codes == d) for d in range(n_domains)]
         reversals = _opposite_signs(quantities, target, rows, FALSE_ALARM_RATE / n_tests)
@@ -194,9 +194,9 @@ def find_anomalies(
     return anomalies
 
 
-def _domain_values(
+def _column_statistics(
     column: int, x: Array, codes: Array, n_domains: int, excluded: set[tuple[int, int]]
-) -> Iterator[_DomainValues]:
+) -> Iterator[_ColumnStatistics]:
     """Yield statistics of a column by domain; none if too few domains have enough values."""
     counts = np.bincount(codes[np.isfinite(x)], minlength=n_domains)
     large_domains = np.flatnonzero(counts >= MIN_VALUES).tolist()
@@ -204,34 +204,35 @@ def _domain_values(
     if len(domains) < MIN_DOMAINS:
         return
     probabilities = (0.0, 0.25, 0.5, 0.75)
-    lowest, q1, medians, q3 = quantiles_by_domain(x, codes, n_domains, probabilities)[:, domains]
+    minima, q1, medians, q3 = quantiles_by_domain(x, codes, n_domains, probabilities)[:, domains]
     spreads = (q3 - q1) / NORMAL_IQR
     if np.median(spreads) <= 0:  # most rows have the same value
         return
     root_n, statistics = np.sqrt(counts[domains]), (column, domains, medians, spreads)
-    if lowest.min() >= 0 and medians.min() > 0:
+    if minima.min() >= 0 and medians.min() > 0:
         deviations = spreads / medians
         errors = 1.2533 * deviations / root_n  # a median has 1.2533 times the error of a mean
-        yield _DomainValues(*statistics, "logarithm", np.log(medians), deviations, errors)
+        yield _ColumnStatistics(*statistics, "logarithm", np.log(medians), deviations, errors)
         return
-    yield _DomainValues(*statistics, "median", medians, spreads, 1.2533 * spreads / root_n)
-    # If a quarter of the rows has the lowest value, spreads are not informative.
-    if (q1 > lowest).all() and spreads.min() > 0:
+    yield _ColumnStatistics(*statistics, "median", medians, spreads, 1.2533 * spreads / root_n)
+    # If a quarter of the rows have the lowest value, spreads are not informative.
+    if (q1 > minima).all() and spreads.min() > 0:
         # A spread of three times the usual one has a distance of MIN_DISTANCE.
         deviations = np.full(len(domains), np.log(3) / MIN_DISTANCE)
-        yield _DomainValues(*statistics, "spread", np.log(spreads), deviations, 1.17 / root_n)
+        errors = 1.17 / root_n  # standard errors of the logarithms of spreads
+        yield _ColumnStatistics(*statistics, "spread", np.log(spreads), deviations, errors)
 
 
-def _conversions(name: str, powers_of_ten: bool) -> Iterator[tuple[str, float, float]]:
+def _conversions(column_name: str, powers_of_ten: bool) -> Iterator[tuple[str, float, float]]:
     """Yield description, factor and offset of conversions that are plausible for a column."""
     for k in range(1, 7) if powers_of_ten else ():
         yield f"a factor of {10**k:,}", 10.0**k, 0.0
         yield f"a factor of 1/{10**k:,}", 10.0**-k, 0.0
-    for pattern, pairs in UNITS.items():
-        if re.search(rf"(?<![a-z])(?:{pattern})|(?:{pattern})(?![a-z])", name.lower()):
-            for first, second, factor, offset in pairs:
-                yield f"{first} instead of {second}", factor, offset
-                yield f"{second} instead of {first}", 1 / factor, -offset / factor
+    for pattern, unit_pairs in UNITS.items():
+        if re.search(rf"(?<![a-z])(?:{pattern})|(?:{pattern})(?![a-z])", column_name.lower()):
+            for unit, other_unit, factor, offset in unit_pairs:
+                yield f"{unit} instead of {other_unit}", factor, offset
+                yield f"{other_unit} instead of {unit}", 1 / factor, -offset / factor
 
 
 def _opposite_signs(
@@ -246,29 +247,29 @@ def _opposite_signs(
     large_domains = [d for d, domain_rows in enumerate(rows) if len(domain_rows) >= MIN_VALUES]
     if len(large_domains) <= MIN_DOMAINS or len(quantities) < 2:
         return
-    columns = [-1, *quantities]
+    columns = [-1, *quantities]  # -1 is the target
     y = np.zeros(sum(map(len, rows))) if target is None else target
     X = np.column_stack([y, *quantities.values()])
-    correlations = np.array([_rank_correlations(X[rows[d]]) for d in large_domains])
-    usual_correlations = np.median(correlations, axis=0)
-    strength = np.maximum((usual_correlations**2).sum(axis=1), 1e-12)
-    # Agreement with the usual correlations: about 1, or -1 if the sign is opposite.
-    agreement = (correlations * usual_correlations).sum(axis=2) / strength
+    matrices = np.array([_rank_correlations(X[rows[d]]) for d in large_domains])
+    usual_correlations = np.median(matrices, axis=0)
+    strengths = np.maximum((usual_correlations**2).sum(axis=1), 1e-12)
+    # Agreement of each domain and column with the usual correlations: about 1, or -1 if reversed.
+    agreements = (matrices * usual_correlations).sum(axis=2) / strengths
     for i, d in enumerate(large_domains):
-        domain_correlations, other_agreements = correlations[i], np.delete(agreement, i, axis=0)
-        variance = other_agreements.var(axis=0, ddof=1) * (1 + 1 / len(other_agreements))
-        error = np.sqrt(variance + 1 / ((len(rows[d]) - 3) * strength))
+        domain_correlations, other_agreements = matrices[i], np.delete(agreements, i, axis=0)
+        variances = other_agreements.var(axis=0, ddof=1) * (1 + 1 / len(other_agreements))
+        errors = np.sqrt(variances + 1 / ((len(rows[d]) - 3) * strengths))
         for _ in quantities:
-            domain_agreement = (domain_correlations * usual_correlations).sum(axis=1) / strength
-            domain_agreement[0] = 1.0  # the sign of the target is assumed to be correct
-            worst = int(np.argmin(domain_agreement))
-            statistic = (other_agreements[:, worst].mean() - domain_agreement[worst]) / error[worst]
-            p_value = 2 * t.sf(statistic, len(other_agreements) - 1)
-            if domain_agreement[worst] > -0.5 or p_value > max_p:
+            domain_agreements = (domain_correlations * usual_correlations).sum(axis=1) / strengths
+            domain_agreements[0] = 1.0  # the sign of the target is assumed to be correct
+            worst = int(np.argmin(domain_agreements))
+            difference = other_agreements[:, worst].mean() - domain_agreements[worst]
+            p_value = 2 * t.sf(difference / errors[worst], len(other_agreements) - 1)
+            if domain_agreements[worst] > -0.5 or p_value > max_p:
                 break
             j = int(np.argmax(np.abs(usual_correlations[worst])))
-            data = domain_correlations[worst, [j]], usual_correlations[worst, [j]]
-            yield Anomaly("sign", columns[worst], [d], *data, partner=columns[j])
+            value, usual_value = domain_correlations[worst, [j]], usual_correlations[worst, [j]]
+            yield Anomaly("sign", columns[worst], [d], value, usual_value, partner=columns[j])
             domain_correlations[worst] *= -1
             domain_correlations[:, worst] *= -1
 
