@@ -1,4 +1,4 @@
-"""Input checks and warnings; the only package that imports private names from scikit-learn."""
+"""Input checks and warnings; only this folder imports private names from scikit-learn."""
 
 from __future__ import annotations
 

@@ -77,12 +77,12 @@ _LABEL_KERNEL = StrOptions({"auto", "delta", "rbf", "linear"})
 _AUTO = StrOptions({"auto"})
 
 
-def _all_accept(names: str, *constraints: Any) -> dict[str, list[Any]]:
-    """Return a dict in which several arguments have the same constraints."""
-    return {name: list(constraints) for name in names.split()}
+def _all_accept(joined_names: str, *constraints: Any) -> dict[str, list[Any]]:
+    """Return the same constraints for several arguments, whose names are separated by spaces."""
+    return {name: list(constraints) for name in joined_names.split()}
 
 
-#: Constraints by argument, which are the same in almost all estimators.
+#: Constraints by argument; almost all estimators use them unchanged.
 CONSTRAINTS: dict[str, list[Any]] = {
     **_all_accept("conditional probability relative summary prepare quick force", "boolean"),
     **_all_accept("greater_is_better normalize as_frame", "boolean"),
@@ -131,14 +131,14 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "metric": [callable],
     "coverage": [Number(Real, 0, 1, closed="neither")],
 }
-#: For estimators in which ``numpy.inf`` turns the penalty into a constraint.
+#: Constraints for estimators in which ``domain_weight`` may be infinite.
 INVARIANCE_CONSTRAINTS = {"domain_weight": [NON_NEGATIVE_OR_INF]}
-#: For the support vector machines.
+#: Constraints for InvariantSVC and InvariantSVR.
 SVM_CONSTRAINTS: dict[str, list[Any]] = {
     **INVARIANCE_CONSTRAINTS,
     "solver": [StrOptions({"auto", "exact", "fast"})],
 }
-#: For the functions in :mod:`domainwise.metrics`.
+#: Constraints for the functions in :mod:`domainwise.metrics`.
 METRIC_CONSTRAINTS: dict[str, list[Any]] = {
     **_all_accept("kernel_a kernel_b", _LABEL_KERNEL),
     **_all_accept("gamma_a gamma_b gamma target_gamma", StrOptions({"median"}), POSITIVE),
@@ -146,10 +146,10 @@ METRIC_CONSTRAINTS: dict[str, list[Any]] = {
 
 
 def check_arguments(
-    caller: str, constraints: dict[str, list[Any]] | None = None, **values: Any
+    caller: str, constraints: dict[str, list[Any]] | None = None, **arguments: Any
 ) -> None:
     """Check the arguments of a function; ``constraints`` override the shared ones."""
-    validate_parameter_constraints(CONSTRAINTS | (constraints or {}), values, caller)
+    validate_parameter_constraints(CONSTRAINTS | (constraints or {}), arguments, caller)
 
 
 def validate_arguments(estimator: Any) -> None:

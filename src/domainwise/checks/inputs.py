@@ -133,14 +133,14 @@ def check_class_weight(class_weight: Any, classes: Array) -> None:
     """Reject weights for classes that do not exist, and weights that are all 0."""
     if not isinstance(class_weight, dict):
         return
-    names = classes.tolist()
-    unknown_classes = [name for name in class_weight if name not in names]
+    class_names = classes.tolist()
+    unknown_classes = [name for name in class_weight if name not in class_names]
     if unknown_classes:
         raise ValueError(
             f"class_weight contains {unknown_classes[0]!r}, which is not a class of y. Use only "
-            f"the classes {', '.join(map(repr, names))}."
+            f"the classes {', '.join(map(repr, class_names))}."
         )
-    if not any(class_weight.get(name, 1.0) for name in names):
+    if not any(class_weight.get(name, 1.0) for name in class_names):
         raise ValueError(
             f"class_weight={class_weight!r} is 0 for all classes. Make at least one weight "
             "positive."
@@ -205,7 +205,7 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
 
 
 def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
-    """Reject labels that skada has masked: y is -1 exactly where the domain is negative.
+    """Reject labels masked by the library skada: y is -1 exactly where the domain is negative.
 
     Negative domains with other labels, and a class -1 in other domains, are accepted. Arguments
     that are not one number per row are left to other checks.
@@ -311,23 +311,23 @@ def as_sortable(values: Array, name: str) -> Array:
             raise ValueError(
                 f"{name} contains missing values ({value!r}). Remove the affected rows."
             )
-    types = {kind_of_label(value) for value in values.flat}
-    if len(types) > 1:
+    label_types = {kind_of_label(value) for value in values.flat}
+    if len(label_types) > 1:
         raise ValueError(
-            f"{name} mixes labels of different types ({', '.join(sorted(types))}). Use one type, "
-            "such as strings."
+            f"{name} mixes labels of different types ({', '.join(sorted(label_types))}). Use one "
+            "type, such as strings."
         )
-    if types <= {"string", "bytes"}:
+    if label_types <= {"string", "bytes"}:
         if any(value[-1:] in ("\0", b"\0") for value in values.flat):
             raise ValueError(
                 f"{name} contains labels that end with a NUL character, which NumPy drops. "
                 "Remove this character."
             )
-        return values.astype(str if types == {"string"} else bytes)
-    if types <= {"number"}:
+        return values.astype(str if label_types == {"string"} else bytes)
+    if label_types <= {"number"}:
         return _numbers(values, name)
     raise ValueError(
-        f"unknown label type: {name} contains {types.pop()} objects. Use strings or numbers."
+        f"unknown label type: {name} contains {label_types.pop()} objects. Use strings or numbers."
     )
 
 
@@ -392,10 +392,10 @@ def _numeric(values: Array, name: str) -> Array:
     if values.dtype.kind not in "biuf":
         values = as_sortable(values, name)
     if values.dtype.kind not in "biuf":
-        kernel = "target_kernel" if name == "y" else "domain_kernel"
+        kernel_argument = "target_kernel" if name == "y" else "domain_kernel"
         raise ValueError(
             f"{name} contains labels ({values.dtype}), but numbers are required. Pass numbers or, "
-            f'if the estimator has the argument {kernel}, set it to "auto" or "delta".'
+            f'if the estimator has the argument {kernel_argument}, set it to "auto" or "delta".'
         )
     values = values[:, None] if values.ndim == 1 else values
     values = np.asarray(check_array(values, dtype=np.float64, input_name=name))
@@ -411,19 +411,19 @@ _NOT_NUMBERS = {
 
 
 def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Call ``check_is_table`` with the option ``numeric``, and scikit-learn's ``validate_data``."""
+    """Check X with :func:`check_is_table`, which gets ``numeric``, and with ``validate_data``."""
     check_is_table(X, numeric=options.pop("numeric", True))
     try:
         return validate_data(estimator, X, y, **options)
     except (TypeError, ValueError) as error:
         if str(error).startswith("Input X contains NaN"):
-            name = type(estimator).__name__
-            advice = f"Impute them first: make_pipeline(SimpleImputer(), {name}())"
+            estimator_name = type(estimator).__name__
+            advice = f"Impute them first: make_pipeline(SimpleImputer(), {estimator_name}())"
             if is_classifier(estimator) or is_regressor(estimator):
-                task = "Classifier" if is_classifier(estimator) else "Regressor"
-                advice += f", or use DomainEnsemble{task}, which accepts them"
+                task_suffix = "Classifier" if is_classifier(estimator) else "Regressor"
+                advice += f", or use DomainEnsemble{task_suffix}, which accepts them"
             raise ValueError(
-                f"Input X contains NaN. {name} does not accept missing values. {advice}."
+                f"Input X contains NaN. {estimator_name} does not accept missing values. {advice}."
             ) from error
         # These are NumPy's messages about cells that are not numbers.
         if str(error).startswith(("could not convert", "float() argument", "setting an array")):
@@ -450,16 +450,16 @@ def check_is_table(X: Any, *, numeric: bool = False) -> None:
         )
     if isinstance(X, np.ndarray) and X.dtype.names:
         raise TypeError("X is a structured array. Convert it to a data frame.")
-    for prefixes, (contents, advice) in _NOT_NUMBERS.items() if numeric else ():
-        column_names = [name for name, dtype in _columns(X) if dtype.lower().startswith(prefixes)]
+    for prefixes, (description, advice) in _NOT_NUMBERS.items() if numeric else ():
+        column_names = [name for name, dtype in _dtypes(X) if dtype.lower().startswith(prefixes)]
         if column_names:
             raise TypeError(
-                f"X contains {contents} ({', '.join(map(str, column_names[:5]))}). {advice}."
+                f"X contains {description} ({', '.join(map(str, column_names[:5]))}). {advice}."
             )
 
 
-def _columns(X: Any) -> list[tuple[Any, str]]:
-    """Return the name and type of each column of a data frame or an array."""
+def _dtypes(X: Any) -> list[tuple[Any, str]]:
+    """Return names and types of the columns of a data frame; for an array, its dtype as both."""
     if hasattr(getattr(X, "schema", None), "types"):  # an Arrow table
         return list(zip(X.schema.names, map(str, X.schema.types), strict=True))
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
@@ -469,22 +469,22 @@ def _columns(X: Any) -> list[tuple[Any, str]]:
 
 def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
     """Return labels as a 1-D array; reject missing entries."""
-    array = plain_array(values, name)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be 1-D, got shape {array.shape}. Pass one label per row.")
-    if len(array) == 0:
+    labels = plain_array(values, name)
+    if labels.ndim != 1:
+        raise ValueError(f"{name} must be 1-D, got shape {labels.shape}. Pass one label per row.")
+    if len(labels) == 0:
         raise ValueError(f"{name} is empty. Pass at least one row.")
-    if array.dtype.kind in "fc":
-        is_invalid = ~np.isfinite(array)
+    if labels.dtype.kind in "fc":
+        is_invalid = ~np.isfinite(labels)
     else:
-        objects = array if array.dtype.kind == "O" else ()
+        objects = labels if labels.dtype.kind == "O" else ()
         is_invalid = np.array([is_missing(value) for value in objects], dtype=bool)
     if is_invalid.any():
         raise ValueError(
             f"{name} has {is_invalid.sum()} missing or infinite entries, the first in row "
             f"{int(np.argmax(is_invalid))}. Remove the affected rows."
         )
-    return as_sortable(array, name)
+    return as_sortable(labels, name)
 
 
 def encode_labels(values: ArrayLike, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:

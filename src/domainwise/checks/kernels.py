@@ -33,8 +33,8 @@ def check_precomputed(K: Any) -> bool:
             f'kernel="precomputed" requires a square matrix in fit; got shape {tuple(K.shape)}. '
             "Pass the kernel values between all training rows."
         )
-    rows = evenly_spaced(len(K), MATRIX_ROWS)
-    sample = to_host(K[rows][:, rows]).astype(np.float64)
+    row_indices = evenly_spaced(len(K), MATRIX_ROWS)
+    sample = to_host(K[row_indices][:, row_indices]).astype(np.float64)
     description = 'the matrix passed with kernel="precomputed"'
     return not _warn_if_not_kernel(sample, ROUNDING[precision_name(K)], description)
 
@@ -46,9 +46,9 @@ def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
     sample = rows[evenly_spaced(len(rows), FUNCTION_ROWS)]
     prepared_rows = kernel.prepare(sample)
     K = to_host(kernel.block(prepared_rows.left, prepared_rows.right)).astype(np.float64)
-    name = getattr(kernel.function, "__name__", kernel.name)
+    function_name = getattr(kernel.function, "__name__", kernel.name)
     rounding = ROUNDING[precision_name(rows)]
-    reasons = _warn_if_not_kernel(K, rounding, f"the matrix computed by kernel={name}")
+    reasons = _warn_if_not_kernel(K, rounding, f"the matrix computed by kernel={function_name}")
     return replace(kernel, symmetrised="symmetric" in reasons, sound=not reasons)
 
 
@@ -65,17 +65,17 @@ def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
 def positive_part(K: Any) -> tuple[Any, Any]:
     """Return the positive part of the centred matrix, and the eigenvectors that span it.
 
-    To evaluate the positive part for a new row, project its centred kernel values onto their span.
+    For a new row, the row's centred kernel values must be projected onto the same eigenvectors.
     """
     xp = namespace(K)
-    eigenvalues, vectors = xp.linalg.eigh(_centred((K + K.T) / 2))
+    eigenvalues, eigenvectors = xp.linalg.eigh(_centred((K + K.T) / 2))
     is_positive = eigenvalues > 1e-10 * abs(eigenvalues).max()
     if not bool(is_positive.any()):
         raise ValueError(
             "the kernel matrix has no positive eigenvalue after centring. If it contains distances "
             "or negated kernel values, pass kernel values instead."
         )
-    basis = vectors[:, is_positive]
+    basis = eigenvectors[:, is_positive]
     return (basis * eigenvalues[is_positive]) @ basis.T, basis
 
 

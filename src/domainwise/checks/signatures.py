@@ -5,9 +5,9 @@ in place of lines such as ``{kernel} {target}``, with the indentation of the lin
 contain such lines, too. In the docstring of a class, ``{class}`` is replaced by its name, and
 ``{exact_class}`` by the name of the corresponding exact estimator.
 
-All batches passed to partial_fit must have the same arguments, and all or none must have domains.
-Landmarks and gamma are computed from the first batch only, so a later change would be ignored, or
-would affect only some of the rows.
+All calls of partial_fit must use the same arguments, and all or none of them must pass domains.
+Landmarks and gamma are computed from the first batch only, so a later change of an argument would
+be ignored, or would affect only some of the rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FIT_METHODS = ("fit", "partial_fit", "fit_transform")
 #: Names that other libraries use for ``sample_domain``.
 DOMAIN_ALIASES = ("groups", "group", "domains", "domain")
 
-#: A line that names shared descriptions.
+#: A line of placeholders for shared descriptions.
 PLACEHOLDERS = re.compile(r"(?m)^( *)(\{\w+\}(?: \{\w+\})*)$")
 
 #: The descriptions by name.
@@ -73,9 +73,9 @@ def _expand_docstring(method: Any) -> None:
 
 
 def _expand(line: re.Match[str]) -> str:
-    """Return the descriptions that a line names, with the line's indentation."""
-    indent, names = line.groups()
-    texts = [PLACEHOLDERS.sub(_expand, SHARED[name]) for name in re.findall(r"\w+", names)]
+    """Replace a line of placeholders by their descriptions, with the line's indentation."""
+    indent, placeholders = line.groups()
+    texts = [PLACEHOLDERS.sub(_expand, SHARED[name]) for name in re.findall(r"\w+", placeholders)]
     lines = "\n".join(texts).splitlines()
     return "\n".join(indent + text if text else text for text in lines)
 
@@ -92,11 +92,11 @@ def with_domain_checks(cls: type[C]) -> type[C]:
         for name in FIT_METHODS if base.__module__.startswith("domainwise.") else ():
             method = vars(base).get(name)
             if inspect.isfunction(method) and not hasattr(method, "checks_domains"):
-                setattr(base, name, _checking_domains(method))
+                setattr(base, name, _with_checks(method))
     return cls
 
 
-def _checking_domains(method: Callable[..., Any]) -> Callable[..., Any]:
+def _with_checks(method: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(method)
 
     @wraps(method)
@@ -191,7 +191,7 @@ class LabelLandmarkArguments(LandmarkArguments):
 
 #: Arguments that do not change results.
 _NO_EFFECT_ON_RESULTS = {"n_jobs", "verbose"}
-#: Key of a record's entry that says whether domains were passed.
+#: Key in the record of a batch that says whether domains were passed.
 _DOMAINS_KEY = "sample_domain"
 
 
@@ -250,6 +250,6 @@ def _describe(value: Any) -> str:
         if array.ndim == 1 and array.size <= 10:
             return _describe(array.tolist())
         is_numeric = array.dtype.kind in "biuf"
-        data = array.astype(np.float64).tobytes() if is_numeric else repr(array.tolist()).encode()
-        return f"array(shape={array.shape}, digest={sha256(data).hexdigest()[:8]})"
+        blob = array.astype(np.float64).tobytes() if is_numeric else repr(array.tolist()).encode()
+        return f"array(shape={array.shape}, digest={sha256(blob).hexdigest()[:8]})"
     return repr(value) if hasattr(value, "get_params") else type(value).__name__

@@ -74,7 +74,7 @@ class KernelPath:
         return cls(symmetrized(gram.K), cross, gram.tolerance)
 
     def fitted(self, machine: InvariantMachine, y: Any, sample_domain: Any) -> tuple[Any, Array]:
-        """Fit an SVM with the arguments of ``machine``; return it, and the new rows' kernel values."""
+        """Fit an SVM with the machine's arguments; return it and the new rows' kernel values."""
         kernels = self.gram, self.cross
         if machine.domain_weight:
             kernels = self._invariant_kernels(machine, y, sample_domain)
