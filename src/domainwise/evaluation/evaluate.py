@@ -95,12 +95,12 @@ def evaluate(
         takes ``sample_domain``, there is a second result, ``name+context``, for which all rows of
         the held-out domain are predicted together.
     task : {"auto", "classification", "regression"}, default="auto"
-        With "auto", text and at most 20 distinct whole numbers are treated as classes.
+        With "auto", text and targets with at most 20 distinct whole numbers are classes.
     scoring : str, callable or list of str, default=None
-        A scikit-learn scorer, or a list of scorer names. None uses RMSE for a continuous target.
-        For classes, it uses balanced accuracy if a class is rare, or if the share of a class varies
-        by more than 0.2 between domains, and otherwise accuracy. The first of several names decides
-        whether classes are weighted; the other scores are computed from the same predictions.
+        A scikit-learn scorer, or a list of scorer names. None means RMSE for a continuous target.
+        For classes, it means balanced accuracy if a class is rare, or if the share of a class
+        varies by more than 0.2 between domains, and otherwise accuracy. The first of several names
+        decides whether classes are weighted; all scores are computed from the same predictions.
     cv : splitter or iterable, default=None
         Outer splits; no domain may be on both sides of a split. None holds out one domain at a
         time if there are at most ten domains, and otherwise ten groups of domains.
@@ -110,19 +110,19 @@ def evaluate(
         (``LeaveDomainsOut()`` always holds out one at a time, and is slower). With a single
         source domain, folds of its rows are used.
     n_jobs : int, default=None
-        Number of worker processes; -1 uses one for each core, if there is enough memory. The
-        result does not depend on it.
+        Number of worker processes; -1 uses one for each core, if there is enough memory. Scores
+        do not depend on this number.
     random_state : int, default=0
         Seed for all random choices.
     progress : bool or callable, default=True
-        Whether to show a running table of scores and the remaining time (in a terminal, with
-        Rich; otherwise one line for each fit). A callable gets each fit's cost and result rows.
+        Whether to show scores and the remaining time: in a terminal, as a table that is updated
+        (with Rich), otherwise as one line per fit. A callable gets each fit's cost and result rows.
     max_rows : int, "auto" or None, default="auto"
         Maximum number of rows to train on, drawn evenly from the domains; "auto" is 2,000, and
         None uses all rows. Scores are computed on all rows, up to 100,000. With more than 5,000
         source rows, projections use landmarks.
     pos_label : object, default=None
-        The positive class of a binary target, for scores such as F1; None is the second class.
+        The positive class of a binary target, for scores such as F1; None means the second class.
     prepare : bool, default=True
         Whether methods of your own get preprocessed numbers, like all other methods. With False,
         they get the rows of X unchanged.
@@ -136,8 +136,8 @@ def evaluate(
         methods are trained on at most 600 rows, and methods that would take too long are skipped.
         The first note and ``facts["quick"]`` describe what was skipped.
     out : path-like, default=None
-        A folder to which every finished fit is written. The same call continues an interrupted
-        evaluation and gives the same numbers. If only ``scoring`` changes, the new scores are
+        A folder to which every finished fit is written. To continue an interrupted evaluation,
+        repeat the call; the numbers are the same. If only ``scoring`` changes, the new scores are
         computed from the predictions in the folder.
     force : bool, default=False
         Whether to replace the results of another evaluation in the folder.
@@ -188,13 +188,13 @@ def evaluate_table(table: Table, methods: Sequence[Method], **options: Any) -> E
 
     ``options`` are those of :func:`evaluate`. The caller writes the result file.
     """
-    data = (table.X, table.y, table.sample_domain)
-    problem_maker = partial(make_problem, *data, task=table.schema.task, schema=table.schema)
-    return _evaluate(problem_maker, methods, **options)
+    X, y, sample_domain, schema = table.X, table.y, table.sample_domain, table.schema
+    create_problem = partial(make_problem, X, y, sample_domain, task=schema.task, schema=schema)
+    return _evaluate(create_problem, methods, **options)
 
 
 def _evaluate(
-    problem_maker: Callable[..., Problem],
+    create_problem: Callable[..., Problem],
     methods: Sequence[Method],
     *,
     scoring: Any = None,
@@ -213,36 +213,36 @@ def _evaluate(
         raise ValueError("out is an empty path. Pass a folder, or None")
     if isinstance(scoring, (list, tuple)) and not scoring:
         raise ValueError("scoring is an empty list. Pass a scorer, or None for the default")
-    scoring, *more_names = scoring if isinstance(scoring, (list, tuple)) else [scoring]
-    source = problem_maker(
+    scoring, *extra_scorers = scoring if isinstance(scoring, (list, tuple)) else [scoring]
+    full_problem = create_problem(
         scoring=scoring,
         max_rows=None,
         random_state=random_state,
         pos_label=pos_label,
         inner_scoring=inner_scoring,
     )
-    methods, plan = methods_for(methods, source.classification), None
-    measure_arguments = (source.y, source.classification, pos_label)
+    methods, plan = methods_for(methods, full_problem.classification), None
+    measure_arguments = (full_problem.y, full_problem.classification, pos_label)
     if quick:
-        source = replace(source, max_scored=QUICK_SCORED)
-        plan = plan_quick(source, methods, cv, inner_cv, max_rows, options.get("n_jobs"))
+        full_problem = replace(full_problem, max_scored=QUICK_SCORED)
+        plan = plan_quick(full_problem, methods, cv, inner_cv, max_rows, options.get("n_jobs"))
         methods, cv, inner_cv = plan.methods, plan.cv, plan.inner_cv
-    problem = source.drawn(max_rows) if plan is None else plan.problem
+    problem = full_problem.drawn(max_rows) if plan is None else plan.problem
     evaluation = compare_methods(
         problem,
         methods,
         cv=cv,
         inner_cv=inner_cv,
-        more_measures=[choose_measure(name, *measure_arguments) for name in more_names],
+        more_measures=[choose_measure(scorer, *measure_arguments) for scorer in extra_scorers],
         out=out,
         quick=quick,
         **options,
     )
-    evaluation.source = replace(source, measure=evaluation.chosen_for or source.measure)
+    evaluation.source = replace(full_problem, measure=evaluation.chosen_for or full_problem.measure)
     evaluation.inner_cv = inner_cv
     if plan is not None:
         evaluation.facts["quick"] = plan.description
-        # The description also contains the numbers of rows in this note.
+        # The description repeats the numbers of rows in this note.
         notes = [note for note in evaluation.notes if note != drawn_rows_note(problem)]
         evaluation.notes = [plan.description, *notes]
         evaluation.left_out |= plan.left_out
@@ -253,27 +253,27 @@ def _separate_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any
     """Separate the target and the domains from X if they are passed as column names."""
     check_is_table(X)
     arguments = {"y": y, "sample_domain": sample_domain}
-    names = {argument: name for argument, name in arguments.items() if np.isscalar(name)}
-    if not names:
+    names_by_argument = {key: value for key, value in arguments.items() if np.isscalar(value)}
+    if not names_by_argument:
         return X, y, sample_domain
     X = X.to_pandas() if hasattr(X, "to_pandas") else X
-    columns = list(getattr(X, "columns", ()))
-    for argument, name in names.items():
+    column_names = list(getattr(X, "columns", ()))
+    for argument, name in names_by_argument.items():
         if not hasattr(X, "columns"):
             raise ValueError(
                 f"{argument}={name!r} names a column, but X is not a data frame. Pass an array "
                 "with one value for each row"
             )
-        if (n_columns := columns.count(name)) != 1:
-            missing_text = f"is not a column of X; use one of {', '.join(map(str, columns))}"
+        if (n_matches := column_names.count(name)) != 1:
+            missing_text = f"is not a column of X; use one of {', '.join(map(str, column_names))}"
             repeated_text = "names several columns of X. Rename all but one of them"
-            raise ValueError(f"{argument}={name!r} {repeated_text if n_columns else missing_text}")
-    if len({*names.values()}) < len(names):
+            raise ValueError(f"{argument}={name!r} {repeated_text if n_matches else missing_text}")
+    if len({*names_by_argument.values()}) < len(names_by_argument):
         raise ValueError(
             f"y and sample_domain are the same column, {y!r}. Pass two different columns"
         )
-    arguments |= {argument: X[name] for argument, name in names.items()}
-    return X.drop(columns=[*names.values()]), *arguments.values()
+    arguments |= {argument: X[name] for argument, name in names_by_argument.items()}
+    return X.drop(columns=[*names_by_argument.values()]), *arguments.values()
 
 
 def compare_methods(
@@ -299,8 +299,8 @@ def compare_methods(
     """
     methods = methods_for(methods, problem.classification)
     measures = [problem.measure, *more_measures]
-    scorable = scorable_methods(problem, methods, measures)
-    if not scorable:
+    scored_methods = scorable_methods(problem, methods, measures)
+    if not scored_methods:
         raise ValueError(
             f"{problem.measure.name} needs probabilities, but none of the methods predicts them. "
             "Choose other methods, or another scorer (scoring)"
@@ -311,34 +311,35 @@ def compare_methods(
             "every domain has only one class, so no domain can be scored. Use domains that contain "
             "several classes"
         )
-    arguments = {"inner_cv": repr(inner_cv), "inside": details, "quick": quick}
+    settings = {"inner_cv": repr(inner_cv), "inside": details, "quick": quick}
     if problem.inner_scoring is not None:
-        arguments["inner_scoring"] = repr(problem.inner_scoring)
+        settings["inner_scoring"] = repr(problem.inner_scoring)
     with (
         nullcontext(JobMemory())
         if out is None
-        else open_folder(Path(out), problem, scorable, splits, force=force, **arguments)
+        else open_folder(Path(out), problem, scored_methods, splits, force=force, **settings)
     ) as memory:
-        if (name := memory.chosen_by) is not None:
-            chosen_by = choose_measure(name, problem.y, problem.classification, problem.positive)
-            problem = replace(problem, measure=chosen_by)
+        if (scorer := memory.chosen_by) is not None:
+            measure = choose_measure(scorer, problem.y, problem.classification, problem.positive)
+            problem = replace(problem, measure=measure)
         differences = describe_differences(problem) if details else {"columns": []}
-        columns = [column["name"] for column in differences["columns"]]
+        column_names = [column["name"] for column in differences["columns"]]
         jobs = [
-            MethodJob(problem, method, split, number, inner_cv, columns, quick)
-            for number, split in enumerate(splits)
-            for method in scorable
+            MethodJob(problem, method, split, split_number, inner_cv, column_names, quick)
+            for split_number, split in enumerate(splits)
+            for method in scored_methods
         ]
         summarize = partial(scored_evaluation, problem, methods=methods, splits=splits)
         unit_seconds = seconds_per_cost(problem, splits[0]) if progress is True or n_jobs else 0.0
-        workers = workers_for(problem, n_jobs, unit_seconds * sum(job.cost for job in jobs))
+        n_workers = workers_for(problem, n_jobs, unit_seconds * sum(job.cost for job in jobs))
         stop_note = ""
         try:
-            with job_progress(progress, jobs, memory.rows, workers, unit_seconds) as callback:
-                _run(jobs, memory, workers, callback)
+            with job_progress(progress, jobs, memory.rows, n_workers, unit_seconds) as callback:
+                _run(jobs, memory, n_workers, callback)
                 if details and not quick:
                     evaluations = [summarize(measure, rows=memory.rows) for measure in measures]
-                    _run(_seen_domain_jobs(jobs, memory, evaluations), memory, workers, callback)
+                    seen_domain_jobs = _seen_domain_jobs(jobs, memory, evaluations)
+                    _run(seen_domain_jobs, memory, n_workers, callback)
         except KeyboardInterrupt:
             if not (partial_results and memory.rows):
                 raise
@@ -351,8 +352,8 @@ def compare_methods(
         faults = with_effects(differences.get("faults", []), evaluation)
         evaluation.differences = {**differences, "faults": faults}
         if leaking_columns(faults) and not stop_note:
-            without_leaks = _without_leaks(evaluation, problem, scorable, splits, inner_cv, workers)
-            evaluation.differences["without_leaks"] = without_leaks
+            arguments = (evaluation, problem, scored_methods, splits, inner_cv, n_workers)
+            evaluation.differences["without_leaks"] = _without_leaks(*arguments)
     return evaluation
 
 
@@ -362,46 +363,47 @@ def _without_leaks(
     methods: Sequence[Method],
     splits: Sequence[Split],
     inner_cv: Any,
-    workers: int,
+    n_workers: int,
 ) -> dict[str, Any]:
-    """Mean scores without columns that leak the target: fast methods, and the recommended one."""
-    columns = leaking_columns(evaluation.differences["faults"])
-    max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}  # skip the constant
+    """Mean scores of fast methods and the recommended one, without columns that leak the target."""
+    leaking_names = leaking_columns(evaluation.differences["faults"])
+    # The constant prediction uses no columns and is skipped.
+    max_costs = {evaluation.recommended_: RECOMMENDED_COST, TRIVIAL: -np.inf}
     methods = [m for m in methods if m.cost <= max_costs.get(m.key, LOW_COST)]
     scores: dict[str, float] = {}
-    if methods and len(columns) < problem.X.shape[1]:
-        reduced, memory = problem.without_columns(columns), JobMemory()
+    if methods and len(leaking_names) < problem.X.shape[1]:
+        problem, memory = problem.without_columns(leaking_names), JobMemory()
         jobs = [
-            MethodJob(reduced, method, split, number, inner_cv, quick=True)
-            for number, split in enumerate(splits)
+            MethodJob(problem, method, split, split_number, inner_cv, quick=True)
+            for split_number, split in enumerate(splits)
             for method in methods
         ]
-        run_jobs(jobs, memory, n_jobs=workers)
+        run_jobs(jobs, memory, n_jobs=n_workers)
         with suppress(ValueError):  # no method could be evaluated
-            rerun = scored_evaluation(reduced, evaluation.measure, methods, splits, memory.rows)
+            rerun = scored_evaluation(problem, evaluation.measure, methods, splits, memory.rows)
             scores = {result.label: result.mean for result in rerun.results}
-    return {"columns": columns, "scores": scores}
+    return {"columns": leaking_names, "scores": scores}
 
 
 def _remove_incomplete_splits(jobs: Sequence[MethodJob], memory: JobMemory) -> str:
-    """Remove the splits that not all methods have finished; if no split remains, keep the first.
+    """Remove splits that some methods have not finished; if none remains, keep the first split.
 
     Return a sentence about the missing splits.
     """
     unfinished_jobs = memory.unfinished(jobs)
-    numbers = sorted({job.number for job in jobs})
-    incomplete_numbers = {job.number for job in unfinished_jobs}
-    complete_numbers = [n for n in numbers if n not in incomplete_numbers] or numbers[:1]
-    memory.rows = [row for row in memory.rows if row["split"] in complete_numbers]
+    splits = sorted({job.number for job in jobs})
+    incomplete_splits = {job.number for job in unfinished_jobs}
+    complete_splits = [split for split in splits if split not in incomplete_splits] or splits[:1]
+    memory.rows = [row for row in memory.rows if row["split"] in complete_splits]
     return (
         f"Interrupted after {len(jobs) - len(unfinished_jobs)} of {len(jobs)} fits: scores are "
-        f"based on {len(complete_numbers)} of {len(numbers)} groups of held-out domains. Run the "
+        f"based on {len(complete_splits)} of {len(splits)} groups of held-out domains. Run the "
         "same command again to continue."
     )
 
 
 def _run(
-    jobs: Sequence[MethodJob], memory: JobMemory, workers: int, progress: Progress | None
+    jobs: Sequence[MethodJob], memory: JobMemory, n_workers: int, progress: Progress | None
 ) -> None:
     """Run the unfinished jobs split by split, so that scores are comparable at any time.
 
@@ -414,7 +416,7 @@ def _run(
     )
     if isinstance(progress, JobProgress):
         progress.begin(unfinished_jobs)
-    run_jobs(unfinished_jobs, memory, n_jobs=workers, progress=progress)
+    run_jobs(unfinished_jobs, memory, n_jobs=n_workers, progress=progress)
 
 
 def _seen_domain_jobs(
@@ -428,23 +430,24 @@ def _seen_domain_jobs(
     described_keys = {result.key for evaluation in evaluations for result in evaluation.described}
     recommended_keys = {evaluation.recommended_ for evaluation in evaluations}
     n_splits = 1 + max(job.number for job in jobs)
-    splits = dict(enumerate(seen_splits(jobs[0].problem, n_splits)))
-    models = {job_key(row): row.get("settled_model") for row in memory.rows}
+    seen_split_by_number = dict(enumerate(seen_splits(jobs[0].problem, n_splits)))
+    models_by_key = {job_key(row): row.get("settled_model") for row in memory.rows}
     seen_domain_jobs = []
     for job in jobs:
         variants = job.method.rows(job.problem.classification)
+        context_keys = [key for key, _, context in variants if context]
         is_described = any(key in described_keys for key, _, _ in variants)
         is_fast = job.method.cost <= MAX_WITHIN_COST
         is_recommended = job.method.key in recommended_keys
         if is_described and (is_fast or (is_recommended and job.number < SLOW_FOLDS)):
-            fields = (job.problem, job.method, job.split, job.number, job.inner_cv)
+            job_fields = (job.problem, job.method, job.split, job.number, job.inner_cv)
             seen_domain_jobs.append(
                 SeenJob(
-                    *fields,
-                    seen_split=splits.get(job.number),
-                    chosen_model=models[job.row_keys[0]],
+                    *job_fields,
+                    seen_split=seen_split_by_number.get(job.number),
+                    chosen_model=models_by_key[job.row_keys[0]],
                     within=is_fast and is_recommended,
-                    in_context=any(c and key in described_keys for key, _, c in variants),
+                    in_context=not described_keys.isdisjoint(context_keys),
                 )
             )
     return seen_domain_jobs

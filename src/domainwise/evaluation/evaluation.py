@@ -58,7 +58,7 @@ class Evaluation(Results):
     methods : list of Method
         The methods of ``results``, not fitted.
     source : Problem or None
-        All rows, including those that were not drawn.
+        The problem with all rows, including those that were not drawn for training.
     inner_cv : splitter or None
         The splitter with which parameters were chosen.
     next_step : str
@@ -79,10 +79,10 @@ class Evaluation(Results):
     """
 
     def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Pipeline:
-        """Fit a method to all rows, including those that were not drawn.
+        """Fit a method to all rows, including those that were not drawn for training.
 
-        Parameters are chosen again, on all domains, from the same values. Preprocessing and class
-        weights are the same as in the evaluation.
+        Parameters are chosen again from the same candidates, by holding out domains.
+        Preprocessing and class weights are the same as in the evaluation.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class Evaluation(Results):
             )
         source, rows = self.source, np.arange(len(self.source.y))
         key = result.key.removesuffix(CONTEXT) if result.context else result.key
-        unfitted_method = next(candidate for candidate in self.methods if candidate.key == key)
+        unfitted_method = next(m for m in self.methods if m.key == key)
         setting = source.setting(len(rows), self.inner_cv)
         setting = replace(setting, probability=True, n_jobs=n_jobs)
         model = unfitted_method.pipeline(setting, source.preprocessor, watch=True)
@@ -198,7 +198,7 @@ class Evaluation(Results):
         Parameters
         ----------
         path : path-like
-            File to write; an existing one is replaced.
+            File to write; an existing file is replaced.
         title : str, default=None
             Heading of the report.
 
@@ -210,9 +210,9 @@ class Evaluation(Results):
         from domainwise.evaluation.page import render
         from domainwise.jobs.store import write_text
 
-        target = Path(path)
-        write_text(target, render(self, title=title))
-        return target
+        report_path = Path(path)
+        write_text(report_path, render(self, title=title))
+        return report_path
 
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation as JSON values, with None for undefined numbers.
@@ -242,7 +242,7 @@ class Evaluation(Results):
             "left_out": self.left_out,
             "next_step": self.next_step,
             "answer": {**asdict(self.answer), "range": self.next_site},
-            "domain_weights": [self.weights.get(name, 1.0) for name in self.domains],
+            "domain_weights": [self.weights.get(domain, 1.0) for domain in self.domains],
             "recipe": source
             and {  # the arguments of fit, without the rows
                 "task": source.task,
@@ -280,8 +280,8 @@ class Evaluation(Results):
 
     def __str__(self) -> str:
         lines = [
-            f"{name:18}{mean:>9}{worst:>9}{seen:>9}{p:>8}  {domain}"
-            for name, mean, worst, domain, seen, p in self._text_rows()
+            f"{label:18}{mean:>9}{worst:>9}{seen:>9}{p_value:>8}  {domain}"
+            for label, mean, worst, domain, seen, p_value in self._text_rows()
         ]
         return "\n".join([f"{self.measure.label} on held-out domains", *lines, "", self.verdict()])
 
@@ -303,14 +303,14 @@ class Evaluation(Results):
 
     def _summary(self, result: MethodResult) -> dict[str, Any]:
         """Summary statistics of a method over domains, as displayed (errors are positive)."""
-        shown = self.measure.shown
+        to_displayed = self.measure.shown
         return {
             **dict(zip(("mean", "low", "high"), self.expect(result), strict=True)),
-            "worst": shown(result.worst),
+            "worst": to_displayed(result.worst),
             "worst_domain": result.worst_domain,
             "spread": result.spread,
-            "seen": shown(result.seen_mean),
-            "within": shown(finite_mean(result.within.values())),
+            "seen": to_displayed(result.seen_mean),
+            "within": to_displayed(finite_mean(result.within.values())),
             "p_value": result.p_value,
             "p_adjusted": result.p_adjusted,
             "seconds": result.seconds,
@@ -318,23 +318,23 @@ class Evaluation(Results):
 
     def _domain_scores(self, result: MethodResult) -> list[dict[str, Any]]:
         """Scores of a method on each domain, as displayed (errors are positive)."""
-        shown = self.measure.shown
+        to_displayed = self.measure.shown
         return [
             {
-                "domain": name,
-                "score": shown(score),
-                **dict(zip(("low", "high"), self.ends(result, name), strict=True)),
-                "seen": shown(result.seen.get(name, float("nan"))),
-                "within": shown(result.within[name]),
+                "domain": domain,
+                "score": to_displayed(score),
+                **dict(zip(("low", "high"), self.ends(result, domain), strict=True)),
+                "seen": to_displayed(result.seen.get(domain, float("nan"))),
+                "within": to_displayed(result.within[domain]),
             }
-            for name, score in result.scores.items()
+            for domain, score in result.scores.items()
         ]
 
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:
         """A method's entry in :meth:`to_dict`."""
         records, summary = self.records.get(result.key), self._summary(result)
         low, high = summary.pop("low"), summary.pop("high")
-        scores = self._domain_scores(result)
+        rows = self._domain_scores(result)
         return {
             **{key: getattr(result, name) for name, key in STORED_AS.items()},
             **summary,
@@ -344,7 +344,9 @@ class Evaluation(Results):
             "price": result.generalization_gap,
             # Unlike in "expected", larger is always better here.
             "around": {"mean": sorted(map(self.measure.shown, (low, high)))},
-            "per_domain": [{"ends": (row.pop("low"), row.pop("high")), **row} for row in scores],
+            "per_domain": [
+                {"ends": (row.pop("low"), row.pop("high")), **row} for row in rows
+            ],
             "warnings": result.warnings,
         }
 
@@ -368,7 +370,7 @@ def record_columns(
 
     Decision values are included if there are no probabilities, or if ``all_outputs`` is True.
     """
-    columns: dict[str, Any] = {n: record[n] for n in ("row", "domain", "target", "prediction")}
+    columns: dict[str, Any] = {key: record[key] for key in ("row", "domain", "target", "prediction")}
     if classes is None:
         return columns
     outputs = {"probability": record["probabilities"], "decision": record["decisions"]}
@@ -378,5 +380,5 @@ def record_columns(
         if np.ndim(values) == 1:
             columns[f"{name}_{classes[-1]}"] = values
         else:
-            columns |= {f"{name}_{c}": values[:, i] for i, c in enumerate(classes)}
+            columns |= {f"{name}_{label}": values[:, i] for i, label in enumerate(classes)}
     return columns

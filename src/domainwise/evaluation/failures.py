@@ -37,23 +37,25 @@ class Section:
 
 def failure_sections(evaluation: Results) -> dict[str, Any] | None:
     """The subsections of the page about errors; None if predictions are not available."""
-    method, names = evaluation.recommended, evaluation.facts["classes"]
+    method, class_names = evaluation.recommended, evaluation.facts["classes"]
     if method.key not in evaluation.records:
         return None
     predictions = predictions_by_domain(evaluation.records[method.key], evaluation.hardest_first)
-    classes = None if names is None else np.asarray(names)
-    makers = (residuals, coverage) if names is None else (confusion, ranking, calibration, coverage)
+    classes = None if class_names is None else np.asarray(class_names)
+    makers = [residuals, coverage]
+    if class_names is not None:
+        makers = [confusion, ranking, calibration, coverage]
     all_sections = (make_section(method.label, predictions, classes) for make_section in makers)
     sections = [section for section in all_sections if section is not None]
-    columns = {"rows": {domain: f"{len(rows['target']):,}" for domain, rows in predictions.items()}}
+    columns = {"rows": {d: f"{len(record['target']):,}" for d, record in predictions.items()}}
     for section in sections:
         columns |= section.columns
     rows = [
         [TextCell(text) for text in (str(d), *(column.get(d, "–") for column in columns.values()))]
         for d in predictions
     ]
-    kinds = ["worst" if domain == evaluation.worst_domain else "" for domain in predictions]
-    table = TextTable(["domain", *columns], rows, kinds).without_empty_columns()
+    css_classes = ["worst" if domain == evaluation.worst_domain else "" for domain in predictions]
+    table = TextTable(["domain", *columns], rows, css_classes).without_empty_columns()
     return {"sections": sections, "columns": columns, "table": table}
 
 
@@ -66,73 +68,75 @@ def predictions_by_domain(records: Sequence[Record], order: Sequence[Any]) -> Do
 def confusion(label: str, predictions: DomainPredictions, classes: Any) -> Section:
     """Shares of correct predictions, and the most frequent errors."""
     names = [str(name) for name in classes]
-    tables = {
-        domain: confusion_matrix(rows["target"], rows["prediction"], labels=classes)
-        for domain, rows in predictions.items()
+    matrices = {
+        domain: confusion_matrix(record["target"], record["prediction"], labels=classes)
+        for domain, record in predictions.items()
     }
-    total = np.sum(list(tables.values()), axis=0)
+    total = np.sum(list(matrices.values()), axis=0)
     sentence = f"{label} predicts every row of the held-out domains correctly."
     if error := _most_frequent_error(total):
-        a, b = error
+        true, predicted = error
         sentence = (
-            f"The most frequent error of {label} is to predict class {names[b]} instead of class "
-            f"{names[a]}, in {total[a, b]:,} of {total[a].sum():,} rows of class {names[a]}"
+            f"The most frequent error of {label} is to predict class {names[predicted]} instead of "
+            f"class {names[true]}, in {total[error]:,} of {total[true].sum():,} rows of class "
+            f"{names[true]}"
         )
-        counts = {d: table[a].sum() for d, table in tables.items()}
-        shares = {d: tables[d][a, b] / n for d, n in counts.items() if n >= MIN_CLASS_ROWS}
+        sizes = {d: matrix[true].sum() for d, matrix in matrices.items()}
+        shares = {d: matrices[d][error] / n for d, n in sizes.items() if n >= MIN_CLASS_ROWS}
         if shares:
-            worst = max(shares, key=lambda d: shares[d])
-            sentence += f". This share is largest on {names_of(worst)}: {percent(shares[worst])}"
+            domain = max(shares, key=lambda d: shares[d])
+            sentence += f". This share is largest on {names_of(domain)}: {percent(shares[domain])}"
         sentence += "."
-    error_texts = dict.fromkeys(tables, "none")
-    for d, table in tables.items():
-        if error := _most_frequent_error(table):
-            a, b = error
-            error_texts[d] = f"{names[b]} instead of {names[a]}: {table[a, b]} of {table[a].sum()}"
-    correct = {d: percent(np.trace(t) / t.sum()) for d, t in tables.items()}
-    columns = {"correct": correct, "most frequent error": error_texts}
-    picture = _confusion_picture(label, tables, names)
+    error_texts = dict.fromkeys(matrices, "none")
+    for d, matrix in matrices.items():
+        if error := _most_frequent_error(matrix):
+            true, predicted = error
+            counts = f"{matrix[error]} of {matrix[true].sum()}"
+            error_texts[d] = f"{names[predicted]} instead of {names[true]}: {counts}"
+    correct_texts = {d: percent(np.trace(m) / m.sum()) for d, m in matrices.items()}
+    columns = {"correct": correct_texts, "most frequent error": error_texts}
+    picture = _confusion_picture(label, matrices, names)
     return Section("Classification errors", [sentence], [picture], columns)
 
 
-def _most_frequent_error(table: Array) -> tuple[int, int] | None:
-    """True and predicted class of the most frequent error; None if there is no error."""
-    error_counts = table * (1 - np.eye(len(table), dtype=int))
-    a, b = divmod(int(np.argmax(error_counts)), len(table))
-    return (a, b) if error_counts.any() else None
+def _most_frequent_error(matrix: Array) -> tuple[int, int] | None:
+    """Indices of true and predicted class of the most frequent error; None without errors."""
+    error_counts = matrix * (1 - np.eye(len(matrix), dtype=int))
+    true, predicted = divmod(int(np.argmax(error_counts)), len(matrix))
+    return (true, predicted) if error_counts.any() else None
 
 
-def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[str]) -> Picture:
+def _confusion_picture(label: str, matrices: Mapping[Any, Array], names: list[str]) -> Picture:
     """Plot a confusion matrix for each domain, or for the worst domains and for all others."""
-    panels, subject = [(short(domain), table) for domain, table in tables.items()], "Each domain"
-    if len(others := panels[MAX_PANELS:]) > 1:  # a single other domain has its own panel
+    subject, panels = "Each domain", [(short(d), matrix) for d, matrix in matrices.items()]
+    if len(other_panels := panels[MAX_PANELS:]) > 1:  # a single other domain has its own panel
         subject = f"Each of the {MAX_PANELS} worst of {len(panels)} domains"
-        total = np.sum([table for _, table in others], axis=0)
-        panels = [*panels[:MAX_PANELS], (f"the other {len(others)}", total)]
+        other_total = np.sum([matrix for _, matrix in other_panels], axis=0)
+        panels = [*panels[:MAX_PANELS], (f"the other {len(other_panels)}", other_total)]
     n, n_columns = len(names), min(3, len(panels))
     n_rows, ticks = -(-len(panels) // n_columns), np.arange(n) + 0.5
     with drawing(3.0 * n_columns, 0.6 + (1.4 + 0.16 * n) * n_rows) as figure:
-        grid = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
-        for axes, (domain, table) in zip(grid, panels, strict=False):
-            shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+        all_axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+        for axes, (domain, matrix) in zip(all_axes, panels, strict=False):
+            shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
             for (a, b), share in np.ndenumerate(shares):
                 square = ([b, b + 1, b + 1, b], [a, a, a + 1, a + 1])
                 colour = GREY if a == b else ACCENT
                 axes.fill(*square, color=colour, alpha=0.85 * share, linewidth=0)
-                if n <= 5 and table[a].any():
-                    text = percent(share) if n > 3 else f"{percent(share)}\n{table[a, b]}"
+                if n <= 5 and matrix[a].any():
+                    text = percent(share) if n > 3 else f"{percent(share)}\n{matrix[a, b]}"
                     axes.text(b + 0.5, a + 0.5, text, ha="center", va="center", fontsize=7)
-            axes.set(xlim=(0, n), ylim=(n, 0), title=f"{domain} ({table.sum()})")
+            axes.set(xlim=(0, n), ylim=(n, 0), title=f"{domain} ({matrix.sum()})")
             labels = [short(name) for name in names]
             axes.set_xticks(ticks, labels, fontsize=7, rotation=90 if n > 3 else 0)
             axes.set_yticks(ticks, labels, fontsize=7)
             axes.tick_params(length=0)
-        for axes in grid[len(panels) :]:
+        for axes in all_axes[len(panels) :]:
             axes.set_axis_off()
         figure.supxlabel("predicted", fontsize=9)
         figure.supylabel("true", fontsize=9)
-        correct = "; ".join(f"{name} {np.trace(t)} of {t.sum()} correct" for name, t in panels)
-        alt = f"Predicted classes by true class on held-out domains, {label}: {correct}"
+        correct_text = "; ".join(f"{name} {np.trace(m)} of {m.sum()} correct" for name, m in panels)
+        alt = f"Predicted classes by true class on held-out domains, {label}: {correct_text}"
         caption = (
             f"Each cell shows the share of a true class (left) that {label} predicted as the class "
             f"below; errors are red. {subject} has a panel, with its number of rows in parentheses"
@@ -142,41 +146,44 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
 
 def ranking(label: str, predictions: DomainPredictions, classes: Any) -> Section | None:
     """ROC AUC and average precision by domain, micro-averaged for more than two classes."""
-    areas, precisions = {}, {}
-    for domain, rows in predictions.items():
-        values = rows["decisions"] if rows["probabilities"] is None else rows["probabilities"]
-        indicators = np.eye(len(classes))[codes_of(rows["target"], classes)]
+    aucs, precisions = {}, {}
+    for domain, record in predictions.items():
+        outputs = (
+            record["decisions"] if record["probabilities"] is None else record["probabilities"]
+        )
+        indicators = np.eye(len(classes))[codes_of(record["target"], classes)]
         if len(classes) == 2:
             indicators = indicators[:, 1]
-            values = values[:, 1] if values is not None and values.ndim == 2 else values
-        if values is not None and 0 < indicators.sum() < indicators.size:
-            areas[domain] = roc_auc_score(indicators.ravel(), values.ravel())
-            precisions[domain] = average_precision_score(indicators.ravel(), values.ravel())
-    if not areas:
+            outputs = outputs[:, 1] if outputs is not None and outputs.ndim == 2 else outputs
+        if outputs is not None and 0 < indicators.sum() < indicators.size:
+            aucs[domain] = roc_auc_score(indicators.ravel(), outputs.ravel())
+            precisions[domain] = average_precision_score(indicators.ravel(), outputs.ravel())
+    if not aucs:
         return None
-    lowest = min(areas, key=lambda d: areas[d])
-    about = f"class {classes[1]}" if len(classes) == 2 else "all classes, each against the others"
+    lowest_domain = min(aucs, key=lambda d: aucs[d])
+    subject = f"class {classes[1]}" if len(classes) == 2 else "all classes, each against the others"
     sentences = [
         f"The area under the ROC curve (AUC; 0.5 is chance, 1 is perfect) of {label} is "
-        f"{_mean(areas):.2f} on average over held-out domains; the lowest is {areas[lowest]:.2f}, "
-        f"on {names_of(lowest)}. The average precision in the table is the area under the "
-        f"precision-recall curve for {about}."
+        f"{_mean(aucs):.2f} on average over held-out domains; the lowest is "
+        f"{aucs[lowest_domain]:.2f}, on {names_of(lowest_domain)}. The average precision in the "
+        f"table is the area under the precision-recall curve for {subject}."
     ]
-    if one_class_names := [str(domain) for domain in predictions if domain not in areas]:
+    if one_class_names := [str(domain) for domain in predictions if domain not in aucs]:
         sentences.append(f"Domains with only one class have no AUC: {', '.join(one_class_names)}.")
-    columns = {"AUC": areas, "average precision": precisions}
-    texts = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
-    return Section("Discrimination between classes", sentences, [], texts)
+    auc_texts = {domain: f"{auc:.2f}" for domain, auc in aucs.items()}
+    precision_texts = {domain: f"{precision:.2f}" for domain, precision in precisions.items()}
+    columns = {"AUC": auc_texts, "average precision": precision_texts}
+    return Section("Discrimination between classes", sentences, [], columns)
 
 
 def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Section:
     """Calibration of the probabilities."""
-    if any(rows["probabilities"] is None for rows in predictions.values()):
+    if any(record["probabilities"] is None for record in predictions.values()):
         return Section("Calibration", [f"{label} does not predict probabilities."], [])
     with drawing(4.3, 4.6) as figure:
         arrays = [
-            (rows["target"], rows["probabilities"], np.full(len(rows["target"]), domain))
-            for domain, rows in predictions.items()
+            (record["target"], record["probabilities"], np.full(len(record["target"]), domain))
+            for domain, record in predictions.items()
         ]
         display = CalibrationByDomainDisplay.from_predictions(
             *map(np.concatenate, zip(*arrays, strict=True)),
@@ -188,37 +195,38 @@ def calibration(label: str, predictions: DomainPredictions, classes: Any) -> Sec
         alt = f"Probabilities of {label} against observed frequencies by held-out domain"
         caption = "On the dotted line, predicted probabilities equal observed frequencies"
         picture = Picture(to_svg(figure, "reliable", alt), alt, caption)
-    worst = max(errors, key=lambda d: errors[d])
-    predicted, observed, counts, _ = display.curves[worst]
-    about, share = f"class {display.about}", percent(counts @ observed / counts.sum())
-    outcome = f"its observed frequency is {share}"
+    worst_domain = max(errors, key=lambda d: errors[d])
+    predicted, observed, counts, _ = display.curves[worst_domain]
+    subject, frequency = f"class {display.about}", percent(counts @ observed / counts.sum())
+    outcome = f"its observed frequency is {frequency}"
     if len(classes) > 2:
-        about, outcome = display.about, f"it is correct in {share} of the rows"
+        subject, outcome = display.about, f"it is correct in {frequency} of the rows"
     sentence = (
         f"The calibration error of {label}, which is the mean absolute difference between "
         f"predicted probabilities and observed frequencies, is {_mean(errors):.2f} on average over "
-        f"held-out domains. It is largest on {names_of(worst)}: {errors[worst]:.2f}. There, the "
-        f"mean predicted probability of {about} is {percent(counts @ predicted / counts.sum())}, "
-        f"and {outcome}."
+        f"held-out domains. It is largest on {names_of(worst_domain)}: {errors[worst_domain]:.2f}. "
+        f"There, the mean predicted probability of {subject} is "
+        f"{percent(counts @ predicted / counts.sum())}, and {outcome}."
     )
-    columns = {"calibration error": {d: f"{e:.2f}" for d, e in errors.items()}}
+    columns = {"calibration error": {d: f"{error:.2f}" for d, error in errors.items()}}
     return Section("Calibration", [sentence], [picture], columns)
 
 
 def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -> Section:
     """Residuals, and the bias on each domain."""
     errors = {d: r["prediction"] - np.asarray(r["target"], float) for d, r in predictions.items()}
-    bias = {domain: float(error.mean()) for domain, error in errors.items()}
-    squared_error = {domain: float(np.mean(error**2)) for domain, error in errors.items()}
-    bias_share = {d: bias[d] ** 2 / squared_error[d] if squared_error[d] else 0.0 for d in errors}
-    worst = max(bias, key=lambda d: abs(bias[d]))
+    biases = {domain: float(error.mean()) for domain, error in errors.items()}
+    squared_errors = {domain: float(np.mean(error**2)) for domain, error in errors.items()}
+    bias_shares = {d: biases[d] ** 2 / s if s else 0.0 for d, s in squared_errors.items()}
+    worst_domain = max(biases, key=lambda d: abs(biases[d]))
+    bias, bias_share = biases[worst_domain], bias_shares[worst_domain]
     sentence = (
-        f"The bias of {label} is largest on {names_of(worst)}: its predictions are "
-        f"{abs(bias[worst]):.3g} too {'high' if bias[worst] > 0 else 'low'} on average, which "
-        f"accounts for {percent(bias_share[worst])} of the squared error there. On average over "
-        f"held-out domains, bias accounts for {percent(_mean(bias_share))} of the squared error."
+        f"The bias of {label} is largest on {names_of(worst_domain)}: its predictions are "
+        f"{abs(bias):.3g} too {'high' if bias > 0 else 'low'} on average, which accounts for "
+        f"{percent(bias_share)} of the squared error there. On average over held-out domains, bias "
+        f"accounts for {percent(_mean(bias_shares))} of the squared error."
     )
-    worst_domains = sorted(errors, key=lambda d: -squared_error[d])[:MAX_DOMAINS]
+    worst_domains = sorted(errors, key=lambda d: -squared_errors[d])[:MAX_DOMAINS]
     with drawing(4.3, 1.2 + 0.26 * len(worst_domains)) as figure:
         axes = figure.subplots()
         for i, domain in enumerate(worst_domains):
@@ -235,57 +243,59 @@ def residuals(label: str, predictions: DomainPredictions, classes: Any = None) -
         caption = f"Residuals of {label}: median (dot), middle half (bar) and middle 90 % (line)"
         caption += f", for the {MAX_DOMAINS} worst domains" * (len(errors) > MAX_DOMAINS)
         picture = Picture(to_svg(figure, "residuals", alt), alt, caption)
-    share_texts = {d: percent(s) for d, s in bias_share.items()}
-    columns = {"bias": _aligned(bias, "+"), "squared error due to bias": share_texts}
+    share_texts = {d: percent(share) for d, share in bias_shares.items()}
+    columns = {"bias": _aligned(biases, "+"), "squared error due to bias": share_texts}
     return Section("Residuals", [sentence], [picture], columns)
 
 
 def coverage(label: str, predictions: DomainPredictions, classes: Any) -> Section | None:
     """Coverage of prediction sets or intervals, which are calibrated on the other domains."""
-    nominal = reported_coverage(len(predictions) - 1)
-    if nominal is None:
+    level = reported_coverage(len(predictions) - 1)
+    if level is None:
         return None
-    pairs = coverage_by_domain(predictions, classes, nominal)
-    shares, sizes = ({d: pair[i] for d, pair in pairs.items()} for i in (0, 1))
-    lowest = min(shares, key=lambda d: shares[d])
-    kind, value, size_name, meaning = "interval", "value", "width of intervals", "range"
-    extent = f"an interval is {_mean(sizes):.3g} wide"
+    coverage_and_size = coverage_by_domain(predictions, classes, level)
+    shares = {d: share for d, (share, _) in coverage_and_size.items()}
+    sizes = {d: size for d, (_, size) in coverage_and_size.items()}
+    domain = min(shares, key=lambda d: shares[d])
+    noun, target, size_name, definition = "interval", "value", "width of intervals", "range"
+    size_text = f"an interval is {_mean(sizes):.3g} wide"
     if classes is not None:
-        kind, value, size_name, meaning = "set", "class", "classes per set", "set of classes"
-        extent = f"a set contains {_mean(sizes):.2g} classes (0 to {len(classes)} are possible)"
+        noun, target, size_name, definition = "set", "class", "classes per set", "set of classes"
+        size_text = f"a set contains {_mean(sizes):.2g} classes (0 to {len(classes)} are possible)"
     sentence = (
-        f"A prediction {kind} is a {meaning} that should contain the true {value} of a row with a "
-        f"given probability (50 %, 80 % or 90 %). Higher probabilities need more domains; with "
-        f"{len(shares)} domains, this report uses {percent(nominal)}. On average over held-out "
-        f"domains, {extent}, and {percent(_mean(shares))} of the {kind}s of {label} contain the "
-        f"true {value}; this share is lowest on {names_of(lowest)}: {percent(shares[lowest])}. "
+        f"A prediction {noun} is a {definition} that should contain the true {target} of a row "
+        "with a given probability (50 %, 80 % or 90 %). Higher probabilities need more domains; "
+        f"with {len(shares)} domains, this report uses {percent(level)}. On average over held-out "
+        f"domains, {size_text}, and {percent(_mean(shares))} of the {noun}s of {label} contain the "
+        f"true {target}; this share is lowest on {names_of(domain)}: {percent(shares[domain])}. "
         "These numbers are approximate, because the predictions used to calibrate a domain's "
-        f"{kind}s come from models whose training data included that domain."
+        f"{noun}s come from models whose training data included that domain."
     )
-    coverage_texts = {d: percent(s) for d, s in shares.items()}
-    columns = {f"coverage (nominal {percent(nominal)})": coverage_texts, size_name: _aligned(sizes)}
-    return Section(f"Coverage of prediction {kind}s", [sentence], [], columns)
+    coverage_texts = {d: percent(share) for d, share in shares.items()}
+    columns = {f"coverage (nominal {percent(level)})": coverage_texts, size_name: _aligned(sizes)}
+    return Section(f"Coverage of prediction {noun}s", [sentence], [], columns)
 
 
 def coverage_by_domain(
-    predictions: DomainPredictions, classes: Array | None, nominal: float
+    predictions: DomainPredictions, classes: Array | None, level: float
 ) -> dict[Any, tuple[float, float]]:
     """Coverage and mean size of the prediction sets or intervals for each domain.
 
     The threshold for a domain is computed from the nonconformity scores of all other domains.
     """
-    scores = {domain: record_scores(rows, classes) for domain, rows in predictions.items()}
-    domain_of = np.repeat(np.arange(len(scores)), [len(s) for _, _, s in scores.values()])
-    pooled_scores = np.concatenate([observed for _, _, observed in scores.values()])
-    pairs = {}
-    for i, (domain, (_, by_class, observed)) in enumerate(scores.items()):
-        is_other = domain_of != i
-        quantiles = DomainQuantiles.from_scores(pooled_scores[is_other], domain_of[is_other])
-        threshold = quantiles.threshold(nominal)
-        sizes = (by_class <= threshold).sum(axis=1)
-        size = 2 * threshold if classes is None else sizes.mean()
-        pairs[domain] = (float((observed <= threshold).mean()), float(size))
-    return pairs
+    scores = {domain: record_scores(record, classes) for domain, record in predictions.items()}
+    score_arrays = [true_scores for _, _, true_scores in scores.values()]
+    pooled_scores = np.concatenate(score_arrays)
+    domain_codes = np.repeat(np.arange(len(scores)), [len(array) for array in score_arrays])
+    coverage_and_size = {}
+    for i, (domain, (_, class_scores, true_scores)) in enumerate(scores.items()):
+        is_other = domain_codes != i
+        quantiles = DomainQuantiles.from_scores(pooled_scores[is_other], domain_codes[is_other])
+        threshold = quantiles.threshold(level)
+        sizes = (class_scores <= threshold).sum(axis=1)
+        mean_size = 2 * threshold if classes is None else sizes.mean()
+        coverage_and_size[domain] = (float((true_scores <= threshold).mean()), float(mean_size))
+    return coverage_and_size
 
 
 def _aligned(values: Mapping[Any, float], sign: str = "") -> dict[Any, str]:
