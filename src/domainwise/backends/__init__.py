@@ -9,7 +9,7 @@ __all__ = ["Backend", "backend_of", "refuse_tensors_and_dask"]
 
 
 def backend_of(X: Any) -> Backend:
-    """Return the backend of X."""
+    """Return the backend for the type of X."""
     if is_tensor(X):
         from domainwise.backends.torch import TorchBackend
 

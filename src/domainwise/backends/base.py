@@ -1,8 +1,8 @@
 """Backends: the computations that differ between arrays, tensors and Dask collections.
 
 An estimator gets the backend for X once in each call of ``fit``, ``partial_fit`` or ``transform``.
-*Rows* are X after :meth:`Backend.check_rows`. The Gram operators of a backend multiply matrices
-with few columns (:mod:`domainwise.methods.contract`).
+*Rows* are X after :meth:`Backend.check_rows`. The Gram operators of a backend multiply the kernel
+matrix by matrices with few columns (:mod:`domainwise.methods.contract`).
 """
 
 from __future__ import annotations
@@ -149,20 +149,20 @@ class LabelRules:
     target_kernel: Any  #: None if the method does not use targets
     domain_kernel: Any  #: None if the method does not use domains
 
-    def check(self, y: Any, domain: Any, n: int) -> tuple[Labels | None, Labels]:
-        """Check the labels of n later rows, which are in memory."""
+    def check(self, y: Any, domains: Any, n_rows: int) -> tuple[Labels | None, Labels]:
+        """Check the labels of ``n_rows`` later rows, which are in memory."""
         target = None
         if y is not None and self.target_kernel is not None:
             kernel = self._kernel(y, self.kinds[0], "y", "target_kernel")
-            target = check_target(y, n, kernel, min_classes=1)
-        if domain is None or self.domain_kernel is None:
-            return target, check_sample_domain(None, n)
-        kernel = self._kernel(domain, self.kinds[1], "sample_domain", "domain_kernel")
-        return target, check_sample_domain(domain, n, kernel)
+            target = check_target(y, n_rows, kernel, min_classes=1)
+        if domains is None or self.domain_kernel is None:
+            return target, check_sample_domain(None, n_rows)
+        kernel = self._kernel(domains, self.kinds[1], "sample_domain", "domain_kernel")
+        return target, check_sample_domain(domains, n_rows, kernel)
 
-    def _kernel(self, labels: Array, kind: str, name: str, argument: str) -> Any:
+    def _kernel(self, labels: Array, label_kind: str, name: str, argument: str) -> Any:
         kernel = getattr(self, argument)
-        if kind.startswith("continuous"):
+        if label_kind.startswith("continuous"):
             return "rbf" if kernel == "auto" else kernel
         if kernel == "auto" and labels.dtype.kind == "f":
             finite_values = labels[np.isfinite(labels)]
@@ -174,7 +174,7 @@ class LabelRules:
         return "delta"
 
 
-#: Kinds of labels, as model files name them, and how messages name them if that differs.
+#: How messages name a kind of labels, if model files use another name.
 _KIND_NAMES = {
     "continuous values (1 columns)": "continuous values (1 column)",
     "labels": "numeric labels",
@@ -186,23 +186,23 @@ _KIND_NAMES = {
 def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
     """Return the kinds of y and sample_domain, which must be the same in all batches of a fit."""
 
-    def kind(labels: Labels | None) -> str:
+    def kind_of(labels: Labels | None) -> str:
         if labels is None:
             return "nothing"
         if labels.values is not None:
             return f"continuous values ({labels.values.shape[1]} columns)"
         return "strings" if labels.names.dtype.kind in "UO" else "labels"
 
-    return kind(target), kind(domain)
+    return kind_of(target), kind_of(domain)
 
 
 def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -> None:
     """Raise ValueError if the labels of a batch are not of the same kind as in earlier batches."""
     comparisons = zip(("y", "sample_domain"), kinds_of_labels(target, domain), kinds, strict=True)
-    for name, kind, old_kind in comparisons:
-        if kind != old_kind:
+    for name, label_kind, earlier_kind in comparisons:
+        if label_kind != earlier_kind:
             raise ValueError(
-                f"{name} contains {_KIND_NAMES.get(kind, kind)} in this batch, but "
-                f"{_KIND_NAMES.get(old_kind, old_kind)} in earlier batches. Pass the same kind of "
-                "labels in every batch."
+                f"{name} contains {_KIND_NAMES.get(label_kind, label_kind)} in this batch, but "
+                f"{_KIND_NAMES.get(earlier_kind, earlier_kind)} in earlier batches. Pass the same "
+                "kind of labels in every batch."
             )

@@ -50,9 +50,9 @@ class DaskBackend(Backend):
         is_frame = partitions.is_frame(X)
         if not reset:
             if is_frame and X.ndim == 2:
-                names = list(getattr(estimator, "feature_names_in_", X.columns))
+                feature_names = list(getattr(estimator, "feature_names_in_", X.columns))
                 # Drop labels that are columns of the same data frame.
-                X = X[names] if set(names) <= set(X.columns) else X
+                X = X[feature_names] if set(feature_names) <= set(X.columns) else X
             validate_data(estimator, partitions.layout_of(X)[1], reset=False, skip_check_array=True)
             return X
         layout, empty_X = partitions.layout_of(X)
@@ -118,27 +118,27 @@ class DaskBackend(Backend):
         """Project partition by partition, lazily."""
         refuse_output_in_memory(model, X)
         layout, _ = partitions.layout_of(X)
-        names = model.get_feature_names_out()
+        output_names = model.get_feature_names_out()
         if is_dask(getattr(model, "X_fit_", None)):
             # The training rows form many blocks, of which a worker stores a few at a time.
             tasks, expansion = partitions.tasks_of(X), model.expansion
-            rows = [call(layout.values, partition) for partition in tasks]
-            sums = cross_tasks(expansion.kernel, rows, expansion.landmarks, expansion.dual)
-            context = constant((expansion.intercept, layout.dtype, names), "projection")
+            row_tasks = [call(layout.values, partition) for partition in tasks]
+            products = cross_tasks(expansion.kernel, row_tasks, expansion.landmarks, expansion.dual)
+            shared = constant((expansion.intercept, layout.dtype, output_names), "projection")
             if not partitions.is_frame(X):
-                tasks = [None] * len(sums)
-            pairs = zip(tasks, sums, strict=True)
-            projections = [call(_finish_projection, *pair, context) for pair in pairs]
-            return collect(projections, X, names, layout.dtype)
-        empty = np.empty((0, len(names)), dtype=layout.dtype)
-        return _map_partitions(X, layout, model, "transform", empty, names)
+                tasks = [None] * len(products)
+            pairs = zip(tasks, products, strict=True)
+            projections = [call(_finish_projection, *pair, shared) for pair in pairs]
+            return collect(projections, X, output_names, layout.dtype)
+        meta = np.empty((0, len(output_names)), dtype=layout.dtype)
+        return _map_partitions(X, layout, model, "transform", meta, output_names)
 
     def predict(self, model: Any, method: str, X: Any) -> Any:
         """Call a method of a fitted model on every partition, lazily."""
         layout, _ = partitions.layout_of(X)
-        empty = getattr(model, method)(np.zeros((1, layout.n_features), dtype=layout.dtype))[:0]
-        columns = None if empty.ndim == 1 else list(range(empty.shape[1]))
-        return _map_partitions(X, layout, model, method, empty, columns)
+        meta = getattr(model, method)(np.zeros((1, layout.n_features), dtype=layout.dtype))[:0]
+        columns = None if meta.ndim == 1 else list(range(meta.shape[1]))
+        return _map_partitions(X, layout, model, method, meta, columns)
 
     def copy_rows(self, rows: Any) -> Any:
         """Return the rows themselves: a Dask collection does not change."""
@@ -155,58 +155,58 @@ class DaskBackend(Backend):
 
 def refuse_output_in_memory(model: Any, X: Any) -> None:
     """Raise ValueError if ``set_output`` requests an output that is not a Dask collection."""
-    output = getattr(model, "_sklearn_output_config", {}).get("transform")
-    output = output or get_config()["transform_output"]
-    if output != "default":
+    container = getattr(model, "_sklearn_output_config", {}).get("transform")
+    container = container or get_config()["transform_output"]
+    if container != "default":
         raise ValueError(
-            f'set_output(transform="{output}") would load {partitions.describe(X)} into memory. '
+            f'set_output(transform="{container}") would load {partitions.describe(X)} into memory. '
             'Use "default", which returns a Dask collection.'
         )
 
 
 @task
-def _finish_projection(rows: Any, values: Array, shared: tuple[Array, Any, Array]) -> Any:
-    intercept, dtype, names = shared
-    values = (values + intercept).astype(dtype)
-    return values if rows is None else _with_index(rows, values, names)
+def _finish_projection(rows: Any, Z: Array, shared: tuple[Array, Any, Array]) -> Any:
+    intercept, dtype, column_names = shared
+    Z = (Z + intercept).astype(dtype)
+    return Z if rows is None else _with_index(rows, Z, column_names)
 
 
-def collect(tasks: list[Any], X: Any, columns: Array, dtype: Any) -> Any:
+def collect(tasks: list[Any], X: Any, column_names: Array, dtype: Any) -> Any:
     """Return a collection of the same type as X, whose partitions are the results of tasks."""
     if partitions.is_frame(X):
         import dask.dataframe as dd
 
-        meta = _with_index(X._meta, np.empty((0, len(columns)), dtype), columns)
+        meta = _with_index(X._meta, np.empty((0, len(column_names)), dtype), column_names)
         return dd.from_delayed(tasks, meta=meta, divisions=X.divisions, verify_meta=False)
     blocks = [
-        da.from_delayed(block, (n, len(columns)), dtype=dtype)
-        for block, n in zip(tasks, X.chunks[0], strict=True)
+        da.from_delayed(block, (n_rows, len(column_names)), dtype=dtype)
+        for block, n_rows in zip(tasks, X.chunks[0], strict=True)
     ]
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
 
 
 def _map_partitions(
-    X: Any, layout: partitions.Layout, model: Any, method: str, empty: Array, columns: Any
+    X: Any, layout: partitions.Layout, model: Any, method: str, meta: Array, columns: Any
 ) -> Any:
-    """Call a method of a fitted model on every partition; ``empty`` is its result for no rows."""
-    context = constant((model, layout, method, empty, columns), "model")
+    """Call a method of a fitted model on every partition; ``meta`` is its output for no rows."""
+    shared = constant((model, layout, method, meta, columns), "model")
     if partitions.is_frame(X):
-        return X.map_partitions(_apply_to_rows, context, meta=_with_index(X._meta, empty, columns))
+        return X.map_partitions(_apply_to_rows, shared, meta=_with_index(X._meta, meta, columns))
     X = X.rechunk({1: -1})
     options: dict[str, Any] = {"drop_axis": 1}
-    if empty.ndim == 2:
-        options = {"chunks": (X.chunks[0], (empty.shape[1],))}
-    return X.map_blocks(_apply_to_rows, shared=context, dtype=empty.dtype, meta=empty, **options)
+    if meta.ndim == 2:
+        options = {"chunks": (X.chunks[0], (meta.shape[1],))}
+    return X.map_blocks(_apply_to_rows, shared=shared, dtype=meta.dtype, meta=meta, **options)
 
 
 @task
 def _apply_to_rows(rows: Any, shared: tuple[Any, ...]) -> Any:
-    model, layout, method, empty, columns = shared
-    X, values = layout.values(rows), empty
+    model, layout, method, meta, columns = shared
+    X, output = layout.values(rows), meta
     if len(X):
         is_transform = method == "transform"
-        values = Backend().transform(model, X) if is_transform else getattr(model, method)(X)
-    return values if layout.features is None else _with_index(rows, values, columns)
+        output = Backend().transform(model, X) if is_transform else getattr(model, method)(X)
+    return output if layout.features is None else _with_index(rows, output, columns)
 
 
 def _with_index(rows: Any, values: Array, columns: Any) -> Any:

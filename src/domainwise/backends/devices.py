@@ -27,7 +27,7 @@ class Movable:
         Parameters
         ----------
         device : torch.device or str
-            Such as ``"cuda"``, ``"cuda:1"`` or ``"cpu"``; ``"numpy"`` converts fitted tensors to
+            A device such as ``"cuda:1"`` or ``"cpu"``. ``"numpy"`` converts fitted tensors to
             arrays, so that the model accepts arrays and does not need torch.
 
         Returns
@@ -52,11 +52,11 @@ def move(model: Any, device: Any) -> None:
         model.expansions_ = [expansion.to(device) for expansion in model.expansions_]
 
 
-def to_device(values: Any, device: Any) -> Any:
+def to_device(array: Any, device: Any) -> Any:
     """Return an array on a torch device, or as a NumPy array for ``"numpy"``."""
     if isinstance(device, str) and device == "numpy":
-        values = values.cpu().numpy() if is_tensor(values) else values
-        return values.compute() if is_dask(values) else values
+        array = array.cpu().numpy() if is_tensor(array) else array
+        return array.compute() if is_dask(array) else array
     import torch
 
     torch_device = torch.device(device)
@@ -77,11 +77,11 @@ def to_device(values: Any, device: Any) -> Any:
                 f"between 0 and {torch.cuda.device_count() - 1}."
             )
         torch_device = torch.device("cuda", index)
-    return torch.as_tensor(values).to(torch_device)
+    return torch.as_tensor(array).to(torch_device)
 
 
 def to_portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dict[str, Any]:
-    """Return the state of an object, with each tensor as a dict of an array and a device name."""
+    """Return the state of an object; each tensor becomes a dict of an array and a device name."""
     return {
         name: {_DEVICE_KEY: str(value.device), "array": value.cpu().numpy()}
         if name in names and is_tensor(value)

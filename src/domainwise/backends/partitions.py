@@ -40,21 +40,21 @@ class Layout:
     target: Any = None  #: name(s) of the target columns; None if X does not contain the target
     domain: Any = None  #: name(s) of the domain columns; None if X does not contain the domains
 
-    def split(self, rows: Any, y: Any, domain: Any) -> tuple[Array, Any, Any]:
+    def split(self, rows: Any, y: Any, domains: Any) -> tuple[Array, Any, Any]:
         """Return the features of a partition as an array, and its labels as arrays or None."""
         y = rows[self.target] if self.target is not None else y
-        domain = rows[self.domain] if self.domain is not None else domain
-        X, labels = self.values(rows), []
-        for name, values in (("y", y), ("sample_domain", domain)):
-            if values is not None:
-                values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-                if len(values) != len(X):
+        domains = rows[self.domain] if self.domain is not None else domains
+        X, label_arrays = self.values(rows), []
+        for name, labels in (("y", y), ("sample_domain", domains)):
+            if labels is not None:
+                labels = labels.to_numpy() if hasattr(labels, "to_numpy") else np.asarray(labels)
+                if len(labels) != len(X):
                     raise ValueError(
-                        f"{name} has {len(values)} entries but X has {len(X)} rows. Pass one label "
+                        f"{name} has {len(labels)} entries but X has {len(X)} rows. Pass one label "
                         "per row."
                     )
-            labels.append(values)
-        return X, labels[0], labels[1]
+            label_arrays.append(labels)
+        return X, label_arrays[0], label_arrays[1]
 
     def values(self, rows: Any, *, missing: bool = False) -> Array:
         """Return the features of a partition as an array; ``missing`` allows missing values."""
@@ -76,7 +76,7 @@ class Partitions:
     """X, y and sample_domain as tasks, one task for each partition."""
 
     layout: Layout
-    empty: Any  #: X without rows, with the names and number of features
+    empty: Any  #: X without rows, which has the names and number of features
     rows: list[Task]
     y: list[Task] | None  #: targets; None if the rows contain them, or if they are not used
     domain: list[Task] | None  #: domains; None in the same cases as for targets
@@ -89,34 +89,34 @@ class Partitions:
     def arguments(self, i: int) -> tuple[Task, Task | None, Task | None, str]:
         """Return the rows, y, sample_domain and name of partition i, as arguments of a task."""
         y = None if self.y is None else self.y[i]
-        domain = None if self.domain is None else self.domain[i]
-        return self.rows[i], y, domain, self.sources[i]
+        domains = None if self.domain is None else self.domain[i]
+        return self.rows[i], y, domains, self.sources[i]
 
 
 def partitions_of(
     X: Any, y: Any, sample_domain: Any, known: KnownPartitions | None = None
 ) -> Partitions:
     """Return the partitions of Dask collections; check without computing that they match."""
-    layout, empty, y, sample_domain = labels_of(X, y, sample_domain)
-    y, domain = (None if labels is None else tasks_of(labels) for labels in (y, sample_domain))
+    layout, empty_X, y, sample_domain = labels_of(X, y, sample_domain)
+    y, domains = (None if labels is None else tasks_of(labels) for labels in (y, sample_domain))
     if known is not None:
         rows = list(known.unread)
-        return Partitions(layout, empty, rows, y, domain, known.lengths, known.sources)
+        return Partitions(layout, empty_X, rows, y, domains, known.lengths, known.sources)
     rows, sources = tasks_of(X), tuple(f"partition {i}" for i in range(n_partitions(X)))
-    return Partitions(layout, empty, rows, y, domain, known_lengths(X), sources)
+    return Partitions(layout, empty_X, rows, y, domains, known_lengths(X), sources)
 
 
 def labels_of(X: Any, y: Any, sample_domain: Any) -> tuple[Layout, Any, Any, Any]:
     """Return the layout of X, X without rows, y and sample_domain (None if X contains them)."""
-    labels = {"y": y, "sample_domain": sample_domain}
-    columns = {name: label_column(X, values, name) for name, values in labels.items()}
-    layout, empty = layout_of(X, *columns.values())
-    for name, column in columns.items():
+    labels_by_name = {"y": y, "sample_domain": sample_domain}
+    columns_by_name = {name: label_column(X, v, name) for name, v in labels_by_name.items()}
+    layout, empty_X = layout_of(X, *columns_by_name.values())
+    for name, column in columns_by_name.items():
         if column is not None:
-            labels[name] = None
-        elif labels[name] is not None:
-            check_aligned(X, labels[name], name)
-    return layout, empty, *labels.values()
+            labels_by_name[name] = None
+        elif labels_by_name[name] is not None:
+            check_aligned(X, labels_by_name[name], name)
+    return layout, empty_X, *labels_by_name.values()
 
 
 def is_frame(X: Any) -> bool:
@@ -132,15 +132,15 @@ def describe(X: Any) -> str:
 
 def label_column(X: Any, labels: Any, name: str) -> Any:
     """Return ``labels`` if they are names of columns of X, else None."""
-    names = labels if isinstance(labels, list) and labels else [labels]
-    if not all(isinstance(column, str) for column in names):
+    column_names = labels if isinstance(labels, list) and labels else [labels]
+    if not all(isinstance(column, str) for column in column_names):
         return None
     if not is_frame(X):
         raise TypeError(
             f"{name}={labels!r} names a column, but X is {describe(X)}. Pass {name} as a Dask "
             "array, or X as a Dask data frame."
         )
-    if missing_names := [column for column in names if column not in X.columns]:
+    if missing_names := [column for column in column_names if column not in X.columns]:
         raise ValueError(
             f"{name}={labels!r}: X has no column {missing_names[0]!r}. Use one of its columns: "
             f"{_list_items(X.columns)}."
@@ -153,23 +153,23 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
     if is_frame(X):
         if X.ndim != 2:
             raise TypeError(f"X is {describe(X)}. Pass a data frame, X.to_frame(), or an array.")
-        label_columns = {*_as_list(target), *_as_list(domain)}
-        features = [column for column in X.columns if column not in label_columns]
-        if not features:
+        label_names = {*_as_list(target), *_as_list(domain)}
+        feature_names = [name for name in X.columns if name not in label_names]
+        if not feature_names:
             raise ValueError(
                 f"X has no features: all of its columns ({_list_items(X.columns)}) are labels. Add "
                 "feature columns."
             )
-        empty = X._meta[features]
-        dtypes = {column: _numeric_dtype(empty[column].dtype) for column in features}
-        if non_numeric_columns := [column for column in features if dtypes[column] is None]:
+        empty_X = X._meta[feature_names]
+        dtypes = {name: _numeric_dtype(empty_X[name].dtype) for name in feature_names}
+        if non_numeric_columns := [name for name in feature_names if dtypes[name] is None]:
             raise ValueError(
                 "features must be numeric, but these columns of X are not: "
                 f"{_list_items(non_numeric_columns)}. Drop or encode them."
             )
         is_float32 = all(dtype == np.float32 for dtype in dtypes.values())
         dtype = np.dtype(np.float32 if is_float32 else np.float64)
-        return Layout(tuple(features), len(features), dtype, target, domain), empty
+        return Layout(tuple(feature_names), len(feature_names), dtype, target, domain), empty_X
     if not hasattr(X, "chunks"):
         raise TypeError(f"X is {describe(X)}. Pass a Dask array or a Dask data frame.")
     if X.ndim != 2:
@@ -269,12 +269,12 @@ def _list_items(items: Any) -> str:
 
 #: Numbers of partitions and of rows that :func:`sample_rows` reads at a time.
 SAMPLE_PARTITIONS, SAMPLE_ROWS = 32, 32_768
-#: :func:`sample_rows` continues until it has this number of rows, if many partitions are empty.
+#: :func:`sample_rows` reads more partitions if it has fewer rows than this.
 MIN_SAMPLE_ROWS = 2_000
 
 
 def sum_partitions(estimator: Any, partitions: Partitions) -> NystromSums:
-    """Choose landmarks, kernel and labels from some rows, then sum over all partitions."""
+    """Choose landmarks and kernel from a sample of the rows, then sum over all partitions."""
     validate_data(estimator, partitions.empty, skip_check_array=True)
     # Landmarks are chosen from the sampled rows, so at least n_landmarks rows are needed.
     n_landmarks = estimator.n_landmarks
@@ -295,32 +295,32 @@ def sum_partitions(estimator: Any, partitions: Partitions) -> NystromSums:
     if len(classes) == 1 and None not in classes:  # None is the class of a continuous target
         raise ValueError(
             f"y has only one class ({classes.pop()!r}) in all {len(partitions)} partitions. Add "
-            "rows of another class."
+            "rows from another class."
         )
     return total
 
 
 @task
 def partial_sums(
-    shared: tuple[Any, Layout], rows: Any, y: Any, domain: Any, source: str
+    shared: tuple[Any, Layout], rows: Any, y: Any, domains: Any, source: str
 ) -> NystromSums | None:
     """Return the sums over one partition, or None if it is empty."""
     estimator, layout = shared
     with source_in_errors(source):
-        X, y, domain = layout.split(rows, y, domain)
-        return estimator.sum_partition(X, y, domain) if len(X) else None
+        X, y, domains = layout.split(rows, y, domains)
+        return estimator.sum_partition(X, y, domains) if len(X) else None
 
 
 @task
 def merge_sums(sums: list[NystromSums | None]) -> NystromSums | None:
-    """Merge the sums of neighbouring partitions, in order."""
+    """Merge the sums of consecutive partitions, in order."""
     nonempty_sums = [partition_sums for partition_sums in sums if partition_sums is not None]
     # The sums can also be of another type with a merge method, such as CellSums.
     return reduce(lambda total, other: total.merge(other), nonempty_sums) if nonempty_sums else None
 
 
 def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any, Any], int]:
-    """Read rows from evenly spaced partitions until there are enough.
+    """Read rows from evenly spaced partitions, at least ``n_needed`` if there are as many.
 
     Returns X, y and sample_domain of these rows, in the order of the partitions, and the total
     number of rows: exact if lengths are known or every partition was read, otherwise an estimate.
@@ -338,8 +338,8 @@ def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any
             fraction = min(1.0, n_requested / sum(lengths[i] for i in selected_ids))
             quotas = [int(np.ceil(fraction * lengths[i])) for i in selected_ids]
         pairs = zip(selected_ids, quotas, strict=True)
-        arguments = [(layout, *partitions.arguments(i), quota) for i, quota in pairs]
-        samples.update(zip(selected_ids, run(calls(sample_partition, arguments)), strict=True))
+        task_arguments = [(layout, *partitions.arguments(i), quota) for i, quota in pairs]
+        samples.update(zip(selected_ids, run(calls(sample_partition, task_arguments)), strict=True))
         unread_ids = [i for i in unread_ids if i not in samples]
     n_rows = sum(length for length, *_ in samples.values())
     if lengths is not None:
@@ -350,17 +350,17 @@ def sample_rows(partitions: Partitions, n_needed: int) -> tuple[tuple[Array, Any
     if not nonempty_samples:
         return (partitions.empty, None, None), n_rows
     X, *labels = zip(*nonempty_samples, strict=True)
-    y, domain = (None if arrays[0] is None else np.concatenate(arrays) for arrays in labels)
-    return (np.concatenate(X), y, domain), n_rows
+    y, domains = (None if arrays[0] is None else np.concatenate(arrays) for arrays in labels)
+    return (np.concatenate(X), y, domains), n_rows
 
 
 @task
 def sample_partition(
-    layout: Layout, rows: Any, y: Any, domain: Any, source: str, quota: int
+    layout: Layout, rows: Any, y: Any, domains: Any, source: str, quota: int
 ) -> tuple[int, Array, Any, Any]:
     """Return the length of a partition and up to ``quota`` of its rows, evenly spaced."""
     with source_in_errors(source):
-        X, y, domain = layout.split(rows, y, domain)
-        indices = evenly_spaced(len(X), quota)
-        y, domain = (None if labels is None else labels[indices] for labels in (y, domain))
-        return len(X), X[indices], y, domain
+        X, y, domains = layout.split(rows, y, domains)
+        row_indices = evenly_spaced(len(X), quota)
+        y, domains = (None if labels is None else labels[row_indices] for labels in (y, domains))
+        return len(X), X[row_indices], y, domains

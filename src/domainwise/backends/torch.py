@@ -35,10 +35,10 @@ class HostRows:
     def __len__(self) -> int:
         return len(self._X)
 
-    def __getitem__(self, rows: Any) -> Array:
-        if isinstance(rows, np.ndarray):
-            rows = torch.from_numpy(rows).to(self._X.device)
-        return np.asarray(self._X[rows].cpu().numpy())
+    def __getitem__(self, indices: Any) -> Array:
+        if isinstance(indices, np.ndarray):
+            indices = torch.from_numpy(indices).to(self._X.device)
+        return np.asarray(self._X[indices].cpu().numpy())
 
 
 class TorchBackend(Backend):
@@ -194,7 +194,7 @@ def check_tensor(X: Tensor, name: str) -> Tensor:
     return X.detach()
 
 
-def _encode_integers(labels: Any, n: int, kernel: Any, name: str) -> Labels | None:
+def _encode_integers(labels: Any, n_rows: int, kernel: Any, name: str) -> Labels | None:
     """Encode integer labels on the device; return None for labels that the host has to check."""
     if isinstance(labels, np.ndarray) or labels.ndim != 1 or kernel not in ("auto", "delta"):
         return None
@@ -202,9 +202,9 @@ def _encode_integers(labels: Any, n: int, kernel: Any, name: str) -> Labels | No
         is_integer = torch.isfinite(labels) & (labels == labels.round())
         if not bool(is_integer.all()):
             return None
-    if len(labels) != n:
+    if len(labels) != n_rows:
         raise ValueError(
-            f"{name} has {len(labels)} entries but X has {n} rows. Pass one label per row."
+            f"{name} has {len(labels)} entries but X has {n_rows} rows. Pass one label per row."
         )
     names, codes = labels.unique(sorted=True, return_inverse=True)
     return Labels(codes=codes, names=to_host(names))
